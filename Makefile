@@ -1,0 +1,49 @@
+# make run      the dashboard (creates .venv the first time)
+# make test     the checks, the tests, and the tests in a real browser
+# make check    style and types only
+# make bench    speed beside the peers, as one Markdown table
+# make example  trains the example run that the Train page shows first
+
+VENV   ?= .venv
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# For instance: make run PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+PIP_ARGS ?=
+RUN_ARGS ?=
+BIN := $(VENV)/bin
+
+.PHONY: run test check bench example screenshot browser clean
+
+run: $(VENV)/.installed
+	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
+
+test: check browser
+	$(BIN)/python -m pytest -n 2 --ignore=tests/browser
+	$(BIN)/python -m pytest tests/browser
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev browser
+	$(BIN)/python -m benchmarks
+
+screenshot: $(VENV)/.installed-dev browser
+	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png
+
+browser: $(VENV)/.installed-dev
+	@PYTHON=$(BIN)/python .ci/browser
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements.txt
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements-dev.txt
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

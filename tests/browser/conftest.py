@@ -1,0 +1,107 @@
+"""The real server and a real browser, one of each for all browser tests."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.helpers import assert_no_exception, shot
+
+ROOT = Path(__file__).resolve().parents[2]
+# Without these Chromium asks for hosts of its own at each start, and as root it needs --no-sandbox.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    runs: Path
+    log: Path
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start_server(folder: Path, script: Path = ROOT / "dashboard" / "app.py") -> tuple[subprocess.Popen, Server]:
+    """Starts `streamlit run` on a free loopback port and waits until it answers."""
+    port, runs, log = _free_port(), folder / "runs", folder / "server.log"
+    runs.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port),
+               "--server.address", "127.0.0.1", "--server.headless", "true", "--server.fileWatcherType", "none"]
+    env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs), "HF_HUB_OFFLINE": "1"}
+    with log.open("w") as out:
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
+    url = f"http://127.0.0.1:{port}"
+    for _ in range(600):
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as answer:
+                if answer.status == 200:
+                    return process, Server(url, runs, log)
+        except OSError:
+            time.sleep(0.1)
+    process.kill()
+    raise RuntimeError(f"streamlit did not answer:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Iterator[Server]:
+    process, server = start_server(tmp_path_factory.mktemp("server"))
+    yield server
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The machine's Chromium, else the one Playwright brought."""
+    found = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def width() -> int:
+    """Override by parametrizing: 390 is a phone."""
+    return 1280
+
+
+@pytest.fixture
+def scheme() -> str:
+    """Override by parametrizing: "light" or "dark"."""
+    return "light"
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server, width: int, scheme: str, request) -> Iterator[Page]:
+    """A fresh tab whose base address is the server's; a traceback on the page fails the test."""
+    context = browser.new_context(
+        base_url=server.url, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    yield page
+    try:
+        assert_no_exception(page)
+    finally:
+        shot(page, request.node.name)
+        context.close()

@@ -1,0 +1,45 @@
+"""What a browser test waits for and looks at."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+APP = '[data-testid="stApp"]'
+EXCEPTION = '[data-testid="stException"]'
+SCREENSHOTS = Path(os.environ.get("ATTENTION_LAB_SHOTS") or Path(tempfile.gettempdir()) / "attention-lab-shots")
+
+
+def wait_ready(page: Page, timeout: float = 30_000) -> None:
+    """Waits until the page is connected and its script has run to the end."""
+    page.locator(f"{APP}[data-test-connection-state='CONNECTED']").wait_for(timeout=timeout, state="attached")
+    # A widget's change is sent after a short debounce; asking sooner would see the run before it.
+    page.wait_for_timeout(150)
+    page.locator(f"{APP}[data-test-script-state='notRunning']").wait_for(timeout=timeout, state="attached")
+
+
+def assert_no_exception(page: Page) -> None:
+    """Fails with the words of the traceback when the page shows one."""
+    shown = page.locator(EXCEPTION)
+    if shown.count():
+        raise AssertionError("The page shows a traceback:\n" + shown.first.inner_text())
+
+
+def pictures(page: Page) -> Locator:
+    """Whatever draws on a page: a canvas, an SVG picture, a chart."""
+    return page.locator("canvas:visible, [role='img']:visible, [data-testid='stVegaLiteChart']:visible")
+
+
+def wait_picture(page: Page, timeout: float = 20_000) -> None:
+    """Waits until at least one picture with a size is on the page."""
+    expect(pictures(page).first).to_be_visible(timeout=timeout)
+
+
+def shot(page: Page, name: str, full: bool = True) -> Path:
+    """Saves a screenshot outside the repository and says where."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    path = SCREENSHOTS / (re.sub(r"[^\w.-]+", "_", name) + ".png")
+    page.screenshot(path=str(path), full_page=full)
+    return path
