@@ -1,4 +1,4 @@
-"""What holds for every test: shapes are checked as the annotations say, nothing is fetched, nothing is flaky."""
+"""What holds for every test: annotated shapes are checked, nothing is fetched, nothing is random."""
 
 import os
 

@@ -35,12 +35,16 @@ def _free_port() -> int:
         return s.getsockname()[1]
 
 
-def start_server(folder: Path, script: Path = ROOT / "dashboard" / "app.py") -> tuple[subprocess.Popen, Server]:
+APP = ROOT / "dashboard" / "app.py"
+
+
+def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Server]:
     """Starts `streamlit run` on a free loopback port and waits until it answers."""
     port, runs, log = _free_port(), folder / "runs", folder / "server.log"
     runs.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port),
-               "--server.address", "127.0.0.1", "--server.headless", "true", "--server.fileWatcherType", "none"]
+               "--server.address", "127.0.0.1", "--server.headless", "true",
+               "--server.fileWatcherType", "none"]
     env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs), "HF_HUB_OFFLINE": "1"}
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
@@ -72,7 +76,8 @@ def server(tmp_path_factory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The machine's Chromium, else the one Playwright brought."""
-    found = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if (path := shutil.which(name))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield browser

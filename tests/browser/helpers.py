@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 APP = '[data-testid="stApp"]'
 EXCEPTION = '[data-testid="stException"]'
-SCREENSHOTS = Path(os.environ.get("ATTENTION_LAB_SHOTS") or Path(tempfile.gettempdir()) / "attention-lab-shots")
+SCREENSHOTS = Path(os.environ.get("ATTENTION_LAB_SHOTS", f"{tempfile.gettempdir()}/attention-lab-shots"))
 
 
 def wait_ready(page: Page, timeout: float = 30_000) -> None:
