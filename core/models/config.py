@@ -1,0 +1,125 @@
+"""ModelConfig: which model is built around the attention, frozen, checked when made, to and from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from core.attention import AttentionConfig
+from core.entries import Choice, ConfigError
+
+_CHOICES = {"kind": ("transformer", "recurrent"), "cell": ("gru", "lstm"), "norm": ("post", "pre"),
+            "activation": ("relu", "gelu")}
+_BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096)}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A sequence-to-sequence model; ConfigError names the field that cannot be, and what would fit.
+
+    `attention` serves every attention of the model and has the model's own d_model and num_heads. A transformer takes
+    its positions and masks from it; only a recurrent model may have None, and then sees the encoder's last state alone.
+    `norm`, `d_ff` and `activation` matter to the transformer only, `cell` and `bidirectional` to the recurrent one.
+    """
+
+    kind: str
+    d_model: int
+    num_heads: int
+    attention: AttentionConfig | None
+    layers: int = 1
+    d_ff: int = 64
+    norm: str = "post"
+    activation: str = "relu"
+    cell: str = "gru"
+    bidirectional: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"model: {name} = {getattr(self, name)!r}; expected one of {', '.join(choices)}.")
+        for name, (low, high) in _BOUNDS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise ConfigError(f"model: {name} = {value!r}; expected a whole number from {low} to {high}.")
+        dropout = self.dropout
+        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+            raise ConfigError(f"model: dropout = {self.dropout!r}; expected a number from 0 up to, not with, 1.")
+        if not isinstance(self.bidirectional, bool):
+            raise ConfigError(f"model: bidirectional = {self.bidirectional!r}; expected true or false.")
+        self._check_attention()
+
+    def _check_attention(self) -> None:
+        attention = self.attention
+        if attention is None:
+            if self.kind == "transformer":
+                raise ConfigError("A transformer needs an attention; attention = none is for kind = recurrent.")
+        elif not isinstance(attention, AttentionConfig):
+            raise ConfigError(f"model: attention = {attention!r}; expected an AttentionConfig or None.")
+        elif (attention.d_model, attention.num_heads) != (self.d_model, self.num_heads):
+            raise ConfigError(
+                f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
+                f"{self.d_model} and {self.num_heads}; give both the same.")
+        if self.kind == "transformer" and attention.projection.key == "identity" and self.num_heads > 1:
+            raise ConfigError("A transformer with projection = identity has a single head; take num_heads = 1, or "
+                              "projection = multi_head.")
+        if self.kind == "recurrent":
+            self._check_recurrent()
+
+    def _check_recurrent(self) -> None:
+        if self.bidirectional and self.d_model % 2:
+            raise ConfigError(f"A bidirectional encoder splits d_model = {self.d_model} between two directions; "
+                              "take an even d_model, or bidirectional = false.")
+        if self.attention is None:
+            return
+        for axis in ("mask", "position"):
+            key = getattr(self.attention, axis).key
+            if key not in ("none", "padding"):
+                raise ConfigError(f"kind = recurrent asks the whole source at every step and has order from its cells; "
+                                  f"{axis} = {key} does not go with it, take {axis} = none.")
+
+    @classmethod
+    def transformer(
+        cls, d_model: int = 32, num_heads: int = 2, layers: int = 1, d_ff: int | None = None, *,
+        norm: str = "post", activation: str = "relu", dropout: float = 0.0, **attention: Choice | str,
+    ) -> ModelConfig:
+        """An encoder–decoder Transformer (Vaswani 2017); other words (position, score, mask, …) go to its attention."""
+        _need_ints(d_model=d_model, num_heads=num_heads)
+        config = AttentionConfig(d_model=d_model, num_heads=num_heads, dropout=dropout, **attention)
+        return cls("transformer", d_model, num_heads, config, layers, 2 * d_model if d_ff is None else d_ff, norm,
+                   activation, dropout=dropout)
+
+    @classmethod
+    def recurrent(
+        cls, d_model: int = 64, score: Choice | str | None = "dot", layers: int = 1, *, cell: str = "gru",
+        bidirectional: bool = True, dropout: float = 0.0, **attention: Choice | str,
+    ) -> ModelConfig:
+        """A recurrent seq2seq (Luong 2015); score = None for no attention at all."""
+        _need_ints(d_model=d_model)
+        config = None if score is None else AttentionConfig(
+            **{"d_model": d_model, "num_heads": 1, "projection": "identity", "score": score, **attention})
+        return cls("recurrent", d_model, 1, config, layers, cell=cell, bidirectional=bidirectional, dropout=dropout)
+
+    def to_json(self) -> dict[str, Any]:
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        return data | {"attention": None if self.attention is None else self.attention.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
+        """ConfigError for a field that is missing or unknown."""
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"A model is an object of its fields; got {data!r}.")
+        known = {field.name for field in fields(cls)}
+        if extra := sorted(set(data) - known):
+            raise ConfigError(f"A model has no {extra[0]}; it takes {', '.join(sorted(known))}.")
+        if missing := sorted({"kind", "d_model", "num_heads", "attention"} - set(data)):
+            raise ConfigError(f"A model needs {missing[0]}.")
+        attention = data["attention"]
+        return cls(**{**data, "attention": None if attention is None else AttentionConfig.from_json(attention)})
+
+
+def _need_ints(**values: Any) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(f"model: {name} = {value!r}; expected a whole number.")

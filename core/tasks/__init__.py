@@ -1,0 +1,24 @@
+"""Tasks: fresh training batches by a seed, and held-out examples that never occur among them."""
+
+from core.entries import ConfigError
+from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.sequences import COPY, REVERSE
+
+TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY)
+
+
+def task_entry(key: str) -> TaskEntry:
+    """The task of that key; ConfigError lists the keys there are."""
+    for entry in TASKS:
+        if entry.key == key:
+            return entry
+    raise ConfigError(f"task = {key!r}; expected one of {', '.join(entry.key for entry in TASKS)}.")
+
+
+def make_task(config: TaskConfig) -> Task:
+    """The task of a config."""
+    return task_entry(config.key).build(config)
+
+
+__all__ = ["BOS", "EOS", "PAD", "TASKS", "UNK", "Batch", "Example", "Recipe", "Task", "TaskConfig", "TaskEntry",
+           "Vocabulary", "make_task", "task_entry"]

@@ -1,0 +1,208 @@
+"""What every task is made of: a vocabulary, examples, padded batches, and a split that keeps held-out items apart."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from core.entries import ConfigError, Param, Value
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+
+
+class Vocabulary:
+    """Tokens and their ids; the first four ids are PAD, BOS, EOS and UNK in every vocabulary."""
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        self.tokens: tuple[str, ...] = SPECIALS + tuple(sorted(set(tokens) - set(SPECIALS)))
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """Ids of tokens; an unknown token becomes UNK."""
+        return [self._ids.get(token, UNK) for token in tokens]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Tokens of ids up to the first EOS, without PAD and BOS."""
+        tokens = []
+        for i in map(int, ids):
+            if i == EOS:
+                break
+            if i not in (PAD, BOS):
+                tokens.append(self.tokens[i])
+        return tokens
+
+
+class Example(NamedTuple):
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids. `target_in` starts with BOS, `target_out` ends with EOS: step t reads in[t] and must say out[t]."""
+
+    source: Int[Tensor, "B S"]
+    source_mask: Bool[Tensor, "B S"]  # True = a real token
+    target_in: Int[Tensor, "B T"]
+    target_out: Int[Tensor, "B T"]
+
+    def to(self, device: torch.device | str) -> Batch:
+        return replace(self, **{name: tensor.to(device) for name, tensor in vars(self).items()})
+
+    @property
+    def tokens(self) -> int:
+        """Source and target tokens that are not padding, counted for tokens a second."""
+        return int(self.source_mask.sum()) + int((self.target_out != PAD).sum())
+
+
+def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
+    """Rows of ids, filled with PAD up to the longest."""
+    longest = max(map(len, rows))
+    return torch.tensor([list(row) + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long)
+
+
+def is_held_out(item: str) -> bool:
+    """Whether an item belongs to the held-out tenth: decided by its checksum alone, so the split never depends on a seed."""
+    return zlib.crc32(item.encode()) % 10 == 0
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """One task, its parameters and its seed; checked when made (ConfigError), and to and from JSON."""
+
+    key: str = "reverse"
+    params: tuple[tuple[str, Value], ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        from core.tasks import task_entry
+
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**31:
+            raise ConfigError(f"task = {self.key}: seed = {self.seed!r}; expected a whole number from 0 to 2147483647.")
+        entry, given = task_entry(self.key), dict(self.params)
+        known = {param.key: param for param in entry.params}
+        if extra := sorted(given.keys() - known.keys()):
+            raise ConfigError(f"task = {self.key} has no {extra[0]}; it takes {', '.join(known) or 'no parameters'}.")
+        filled = {key: param.check(given.get(key, param.default), f"task = {self.key}") for key, param in known.items()}
+        object.__setattr__(self, "params", tuple(sorted(filled.items())))
+        entry.check(**filled)
+
+    @classmethod
+    def of(cls, key: str, seed: int = 0, **params: Value) -> TaskConfig:
+        return cls(key, tuple(sorted(params.items())), seed)
+
+    def __getitem__(self, name: str) -> Value:
+        return dict(self.params)[name]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"key": self.key, "params": dict(self.params), "seed": self.seed}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskConfig:
+        if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
+            raise ConfigError(f"A task is an object with a key; got {data!r}.")
+        if not isinstance(data.get("params", {}), Mapping):
+            raise ConfigError(f"task = {data['key']}: params is an object of names and values; got {data['params']!r}.")
+        return cls.of(data["key"], data.get("seed", 0), **data.get("params", {}))
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """One task as a menu shows it: `look` says in one sentence what its attention should look like."""
+
+    key: str
+    name: str
+    meaning: str
+    look: str
+    build: Callable[[TaskConfig], Task]
+    params: tuple[Param, ...] = ()
+    check: Callable[..., None] = lambda **params: None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings known to learn a task: a ModelConfig in JSON, and how to train it."""
+
+    model: Mapping[str, Any]
+    steps: int
+    batch_size: int
+    learning_rate: float
+    optimizer: str = "adamw"
+    seconds: float = 60.0
+
+
+class Task:
+    """A stream of training batches and a held-out set that shares no item with it; a task overrides what differs.
+
+    `recommended` maps a model kind ("transformer", "recurrent") to its Recipe, the best first.
+    """
+
+    separator = ""
+    metrics: tuple[str, ...] = ("exact",)
+    source_vocab: Vocabulary
+    target_vocab: Vocabulary
+    max_source: int
+    max_target: int  # without EOS
+    recommended: Mapping[str, Recipe]
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        self.config, self.key, self.name, self.look = config, entry.key, entry.name, entry.look
+
+    @property
+    def baseline_loss(self) -> float:
+        """Cross-entropy, in nats a token, of guessing every target token alike."""
+        return math.log(len(self.target_vocab))
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        """One fresh example from the training or from the held-out side of the split."""
+        raise NotImplementedError
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        """A training batch of fresh examples, the same for the same generator state."""
+        return self.collate([self.draw(generator, held_out=False) for _ in range(batch_size)])
+
+    def held_out(self, n: int) -> tuple[Example, ...]:
+        """n different held-out examples, the same for the same config; a larger n only adds to them."""
+        generator = torch.Generator().manual_seed(self.config.seed + 2**31)
+        found: dict[Example, None] = {}
+        for _ in range(20 * n + 100):
+            if len(found) == n:
+                return tuple(found)
+            found[self.draw(generator, held_out=True)] = None
+        raise ValueError(f"task = {self.key} has too few different held-out items for n = {n}; found {len(found)}.")
+
+    def example(self, text: str) -> Example:
+        """What a person typed, as a source with an empty target; ValueError when nothing is left of it."""
+        tokens = tuple(text.split() if self.separator else text)
+        if not tokens:
+            raise ValueError("The source is empty; type at least one token.")
+        return Example(tokens[: self.max_source], ())
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """Examples as one padded batch; ValueError for none or for an empty source."""
+        if not examples or not all(example.source for example in examples):
+            raise ValueError("A batch needs at least one example, and every source at least one token.")
+        source = pad([self.source_vocab.encode(example.source) for example in examples])
+        targets = [self.target_vocab.encode(example.target) for example in examples]
+        target_in, target_out = pad([[BOS, *ids] for ids in targets]), pad([[*ids, EOS] for ids in targets])
+        return Batch(source, source != PAD, target_in, target_out)
+
+    def expected(self, example: Example) -> tuple[int, ...] | None:
+        """For each target token the index of the source token it should look at; None where no single one is right."""
+        return None
+
+
+def choose(generator: torch.Generator, high: int) -> int:
+    """A whole number from 0 to high − 1."""
+    return int(torch.randint(high, (), generator=generator))
