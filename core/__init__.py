@@ -1,0 +1,1 @@
+"""Attention Lab's library: mechanisms, models, tasks and training in PyTorch, without any page."""

@@ -1,0 +1,12 @@
+"""The front door: attend is the function, Attention the layer, AttentionConfig the six choices."""
+
+from core.attention.config import AXES, AttentionConfig, check_sizes, entry, heads_that_divide
+from core.attention.kernels import Steps, why_not_fused
+from core.attention.layer import Attention, attend
+from core.attention.presets import PRESETS, Preset, preset
+from core.entries import Choice, ConfigError, Entry, Param
+
+__all__ = [
+    "AXES", "PRESETS", "Attention", "AttentionConfig", "Choice", "ConfigError", "Entry", "Param", "Preset", "Steps",
+    "attend", "check_sizes", "entry", "heads_that_divide", "preset", "why_not_fused",
+]

@@ -1,0 +1,91 @@
+"""AttentionConfig: one formula, six choices. It names one choice an axis, with that choice's own parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from core.attention.kernels import KERNELS
+from core.attention.normalizers import NORMALIZERS
+from core.attention.projections import PROJECTIONS
+from core.attention.scores import SCORES
+from core.entries import Choice, ConfigError, Entry, complete, find
+from core.masks import MASKS, predicate
+from core.positions import POSITIONS
+
+AXES: dict[str, tuple[Entry, ...]] = {
+    "projection": PROJECTIONS,
+    "score": SCORES,
+    "position": POSITIONS,
+    "mask": MASKS,
+    "normalizer": NORMALIZERS,
+    "kernel": KERNELS,
+}
+
+
+def entry(axis: str, key: str) -> Entry:
+    """The entry of an axis by its key; ConfigError lists the keys there are."""
+    return find(AXES[axis], axis, key)
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """Which attention: sizes and one choice an axis, validated when made (ConfigError), to and from JSON."""
+
+    d_model: int = 64
+    num_heads: int = 4
+    projection: Choice = Choice("multi_head")
+    score: Choice = Choice("scaled_dot")
+    position: Choice = Choice("none")
+    mask: Choice = Choice("none")
+    normalizer: Choice = Choice("softmax")
+    kernel: Choice = Choice("exact")
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_sizes(self.d_model, self.num_heads)
+        if isinstance(self.dropout, bool) or not 0.0 <= self.dropout < 1.0:
+            raise ConfigError(f"dropout = {self.dropout!r}; expected 0 ≤ dropout < 1.")
+        for axis, entries in AXES.items():
+            object.__setattr__(self, axis, complete(getattr(self, axis), entries, axis))
+        predicate(self.mask)
+        for axis in AXES:
+            if reason := entry(axis, getattr(self, axis).key).refuse(self):
+                raise ConfigError(reason)
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.num_heads
+
+    def with_(self, **changes: Any) -> AttentionConfig:
+        """A copy with some fields changed, validated again."""
+        return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {"d_model": self.d_model, "num_heads": self.num_heads, "dropout": self.dropout}
+        return plain | {axis: getattr(self, axis).to_json() for axis in AXES}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AttentionConfig:
+        """ConfigError names any field that is unknown or malformed."""
+        known = {field.name for field in fields(cls)}
+        if extra := sorted(set(data) - known):
+            raise ConfigError(f"An attention config has no {extra[0]}; it takes {', '.join(sorted(known))}.")
+        values = {name: Choice.from_json(value) if name in AXES else value for name, value in data.items()}
+        return cls(**values)
+
+
+def check_sizes(d_model: int, num_heads: int) -> None:
+    """ConfigError unless both are whole numbers from 1 and num_heads divides d_model; it lists the heads that do."""
+    for name, value in (("d_model", d_model), ("num_heads", num_heads)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} = {value!r}; expected a whole number from 1.")
+    if d_model % num_heads:
+        fits = ", ".join(str(heads) for heads in heads_that_divide(d_model)[:12])
+        raise ConfigError(f"num_heads = {num_heads} does not divide d_model = {d_model}; take one of {fits}.")
+
+
+def heads_that_divide(d_model: int) -> list[int]:
+    """Every number of heads that divides d_model, from 1."""
+    return [heads for heads in range(1, d_model + 1) if d_model % heads == 0]

@@ -1,0 +1,116 @@
+"""What every axis is made of: an entry says once what a choice is, and a Choice names one with its parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Value = int | float | bool | str
+
+
+class ConfigError(ValueError):
+    """A choice, or a pair of choices, that cannot be built; the message says what was given and what would fit."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of an entry: its default, its bounds, and what it means. Sliders are made from it."""
+
+    key: str
+    name: str
+    default: Value
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    choices: tuple[str, ...] = ()
+    meaning: str = ""
+
+    def check(self, value: Value, owner: str) -> Value:
+        """Return the value in this parameter's own type; ConfigError if it is of another kind or out of bounds."""
+        if self.choices:
+            if value not in self.choices:
+                raise ConfigError(f"{owner}: {self.key} = {value!r}; expected one of {', '.join(self.choices)}.")
+            return value
+        kind = type(self.default)
+        wrong_kind = not isinstance(value, int | float) or isinstance(value, bool) != (kind is bool)
+        if wrong_kind or not math.isfinite(value) or (kind is int and value != int(value)):
+            wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+            raise ConfigError(f"{owner}: {self.key} = {value!r}; expected {wanted}.")
+        value = kind(value)
+        low, high = self.low, self.high
+        if not ((low is None or value >= low) and (high is None or value <= high)):
+            raise ConfigError(f"{owner}: {self.key} = {value:g}; expected {low:g} to {high:g}.")
+        return value
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One choice on an axis: everything that a control, an equation, a test or a benchmark needs to know of it.
+
+    `build` makes the working piece; its signature is the axis's own (see the end of each axis file). `refuse` takes a
+    whole AttentionConfig and returns the sentence that says why this choice cannot go with the others, or None.
+    """
+
+    key: str
+    name: str
+    build: Callable[..., Any]
+    latex: str
+    meaning: str
+    paper: str
+    year: int
+    url: str = ""
+    params: tuple[Param, ...] = ()
+    refuse: Callable[[Any], str | None] = field(default=lambda config: None)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An entry's key with that entry's own parameters; masks may hold `parts`, which are Choices themselves."""
+
+    key: str
+    params: tuple[tuple[str, Value], ...] = ()
+    parts: tuple[Choice, ...] = ()
+
+    @classmethod
+    def of(cls, key: str, *parts: Choice, **params: Value) -> Choice:
+        return cls(key, tuple(sorted(params.items())), parts)
+
+    def __getitem__(self, name: str) -> Value:
+        return dict(self.params)[name]
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"key": self.key, **dict(self.params)}
+        if self.parts:
+            out["parts"] = [part.to_json() for part in self.parts]
+        return out
+
+    @classmethod
+    def from_json(cls, data: str | Mapping[str, Any]) -> Choice:
+        if isinstance(data, str):
+            return cls(data)
+        if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
+            raise ConfigError(f"A choice is a key, or an object with a key; got {data!r}.")
+        params = {name: value for name, value in data.items() if name not in ("key", "parts")}
+        return cls.of(data["key"], *(cls.from_json(part) for part in data.get("parts", ())), **params)
+
+
+def find(entries: tuple[Entry, ...], axis: str, key: str) -> Entry:
+    """The entry of that key; ConfigError lists the keys there are."""
+    for entry in entries:
+        if entry.key == key:
+            return entry
+    raise ConfigError(f"{axis} = {key!r}; expected one of {', '.join(entry.key for entry in entries)}.")
+
+
+def complete(choice: Choice | str, entries: tuple[Entry, ...], axis: str) -> Choice:
+    """The choice with every parameter filled in and checked; ConfigError names what the entry does not have."""
+    choice = Choice(choice) if isinstance(choice, str) else choice
+    entry = find(entries, axis, choice.key)
+    given, known = dict(choice.params), {param.key: param for param in entry.params}
+    if extra := sorted(given.keys() - known.keys()):
+        raise ConfigError(f"{axis} = {choice.key} has no {extra[0]}; it takes {', '.join(known) or 'no parameters'}.")
+    owner = f"{axis} = {choice.key}"
+    params = {key: param.check(given.get(key, param.default), owner) for key, param in known.items()}
+    return Choice.of(choice.key, *(complete(part, entries, axis) for part in choice.parts), **params)

@@ -1,0 +1,39 @@
+"""Positions as a bias on the scores: ALiBi (Press 2022)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from core.entries import Entry
+from core.positions.base import Position
+
+
+def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:
+    """m_h = 2^(−8h/H), h from 1; when H is no power of two, BLOOM's rule fills in from the next one's odd slopes."""
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
+    return torch.tensor(slopes)
+
+
+class Alibi(Position):
+    """−m_h · |i − j|: equal to Press's −m_h (i − j) wherever a causal mask lets it be seen, symmetric elsewhere."""
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.register_buffer("slopes", alibi_slopes(num_heads), persistent=False)
+
+    def bias(self, q: Tensor, k: Tensor, offset: int = 0) -> Float[Tensor, "H T S"]:
+        i = torch.arange(offset, offset + q.shape[-2], device=q.device)[:, None]
+        j = torch.arange(k.shape[-2], device=q.device)[None, :]
+        return (-self.slopes[:, None, None] * (i - j).abs()).to(q.dtype)
+
+
+ALIBI = Entry(
+    "alibi", "ALiBi", lambda config: Alibi(config.num_heads), r"-m_h\,|i - j|,\quad m_h = 2^{-8h/H}",
+    "Every step of distance costs a head a fixed amount of score.", "Press et al.", 2022,
+    "https://arxiv.org/abs/2108.12409")

@@ -1,0 +1,80 @@
+"""AttentionTrace: the one thing every picture is drawn from, whatever it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from core.attention import Steps
+
+Kind = Literal["self", "causal", "cross"]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """The attention of one layer: weights (H, T, S) float32, the tokens of its rows and of its columns.
+
+    `mask` is bool, True = may attend, broadcastable to (H, T, S); None where nothing is masked. ValueError when the
+    tokens do not fit the weights.
+    """
+
+    kind: Kind
+    layer: int
+    weights: np.ndarray
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    mask: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 3 or self.weights.shape[1:] != (len(self.queries), len(self.keys)):
+            raise ValueError(f"weights are {self.weights.shape}; expected (heads, {len(self.queries)} queries, "
+                             f"{len(self.keys)} keys).")
+        if self.mask is not None:
+            np.broadcast_shapes(self.mask.shape, self.weights.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTrace:
+    """The maps of one model on one input, in the order of its layers, and the words for where they came from."""
+
+    maps: tuple[AttentionMap, ...]
+    source: str
+
+    def of(self, kind: Kind) -> AttentionTrace:
+        """The maps of that kind alone."""
+        return AttentionTrace(tuple(item for item in self.maps if item.kind == kind), self.source)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(dict.fromkeys(item.kind for item in self.maps))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many layers, and how many heads each has (the most)."""
+        return len(self.maps), max((len(item.weights) for item in self.maps), default=0)
+
+    def map(self, layer: int) -> AttentionMap:
+        return self.maps[layer]
+
+    def head(self, layer: int, head: int) -> np.ndarray:
+        """The weights (T, S) of one head."""
+        return self.maps[layer].weights[head]
+
+
+def map_of(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], kind: Kind = "self", layer: int = 0,
+           item: int = 0) -> AttentionMap:
+    """The map of one batch item of a layer's Steps, cut to its tokens (what follows them is padding).
+
+    ValueError when the kernel kept no weights.
+    """
+    if steps.weights is None:
+        raise ValueError("kernel = fused keeps no weights, so there is nothing to draw; take kernel = exact.")
+    rows, columns = len(queries), len(keys)
+    weights = steps.weights[item, :, :rows, :columns].detach().float().cpu().numpy()
+    mask = None
+    if steps.mask is not None:
+        full = steps.mask.expand(steps.weights.shape)[item, :, :rows, :columns]
+        mask = full.cpu().numpy()
+    return AttentionMap(kind, layer, weights, queries, keys, mask)
