@@ -10,8 +10,10 @@ import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
+import tests.typecheck  # noqa: F401  (the hook below finds it by name)
+
 # Must come before the first import of core: from here on each annotated shape is checked at each call.
-_shapes = install_import_hook("core", "beartype.beartype")
+_shapes = install_import_hook("core", "tests.typecheck.checked")
 
 settings.register_profile(
     "lab", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
