@@ -1,0 +1,126 @@
+"""The layers of a Transformer (Vaswani 2017), post-norm as published or pre-norm (Xiong 2020)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from core.attention import Attention, AttentionConfig, Steps
+from core.attention.kernels import why_not_fused
+from core.entries import Choice
+from core.models.config import ModelConfig
+
+
+class Attend(nn.Module):
+    """An Attention whose weights serve two kernels: its own when every step is asked for, else fused where that can be."""
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__()
+        self.layer = Attention(config)
+        fused = None
+        if config.kernel.key == "exact" and why_not_fused(config) is None:
+            fused = Attention(config.with_(kernel="fused"))
+            fused._modules.update(self.layer._modules)
+        self._fused = (fused,)  # in a tuple, so that its shared weights are not counted twice
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
+        key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0, record: bool = False,
+    ) -> Steps:
+        (fused,) = self._fused
+        if record or fused is None:
+            return self.layer(x, context, key_mask=key_mask, offset=offset)
+        fused.training = self.training  # it is not registered, so train() and eval() do not reach it
+        return fused(x, context, key_mask=key_mask, offset=offset)
+
+
+class FeedForward(nn.Module):
+    """W₂ act(W₁x), at each position alone. Vaswani 2017, section 3.3."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(config.d_model, config.d_ff), nn.Linear(config.d_ff, config.d_model)
+        self.activation = {"relu": F.relu, "gelu": F.gelu}[config.activation]
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class Residual(nn.Module):
+    """norm(x + f(x)) for post, x + f(norm(x)) for pre."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm, self.pre = nn.LayerNorm(config.d_model), config.norm == "pre"
+        self.dropout = nn.Dropout(config.dropout)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What the sublayer reads."""
+        return self.norm(x) if self.pre else x
+
+    def leave(self, x: Tensor, change: Tensor) -> Tensor:
+        """What goes on, from what entered the block and what the sublayer made."""
+        x = x + self.dropout(change)
+        return x if self.pre else self.norm(x)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention, self.around_attention = Attend(config.attention), Residual(config)
+        self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False
+    ) -> tuple[Float[Tensor, "B S C"], Steps]:
+        steps = self.attention(self.around_attention.enter(x), key_mask=key_mask, record=record)
+        x = self.around_attention.leave(x, steps.merged)
+        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), steps
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention to the memory, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.causal, self.around_causal = Attend(causal_config(config.attention)), Residual(config)
+        self.cross, self.around_cross = Attend(cross_config(config.attention)), Residual(config)
+        self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], memory: Float[Tensor, "B S C"], memory_mask: Bool[Tensor, "B S"] | None,
+        past: Float[Tensor, "B P C"] | None = None, record: bool = False,
+    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B P+T C"], Steps, Steps]:
+        """x on, what self-attention has read so far (the next call's `past`), and the Steps of both attentions."""
+        read = self.around_causal.enter(x)
+        seen = read if past is None else torch.cat((past, read), dim=1)
+        offset = seen.shape[1] - read.shape[1]
+        causal = self.causal(read, None if past is None else seen, offset=offset, record=record)
+        x = self.around_causal.leave(x, causal.merged)
+        cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, record=record)
+        x = self.around_cross.leave(x, cross.merged)
+        x = self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
+        return x, seen, causal, cross
+
+
+def causal_config(config: AttentionConfig) -> AttentionConfig:
+    """The decoder's self-attention: causal and the config's own mask; causal already hides what fills up a batch."""
+    own = without_padding(config.mask)
+    return config.with_(mask="causal" if own.key in ("none", "causal") else Choice.of("and", Choice("causal"), own))
+
+
+def without_padding(mask: Choice) -> Choice:
+    """The mask with every part that asks for padding seeing all instead."""
+    if mask.key == "padding":
+        return Choice("none")
+    return Choice(mask.key, mask.params, tuple(map(without_padding, mask.parts)))
+
+
+def cross_config(config: AttentionConfig) -> AttentionConfig:
+    """Attention to the source: places in two different sequences are not compared, and every source token may be seen."""
+    return config.with_(position="none", mask="none")
