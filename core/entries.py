@@ -34,15 +34,14 @@ class Param:
                 raise ConfigError(f"{owner}: {self.key} = {value!r}; expected one of {', '.join(self.choices)}.")
             return value
         kind = type(self.default)
-        wrong_kind = not isinstance(value, int | float) or isinstance(value, bool) != (kind is bool)
-        if wrong_kind or not math.isfinite(value) or (kind is int and value != int(value)):
-            wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        if isinstance(value, str) or isinstance(value, bool) != (kind is bool) or not math.isfinite(value) \
+                or (kind is int and value != int(value)):
+            wanted = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
             raise ConfigError(f"{owner}: {self.key} = {value!r}; expected {wanted}.")
-        value = kind(value)
         low, high = self.low, self.high
-        if not ((low is None or value >= low) and (high is None or value <= high)):
+        if (low is not None and value < low) or (high is not None and value > high):
             raise ConfigError(f"{owner}: {self.key} = {value:g}; expected {low:g} to {high:g}.")
-        return value
+        return kind(value)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,8 @@ class AttentionConfig:
         known = {field.name for field in fields(cls)}
         if extra := sorted(set(data) - known):
             raise ConfigError(f"An attention config has no {extra[0]}; it takes {', '.join(sorted(known))}.")
-        values = {name: Choice.from_json(value) if name in AXES else value for name, value in data.items()}
+        values: dict[str, Any] = dict(data)
+        values.update({axis: Choice.from_json(data[axis]) for axis in AXES if axis in data})
         return cls(**values)
 
 

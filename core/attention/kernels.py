@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from core.entries import Entry
 
@@ -40,8 +40,8 @@ class Problem:
     q: Tensor
     k: Tensor
     v: Tensor
-    score: nn.Module
-    normalizer: nn.Module
+    score: Any  # a module with .scale, from q and k to raw scores
+    normalizer: Any  # a module with .temperature, from scores and mask to weights
     bias: Tensor | None = None
     mask: Tensor | None = None
     causal: bool = False  # the mask is exactly the square causal one, so a kernel may use its own
@@ -67,8 +67,8 @@ def exact(problem: Problem) -> Steps:
     if problem.bias is not None:
         scores = scores + problem.bias
     weights = problem.normalizer(scores, mask)
-    used = F.dropout(weights, problem.dropout) if problem.dropout else weights  # on a copy: the weights drawn stay whole
-    out = weighted_sum(used, v, mask)
+    used = F.dropout(weights, problem.dropout) if problem.dropout else weights
+    out = weighted_sum(used, v, mask)  # dropout falls on a copy, so that the weights drawn stay whole
     masked = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
     return Steps(q, k, v, scale, problem.bias, mask, out, raw, scores, masked, weights)
 

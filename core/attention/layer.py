@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.config import AXES, AttentionConfig
+from core.attention.config import AttentionConfig, entry
 from core.attention.kernels import KERNELS, Problem, Steps
 from core.attention.normalizers import Softmax
 from core.attention.scores import Dot
@@ -18,8 +18,8 @@ from core.masks import build_mask
 
 def attend(
     q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"], v: Float[Tensor, "B H S E"],
-    mask: Bool[Tensor, "..."] | None = None, *, scale: float | None = None, temperature: float = 1.0,
-    bias: Float[Tensor, "..."] | None = None, dropout: float = 0.0, kernel: str = "exact",
+    mask: Bool[Tensor, ...] | None = None, *, scale: float | None = None, temperature: float = 1.0,
+    bias: Float[Tensor, ...] | None = None, dropout: float = 0.0, kernel: str = "exact",
 ) -> Steps:
     """Scaled dot-product attention on ready heads. Vaswani 2017, equation 1.
 
@@ -48,7 +48,8 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
 
 def check_mask(mask: Tensor | None) -> None:
     if mask is not None and mask.dtype != torch.bool:
-        raise ValueError(f"mask is {mask.dtype}; expected torch.bool with True = may attend (a float mask would be added).")
+        raise ValueError(f"mask is {mask.dtype}; expected torch.bool with True = may attend "
+                         "(a float mask would be added).")
 
 
 class Attention(nn.Module):
@@ -58,16 +59,13 @@ class Attention(nn.Module):
         """With `add_positions` the layer itself adds sinusoidal or learned positions to x (a model adds them once)."""
         super().__init__()
         self.config, self.add_positions = config, add_positions
-        built = {axis: find(entries, axis, getattr(config, axis).key) for axis, entries in AXES.items() if axis != "mask"}
-        self.projection = built["projection"].build(config)
-        self.score = built["score"].build(config)
-        self.position = built["position"].build(config)
-        self.normalizer = built["normalizer"].build(config)
-        self.kernel = built["kernel"].build(config)
+        self.projection, self.score, self.position, self.normalizer, self.kernel = (
+            entry(axis, getattr(config, axis).key).build(config)
+            for axis in ("projection", "score", "position", "normalizer", "kernel"))
 
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
-        mask: Bool[Tensor, "..."] | None = None, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
+        mask: Bool[Tensor, ...] | None = None, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
     ) -> Steps:
         """Attend from x to context (to x itself when None); `Steps.merged` is the layer's output, (B, T, C).
 

@@ -1,4 +1,4 @@
-"""Normalizers: how scores become weights. Each maps scores and a mask to weights that are 0 where nothing may be seen."""
+"""Normalizers: how scores become weights, which are 0 wherever the mask lets nothing be seen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Softmax(nn.Module):
         super().__init__()
         self.temperature = temperature
 
-    def forward(self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, "..."] | None) -> Float[Tensor, "B H T S"]:
+    def forward(self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None) -> Float[Tensor, "B H T S"]:
         dtype = scores.dtype
         precise = scores.float() if dtype in (torch.float16, torch.bfloat16) else scores
         if self.temperature != 1.0:
@@ -37,5 +37,6 @@ NORMALIZERS: tuple[Entry, ...] = (
           r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
           "Weights are positive and each row sums to one; a low temperature sharpens them.", "Bahdanau et al.", 2014,
           "https://arxiv.org/abs/1409.0473",
-          (Param("temperature", "Temperature", 1.0, 0.01, 100.0, 0.01, meaning="τ divides every score before the exponential"),)),
+          (Param("temperature", "Temperature", 1.0, 0.01, 100.0, 0.01,
+                 meaning="τ divides every score before the exponential"),)),
 )

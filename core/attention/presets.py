@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from core.attention.config import AXES, AttentionConfig
 from core.entries import Choice, ConfigError, find
@@ -22,7 +23,8 @@ class Preset:
 
     def config(self, d_model: int = 64, num_heads: int = 1) -> AttentionConfig:
         """The preset at that size; ConfigError when the heads do not divide d_model."""
-        return AttentionConfig(d_model, num_heads, **{axis: Choice(key) for axis, key in self.choices})
+        choices: dict[str, Any] = {axis: Choice(key) for axis, key in self.choices}
+        return AttentionConfig(d_model, num_heads, **choices)
 
     def differs_from(self, other: Preset) -> list[str]:
         """What changed against another preset, a sentence an axis."""
@@ -31,7 +33,8 @@ class Preset:
         for axis, entries in AXES.items():
             new, old = getattr(mine, axis), getattr(theirs, axis)
             if new != old:
-                said.append(f"{axis}: {find(entries, axis, new.key).name} instead of {find(entries, axis, old.key).name}")
+                names = [find(entries, axis, choice.key).name for choice in (new, old)]
+                said.append(f"{axis}: {names[0]} instead of {names[1]}")
         return said
 
 
@@ -45,9 +48,12 @@ _VASWANI = ("Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762")
 PRESETS: tuple[Preset, ...] = (
     _recurrent("bahdanau", "Bahdanau 2014", "Bahdanau et al.", 2014, "https://arxiv.org/abs/1409.0473", "additive",
                "A decoder state asks every encoder state through a small network."),
-    _recurrent("luong_dot", "Luong 2015, dot", *_LUONG, "dot", "Decoder and encoder states are multiplied as they are."),
-    _recurrent("luong_general", "Luong 2015, general", *_LUONG, "general", "A learned matrix stands between the two states."),
-    _recurrent("luong_concat", "Luong 2015, concat", *_LUONG, "concat", "Both states are joined and read by a small network."),
+    _recurrent("luong_dot", "Luong 2015, dot", *_LUONG, "dot",
+               "Decoder and encoder states are multiplied as they are."),
+    _recurrent("luong_general", "Luong 2015, general", *_LUONG, "general",
+               "A learned matrix stands between the two states."),
+    _recurrent("luong_concat", "Luong 2015, concat", *_LUONG, "concat",
+               "Both states are joined and read by a small network."),
     Preset("self_attention", "Self-attention", *_VASWANI, (("projection", "multi_head"), ("score", "scaled_dot")),
            "Every token asks every token of the same sequence."),
     Preset("causal", "Causal self-attention", *_VASWANI,

@@ -23,6 +23,8 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:
 class Alibi(Position):
     """−m_h · |i − j|: equal to Press's −m_h (i − j) wherever a causal mask lets it be seen, symmetric elsewhere."""
 
+    slopes: Tensor
+
     def __init__(self, num_heads: int) -> None:
         super().__init__()
         self.register_buffer("slopes", alibi_slopes(num_heads), persistent=False)

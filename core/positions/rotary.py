@@ -23,6 +23,8 @@ def rotate_pairs(x: Tensor, angle: Tensor, layout: str) -> Tensor:
 
 
 class Rotary(Position):
+    frequency: Tensor
+
     def __init__(self, head_dim: int, base: float, layout: str) -> None:
         super().__init__()
         self.layout = layout
@@ -37,7 +39,7 @@ class Rotary(Position):
 def _refuse(config: Any) -> str | None:
     if config.head_dim % 2:
         return (f"position = rope turns pairs of dimensions, but d_model = {config.d_model} with num_heads = "
-                f"{config.num_heads} gives an odd head_dim = {config.head_dim}; take an even head_dim, or position = alibi.")
+                f"{config.num_heads} gives an odd head_dim = {config.head_dim}; take an even one, or position = alibi.")
     return None
 
 
