@@ -34,8 +34,8 @@ class Param:
                 raise ConfigError(f"{owner}: {self.key} = {value!r}; expected one of {', '.join(self.choices)}.")
             return value
         kind = type(self.default)
-        if isinstance(value, str) or isinstance(value, bool) != (kind is bool) or not math.isfinite(value) \
-                or (kind is int and value != int(value)):
+        number = isinstance(value, int | float) and math.isfinite(value) and isinstance(value, bool) == (kind is bool)
+        if isinstance(value, str) or not number or (kind is int and value != int(value)):
             wanted = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
             raise ConfigError(f"{owner}: {self.key} = {value!r}; expected {wanted}.")
         low, high = self.low, self.high

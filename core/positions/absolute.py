@@ -24,7 +24,7 @@ class Sinusoidal(Position):
         self.dim, self.base = dim, base
 
     def add(self, x: Tensor, offset: int = 0) -> Tensor:
-        positions = torch.arange(offset, offset + x.shape[1], device=x.device)
+        positions = torch.arange(offset, offset + x.shape[1], device=x.device, dtype=torch.float64)
         return x + sinusoids(positions, self.dim, self.base).to(x.dtype)
 
 

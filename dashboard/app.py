@@ -1,0 +1,14 @@
+"""The entry of the dashboard: put the root on the path, then hand over to the page that was asked for."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
+
+import streamlit as st  # noqa: E402
+
+from dashboard.map import GROUPS  # noqa: E402
+
+st.set_page_config(page_title="Attention Lab", layout="wide", initial_sidebar_state=248)
+st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()}).run()

@@ -1,0 +1,49 @@
+"""The pages in the order in which they are read; the sidebar and every "next page" link come from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+PAGES = Path(__file__).resolve().parent.parent / "pages"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One page: its file in pages/ (also its URL), its title, its icon and the line that invites to it."""
+
+    key: str
+    title: str
+    icon: str
+    invite: str
+    default: bool = False
+
+    @property
+    def path(self) -> Path:
+        return PAGES / f"{self.key}.py"
+
+    def page(self) -> st.Page:
+        return st.Page(self.path, title=self.title, icon=self.icon, default=self.default)
+
+
+GROUPS: dict[str, tuple[Step, ...]] = {
+    "Take apart": (
+        Step("one_query", "One query, step by step", ":material/stairs_2:",
+             "Follow one query through the formula.", default=True),
+    ),
+    "Train": (
+        Step("train", "Train and watch", ":material/play_circle:", "Watch attention form while a model learns."),
+    ),
+    "Look inside": (
+        Step("pretrained", "Pretrained models", ":material/search:", "See what 72 trained heads do with a sentence."),
+    ),
+}
+STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in steps)
+
+
+def following(key: str) -> Step:
+    """The step after this one; after the last comes the first."""
+    keys = [step.key for step in STEPS]
+    return STEPS[(keys.index(key) + 1) % len(STEPS)]

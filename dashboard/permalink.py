@@ -1,0 +1,33 @@
+"""What no widget can keep in the URL: the picked head and the pinned cell, as pairs of numbers."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+Pair = tuple[int, int]
+
+
+def read_pair(name: str, bounds: Pair) -> tuple[Pair | None, str | None]:
+    """The pair ?name=a.b of the URL, and a sentence when it is malformed or out of bounds (then no pair)."""
+    text = st.query_params.get(name)
+    if text is None:
+        return None, None
+    parts = text.split(".")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+        return None, f"The link says {name}={text[:40]}; expected two whole numbers such as {name}=3.1."
+    first, second = int(parts[0]), int(parts[1])
+    if first >= bounds[0] or second >= bounds[1]:
+        return None, (f"The link says {name}={first}.{second}, but here these run from 0.0 "
+                      f"to {bounds[0] - 1}.{bounds[1] - 1}.")
+    return (first, second), None
+
+
+def write_pair(name: str, pair: Pair | None) -> None:
+    """Put the pair into the URL, or take it out; the URL is touched only where it changes."""
+    text = None if pair is None else f"{pair[0]}.{pair[1]}"
+    if text == st.query_params.get(name):
+        return
+    if text is None:
+        del st.query_params[name]
+    else:
+        st.query_params[name] = text
