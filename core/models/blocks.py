@@ -14,7 +14,7 @@ from core.models.config import ModelConfig
 
 
 class Attend(nn.Module):
-    """An Attention whose weights serve two kernels: its own when every step is asked for, else fused where that can be."""
+    """An Attention whose weights serve two kernels: its own when steps are asked for, else fused if that can be."""
 
     def __init__(self, config: AttentionConfig) -> None:
         super().__init__()
@@ -122,5 +122,5 @@ def without_padding(mask: Choice) -> Choice:
 
 
 def cross_config(config: AttentionConfig) -> AttentionConfig:
-    """Attention to the source: places in two different sequences are not compared, and every source token may be seen."""
+    """Attention to the source: places in two different sequences are not compared; all is seen."""
     return config.with_(position="none", mask="none")

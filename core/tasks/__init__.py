@@ -3,8 +3,9 @@
 from core.entries import ConfigError
 from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.sequences import COPY, REVERSE
+from core.tasks.translation import DATES, NUMBERS
 
-TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY)
+TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, NUMBERS, DATES)
 
 
 def task_entry(key: str) -> TaskEntry:

@@ -73,7 +73,7 @@ def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
 
 
 def is_held_out(item: str) -> bool:
-    """Whether an item belongs to the held-out tenth: decided by its checksum alone, so the split never depends on a seed."""
+    """Whether an item is in the held-out tenth: its checksum alone decides, so the split depends on no seed."""
     return zlib.crc32(item.encode()) % 10 == 0
 
 
@@ -132,7 +132,10 @@ class TaskEntry:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings known to learn a task: a ModelConfig in JSON, and how to train it."""
+    """Settings known to learn a task: a ModelConfig in JSON, and how to train it.
+
+    The schedule is a warm-up over 50 steps, then a cosine to 0; two held-out passes of `stop_at` exact match may end it.
+    """
 
     model: Mapping[str, Any]
     steps: int
@@ -140,6 +143,8 @@ class Recipe:
     learning_rate: float
     optimizer: str = "adamw"
     seconds: float = 60.0
+    schedule: str = "cosine"
+    stop_at: float = 0.99
 
 
 class Task:

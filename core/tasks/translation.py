@@ -1,0 +1,125 @@
+"""Translation: numbers in English words to German or French, and written dates to ISO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, timedelta
+from functools import cached_property
+
+import torch
+from babel.dates import format_date
+
+from core.entries import Param
+from core.tasks.base import Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
+from core.tasks.words import LARGEST, number_words
+
+SEPARATOR = ";"
+FIRST_DAY, DAYS = date(1950, 1, 1), 36_525  # a hundred years, so that a year of two digits is clear
+LOCALES, FORMATS = ("en_US", "en_GB", "de_DE", "fr_FR"), ("short", "medium", "long", "full")
+
+
+class PairTask(Task):
+    """A pool of training pairs made once by the seed; batches are of similar source length, so little is padding."""
+
+    @cached_property
+    def pool(self) -> list[Example]:
+        """The training pairs, shortest source first."""
+        generator = torch.Generator().manual_seed(self.config.seed)
+        pairs = [self.draw(generator, held_out=False) for _ in range(int(self.config["train_pairs"]))]
+        return sorted(pairs, key=lambda pair: len(pair.source))
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        pool, width = self.pool, 2 * batch_size
+        middle = choose(generator, len(pool))
+        low = max(0, min(middle - width, len(pool) - 2 * width))
+        near = pool[low : low + 2 * width]
+        picked = torch.randperm(len(near), generator=generator)[:batch_size].tolist()
+        return self.collate([near[i] for i in picked])
+
+
+class Numbers(PairTask):
+    """One to ten numbers joined by ";": most below a thousand, some up to 9999."""
+
+    separator = " "
+    metrics = ("exact", "bleu")
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.english, self.words = number_words("en"), number_words(str(config["language"]))
+        self.source_vocab = Vocabulary([SEPARATOR, *(token for words in self.english for token in words)])
+        self.target_vocab = Vocabulary([SEPARATOR, *(token for words in self.words for token in words)])
+        self.max_source = int(config["max_source"])
+        self.max_target = int(config["numbers"]) * (max(map(len, self.words)) + 1)
+        self.recommended = _recipes(d_model=128, learning_rate=2e-3, steps=1500, seconds=110)
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        while True:
+            count = 1 + choose(generator, int(self.config["numbers"]))
+            small = (torch.rand(count, generator=generator) < 0.7).tolist()
+            drawn = torch.randint(LARGEST + 1, (count,), generator=generator).tolist()
+            numbers = [n % 1000 if below else n for n, below in zip(drawn, small, strict=True)]
+            source = _join(self.english, numbers)
+            if len(source) <= self.max_source and is_held_out(",".join(map(str, numbers))) == held_out:
+                return Example(source, _join(self.words, numbers))
+
+
+def _join(words: tuple[tuple[str, ...], ...], numbers: list[int]) -> tuple[str, ...]:
+    tokens: list[str] = []
+    for n in numbers:
+        tokens += (SEPARATOR, *words[n]) if tokens else words[n]
+    return tuple(tokens)
+
+
+class Dates(PairTask):
+    """A date as English, German or French speakers write it, shortly or in full, to year-month-day; a held-out
+    day is never trained on in any form."""
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        forms = {written(FIRST_DAY + timedelta(n), place, form)
+                 for n in range(0, 366, 5) for place in LOCALES for form in FORMATS}
+        self.source_vocab = Vocabulary([*"0123456789", *(letter for text in forms for letter in text)])
+        self.target_vocab = Vocabulary("0123456789-")
+        self.max_source, self.max_target = max(map(len, forms)) + 2, len("2000-01-01")
+        self.recommended = _recipes(d_model=64, learning_rate=5e-3, steps=1500, seconds=60)
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        while True:
+            day = FIRST_DAY + timedelta(choose(generator, DAYS))
+            if is_held_out(day.isoformat()) == held_out:
+                place = LOCALES[choose(generator, len(LOCALES))]
+                text = written(day, place, FORMATS[choose(generator, len(FORMATS))])
+                return Example(tuple(text), tuple(day.isoformat()))
+
+
+def written(day: date, place: str, form: str) -> str:
+    """A day in a locale's short, medium, long or full form; every kind of space becomes a plain one."""
+    return " ".join(format_date(day, form, locale=place).split())
+
+
+def _recipes(d_model: int, learning_rate: float, steps: int, seconds: float) -> dict[str, Recipe]:
+    from core.models.config import ModelConfig
+
+    recurrent = ModelConfig.recurrent(d_model=d_model, score="dot")
+    transformer = ModelConfig.transformer(d_model=64, num_heads=4, layers=2, position="sinusoidal", norm="pre")
+    return {
+        "recurrent": Recipe(recurrent.to_json(), steps, 64, learning_rate, seconds=seconds),
+        "transformer": Recipe(transformer.to_json(), steps, 64, 2e-3, seconds=seconds),
+    }
+
+
+_pairs: Callable[[int], Param] = lambda default: Param(  # noqa: E731
+    "train_pairs", "Training pairs", default, 1000, 50_000, 1000, meaning="different pairs made before training")
+NUMBERS = TaskEntry(
+    "numbers", "Number words", "English number words to German or French.",
+    "Each output looks at the words of its own number, so the picture is a staircase; inside a German number it steps "
+    "back, as ones are said before tens.",
+    lambda config: Numbers(config, NUMBERS),
+    (Param("language", "Language", "de", choices=("de", "fr"), meaning="what the numbers are translated to"),
+     Param("numbers", "Numbers", 10, 1, 10, 1, meaning="most numbers in one source"),
+     Param("max_source", "Longest source", 60, 10, 80, 1, meaning="most words in one source"),
+     _pairs(20_000)))
+DATES = TaskEntry(
+    "dates", "Dates", "A date as people write it, in English, German or French, to year-month-day.",
+    "While the year is written it looks at the end of the source, then at the month, then at the day.",
+    lambda config: Dates(config, DATES), (_pairs(10_000),))

@@ -1,0 +1,41 @@
+"""Number words from 0 to 9999 as tokens, from num2words' own rules, quickly."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from num2words import num2words
+
+LARGEST = 9999
+
+# Morphemes of German number words: a prefix of another ("ein" of "eins") stands after it.
+_MORPHEMES = ("tausend", "hundert", "zwanzig", "zehn", "zig", "ßig", "und", "null", "eins", "ein", "zwei", "drei", "vier",
+              "fünf", "sechs", "sech", "sieben", "sieb", "acht", "neun", "elf", "zwölf")
+_GERMAN = re.compile("|".join(_MORPHEMES))
+
+
+@lru_cache(maxsize=3)
+def number_words(language: str) -> tuple[tuple[str, ...], ...]:
+    """The tokens of every number from 0 to 9999, in "en", "de" or "fr".
+
+    The part below a thousand is spelled once and joined to its thousands, as num2words does it for each number.
+    """
+    below = [split_words(num2words(n, lang=language), language) for n in range(1000)]
+    thousands = [split_words(num2words(1000 * n, lang=language), language) for n in range(1, 10)]
+    words = list(below)
+    for thousand in thousands:
+        for rest, tokens in enumerate(below):
+            joined = ("and",) if language == "en" and 0 < rest < 100 else ()
+            words.append(thousand + joined + tokens if rest else thousand)
+    return tuple(words)
+
+
+def split_words(text: str, language: str) -> tuple[str, ...]:
+    """Words at spaces, hyphens and commas; German compounds in morphemes. ValueError when letters are left over."""
+    if language != "de":
+        return tuple(re.split(r"[ ,-]+", text))
+    morphemes = _GERMAN.findall(text)
+    if "".join(morphemes) != text:
+        raise ValueError(f"The German number word {text!r} has letters that belong to no known morpheme.")
+    return tuple(morphemes)
