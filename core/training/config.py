@@ -1,0 +1,119 @@
+"""What a training run is made of: one frozen value that a slider, a link, a file and a test all speak of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+
+from core.attention import ConfigError
+from core.models import ModelConfig
+from core.tasks import TaskConfig
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+OPTIMIZERS = ("adamw", "adam", "sgd")
+SCHEDULES = ("constant", "cosine")
+
+# name -> (low, high): the caps a run may never pass, wherever it was asked for
+BOUNDS = {
+    "steps": (1, 20_000),
+    "batch_size": (1, 512),
+    "learning_rate": (1e-6, 1.0),
+    "warmup": (0, 5_000),
+    "seed": (0, 2**31 - 1),
+    "seconds": (1, 900),
+    "clip": (0.01, 100.0),
+    "record_every": (1, 5_000),
+    "decode_every": (1, 1_000),
+    "held_out": (1, 1_000),
+    "watch": (1, 8),
+}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A task, a model and how long to train it; raises ConfigError, in words, when made with what cannot run.
+
+    `record_every` counts steps between records, `decode_every` counts records between free-running decodes.
+    """
+
+    task: TaskConfig
+    model: ModelConfig
+    steps: int = 1000
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    optimizer: str = "adamw"
+    warmup: int = 0
+    schedule: str = "cosine"
+    seed: int = 0
+    device: str = "auto"
+    seconds: float = 60.0
+    clip: float = 1.0
+    record_every: int = 20
+    decode_every: int = 1
+    held_out: int = 200
+    watch: int = 5
+    finish_early: bool = True
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in BOUNDS.items():
+            _check_number(name, getattr(self, name), low, high, whole=_is_whole(name))
+        if self.device not in DEVICES:
+            raise ConfigError(f"device = {self.device!r} is not known; take one of {', '.join(DEVICES)}.")
+        if self.optimizer not in OPTIMIZERS:
+            raise ConfigError(f"optimizer = {self.optimizer!r} is not known; take one of {', '.join(OPTIMIZERS)}.")
+        if self.schedule not in SCHEDULES:
+            raise ConfigError(f"schedule = {self.schedule!r} is not known; take one of {', '.join(SCHEDULES)}.")
+        if not isinstance(self.finish_early, bool):
+            raise ConfigError("finish_early must be true or false.")
+
+    def to_json(self) -> dict:
+        """The config as plain JSON values."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("task", "model")}
+        return {"task": self.task.to_json(), "model": self.model.to_json(), **plain}
+
+    @classmethod
+    def from_json(cls, data: object) -> RunConfig:
+        """The config a dict describes; raises ConfigError for a missing or unknown name or an impossible value."""
+        if not isinstance(data, dict):
+            raise ConfigError("a run is described by an object with task, model and settings.")
+        unknown = sorted(set(data) - {f.name for f in fields(cls)})
+        if unknown:
+            raise ConfigError(f"a run has no setting named {', '.join(map(str, unknown))}.")
+        missing = sorted({"task", "model"} - set(data))
+        if missing:
+            raise ConfigError(f"the run says nothing about {' and '.join(missing)}.")
+        rest = {name: value for name, value in data.items() if name not in ("task", "model")}
+        return cls(task=TaskConfig.from_json(data["task"]), model=ModelConfig.from_json(data["model"]), **rest)
+
+
+def _is_whole(name: str) -> bool:
+    return name not in ("learning_rate", "seconds", "clip")
+
+
+def _check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:
+    kind = int if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise ConfigError(f"{name} = {value!r} must be a {'whole ' if whole else ''}number.")
+    if not low <= value <= high:  # also refuses NaN
+        raise ConfigError(f"{name} = {value} lies outside {low:g} to {high:g}.")
+
+
+def devices() -> tuple[str, ...]:
+    """The devices this machine really has, `auto` and `cpu` first."""
+    there = ["auto", "cpu"]
+    if torch.cuda.is_available():
+        there.append("cuda")
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    return tuple(there)
+
+
+def resolve_device(name: str) -> str:
+    """The device to train on: `auto` is the fastest for models this small; raises ConfigError when it is not there."""
+    if name == "auto":
+        # These models are a few thousand numbers wide: a CPU thread beats the launch latency of a GPU.
+        return "cpu"
+    if name not in devices():
+        raise ConfigError(f"device = {name} is not on this machine; take one of {', '.join(devices())}.")
+    return name

@@ -1,0 +1,76 @@
+"""What a run says about itself at one step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A held-out example and what the model, left to itself, makes of it (tokens)."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    predicted: tuple[str, ...]
+
+    @property
+    def right(self) -> bool:
+        return self.predicted == self.target
+
+
+@dataclass(frozen=True)
+class Record:
+    """One step of a run, measured.
+
+    Losses are nats a token. `letters` is the share of tokens right with the right past given, `exact` the share of
+    whole outputs right when the model runs free. `expected` holds, a layer and a head, the mean weight on the position
+    the output comes from, and `even` what uniform attention would put there. `maps` holds the cross-attention of
+    the watched examples, example number -> (layers, H, T, S).
+    """
+
+    step: int
+    train_loss: float | None = None
+    loss: float | None = None
+    letters: float | None = None
+    exact: float | None = None
+    bleu: float | None = None
+    expected: tuple[tuple[float, ...], ...] | None = None
+    even: float | None = None
+    gradient: float | None = None
+    tokens_per_second: float | None = None
+    elapsed: float = 0.0
+    held_out: int = 0
+    final: bool = False
+    examples: tuple[Prediction, ...] = ()
+    maps: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    def to_json(self) -> dict:
+        """The record as plain JSON values, without maps; a value that is not finite becomes null."""
+        data = asdict(replace(self, maps={}))
+        del data["maps"]
+        return {key: _finite(value) for key, value in data.items()}
+
+    @classmethod
+    def from_json(cls, data: dict) -> Record:
+        """The record a line of metrics.jsonl holds."""
+        data = dict(data)
+        if not isinstance(data["step"], int):
+            raise TypeError("a record's step is a whole number")
+        examples = tuple(
+            Prediction(tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"])) for e in data.pop("examples", ())
+        )
+        expected = data.pop("expected", None)
+        expected = None if expected is None else tuple(tuple(layer) for layer in expected)
+        return cls(**data, examples=examples, expected=expected)
+
+    def numbers(self) -> tuple:
+        """What must be the same from the same seed: everything but the clock."""
+        return (self.step, self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.expected, self.gradient,
+                self.examples)
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,132 @@
+"""Train one run's folder in a process of its own: `python -m core.training.worker RUN_DIR`.
+
+With --spare it first imports torch and takes one optimizer step, then waits for a RUN_DIR on its standard input.
+With --new FILE it makes the folder from a config in JSON; so the same command trains without any page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+from core.attention import ConfigError
+from core.training.loop import prepare, train
+from core.training.runs import Run
+
+MEMORY_MB = 3_000
+
+
+def work(path: Path, memory_mb: float | None = None) -> str:
+    """Train the run in this folder to its end and return its last state; every way it can end is written there."""
+    run = Run(path)
+    stop = _listen(run)
+    with run.held():
+        run.set_status("running", pid=os.getpid())
+        _watch_memory(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB))
+        try:
+            state, message = _train(run, stop)
+        except (ConfigError, FloatingPointError) as error:
+            state, message = "failed", str(error)
+        except Exception as error:  # a crash costs this run alone, and says what it was
+            traceback.print_exc()
+            state, message = "failed", f"The worker met an error: {type(error).__name__}: {error}"
+        run.set_status(state, message, pid=os.getpid())
+    return state
+
+
+def _train(run: Run, stop) -> tuple[str, str]:
+    config = run.config()
+    session = prepare(config)
+    last = None
+    for last in train(config, session, stop):
+        run.append(last)
+    run.save_weights({name: value.cpu().numpy() for name, value in session.model.state_dict().items()})
+    if last is not None and last.final:
+        late = f" The cap of {config.seconds:g} s was reached." if last.elapsed > config.seconds else ""
+        return "finished", f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{late}"
+    reached = 0 if last is None else last.step
+    return "stopped", f"Stopped; everything up to step {reached:,} is kept."
+
+
+def _listen(run: Run):
+    """A function that says whether Stop was asked for, by the stop file or by a signal."""
+    asked = threading.Event()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    return lambda: asked.is_set() or run.stop_asked()
+
+
+def _watch_memory(run: Run, limit_mb: float) -> None:
+    """End the process, with words, when it holds more memory than it may.
+
+    Address space says little about what torch really holds, so the resident peak is watched instead of capped.
+    """
+
+    def watch() -> None:
+        while True:
+            if resident_mb() > limit_mb:
+                run.set_status("failed", f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model.")
+                os._exit(1)
+            time.sleep(0.1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def resident_mb() -> float:
+    """The largest memory this process ever held, in MB (kilobytes on Linux, bytes on macOS)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def _wait_warm() -> Path | None:
+    """Pay for the imports and the first step now, then wait for a folder; None when whoever started us is gone."""
+    from core.training.warmup import smallest
+
+    for _ in zip(range(2), train(smallest()), strict=False):
+        pass
+    print("ready", flush=True)
+    line = sys.stdin.readline().strip()
+    return Path(line) if line else None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m core.training.worker", description=__doc__.splitlines()[0])
+    parser.add_argument("run_dir", nargs="?", type=Path)
+    parser.add_argument("--new", metavar="FILE", type=Path, help="a config in JSON; makes RUN_DIR from it")
+    parser.add_argument("--spare", action="store_true", help="warm up, then read RUN_DIR from standard input")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    path = _wait_warm() if chosen.spare else chosen.run_dir
+    if path is None:
+        return 0 if chosen.spare else parser.error("RUN_DIR is missing")
+    if chosen.new:
+        _make(chosen.new, path)
+    if chosen.spare:
+        log = os.open(path / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+    state = work(path)
+    print(f"{state}: {Run(path).status().message}")
+    return 0 if state != "failed" else 1
+
+
+def _make(file: Path, path: Path) -> None:
+    import json
+
+    from core.training.config import RunConfig
+    from core.training.runs import create_run
+
+    create_run(RunConfig.from_json(json.loads(file.read_text(encoding="utf-8"))), path=path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Arrays to Altair figures in the lab's style: a curve ends in a dot, labelled there; the accent rule is the picked step.
+
+Makes no st call. Colours are LOOK's: one accent for what is picked, category colours for series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import altair as alt
+
+
+@dataclass(frozen=True)
+class Ink:
+    """The colours of a figure on a light or a dark page."""
+
+    text: str
+    quiet: str
+    hairline: str
+    pick: str
+    series: tuple[str, ...]
+
+    @classmethod
+    def of(cls, theme: str | None) -> Ink:
+        return DARK if theme == "dark" else LIGHT
+
+
+LIGHT = Ink("#1B2330", "#6F7681", "#E3E4E6", "#B8430F", ("#576BA3", "#97691A", "#05806B", "#8E2658"))
+DARK = Ink("#E6E8EB", "#9A9EA5", "#2B2F37", "#FF9A66", ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B"))
+DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
+
+Points = Sequence[tuple[float, float | None]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named series of (step, value); points without a value are left out."""
+
+    name: str
+    points: Points
+
+    def kept(self) -> list[tuple[float, float]]:
+        return [(x, y) for x, y in self.points if y is not None]
+
+
+def step_chart(
+    curves: Sequence[Curve],
+    *,
+    ink: Ink,
+    last_x: float,
+    step: float | None = None,
+    high: float | None = None,
+    guess: tuple[float, str] | None = None,
+    percent: bool = False,
+    height: int = 190,
+) -> alt.LayerChart:
+    """Curves over training steps; `guess` is a level to beat and its words, `step` the picked one, `high` fixes y."""
+    curves = [curve for curve in curves if curve.kept()]
+    x = alt.X("x:Q", title="step", scale=alt.Scale(domain=[0, max(1, last_x)], nice=False), axis=_axis(ink, False))
+    top = high if high is not None else _top(curves, guess)
+    axis = _axis(ink, True, "datum.value + ' %'" if percent else None)
+    y = alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, top * 1.04], nice=False), axis=axis)
+    layers = [] if guess is None else _guess(guess, x, y, ink, last_x)
+    for i, curve in enumerate(curves):
+        layers += _curve(curve, x, y, ink.series[i % len(ink.series)], DASHES[i % len(DASHES)])
+    layers += _labels(curves, x, y, ink, last_x, top)
+    if step is not None:
+        layers += _picked(curves, step, x, y, ink)
+    return alt.layer(*layers).properties(height=height, width="container").configure_view(stroke=None)
+
+
+def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
+    values = [y for curve in curves for _, y in curve.kept()] + ([guess[0]] if guess else [])
+    return max(values, default=1.0) or 1.0
+
+
+def _axis(ink: Ink, vertical: bool, label: str | None = None) -> alt.Axis:
+    shared = dict(labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, labelPadding=6)
+    if not vertical:
+        # whole steps only: a short run would repeat its rounded labels
+        return alt.Axis(grid=False, tickCount=4, tickMinStep=1, titleColor=ink.quiet, titleFontSize=12,
+                        titleFontWeight="normal", titleAnchor="end", format=",d", **shared)
+    extra = {"labelExpr": label, "values": [0, 25, 50, 75, 100]} if label else {}
+    return alt.Axis(grid=True, gridColor=ink.hairline, tickCount=4, **extra, **shared)
+
+
+def _rows(points: Points, name: str = "") -> alt.Data:
+    return alt.Data(values=[{"x": x, "y": y, "name": name} for x, y in points])
+
+
+def _curve(curve: Curve, x: alt.X, y: alt.Y, colour: str, dash: list[int]) -> list[alt.Chart]:
+    tips = [alt.Tooltip("x:Q", title="step", format=",d"), alt.Tooltip("y:Q", title=curve.name, format=".3~f")]
+    points = curve.kept()
+    line = alt.Chart(_rows(points, curve.name)).mark_line(color=colour, strokeWidth=2, strokeDash=dash)
+    touch = alt.Chart(_rows(points, curve.name)).mark_point(opacity=0, size=200).encode(x, y, tooltip=tips)
+    end = alt.Chart(_rows(points[-1:])).mark_point(color=colour, filled=True, size=36, opacity=1)
+    return [line.encode(x, y), end.encode(x, y), touch]
+
+
+def _labels(
+    curves: Sequence[Curve], x: alt.X, y: alt.Y, ink: Ink, last_x: float, top: float
+) -> list[alt.Chart]:
+    """Each curve's name at its end, moved apart where two ends meet and turned inwards at the right edge."""
+    layers, taken = [], []
+    order = sorted(range(len(curves)), key=lambda i: -curves[i].kept()[-1][1])
+    for i in order:
+        end_x, end_y = curves[i].kept()[-1]
+        inside = end_x > 0.62 * last_x
+        wanted = 1 - end_y / top  # share of the height, from the top
+        place = max([min(max(wanted + (0.09 if inside and wanted < 0.5 else 0), 0.05), 0.9), *(t + 0.1 for t in taken)])
+        if inside and wanted >= 0.5:
+            place = min(place, wanted - 0.1)
+        taken.append(place)
+        mark = alt.Chart(_rows([(end_x, (1 - place) * top)], curves[i].name)).mark_text(
+            align="right" if inside else "left", dx=-8 if inside else 9, fontSize=12, fontWeight=600,
+            color=ink.series[i % len(ink.series)], baseline="middle",
+        )
+        layers.append(mark.encode(x, y, text="name:N"))
+    return layers
+
+
+def _guess(guess: tuple[float, str], x: alt.X, y: alt.Y, ink: Ink, last_x: float) -> list[alt.Chart]:
+    level, words = guess
+    rule = alt.Chart(_rows([(0, level), (last_x, level)])).mark_line(color=ink.quiet, strokeWidth=1, strokeDash=[2, 2])
+    text = alt.Chart(_rows([(last_x, level)], words)).mark_text(
+        align="right", baseline="bottom", dy=-3, fontSize=12, color=ink.quiet
+    )
+    return [rule.encode(x, y), text.encode(x, y, text="name:N")]
+
+
+def _picked(curves: Sequence[Curve], step: float, x: alt.X, y: alt.Y, ink: Ink) -> list[alt.Chart]:
+    rule = alt.Chart(_rows([(step, 0)])).mark_rule(color=ink.pick, strokeWidth=1.5).encode(x)
+    on = [(step, dict(curve.kept())[step]) for curve in curves[:1] if step in dict(curve.kept())]
+    ring = alt.Chart(_rows(on)).mark_point(color=ink.pick, filled=False, size=60, strokeWidth=2, opacity=1)
+    return [rule, ring.encode(x, y)]

@@ -1,0 +1,174 @@
+"""Start, queue, stop and follow runs: each in a worker process, a few at a time, with one warm spare waiting.
+
+Nothing here is remembered that the runs' folders do not say, so a reload, a second tab or a restarted server finds
+every run as it is. Only the spare's process handle lives in memory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.training.config import RunConfig
+from core.training.runs import Run, create_run, list_runs, prune, runs_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = 50
+QUEUE = 20
+START_SECONDS = 30.0
+STOP_SECONDS = 3.0
+
+
+class QueueFull(Exception):
+    """Too many runs wait already."""
+
+
+@dataclass
+class _Spare:
+    process: subprocess.Popen | None = None
+
+    def ready(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+_spare = _Spare()
+_lock = threading.RLock()
+
+
+def most_workers() -> int:
+    """How many runs train at once: one core is left to the pages."""
+    return max(1, (os.cpu_count() or 2) - 1)
+
+
+def warm_up() -> None:
+    """Have a spare worker waiting; costs nothing when there is one."""
+    with _lock:
+        if not _spare.ready():
+            _spare.process = _spawn(["--spare"], stdin=subprocess.PIPE)
+
+
+def start(config: RunConfig) -> Run:
+    """Ask for a run and return its folder at once; it trains now or waits its turn. Raises QueueFull."""
+    if len(waiting()) >= QUEUE:
+        raise QueueFull(f"{QUEUE} runs wait already; stop one of them first.")
+    prune(KEPT - 1)
+    run = create_run(config)
+    tick()
+    return run
+
+
+def stop(run: Run) -> None:
+    """Ask a run to stop, keeping what it reached; a run that still waits ends at once."""
+    with _folder_lock():
+        run.ask_to_stop()
+        if run.status().state == "queued":
+            run.set_status("stopped", "Stopped before it began.")
+
+
+def waiting() -> list[Run]:
+    """The runs in the queue, first the one that comes next."""
+    queued = [run for run in list_runs() if run.status().state == "queued"]
+    return sorted(queued, key=lambda run: run.status().at)
+
+
+def place(run: Run) -> int | None:
+    """The run's place in the queue, counted from 1; None when it does not wait."""
+    ids = [other.id for other in waiting()]
+    return ids.index(run.id) + 1 if run.id in ids else None
+
+
+def tick() -> None:
+    """Bring the folders up to date: name the dead, end the deaf, and give free workers to those who wait."""
+    with _folder_lock():
+        busy = sum(_still_busy(run) for run in list_runs())
+        for run in waiting()[: max(0, most_workers() - busy)]:
+            run.set_status("starting")
+            _give(run)
+
+
+def _still_busy(run: Run) -> bool:
+    status = run.status()
+    if status.ended or status.state == "queued":
+        return False
+    if run.alive():
+        if run.stop_age() > STOP_SECONDS and status.pid:
+            _kill(status.pid)
+        return True
+    if status.state == "starting" and time.time() - status.at < START_SECONDS:
+        return True
+    after = run.status()  # the worker may have ended between the two looks
+    if not after.ended:
+        run.set_status("stopped" if run.stop_asked() else "failed", _last_words(run))
+    return False
+
+
+def _last_words(run: Run) -> str:
+    reached = run.records()
+    kept = f"everything up to step {reached[-1].step:,} is kept" if reached else "it had not measured anything yet"
+    return f"{'Stopped' if run.stop_asked() else 'The worker ended without a word'}; {kept}."
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, 9)
+    except OSError:
+        pass
+
+
+def _give(run: Run) -> None:
+    """Hand the folder to the spare, or to a new worker when there is none."""
+    with _lock:
+        process, _spare.process = (_spare.process, None) if _spare.ready() else (None, None)
+        if process is not None:
+            try:
+                process.stdin.write(f"{run.path}\n".encode())
+                process.stdin.close()
+            except OSError:
+                process = None
+        if process is None:
+            process = _spawn([str(run.path)], log=run.path / "worker.log")
+    threading.Thread(target=_attend, args=(process,), daemon=True).start()
+
+
+def _attend(process: subprocess.Popen) -> None:
+    """Wait for a worker to end, then let the next run begin; the next spare warms up once the run is under way."""
+    try:
+        process.wait(timeout=4)
+    except subprocess.TimeoutExpired:
+        warm_up()
+        process.wait()
+    warm_up()
+    tick()
+
+
+def _spawn(arguments: list[str], stdin: int | None = None, log: Path | None = None) -> subprocess.Popen:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    # The spare shares our standard error until it has a run: what goes wrong while warming up must be seen.
+    with open(log or os.devnull, "ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "core.training.worker", *arguments],
+            cwd=ROOT,
+            env=env,
+            stdin=stdin or subprocess.DEVNULL,
+            stdout=out,
+            stderr=out if log else None,
+            start_new_session=True,  # a run outlives the server that began it, and Ctrl-C there
+        )
+
+
+@contextmanager
+def _folder_lock() -> Iterator[None]:
+    """One tick at a time, across threads and across servers that share the folder."""
+    folder = runs_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _lock, open(folder / ".lock", "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
