@@ -145,13 +145,21 @@ def test_alibi_slopes_against_bloom(heads):
 @pytest.mark.parametrize("heads", [2, 4, 8, 16])
 def test_alibi_against_mpt(heads):
     """MPT writes the last row, −m (T − 1 − j), which softmax makes the same for every row under a causal mask."""
-    scores = torch.randn(1, heads, 13, 13)
+    q, k = torch.randn(2, 1, heads, 13, 5)
+    scores = q @ k.mT
     causal = torch.ones(13, 13, dtype=torch.bool).tril()
-    ours = (scores + Alibi(heads).bias(scores)).masked_fill(~causal, -torch.inf).softmax(-1)
+    ours = (scores + Alibi(heads).bias(q, k)).masked_fill(~causal, -torch.inf).softmax(-1)
     theirs = (scores + build_mpt_alibi_tensor(heads, 13)[None]).masked_fill(~causal, -torch.inf).softmax(-1)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_alibi_of_a_cached_query_is_the_last_row_of_the_whole():
-    whole, last = torch.zeros(1, 3, 7, 7), torch.zeros(1, 3, 2, 7)
-    torch.testing.assert_close(Alibi(3).bias(whole)[:, 5:], Alibi(3).bias(last, offset=5))
+    q, k = torch.randn(2, 1, 3, 7, 5)
+    torch.testing.assert_close(Alibi(3).bias(q, k)[:, 5:], Alibi(3).bias(q[:, :, 5:], k, offset=5))
+
+
+def test_alibi_by_hand():
+    """Two heads: slopes 1/16 and 1/256, times the distance."""
+    q = torch.zeros(1, 2, 3, 1)
+    distance = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
+    torch.testing.assert_close(Alibi(2).bias(q, q), -torch.stack((distance / 16, distance / 256)))

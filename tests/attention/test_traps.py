@@ -1,0 +1,241 @@
+"""Each trap was seen in a well-known code base; here is the proof that it is not in this one."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
+from core.masks import build_mask
+
+B, H, T, S, D = 2, 3, 5, 7, 11
+KERNELS = pytest.mark.parametrize("kernel", ["exact", "fused"])
+
+
+def heads(dtype=torch.float32):
+    return tuple(torch.randn(B, H, n, D, dtype=dtype, requires_grad=True) for n in (T, S, S))
+
+
+def causal(rows, columns, diagonal=0):
+    return torch.ones(rows, columns, dtype=torch.bool).tril(diagonal)
+
+
+@KERNELS
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_fully_masked_row_is_zeros_and_so_are_its_gradients(dtype, bias, kernel):
+    """−∞ would give NaN forward and backward, −1e9 the mean of V."""
+    q, k, v = heads(dtype)
+    mask = causal(T, S)
+    mask[2] = False
+    added = torch.randn(H, T, S, dtype=dtype, requires_grad=True) if bias else None
+    steps = attend(q, k, v, mask, bias=added, kernel=kernel)
+    assert torch.equal(steps.out[:, :, 2], torch.zeros(B, H, D, dtype=dtype))
+    if steps.weights is not None:
+        assert torch.equal(steps.weights[:, :, 2], torch.zeros(B, H, S, dtype=dtype))
+    steps.out.float().square().sum().backward()
+    for tensor in (q, k, v, *([added] if bias else [])):
+        assert tensor.grad.isfinite().all()
+    assert torch.equal(q.grad[:, :, 2], torch.zeros(B, H, D, dtype=dtype))
+
+
+@KERNELS
+def test_a_batch_item_with_nothing_to_see(kernel):
+    layer = Attention(AttentionConfig(33, H, kernel=kernel))
+    x = torch.randn(B, T, 33, requires_grad=True)
+    keys = torch.tensor([[True] * T, [False] * T])
+    steps = layer(x, key_mask=keys)
+    assert torch.equal(steps.out[1], torch.zeros(H, T, D))
+    steps.merged.sum().backward()
+    assert x.grad.isfinite().all()
+    assert torch.equal(x.grad[1], torch.zeros(T, 33))
+    assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf")])
+def test_what_may_not_be_seen_does_not_leak_through_v(poison):
+    q, k, v = (t.detach() for t in heads())
+    mask = causal(T, S)
+    clean = attend(q, k, v, mask).out
+    broken = v.clone()
+    broken[:, :, T:] = poison  # no row sees these keys
+    torch.testing.assert_close(attend(q, k, broken, mask).out, clean)
+    broken[:, :, 3] = poison  # rows 3 and 4 see this one
+    out = attend(q, k, broken, mask).out
+    torch.testing.assert_close(out[:, :, :3], clean[:, :, :3])
+    assert not out[:, :, 3:].isfinite().any()
+
+
+def test_fused_keeps_a_masked_nan_out_or_says_that_it_cannot():
+    q, k, v = (t.detach() for t in heads())
+    mask = causal(T, S)
+    v[:, :, T:] = float("nan")
+    try:
+        out = attend(q, k, v, mask, kernel="fused").out
+    except ValueError as refusal:
+        assert "exact" in str(refusal)
+    else:
+        assert out.isfinite().all()
+
+
+@KERNELS
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_padding_may_hold_anything(poison, kernel):
+    layer = Attention(AttentionConfig(33, H, mask="padding", kernel=kernel))
+    x, context = torch.randn(B, T, 33), torch.randn(B, S, 33)
+    keys = torch.arange(S) < torch.tensor([4, 6])[:, None]
+    clean = layer(x, context, key_mask=keys).merged
+    broken = context.masked_fill(~keys[:, :, None], poison)
+    torch.testing.assert_close(layer(x, broken, key_mask=keys).merged, clean)
+
+
+@KERNELS
+def test_true_means_may_attend(kernel):
+    q, k, v = heads()
+    only_first = torch.zeros(T, S, dtype=torch.bool)
+    only_first[:, 0] = True
+    torch.testing.assert_close(attend(q, k, v, only_first, kernel=kernel).out, v[:, :, :1].expand(B, H, T, D))
+
+
+@pytest.mark.parametrize("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
+def test_a_mask_of_numbers_is_refused(mask):
+    """SDPA would add it."""
+    with pytest.raises((ValueError, TypeError)):
+        attend(*heads(), mask)
+
+
+@KERNELS
+def test_causal_is_top_left_unless_there_is_a_cache(kernel):
+    layer = Attention(AttentionConfig(33, H, mask="causal", kernel=kernel)).eval()
+    x, context = torch.randn(B, T, 33), torch.randn(B, S, 33)
+    steps = layer(x, context)
+    torch.testing.assert_close(steps.out, F.scaled_dot_product_attention(steps.q, steps.k, steps.v, is_causal=True),
+                               rtol=1e-5, atol=1e-5)
+    cached = layer(x, context, offset=S - T)
+    want = F.scaled_dot_product_attention(cached.q, cached.k, cached.v, attn_mask=causal(T, S, S - T))
+    torch.testing.assert_close(cached.out, want, rtol=1e-5, atol=1e-5)
+
+
+@KERNELS
+@pytest.mark.parametrize("position", ["none", "rope", "alibi"])
+def test_decoding_with_a_cache_is_the_whole_pass(position, kernel):
+    """The last queries, asked with their offset, get what they get when all are asked at once."""
+    layer = Attention(AttentionConfig(24, H, mask="causal", position=position, kernel=kernel)).eval()
+    x = torch.randn(B, S, 24)
+    whole = layer(x).merged
+    torch.testing.assert_close(layer(x[:, S - 2:], x, offset=S - 2).merged, whole[:, S - 2:], rtol=1e-5, atol=1e-5)
+
+
+def test_causal_alignment_by_eye():
+    assert build_mask(Choice("causal"), 2, 4).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0]]
+    assert build_mask(Choice("causal"), 2, 4, offset=2).int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_the_weights_drawn_are_those_before_dropout():
+    layer = Attention(AttentionConfig(33, H, dropout=0.5))
+    steps = layer(torch.randn(B, T, 33))
+    torch.testing.assert_close(steps.weights.sum(-1), torch.ones(B, H, T))
+    assert not torch.allclose(steps.out, steps.weights @ steps.v)
+
+
+@KERNELS
+def test_eval_mode_drops_nothing(kernel):
+    layer = Attention(AttentionConfig(33, H, dropout=0.9, kernel=kernel)).eval()
+    x = torch.randn(B, T, 33)
+    steps = layer(x)
+    torch.testing.assert_close(steps.out, attend(steps.q, steps.k, steps.v).out, rtol=1e-5, atol=1e-5)
+    assert torch.equal(layer(x).merged, layer(x).merged)
+
+
+@KERNELS
+def test_dropout_keeps_the_mean(kernel):
+    q, k, v = (t.detach() for t in heads())
+    drawn = torch.stack([attend(q, k, v, dropout=0.25, kernel=kernel).out for _ in range(600)])
+    assert drawn.std(0).mean() > 0.05
+    torch.testing.assert_close(drawn.mean(0), attend(q, k, v).out, rtol=0, atol=0.15)
+
+
+def test_heads_are_never_averaged():
+    assert Attention(AttentionConfig(33, H))(torch.randn(B, T, 33)).weights.shape == (B, H, T, T)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_stays_finite_and_sums_in_fp32(dtype):
+    """−1e9 overflows fp16, and a softmax of 1000 keys in bf16 loses its last digits."""
+    q, k, v = torch.randn(3, 1, 1, 1009, 16).to(dtype)
+    steps = attend(q, k, v, causal(1009, 1009))
+    assert steps.out.isfinite().all()
+    exact = attend(q.float(), k.float(), v.float(), causal(1009, 1009)).weights
+    torch.testing.assert_close(steps.weights.float(), exact, rtol=6e-2, atol=1e-3)
+    assert (steps.weights.float().sum(-1) - 1).abs().max() < 0.02
+
+
+def test_large_scores_do_not_overflow():
+    q = torch.tensor([[[[300.0, 300.0]]]])
+    steps = attend(q, torch.cat((q, -q), dim=2), torch.eye(2)[None, None], scale=1.0)
+    torch.testing.assert_close(steps.out.flatten(), torch.tensor([1.0, 0.0]))
+
+
+def test_a_temperature_near_zero_is_finite_and_hard():
+    q, k, v = heads()
+    weights = attend(q, k, v, temperature=0.01).weights
+    assert weights.isfinite().all()
+    assert weights.max(-1).values.mean() > 0.95
+
+
+def test_lookback_counts_keys_strictly_before():
+    window = Choice.of("and", Choice("causal"), Choice.of("local", window=2))
+    assert build_mask(window, 5, 5)[4].int().tolist() == [0, 0, 1, 1, 1]
+
+
+@KERNELS
+def test_values_may_be_wider_or_narrower_than_keys(kernel):
+    q, k, _ = heads()
+    v = torch.randn(B, H, S, 2)
+    torch.testing.assert_close(attend(q, k, v, kernel=kernel).out, F.scaled_dot_product_attention(q, k, v))
+
+
+@KERNELS
+def test_a_strided_last_dimension(kernel):
+    q, k, v = (torch.randn(B, H, D, n).mT for n in (T, S, S))
+    torch.testing.assert_close(attend(q, k, v, kernel=kernel).out,
+                               F.scaled_dot_product_attention(*(t.contiguous() for t in (q, k, v))))
+
+
+def test_shapes_that_do_not_meet_are_said():
+    q, k, v = heads()
+    for wrong in ((q[0], k[0], v[0]), (q[..., :-1], k, v), (q, k, v[:, :, :-1]), (q, k[:1], v[:1]), (q[:, :1], k, v)):
+        with pytest.raises(Exception, match="q|hint|Type"):
+            attend(*wrong)
+
+
+@pytest.mark.parametrize("given", [
+    {"d_model": 10, "num_heads": 3}, {"d_model": 0}, {"num_heads": 0}, {"d_model": 2.5}, {"num_heads": True},
+    {"dropout": 1.0}, {"dropout": -0.1}, {"dropout": float("nan")}, {"score": "cosmic"}, {"mask": "causel"},
+    {"normalizer": Choice.of("softmax", temperature=0)}, {"normalizer": Choice.of("softmax", temperature=float("nan"))},
+    {"normalizer": Choice.of("softmax", temperature=float("inf"))}, {"mask": Choice.of("local", window=-1)},
+    {"mask": Choice.of("local", window=1.5)}, {"mask": Choice.of("causal", window=1)}, {"mask": Choice("and")},
+    {"position": Choice.of("rope", layout="spiral")}, {"d_model": 9, "num_heads": 3, "position": "rope"},
+    {"kernel": "fused", "score": "additive"}, {"d_model": "64"}, {"dropout": "much"},
+])
+def test_bad_choices_are_refused_in_words(given):
+    with pytest.raises(ConfigError) as refusal:
+        AttentionConfig(**given)
+    assert len(str(refusal.value).split()) >= 4
+
+
+@pytest.mark.parametrize("text", [
+    {"nonsense": 1}, {"score": 3}, {"score": {"key": 3}}, {"score": None}, {"mask": {"key": "and", "parts": 3}},
+    {"normalizer": {"key": "softmax", "temperature": None}}, {"normalizer": {"key": "softmax", "temperature": [1]}},
+    {"d_model": None}, {"dropout": None}, {"mask": {"key": "and", "parts": [3]}}, [], "softmax", None,
+])
+def test_a_broken_file_is_refused_in_words(text):
+    with pytest.raises(ConfigError):
+        AttentionConfig.from_json(text)
+
+
+def test_an_unsupported_mask_raises_instead_of_being_ignored():
+    layer = Attention(AttentionConfig(33, H, mask="padding"))
+    with pytest.raises(ConfigError, match="key_mask"):
+        layer(torch.randn(B, T, 33))
+    with pytest.raises(ValueError, match="key_mask"):
+        layer(torch.randn(B, T, 33), key_mask=torch.ones(B, T + 1, dtype=torch.bool))

@@ -1,0 +1,111 @@
+"""The learned scores by hand, and against a second writing of each paper's formula with plain loops."""
+
+import math
+
+import pytest
+import torch
+
+from core.attention import Attention, AttentionConfig, attend
+
+B, T, S, H, D = 2, 3, 5, 2, 7
+C = H * D
+
+
+def layer(score, heads=H):
+    return Attention(AttentionConfig(C if heads == H else heads * 2, heads, projection="identity", score=score))
+
+
+def by_loops(cell, q, k):
+    """The scores, one cell at a time: cell(h, q_i, k_j) is the paper's formula."""
+    rows = [[[torch.stack([cell(h, q[b, h, i], k[b, h, j]) for j in range(S)]) for i in range(T)]
+             for h in range(H)] for b in range(B)]
+    return torch.stack([torch.stack([torch.stack(r) for r in by_head]) for by_head in rows])
+
+
+FORMULAS = {
+    "dot": lambda m: lambda h, q, k: q @ k,
+    "scaled_dot": lambda m: lambda h, q, k: q @ k / math.sqrt(D),
+    "general": lambda m: lambda h, q, k: q @ m.weight[h] @ k,
+    "additive": lambda m: lambda h, q, k: m.vector[h] @ torch.tanh(m.key[h] @ k + m.query[h] @ q),
+    "concat": lambda m: lambda h, q, k: m.vector[h] @ torch.tanh(
+        torch.cat((m.query[h], m.key[h]), dim=1) @ torch.cat((q, k))),
+}
+
+
+@pytest.mark.parametrize("score", FORMULAS)
+def test_against_the_formula_cell_by_cell(score):
+    attention = layer(score)
+    x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
+    steps = attention(x, context)
+    want = by_loops(FORMULAS[score](attention.score), steps.q, steps.k)
+    torch.testing.assert_close(steps.scores, want, rtol=1e-5, atol=1e-5)
+    inputs = (x, context, *attention.score.parameters())
+    seed = torch.randn_like(want)
+    ours = torch.autograd.grad((steps.scores * seed).sum(), inputs, retain_graph=True)
+    theirs = torch.autograd.grad((want * seed).sum(), inputs)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1.25e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("score", ["additive", "concat"])
+def test_without_gradients_it_is_the_same_in_slices(score, monkeypatch):
+    import core.attention.scores as scores
+
+    attention = layer(score)
+    x, context = torch.randn(B, T, C), torch.randn(B, S, C)
+    whole = attention(x, context).scores
+    monkeypatch.setattr(scores, "MAX_HIDDEN_CELLS", 1)
+    with torch.no_grad():
+        torch.testing.assert_close(attention(x, context).scores, whole)
+
+
+def test_additive_by_hand():
+    """Bahdanau: W₁ = W₂ = 1, v = (1, −1); q = (1, 0), k = (0, 1) meet as tanh 1 − tanh 1 = 0, k = (1, −1) as 1.7257."""
+    attention = layer("additive", heads=1)
+    with torch.no_grad():
+        attention.score.key.copy_(torch.eye(2)[None])
+        attention.score.query.copy_(torch.eye(2)[None])
+        attention.score.vector.copy_(torch.tensor([[1.0, -1.0]]))
+    steps = attention(torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[0.0, 1.0], [1.0, -1.0]]]))
+    second = math.tanh(2) - math.tanh(-1)
+    torch.testing.assert_close(steps.scores.flatten(), torch.tensor([0.0, second]))
+    first = 1 / (1 + math.exp(second))
+    torch.testing.assert_close(steps.weights.flatten(), torch.tensor([first, 1 - first]))
+    torch.testing.assert_close(steps.merged.flatten(), torch.tensor([1 - first, first - (1 - first)]))
+
+
+def test_general_by_hand():
+    """Luong: W = [[0, 2], [0, 0]] lets the first of q meet the second of k alone; (3, 5)·W·(7, 11) = 66."""
+    attention = layer("general", heads=1)
+    with torch.no_grad():
+        attention.score.weight.copy_(torch.tensor([[[0.0, 2.0], [0.0, 0.0]]]))
+    steps = attention(torch.tensor([[[3.0, 5.0]]]), torch.tensor([[[7.0, 11.0]]]))
+    assert steps.scores.item() == 66.0
+
+
+def test_concat_by_hand():
+    """Luong: W = [W_q | W_k] reads q's first and k's second; v = 2, so the score is 2·tanh(0.5 − 0.25)."""
+    attention = layer("concat", heads=1)
+    with torch.no_grad():
+        attention.score.query.copy_(torch.tensor([[[1.0, 0.0], [0.0, 0.0]]]))
+        attention.score.key.copy_(torch.tensor([[[0.0, 1.0], [0.0, 0.0]]]))
+        attention.score.vector.copy_(torch.tensor([[2.0, 9.0]]))
+    steps = attention(torch.tensor([[[0.5, 4.0]]]), torch.tensor([[[4.0, -0.25]]]))
+    assert steps.scores.item() == pytest.approx(2 * math.tanh(0.25))
+
+
+def test_general_with_the_identity_is_dot():
+    general, dot = layer("general"), layer("dot")
+    with torch.no_grad():
+        general.score.weight.copy_(torch.eye(D).expand(H, D, D))
+    x, context = torch.randn(B, T, C), torch.randn(B, S, C)
+    torch.testing.assert_close(general(x, context).weights, dot(x, context).weights)
+
+
+@pytest.mark.parametrize("d", [4, 64, 512])
+def test_the_scale_keeps_the_variance_of_the_scores(d):
+    """Vaswani 2017, footnote 4: q·k of unit normals has variance D, divided by √D it has one."""
+    q, k = torch.randn(2, 1, 1, 257, d)
+    steps = attend(q, k, k)
+    assert steps.raw.var().item() == pytest.approx(d, rel=0.15)
+    assert steps.scores.var().item() == pytest.approx(1, rel=0.15)
