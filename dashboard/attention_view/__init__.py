@@ -1,0 +1,135 @@
+"""One canvas component which draws any AttentionTrace: a grid of heads, one head, or frames over training."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import streamlit as st
+
+from dashboard.attention_view import payload
+from dashboard.attention_view.palette import colour_scale, for_browser
+from dashboard.attention_view.state import ViewState, settle, taken
+
+if TYPE_CHECKING:
+    from core.trace import AttentionTrace
+
+__all__ = ["ViewState", "attention_view", "colour_scale"]
+
+HERE = Path(__file__).parent
+SCRIPTS = ("color", "layout", "words", "matrix", "lines", "grid", "frames", "dom", "actions", "view")
+FIELDS = ("pick", "pin", "frame")
+
+Roles: TypeAlias = Mapping[tuple[int, int], int] | None
+Frames: TypeAlias = Sequence[tuple[int, np.ndarray]] | None
+
+
+@functools.cache
+def _component() -> Any:
+    # The scripts share one module scope: no bundler, and each file stays short.
+    script = f"const PALETTE = {json.dumps(for_browser())};\n"
+    script += "\n".join((HERE / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    css = (HERE / "view.css").read_text("utf-8")
+    return st.components.v2.component("attention_view", html='<div class="av"></div>\n', css=css, js=script)
+
+
+def attention_view(
+    trace: AttentionTrace, *, key: str, layer: int = 0, head: int = 0, query: int | None = None,
+    pin: tuple[int, int] | None = None, layout: Literal["one", "grid", "frames"] = "one",
+    show: Literal["both", "matrix", "lines"] = "both", scale: Literal["unit", "largest", "p99.5"] = "unit",
+    pool: Literal["mean", "max"] = "mean", signed: bool = False, roles: Roles = None, frames: Frames = None,
+    frame: int | None = None, live: bool = False, fact: str = "", title: str | None = None,
+    reads: str | None = None, caption: str | None = None, height: int | None = None, thumb: int = 34,
+    link: str | None = None,
+) -> ViewState:  # fmt: skip
+    """Draw a trace of one kind (weights (H, T, S) a layer) and return what the person has picked in it.
+
+    ``layer``, ``head``, ``pin`` and ``frame`` are the page's wish: each holds until a person picks something else,
+    and again as soon as the page wishes something new. Views with the same ``link`` share one picked head.
+    ``query`` is the row drawn in the accent while nothing is pinned. ``roles`` gives (layer, head) a category from 0.
+    ``frames`` are (step, weights (T, S)) pairs, oldest first; ``frame`` is a step, None the last one, which is
+    named "live" when ``live``. ``height`` caps the map, ``thumb`` a thumbnail of the grid, in pixels. ``fact`` is
+    what a screen reader hears first; ``title``, ``reads`` and ``caption`` replace the words around the map.
+
+    Raises ValueError when the trace has no map, the layer or head is not in it, or layout "frames" has no frame.
+    """
+    if layout == "frames" and not frames:
+        raise ValueError('layout "frames" needs at least one (step, weights) pair in frames')
+    _check(trace, layer, head)
+    own = st.session_state.setdefault(f"{key}:view", {})
+    shared = st.session_state.setdefault(f"{link}:link", {}) if link else own
+    state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, frame)
+    words = {
+        "fact": fact or f"Attention weights of head L{state.layer}·H{state.head}",
+        "title": title, "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption,
+    }  # fmt: skip
+    look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
+            "height": height, "thumb": thumb, "turn": own.get("turn", 0)}  # fmt: skip
+    data = _data(trace, state, layout, signed, roles, frames) | words | look
+    callbacks = {f"on_{field}_change": functools.partial(_take, key, link, field) for field in FIELDS}
+    _component()(key=key, data=data, **callbacks)
+    return state
+
+
+def _settled(
+    trace: AttentionTrace, key: str, shared: dict[str, Any], own: dict[str, Any],
+    pick: tuple[int, int], pin: tuple[int, int] | None, frame: int | None,
+) -> ViewState:  # fmt: skip
+    layer, head = settle(shared, key, "pick", pick)
+    if layer >= len(trace.maps) or head >= len(trace.maps[layer].weights):
+        # Another model may have fewer heads than the one in which the person picked.
+        layer, head = shared["pick"] = pick
+    pinned = settle(own, key, "pin", None if pin is None else (int(pin[0]), int(pin[1])))
+    rows, cols = trace.maps[layer].weights.shape[1:]
+    if pinned is not None and not (0 <= pinned[0] < rows and 0 <= pinned[1] < cols):
+        pinned = own["pin"] = None  # a pin from a longer sentence points nowhere in a shorter one
+    return ViewState(layer, head, pinned, settle(own, key, "frame", None if frame is None else int(frame)))
+
+
+def _check(trace: AttentionTrace, layer: int, head: int) -> None:
+    layers = len(trace.maps)
+    if not layers:
+        raise ValueError("attention_view needs a trace of at least one map; this one has none")
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer {layer} is not in this trace; it has {layers} layers, 0 to {layers - 1}")
+    heads = len(trace.maps[layer].weights)
+    if not 0 <= head < heads:
+        raise ValueError(f"head {head} is not in layer {layer}, which has {heads} heads, 0 to {heads - 1}")
+
+
+def _data(
+    trace: AttentionTrace, state: ViewState, layout: str, signed: bool, roles: Roles, frames: Frames
+) -> dict[str, Any]:
+    attention = trace.maps[state.layer]
+    data: dict[str, Any] = {
+        "layout": layout,
+        "layer": state.layer,
+        "head": state.head,
+        "pin": state.pin,
+        "frame": state.frame,
+        "heads": int(attention.weights.shape[0]),
+        "queries": [str(token) for token in attention.queries],
+        "keys": [str(token) for token in attention.keys],
+    }
+    if layout == "grid":
+        return data | {"grid": payload.thumbnails(trace.maps, signed), "roles": payload.role_list(roles)}
+    if layout == "one":
+        return data | {"one": payload.one_map(attention, state.head)}
+    shape = attention.weights.shape
+    return data | {
+        "frames": payload.frame_maps(frames or ()),
+        "mask": payload.allowed_bits(attention.mask, shape, [state.head]),
+    }
+
+
+def _take(key: str, link: str | None, field: str) -> None:
+    """Keep what the browser sent, before the page runs again."""
+    message = st.session_state[key].get(field)
+    own = st.session_state.setdefault(f"{key}:view", {})
+    store = st.session_state.setdefault(f"{link}:link", {}) if link and field == "pick" else own
+    store[field] = taken(field, message)
+    own["turn"] = int(dict(message or {}).get("turn", 0))

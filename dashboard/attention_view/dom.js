@@ -1,0 +1,171 @@
+// The elements around the canvas. Tokens and words only ever enter through textContent.
+
+const KEYS = [
+  ["← → ↑ ↓", "move one cell"],
+  ["Shift + arrow", "move one tick"],
+  ["Home End", "first, last key of the row"],
+  ["[ ]", "previous, next head"],
+  ["Enter", "pin or release"],
+  ["Esc", "release, reset the zoom"],
+  ["T", "read the row as a table"],
+  ["?", "show these keys"],
+];
+
+function element(parent, tag, name, attributes = {}) {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  parent.appendChild(made);
+  return made;
+}
+
+function build(root) {
+  root.replaceChildren();
+  const dom = { root };
+  dom.head = element(root, "div", "head");
+  dom.title = element(dom.head, "b", "title");
+  dom.step = element(dom.head, "b", "step");
+  dom.reads = element(dom.head, "span", "reads");
+  dom.stage = element(root, "div", "stage", { role: "img", tabindex: "0" });
+  dom.base = element(dom.stage, "canvas", "base");
+  dom.over = element(dom.stage, "canvas", "over");
+  dom.tip = element(dom.stage, "div", "tip");
+  dom.tip.hidden = true;
+  dom.readsUnder = element(root, "div", "reads under");
+  dom.film = element(root, "div", "film");
+  dom.strip = element(dom.film, "canvas", "strip", { "aria-hidden": "true" });
+  const row = element(dom.film, "div", "play-row");
+  dom.play = element(row, "button", "play", { type: "button", "aria-label": "Play the frames" });
+  dom.play.textContent = "▶";
+  dom.slider = element(row, "input", "slider", { type: "range", min: "0", step: "1", "aria-label": "Training step" });
+  buildLegend(root, dom);
+  dom.masked = element(root, "div", "masked");
+  const foot = element(root, "div", "foot");
+  dom.status = element(foot, "span", "status");
+  const tools = element(foot, "span", "tools");
+  dom.reset = tool(tools, "Reset zoom", "Reset zoom");
+  dom.tableButton = tool(tools, "Table", "Read the row as a table (T)");
+  dom.help = tool(tools, "?", "Keys (?)");
+  dom.caption = element(root, "div", "caption");
+  dom.live = element(root, "div", "sr", { "aria-live": "polite", role: "status" });
+  dom.keys = element(root, "dl", "keys");
+  for (const [key, meaning] of KEYS) {
+    element(dom.keys, "dt").textContent = key;
+    element(dom.keys, "dd").textContent = meaning;
+  }
+  dom.rows = element(root, "div", "rows");
+  dom.keys.hidden = dom.rows.hidden = dom.reset.hidden = true;
+  return dom;
+}
+
+// Keys reach every tool, so that the view stays one stop of the Tab key.
+function tool(parent, words, label) {
+  const button = element(parent, "button", "tool", { type: "button", tabindex: "-1", title: label, "aria-label": label });
+  button.textContent = words;
+  return button;
+}
+
+function buildLegend(root, dom) {
+  dom.legend = element(root, "div", "legend");
+  dom.noun = element(dom.legend, "span", "noun");
+  const scale = element(dom.legend, "span", "scale");
+  dom.ramp = element(scale, "span", "ramp");
+  dom.low = element(scale, "span", "low");
+  dom.high = element(scale, "span", "high");
+}
+
+function showWords(view) {
+  const { dom } = view;
+  const grid = view.layout === "grid", film = view.layout === "frames";
+  dom.stage.setAttribute("aria-label", view.fact);
+  dom.title.textContent = grid ? "" : (view.title ?? `L${view.layer}·H${view.head}`);
+  dom.reads.textContent = grid || film ? "" : view.reads;
+  dom.readsUnder.textContent = film ? view.reads : "";
+  dom.step.textContent = film ? (frameName(view, view.frameIndex) === "live" ? "live" : `step ${frameName(view, view.frameIndex)}`) : "";
+  dom.head.hidden = grid;
+  dom.film.hidden = !film;
+  dom.readsUnder.hidden = !film;
+  dom.legend.hidden = grid || film;
+  dom.tableButton.hidden = grid;
+  dom.caption.textContent = view.caption ?? "";
+  dom.caption.hidden = !view.caption;
+  dom.noun.textContent = view.signed ? "value" : "weight";
+  dom.ramp.style.background = `linear-gradient(to right, ${view.theme.stops.join(", ")})`;
+  dom.low.textContent = scaleEnd(view.range[0]);
+  dom.high.textContent = (view.scale === "p99.5" ? "≥ " : "") + scaleEnd(view.range[1]);
+  dom.root.classList.toggle("narrow", view.width < NARROW);
+  const blind = grid ? [] : maskedRows(view);
+  dom.masked.hidden = !blind.length;
+  dom.masked.textContent = blind.length ? blindWords(view, blind) : "";
+  showStatus(view);
+}
+
+function blindWords(view, rows) {
+  const names = rows.slice(0, 6).map((i) => named(view.queries[i]));
+  const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
+  return rows.length === 1 ? `${names[0]} sees no key: its output is 0` : `${names.join(", ")}${more} see no key: their output is 0`;
+}
+
+// The line under the map: what is pinned, else what is under the pointer or the keys.
+function showStatus(view) {
+  const { status, root } = view.dom;
+  status.replaceChildren();
+  if (view.layout === "grid") {
+    status.textContent = gridWords(view);
+    return;
+  }
+  const say = (text, name) => (element(status, "span", name).textContent = text);
+  const at = view.pin && !view.keyboard ? { i: view.pin[0], j: view.pin[1] } : view.hover;
+  if (!at || at.j < 0) return;
+  const cell = readCell(view, at.i, at.j);
+  const pinned = view.pin && view.pin[0] === at.i && view.pin[1] === at.j;
+  if (pinned) say("pinned ", "mark");
+  say(`${named(view.queries[at.i])} → ${named(view.keys[at.j])}, ${cell.masked ? "masked" : two(cell.value)}`);
+  if (pinned) say(view.touch ? ". Tap again to release." : ". Esc releases.");
+  else if (view.keyboard) say(`, row ${at.i}, key ${at.j}`);
+  root.dataset.status = status.textContent;
+}
+
+function gridWords(view) {
+  if (view.hoverHead) return `L${view.hoverHead.layer}·H${view.hoverHead.head}`;
+  const words = view.width < NARROW ? ["Layers down (0 first), heads across. Tap a head."] : [];
+  if (view.gridInfo.pooled) words.push(`Each pixel is a mean over cells; full colour at ${scaleEnd(view.gridInfo.high)} or more.`);
+  return words.join(" ");
+}
+
+function showTip(view, x, y) {
+  const { tip } = view.dom;
+  if (!view.hover || view.keyboard || view.hover.j < 0 || x == null) {
+    tip.hidden = true;
+    return;
+  }
+  const [title, lead, rest, uniform] = tipLines(view, view.hover.i, view.hover.j);
+  tip.replaceChildren();
+  element(tip, "b").textContent = title;
+  const line = element(tip, "div");
+  element(line, "span", "lead").textContent = lead;
+  element(line, "span").textContent = rest;
+  if (uniform) element(tip, "div").textContent = uniform;
+  tip.hidden = false;
+  const wide = tip.offsetWidth, high = tip.offsetHeight;
+  const left = x + 18 + wide > view.width ? x - 18 - wide : x + 18;
+  const top = y + 18 + high > view.box.height + 24 ? y - 14 - high : y + 18;
+  tip.style.transform = `translate(${Math.round(clamp(left, 0, Math.max(0, view.width - wide)))}px, ${Math.round(Math.max(-high, top))}px)`;
+}
+
+function showTable(view) {
+  const { rows } = view.dom;
+  rows.replaceChildren();
+  if (rows.hidden || view.layout === "grid") return;
+  const i = pickedCell(view)?.i ?? 0;
+  const table = element(rows, "table");
+  const head = element(element(table, "thead"), "tr");
+  element(head, "th").textContent = `${named(view.queries[i])} → key`;
+  element(head, "th", "number").textContent = view.signed ? "value" : "weight";
+  const body = element(table, "tbody");
+  for (const cell of sortedRow(view, i)) {
+    const line = element(body, "tr", cell.masked ? "hidden-key" : "");
+    element(line, "td").textContent = named(view.keys[cell.j]);
+    element(line, "td", "number").textContent = cell.masked ? "masked" : two(cell.value);
+  }
+}

@@ -1,0 +1,107 @@
+// Frames over training: a filmstrip over the slider, each thumbnail over its own place.
+
+const FILM = { size: 38, gap: 4, thumb: 16 };
+
+// A range input's thumb centre for frame k, inside a track of some width.
+function filmX(view, k, width) {
+  const last = Math.max(1, view.frames.steps.length - 1);
+  return FILM.thumb / 2 + (k / last) * (width - FILM.thumb);
+}
+
+// The frames that get a thumbnail: the picked one and the last, then every one that does not touch another.
+function filmFrames(view, width) {
+  const last = view.frames.steps.length - 1;
+  const shown = [view.frameIndex];
+  for (const k of [last, ...Array.from({ length: last }, (_, n) => n)]) {
+    const x = filmX(view, k, width);
+    if (shown.every((other) => Math.abs(filmX(view, other, width) - x) >= FILM.size + FILM.gap)) shown.push(k);
+  }
+  return shown;
+}
+
+function drawFilm(view) {
+  const { canvas, width } = view.film;
+  const side = FILM.size / 2 + 2;
+  const full = width + 2 * side, high = FILM.size + 26;
+  const ctx = sized(canvas, full, high, view.ratio);
+  ctx.imageSmoothingEnabled = false;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "center";
+  const { rows, cols, steps } = view.frames;
+  for (const k of filmFrames(view, width)) {
+    const x = side + filmX(view, k, width), picked = k === view.frameIndex;
+    const values = Float32Array.from(view.frames.values.subarray(k * rows * cols, (k + 1) * rows * cols));
+    if (view.mask) {
+      hatch(ctx, view.theme, x - FILM.size / 2, 3, FILM.size, FILM.size);
+      for (let at = 0; at < values.length; at++) if (!view.mask[at]) values[at] = NaN;
+    }
+    ctx.drawImage(toImage(values, cols, rows, view), x - FILM.size / 2, 3, FILM.size, FILM.size);
+    ctx.strokeStyle = picked ? view.theme.pick : view.theme.hairline;
+    ctx.lineWidth = picked ? 2.25 : 1;
+    const out = picked ? 1 : 0.5;
+    ctx.strokeRect(x - FILM.size / 2 - out, 3 - out, FILM.size + 2 * out, FILM.size + 2 * out);
+    ctx.font = fontOf(view.theme, 12, picked ? 600 : 400);
+    ctx.fillStyle = picked ? view.theme.pick : view.theme.secondary;
+    ctx.fillText(frameName(view, k), x, FILM.size + 16);
+  }
+}
+
+function frameName(view, k) {
+  return view.live && k === view.frames.steps.length - 1 ? "live" : String(view.frames.steps[k]);
+}
+
+// The frame whose thumbnail lies under a point of the filmstrip, or null.
+function filmAt(view, x) {
+  const inside = x - FILM.size / 2 - 2;
+  const near = filmFrames(view, view.film.width).filter(
+    (k) => Math.abs(filmX(view, k, view.film.width) - inside) <= FILM.size / 2,
+  );
+  return near.length ? near[0] : null;
+}
+
+// Where the slider stands: a step, or the last frame for null.
+function frameOf(view, step) {
+  const { steps } = view.frames;
+  if (step == null) return steps.length - 1;
+  const exact = steps.indexOf(step);
+  if (exact >= 0) return exact;
+  const near = steps.reduce((best, one, k) => (Math.abs(one - step) < Math.abs(steps[best] - step) ? k : best), 0);
+  return near;
+}
+
+function stopPlaying(view) {
+  clearInterval(view.playing);
+  view.playing = null;
+  view.dom.play.textContent = "▶";
+  view.dom.play.setAttribute("aria-label", "Play the frames");
+}
+
+function togglePlay(view) {
+  if (view.playing) {
+    stopPlaying(view);
+    sendFrame(view);
+    return;
+  }
+  const last = view.frames.steps.length - 1;
+  if (view.frameIndex >= last) showFrame(view, 0);
+  view.dom.play.textContent = "❚❚";
+  view.dom.play.setAttribute("aria-label", "Pause");
+  view.playing = setInterval(() => {
+    showFrame(view, Math.min(view.frames.steps.length - 1, view.frameIndex + 1));
+    if (view.frameIndex >= view.frames.steps.length - 1) {
+      stopPlaying(view);
+      sendFrame(view);
+    }
+  }, 160);
+}
+
+function showFrame(view, k) {
+  view.frameIndex = k;
+  setCurrent(view);
+  drawAll(view);
+}
+
+function sendFrame(view) {
+  const last = view.frameIndex === view.frames.steps.length - 1;
+  send(view, "frame", last ? null : view.frames.steps[view.frameIndex]);
+}

@@ -1,0 +1,108 @@
+// Layers × heads: every head as a thumbnail, roles as corners, a ring around the picked one.
+
+const CORNER = 9.5;
+
+function decodeGrid(grid) {
+  const bytes = fromBase64(grid.bytes);
+  let at = 0;
+  return grid.shapes.map(([heads, rows, cols], k) => ({
+    layer: grid.layers[k],
+    rows, cols,
+    heads: Array.from({ length: heads }, () => bytes.subarray(at, (at += rows * cols))),
+  }));
+}
+
+function thumbImage(bytes, rows, cols, theme) {
+  const canvas = document.createElement("canvas");
+  canvas.width = cols;
+  canvas.height = rows;
+  const ctx = canvas.getContext("2d");
+  const image = ctx.createImageData(cols, rows);
+  for (let at = 0; at < bytes.length; at++) {
+    if (bytes[at] === 255) continue; // masked: the hatch below shows
+    const k = 3 * Math.round((bytes[at] * 255) / 254);
+    image.data[4 * at] = theme.table[k];
+    image.data[4 * at + 1] = theme.table[k + 1];
+    image.data[4 * at + 2] = theme.table[k + 2];
+    image.data[4 * at + 3] = 255;
+  }
+  ctx.putImageData(image, 0, 0);
+  return canvas;
+}
+
+function layoutGrid(view, width) {
+  const heads = Math.max(...view.grid.map((one) => one.heads.length));
+  const narrow = width < 400;
+  const gutter = narrow ? 20 : 34, gap = 4, top = 20;
+  const size = clamp(Math.floor((width - gutter - 2 - gap * (heads - 1)) / heads), 12, view.thumb);
+  const pitch = size + (size >= 30 ? 5 : gap) > (width - gutter) / heads ? size + gap : size + (size >= 30 ? 5 : gap);
+  // Where thumbnails are small the rows stand apart, so that a finger finds one.
+  const rowPitch = narrow ? Math.max(pitch, 36) : pitch;
+  return { gutter, top, size, pitch, rowPitch, heads, narrow, height: top + rowPitch * view.grid.length + 4, width };
+}
+
+const thumbX = (box, head) => box.gutter + head * box.pitch;
+const thumbY = (box, row) => box.top + row * box.rowPitch;
+
+function drawGrid(ctx, view, box) {
+  ctx.imageSmoothingEnabled = false;
+  view.grid.forEach((one, row) => {
+    one.heads.forEach((bytes, head) => {
+      const x = thumbX(box, head), y = thumbY(box, row);
+      if (view.gridMasked) hatch(ctx, view.theme, x, y, box.size, box.size);
+      ctx.drawImage(thumbImage(bytes, one.rows, one.cols, view.theme), x, y, box.size, box.size);
+      ctx.strokeStyle = view.theme.hairline;
+      ctx.lineWidth = 1;
+      ctx.strokeRect(x - 0.5, y - 0.5, box.size + 1, box.size + 1);
+    });
+  });
+  for (const [layer, head, category] of view.roles) {
+    const row = view.grid.findIndex((one) => one.layer === layer);
+    if (row >= 0) corner(ctx, view, thumbX(box, head) + box.size, thumbY(box, row) + box.size, category);
+  }
+}
+
+function corner(ctx, view, x, y, category) {
+  ctx.fillStyle = view.theme.categories[category % view.theme.categories.length];
+  ctx.beginPath();
+  ctx.moveTo(x, y);
+  ctx.lineTo(x - CORNER, y);
+  ctx.lineTo(x, y - CORNER);
+  ctx.fill();
+}
+
+function drawGridOver(ctx, view, box) {
+  const theme = view.theme;
+  ctx.textBaseline = "middle";
+  const number = (text, x, y, active, align) => {
+    ctx.font = fontOf(theme, 12, active ? 600 : 400);
+    ctx.fillStyle = active ? theme.pick : theme.secondary;
+    ctx.textAlign = align;
+    ctx.fillText(text, x, y);
+  };
+  if (!box.narrow) number("head", 0, 9, false, "left");
+  for (let head = 0; head < box.heads; head++) {
+    number(String(head), thumbX(box, head) + box.size / 2, 9, head === view.head, "center");
+  }
+  view.grid.forEach((one, row) => {
+    number(String(one.layer), box.gutter - 10, thumbY(box, row) + box.size / 2, one.layer === view.layer, "right");
+  });
+  const at = view.hoverHead;
+  if (at) ring(ctx, box, at.row, at.head, 1.5, theme.secondary);
+  const row = view.grid.findIndex((one) => one.layer === view.layer);
+  if (row >= 0) ring(ctx, box, row, view.head, 2.25, theme.pick);
+}
+
+function ring(ctx, box, row, head, width, color) {
+  ctx.strokeStyle = color;
+  ctx.lineWidth = width;
+  ctx.beginPath();
+  ctx.roundRect(thumbX(box, head) - 2, thumbY(box, row) - 2, box.size + 4, box.size + 4, 2);
+  ctx.stroke();
+}
+
+function headAt(view, box, x, y) {
+  const head = Math.floor((x - box.gutter) / box.pitch), row = Math.floor((y - box.top) / box.rowPitch);
+  const one = view.grid[row];
+  return x < box.gutter || y < box.top || !one || head >= one.heads.length ? null : { row, layer: one.layer, head };
+}

@@ -1,0 +1,108 @@
+// Where everything stands: pure arithmetic on sizes, no drawing.
+
+const NAMES_FROM = 13; // px a cell: from here every token is named
+const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000];
+const GUTTER = { low: 40, high: 96, pad: 8 };
+const NARROW = 600; // px: below it the lines go under the map
+
+// 0 means names; otherwise a number every so many cells.
+function tickStep(cell, pitch) {
+  if (cell >= NAMES_FROM) return 0;
+  return TICK_STEPS.find((step) => step * cell >= pitch) ?? 1000;
+}
+
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+// A label cut to a width, with an ellipsis.
+function fit(ctx, text, width) {
+  if (ctx.measureText(text).width <= width) return text;
+  let cut = text.length;
+  while (cut > 1 && ctx.measureText(text.slice(0, cut) + "…").width > width) cut--;
+  return text.slice(0, cut) + "…";
+}
+
+function widest(ctx, labels) {
+  // Measuring thousands of labels costs more than it tells: the longest few decide.
+  const longest = labels.length > 64 ? [...labels].sort((a, b) => b.length - a.length).slice(0, 16) : labels;
+  return longest.reduce((most, label) => Math.max(most, ctx.measureText(label).width), 0);
+}
+
+function cellSize(room, count, ratio) {
+  const cell = room / count;
+  if (cell >= 28) return 28;
+  if (cell >= 10) return Math.floor(cell);
+  return cell >= 1 ? Math.floor(cell * ratio) / ratio : cell;
+}
+
+// One cell for both ways while it is large or the map nearly square; long thin maps fill their room.
+function cells(roomX, roomY, cols, rows, ratio) {
+  const wide = cellSize(roomX, cols, ratio);
+  const high = cellSize(roomY, rows, ratio);
+  const both = Math.min(wide, high);
+  if (both >= 10 || (rows / cols < 3 && cols / rows < 3)) return [both, both];
+  return [wide, high];
+}
+
+// The map's box: gutter for row names, room above for column names, the cells.
+function matrixBox(ctx, view, x, y, width, height) {
+  const { r0, r1, c0, c1 } = view.window;
+  const rows = r1 - r0, cols = c1 - c0;
+  const theme = view.theme;
+  ctx.font = fontOf(theme, 13, 600);
+  const rowNames = view.queries.slice(r0, r1), colNames = view.keys.slice(c0, c1);
+  const gutter = clamp(Math.ceil(widest(ctx, rowNames)), GUTTER.low, GUTTER.high) + GUTTER.pad;
+  const [cw, ch] = cells(width - gutter - 2, height, cols, rows, view.ratio);
+  const colWide = Math.ceil(widest(ctx, colNames));
+  const flat = cw >= NAMES_FROM && colWide <= cw - 2;
+  const top = cw < NAMES_FROM || flat ? 22 : clamp(colWide, 20, GUTTER.high) + 8;
+  return {
+    x: x + gutter, y: y + top, cw, ch, rows, cols, gutter, top, flat,
+    w: Math.max(1, Math.round(cw * cols * view.ratio) / view.ratio),
+    h: Math.max(1, Math.round(ch * rows * view.ratio) / view.ratio),
+    rowStep: tickStep(ch, 15), colStep: tickStep(cw, 28),
+    gap: Math.min(cw, ch) >= 9 ? 1 : 0,
+  };
+}
+
+// The lines' box: query names, curves, a strip in the scale's colours, key names, the picked query's weights.
+function linesBox(ctx, view, x, y, width, pitch, room) {
+  const { r0, r1, c0, c1 } = view.window;
+  const rows = r1 - r0, cols = c1 - c0;
+  ctx.font = fontOf(view.theme, 13, 600);
+  const left = clamp(Math.ceil(widest(ctx, view.queries.slice(r0, r1))), GUTTER.low, GUTTER.high) + GUTTER.pad;
+  const right = clamp(Math.ceil(widest(ctx, view.keys.slice(c0, c1))), GUTTER.low, GUTTER.high) + GUTTER.pad;
+  const column = 52;
+  const rowPitch = pitch ?? cellSize(room, rows, view.ratio);
+  const keyPitch = Math.min(rowPitch, Math.max(room, rowPitch * rows) / cols);
+  const from = x + left, to = Math.max(from + 60, x + width - right - column - 8);
+  return {
+    x, y, from, to, rows, cols, rowPitch, keyPitch,
+    names: to + 12, weights: to + 8 + right + column,
+    h: Math.max(rows * rowPitch, cols * keyPitch),
+    rowStep: tickStep(rowPitch, 15), keyStep: tickStep(keyPitch, 15),
+  };
+}
+
+// Boxes for the layouts "one" and "frames" in a container of some width.
+function layoutOne(ctx, view, width) {
+  const cap = view.height ?? Math.max(360, Math.min(640, width));
+  const wants = view.show, narrow = width < NARROW;
+  const out = { map: null, lines: null, width, height: 0 };
+  const keys = view.window.c1 - view.window.c0;
+  if (wants !== "lines") {
+    const share = wants === "both" && !narrow ? (keys <= 24 ? 0.39 : 0.5) : 1;
+    out.map = matrixBox(ctx, view, 0, 0, Math.floor(width * share), cap);
+    out.height = out.map.y + out.map.h + 3;
+  }
+  if (wants !== "matrix") {
+    if (out.map && !narrow) {
+      const x = Math.min(Math.floor(width * 0.62), Math.max(out.map.x + out.map.w + 32, Math.floor(width * 0.45)));
+      out.lines = linesBox(ctx, view, x, out.map.y, Math.min(width - x, 520), out.map.ch, out.map.h);
+    } else {
+      const y = out.map ? out.height + 32 : 24;
+      out.lines = linesBox(ctx, view, 0, y, Math.min(width, 640), null, cap);
+    }
+    out.height = Math.max(out.height, out.lines.y + out.lines.h + 3);
+  }
+  return out;
+}

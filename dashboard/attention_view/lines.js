@@ -1,0 +1,165 @@
+// Queries on the left, keys on the right, a curve for each weight worth seeing.
+
+const LINE_FROM = 0.015;
+const LINES_MOST = 3000; // more curves than this are a blot, and slow
+
+const lineY = (box, view, i) => box.y + (i - view.window.r0 + 0.5) * box.rowPitch;
+const keyY = (box, view, j) => box.y + (j - view.window.c0 + 0.5) * box.keyPitch;
+
+// A weight's share of the full line: signed values are measured against the scale's end.
+function lineWeight(view, value) {
+  const most = Math.max(Math.abs(view.range[0]), Math.abs(view.range[1]));
+  return view.signed ? Math.min(1, Math.abs(value) / most) : Math.min(1, value);
+}
+
+function lineFloor(view) {
+  const { r0, r1, c0, c1 } = view.window;
+  const strong = [];
+  for (let i = r0; i < r1; i++) {
+    for (let j = c0; j < c1; j++) {
+      const w = lineWeight(view, view.current.values[i * view.current.cols + j]);
+      if (w >= LINE_FROM) strong.push(w);
+    }
+  }
+  if (strong.length <= LINES_MOST) return LINE_FROM;
+  return Float32Array.from(strong).sort()[strong.length - LINES_MOST];
+}
+
+function curve(ctx, view, box, i, j, w, color, fade) {
+  const y0 = lineY(box, view, i), y1 = keyY(box, view, j);
+  const middle = (box.from + box.to) / 2;
+  ctx.strokeStyle = color;
+  ctx.globalAlpha = (0.35 + 0.65 * w) * fade;
+  ctx.lineWidth = 0.8 + 6 * w;
+  ctx.beginPath();
+  ctx.moveTo(box.from, y0);
+  ctx.bezierCurveTo(middle, y0, middle, y1, box.to, y1);
+  ctx.stroke();
+}
+
+function drawLines(ctx, view, box) {
+  const { r0, r1, c0, c1 } = view.window;
+  const { values, mask, cols } = view.current;
+  const floor = lineFloor(view);
+  const color = rgba(view.theme.line, 1);
+  ctx.lineCap = "round";
+  for (let i = r0; i < r1; i++) {
+    for (let j = c0; j < c1; j++) {
+      const at = i * cols + j;
+      if (mask && !mask[at]) continue;
+      const w = lineWeight(view, values[at]);
+      if (w >= floor) curve(ctx, view, box, i, j, w, lineColor(view, values[at], color), 0.5);
+    }
+  }
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = view.theme.secondary;
+  ctx.font = fontOf(view.theme, 13);
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "right";
+  const y = box.y - 14;
+  ctx.fillText("query", box.from - GUTTER.pad, y);
+  ctx.textAlign = "left";
+  ctx.fillText("key", box.names, y);
+  if (floor > LINE_FROM) {
+    ctx.textAlign = "center";
+    ctx.fillText(`strongest ${LINES_MOST} weights`, (box.from + box.to) / 2, y);
+  }
+}
+
+function lineColor(view, value, color) {
+  if (!view.signed) return color;
+  return view.theme.stops[value < 0 ? 2 : 8];
+}
+
+// Names, the picked query's curves in the accent, and its weights: redrawn with the pointer.
+function drawLinesOver(ctx, view, box, picked) {
+  const theme = view.theme, { r0, r1, c0, c1 } = view.window;
+  const { values, mask, cols } = view.current;
+  const active = picked && picked.i >= r0 && picked.i < r1 ? picked.i : -1;
+  ctx.lineCap = "round";
+  for (let j = c0; j < c1 && active >= 0; j++) {
+    const at = active * cols + j;
+    if (mask && !mask[at]) continue;
+    const w = lineWeight(view, values[at]);
+    if (w >= LINE_FROM) curve(ctx, view, box, active, j, w, theme.pick, 0.9);
+  }
+  ctx.globalAlpha = 1;
+  lineNames(ctx, view, box, "right", box.from - GUTTER.pad, view.queries, active, theme.pick);
+  const column = picked && active >= 0 ? picked.j : -1;
+  if (active >= 0) lineStrip(ctx, view, box, active);
+  lineNames(ctx, view, box, "left", box.names, view.keys, column, theme.text);
+  if (active >= 0) lineWeights(ctx, view, box, active, column);
+}
+
+function lineNames(ctx, view, box, side, x, names, active, color) {
+  const rows = side === "right";
+  const [from, to] = rows ? [view.window.r0, view.window.r1] : [view.window.c0, view.window.c1];
+  const step = rows ? box.rowStep : box.keyStep;
+  const yOf = (k) => (rows ? lineY : keyY)(box, view, k);
+  ctx.textAlign = side;
+  ctx.textBaseline = "middle";
+  for (let k = step ? Math.ceil(from / step) * step : from; k < to; k += step || 1) {
+    if (k === active) continue;
+    if (step && active >= 0 && Math.abs(yOf(k) - yOf(active)) < 13) continue;
+    ctx.font = fontOf(view.theme, step ? 12 : 13);
+    ctx.fillStyle = view.theme.secondary;
+    ctx.fillText(step ? String(k) : fit(ctx, names[k], GUTTER.high), x, yOf(k));
+  }
+  if (active < from || active >= to) return;
+  ctx.font = fontOf(view.theme, 13, 600);
+  ctx.fillStyle = color;
+  ctx.fillText(fit(ctx, named(names[active]), GUTTER.high), x, yOf(active));
+}
+
+function lineStrip(ctx, view, box, i) {
+  const { c0, c1 } = view.window;
+  const { values, mask, cols } = view.current;
+  const high = Math.max(1, Math.min(box.keyPitch - 6, 12));
+  for (let j = c0; j < c1; j++) {
+    const at = i * cols + j, y = keyY(box, view, j) - high / 2;
+    if (mask && !mask[at]) continue;
+    ctx.fillStyle = cssShade(view.theme, shade(values[at], ...view.range));
+    ctx.fillRect(box.to + 3, y, 4, high);
+  }
+}
+
+// The weights worth a number: five hundredths or more, and always the one under the pointer.
+function lineWeights(ctx, view, box, i, column) {
+  const { values, mask, cols } = view.current;
+  const theme = view.theme;
+  ctx.textAlign = "right";
+  ctx.font = fontOf(theme, 13);
+  ctx.fillStyle = theme.secondary;
+  ctx.fillText(view.signed ? "value" : "weight", box.weights, box.y - 14);
+  for (let j = view.window.c0; j < view.window.c1; j++) {
+    const at = i * cols + j;
+    if (mask && !mask[at]) continue;
+    const worth = box.keyPitch >= NAMES_FROM && lineWeight(view, values[at]) >= 0.05;
+    if (j !== column && !worth) continue;
+    if (j !== column && column >= 0 && Math.abs(keyY(box, view, j) - keyY(box, view, column)) < 13) continue;
+    ctx.font = fontOf(theme, 13, j === column ? 600 : 400);
+    ctx.fillStyle = j === column ? theme.pick : theme.secondary;
+    ctx.fillText(two(values[at]), box.weights, keyY(box, view, j));
+  }
+}
+
+// Left of the middle the pointer picks a query, right of it a key.
+function lineAt(view, box, x, y) {
+  if (!box || x < box.x || x > box.weights || y < box.y || y >= box.y + box.h) return null;
+  const { r0, c0 } = view.window;
+  const i = r0 + Math.min(box.rows - 1, Math.floor((y - box.y) / box.rowPitch));
+  const j = c0 + Math.min(box.cols - 1, Math.floor((y - box.y) / box.keyPitch));
+  const held = view.pin?.[0] ?? view.hover?.i ?? view.query;
+  if (x > (box.from + box.to) / 2 && held != null) return { i: held, j };
+  return { i, j: largestOf(view, i) };
+}
+
+function largestOf(view, i) {
+  const { values, mask, cols } = view.current;
+  let best = 0, most = -Infinity;
+  for (let j = 0; j < cols; j++) {
+    if (mask && !mask[i * cols + j]) continue;
+    if (values[i * cols + j] > most) [best, most] = [j, values[i * cols + j]];
+  }
+  return best;
+}

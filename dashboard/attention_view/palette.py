@@ -1,0 +1,54 @@
+"""The colours of the attention maps: one place for the canvas (browser) and for Altair (Python)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Theme = Literal["light", "dark"]
+
+# Equal steps in CAM02-UCS, lightness monotonic also for colour-blind readers; zero is the page's own grey.
+WEIGHTS: dict[str, tuple[str, ...]] = {
+    "light": ("#F4F5F5", "#C7DEDF", "#95C9CF", "#64B2C5", "#399AC2",
+              "#257FC2", "#3461BD", "#4141AD", "#412389", "#2E1357"),
+    "dark": ("#1E2128", "#2B2F4F", "#3C3F85", "#4259B3", "#357ACC",
+             "#269AD2", "#43B5D0", "#77CCCD", "#B1E1D5", "#E6F6EB"),
+}  # fmt: skip
+
+# Eleven stops, so that zero falls on the middle one.
+SIGNED: dict[str, tuple[str, ...]] = {
+    "light": ("#552571", "#8143A0", "#A66DBE", "#C29BCF", "#DCC9E1", "#F4F5F5",
+              "#C1D6BC", "#8BB686", "#58955A", "#316E3D", "#144927"),
+    "dark": ("#E5D0E8", "#C89ED7", "#A56DBD", "#784B8D", "#483656", "#1E2128",
+             "#2D4236", "#386842", "#519459", "#84BE80", "#C6E1BB"),
+}  # fmt: skip
+
+CATEGORIES: dict[str, tuple[str, ...]] = {
+    "light": ("#576BA3", "#B68024", "#05A68B", "#8E2658", "#6B39A2", "#706105", "#1D6068", "#784434"),
+    "dark": ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B", "#977EB8", "#CFDC99", "#ABDCF4", "#D48A76"),
+}
+
+PICK: dict[str, str] = {"light": "#B8430F", "dark": "#FF9A66"}
+
+
+def colour_scale(theme: Theme = "light", *, signed: bool = False) -> list[str]:
+    """The stops of a map's colour scale, lowest first, as Altair's ``scale(range=…)`` takes them.
+
+    Signed scales want ``domainMid=0`` beside them. Raises ValueError for a theme other than light and dark.
+    """
+    stops = SIGNED if signed else WEIGHTS
+    if theme not in stops:
+        raise ValueError(f"theme is light or dark, not {theme!r}")
+    return list(stops[theme])
+
+
+def for_browser() -> dict[str, dict[str, object]]:
+    """Every palette under its theme, ready for ``json.dumps``."""
+    return {
+        theme: {
+            "weights": WEIGHTS[theme],
+            "signed": SIGNED[theme],
+            "categories": CATEGORIES[theme],
+            "pick": PICK[theme],
+        }
+        for theme in ("light", "dark")
+    }

@@ -1,0 +1,43 @@
+"""What a view has picked: the page's wish until a person picks something, then the person's."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """The picked head, the pinned cell (query, key) or None, and the step of the frame or None for the last."""
+
+    layer: int
+    head: int
+    pin: tuple[int, int] | None = None
+    frame: int | None = None
+
+
+def settle(store: MutableMapping[str, Any], name: str, field: str, asked: Any) -> Any:
+    """The value of one field: what the page asks for when its wish is new, else what was last picked.
+
+    ``store`` may be shared by several views (``name`` tells them apart), so each view's wish is remembered alone.
+    """
+    wishes = store.setdefault("asked", {})
+    if (name, field) not in wishes:
+        store.setdefault(field, asked)
+        # A second view joining a shared store must not undo a pick made in the first.
+    elif wishes[name, field] != asked:
+        store[field] = asked
+    wishes[name, field] = asked
+    return store[field]
+
+
+def taken(field: str, message: Any) -> Any:
+    """A message from the browser as this field's value, or None for nothing; raises ValueError on anything else."""
+    value = dict(message or {}).get("value")
+    if value is None:
+        return None
+    if field == "frame":
+        return int(value)
+    first, second = value
+    return int(first), int(second)

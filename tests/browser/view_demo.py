@@ -1,0 +1,86 @@
+"""A page of nothing but views, for the browser tests and for looking at them."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from core.trace import AttentionMap, AttentionTrace  # noqa: E402
+from dashboard.attention_view import attention_view  # noqa: E402
+
+WORDS = "[CLS] the animal didn ' t cross the street because it was too tired . [SEP]".split()
+
+
+def weights(layers: int, heads: int, size: int, sharp: float = 2.0, causal: bool = False) -> np.ndarray:
+    """Softmax of random scores with a diagonal, a sink and a band among the heads: (L, H, T, T)."""
+    rng = np.random.default_rng(86)
+    scores = (rng.normal(size=(layers, heads, size, size)) * sharp).astype(np.float32)
+    scores[:, 1::3, :, 0] += 4.0
+    near = np.arange(size)[:, None] - np.arange(size)[None] == 1
+    scores[:, 2::5] += 6.0 * near
+    if causal:
+        scores = np.where(np.tri(size, dtype=bool), scores, -np.inf)
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    return scores / scores.sum(-1, keepdims=True)
+
+
+def trace(layers: int, heads: int, tokens: list[str], mask: np.ndarray | None = None, **more) -> AttentionTrace:
+    values = weights(layers, heads, len(tokens), **more)
+    names = tuple(tokens)
+    maps = (AttentionMap("self", k, values[k], names, names, mask) for k in range(layers))
+    return AttentionTrace(tuple(maps), "the demo")
+
+
+st.set_page_config(layout="wide")
+case = st.query_params.get("case", "pretrained")
+size = int(st.query_params.get("size", "16"))
+tokens = WORDS if size == 16 else [f"tok{k}" for k in range(size)]
+
+if case == "pretrained":
+    shown = trace(6, 12, tokens)
+    roles = {(0, 2): 0, (1, 8): 1, (3, 1): 2, (4, 4): 2, (0, 0): 3}
+    left, right = st.columns(2)
+    with left:
+        picked = attention_view(shown, key="grid", layout="grid", layer=3, head=1, roles=roles, link="demo")
+    picked = attention_view(shown, key="one", layer=3, head=1, link="demo", fact="it puts most on animal",
+                            scale=st.query_params.get("scale", "unit"), show=st.query_params.get("show", "both"))
+    right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")
+elif case == "grid":
+    attention_view(trace(12, 12, tokens), key="grid", layout="grid")
+elif case == "masked":
+    allowed = np.tri(6, dtype=bool)
+    allowed[2] = False
+    values = weights(1, 1, 6, causal=True)[0] * allowed
+    names = ("the", "animal", "was", "too", "tired", ".")
+    one = AttentionTrace((AttentionMap("causal", 0, values, names, names, allowed),), "the demo")
+    attention_view(one, key="masked", show="matrix", caption="A causal mask, and one row that sees nothing.")
+elif case == "signed":
+    scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
+    names = tuple("abcdefg")
+    one = AttentionTrace((AttentionMap("self", 0, scores, names, names),), "the demo")
+    attention_view(one, key="signed", signed=True)
+elif case == "html":
+    names = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
+    one = AttentionTrace((AttentionMap("self", 0, weights(1, 1, 3)[0], names, names),), "the demo")
+    attention_view(one, key="html")
+else:
+    rng = np.random.default_rng(0)
+    steps = list(range(0, 381, 20))
+    target = np.eye(12, dtype=np.float32)[::-1] * 8
+    stack = []
+    for step in steps:
+        scores = rng.normal(size=(12, 12)).astype(np.float32) + target * min(1.0, step / 300)
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        stack.append((step, scores / scores.sum(-1, keepdims=True)))
+    outputs = tuple(f"{k + 1} {c}" for k, c in enumerate("nowzphbtoqjt"))
+    inputs = tuple("tjqotbhpzwon")
+    one = AttentionTrace((AttentionMap("cross", 0, stack[-1][1][None], outputs, inputs),), "the demo")
+    middle = st.columns([1, 1.2, 1])[1]
+    with middle:
+        picked = attention_view(one, key="frames", layout="frames", frames=stack, frame=300, live=True,
+                                title="Held-out example, head 0",
+                                reads="output letter (row) attends to → input letter (column)")
+    st.write(f"frame {picked.frame}")
