@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -71,7 +71,9 @@ def train(
             yield record
             if late or (config.finish_early and passes >= 2):
                 break
-        yield _measure(session, clock, step, stop, final=True)
+        last = _measure(session, clock, step, stop, final=True)
+        yield replace(last, train_loss=record.train_loss, gradient=record.gradient,
+                      tokens_per_second=record.tokens_per_second)
     except Stopped:
         return
 

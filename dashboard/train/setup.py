@@ -1,0 +1,136 @@
+"""The setup of a run as widgets: a task, a model, sizes and how to train; ends in a validated RunConfig."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.attention import AXES, ConfigError
+from core.attention.config import heads_that_divide
+from core.entries import Param, Value
+from core.models import ModelConfig
+from core.tasks import TASKS, Recipe, Task, TaskConfig, make_task, task_entry
+from core.training.config import RunConfig, devices
+
+KINDS = {"transformer": "Transformer", "recurrent": "Recurrent"}
+WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+RATES = (1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2)
+NO_ATTENTION = "none"
+MOST_HEADS = 16
+FRAMES = 50
+
+
+def setup() -> RunConfig | None:
+    """Draw the setup and return the run it asks for; None, with the reason on the page, when it cannot be."""
+    with st.container(gap="small"):
+        keys = [entry.key for entry in TASKS]
+        key = st.selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task",
+                           persist_state="session")
+        try:
+            task_config = _task(key)
+            task = make_task(task_config)
+            kind = st.segmented_control("Model", list(KINDS), format_func=KINDS.get, required=True, width="stretch",
+                                        default=next(iter(task.recommended)), key=f"train:{key}:kind")
+            config = _run(task_config, task, kind)
+        except ConfigError as error:
+            st.error(str(error))
+            return None
+    return config
+
+
+def _task(key: str) -> TaskConfig:
+    """The task's first parameter stands open, the others wait in a popover."""
+    params = task_entry(key).params
+    values = {param.key: _param(param, f"train:{key}:{param.key}") for param in params[:1]}
+    if params[1:]:
+        with st.popover("More about the task", width="stretch"):
+            values |= {param.key: _param(param, f"train:{key}:{param.key}") for param in params[1:]}
+    return TaskConfig.of(key, **values)
+
+
+def _param(param: Param, key: str) -> Value:
+    if param.choices:
+        return st.selectbox(param.name, param.choices, param.choices.index(param.default), key=key, help=param.meaning)
+    if isinstance(param.default, bool):
+        return st.toggle(param.name, param.default, key=key, help=param.meaning)
+    widget = st.slider if param.high - param.low <= 100 * param.step else st.number_input
+    kind = type(param.default)
+    bounds = (kind(param.low), kind(param.high), param.default, kind(param.step))
+    return widget(param.name, *bounds, key=key, help=param.meaning)
+
+
+def _run(task_config: TaskConfig, task: Task, kind: str) -> RunConfig:
+    recipe = task.recommended.get(kind) or next(iter(task.recommended.values()))
+    start = ModelConfig.from_json(recipe.model)
+    name = f"train:{task_config.key}:{kind}"  # each task and model keeps its own settings
+    score = _score(start, kind, name)
+    heads_place, rate_place, seed_place = st.container(), st.container(), st.container()
+    with st.popover("More settings", width="stretch"):
+        model_values = _sizes(start, kind, name)
+        training = _training(recipe, name)
+    with heads_place:
+        heads = _heads(start, model_values["d_model"], name) if kind == "transformer" else 1
+    rates = sorted({*RATES, recipe.learning_rate})
+    rate = rate_place.select_slider("Learning rate", rates, recipe.learning_rate, format_func=_short, key=f"{name}:rate")
+    seed = seed_place.number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", persist_state="session")
+    if kind == "transformer":
+        model = ModelConfig.transformer(num_heads=heads, score=score, **model_values)
+    else:
+        model = ModelConfig.recurrent(score=None if score == NO_ATTENTION else score, **model_values)
+    every = max(1, training["steps"] // FRAMES)
+    # Free-running decodes of long outputs cost more than the steps between them.
+    decode_every = 1 if task.max_target <= 24 else 5
+    return RunConfig(task_config, model, learning_rate=rate, optimizer=recipe.optimizer, seed=seed,
+                     record_every=every, decode_every=decode_every, **training)
+
+
+def _score(start: ModelConfig, kind: str, name: str) -> str:
+    entries = {entry.key: f"{entry.name} {entry.year}" for entry in AXES["score"]}
+    if kind == "recurrent":
+        entries[NO_ATTENTION] = "No attention"
+    keys = list(entries)
+    default = NO_ATTENTION if start.attention is None else start.attention.score.key
+    return st.selectbox("Mechanism", keys, keys.index(default), format_func=entries.get, key=f"{name}:score")
+
+
+def _heads(start: ModelConfig, d_model: int, name: str) -> int:
+    fits = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
+    default = max(heads for heads in fits if heads <= start.num_heads)
+    return st.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}", help="Only those that divide d_model.")
+
+
+def _sizes(start: ModelConfig, kind: str, name: str) -> dict[str, Value]:
+    widths = sorted({*WIDTHS, start.d_model})
+    values: dict[str, Value] = {
+        "d_model": st.select_slider("d_model", widths, start.d_model, key=f"{name}:d_model"),
+        "layers": st.slider("Layers", 1, 4, start.layers, key=f"{name}:layers"),
+    }
+    if kind == "recurrent":
+        return values | {
+            "cell": st.segmented_control("Cell", ["gru", "lstm"], default=start.cell, required=True, format_func=str.upper,
+                                         key=f"{name}:cell"),
+            "bidirectional": st.toggle("Bidirectional encoder", start.bidirectional, key=f"{name}:bidirectional"),
+        }
+    positions = {entry.key: entry.name for entry in AXES["position"]}
+    keys = list(positions)
+    return values | {
+        "position": st.selectbox("Positions", keys, keys.index(start.attention.position.key), format_func=positions.get,
+                                 key=f"{name}:position"),
+        "norm": st.segmented_control("Layer norm", ["post", "pre"], default=start.norm, required=True, key=f"{name}:norm"),
+    }
+
+
+def _training(recipe: Recipe, name: str) -> dict[str, Value]:
+    return {
+        "steps": st.number_input("Steps, at most", 20, 20_000, recipe.steps, 100, key=f"{name}:steps"),
+        "seconds": float(st.number_input("Seconds, at most", 5, 900, round(recipe.seconds), 5, key=f"{name}:seconds")),
+        "batch_size": st.number_input("Batch", 1, 512, recipe.batch_size, 8, key=f"{name}:batch"),
+        "device": st.segmented_control("Device", devices(), default="auto", required=True, key="train:device",
+                                       help="auto is the CPU: models this small wait longer for a GPU than they compute."),
+        "finish_early": st.toggle("Finish after two passes at 99 %", True, key=f"{name}:early"),
+    }
+
+
+def _short(rate: float) -> str:
+    """0.003 → "3e-3"."""
+    mantissa, exponent = f"{rate:.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}"

@@ -1,0 +1,25 @@
+"""Train and watch: a small model learns in a worker of its own, and its attention forms before one's eyes."""
+
+import streamlit as st
+
+from dashboard import jobs, panels
+from dashboard.train.bar import bar, pictures
+from dashboard.train.setup import setup
+from dashboard.train.state import chosen_run
+
+panels.title("Train and watch", "A small model learns here, in seconds. Drag the step and see what its attention was doing.")
+jobs.warm_up()
+
+run, trouble = chosen_run(st.query_params.get("run"))
+if trouble:
+    st.warning(trouble)
+
+left, right = st.columns([0.27, 0.73], gap="medium")
+with left:
+    first = st.container()  # on a phone Stop comes before everything else
+    config = setup()
+    st.caption("Changes apply to the next run.")
+    with first:
+        bar(run, config)
+with right:
+    pictures(run)
