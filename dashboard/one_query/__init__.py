@@ -1,0 +1,1 @@
+"""One query through the formula: inputs → config → Steps → equation, picture and sentence."""

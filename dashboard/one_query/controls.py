@@ -1,0 +1,184 @@
+"""The page's controls: what the formula is made of, and which row, head and stage of it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from core.attention import PRESETS, AttentionConfig, Choice, preset
+from dashboard.one_query import state
+from dashboard.one_query.state import get, key, put
+from dashboard.panels import plain
+
+BOUND = {"bind": "query-params"}
+WORKED_KEY, CUSTOM = "worked", "custom"
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The choices of the popover: everything but sizes, position and mask."""
+
+    projection: str
+    score: str
+    temperature: float
+    seed: int
+
+
+def popover() -> Formula:
+    """Preset, projection, score, scale, temperature, seed."""
+    state_of_derived()
+    with st.popover("Formula", icon=":material/tune:", help="Preset, source, score, scale, temperature, seed"):
+        st.selectbox("Preset", [CUSTOM, *(p.key for p in PRESETS), WORKED_KEY], key=key("preset"),
+                     format_func=preset_name, on_change=apply_preset)
+        pick("source", "Attend in", widget=st.segmented_control, required=True)
+        given = get("source") == "matrices"
+        projection = pick("projection", "Projection", disabled=given)
+        score = pick("score", "Score")
+        st.toggle("Divide by √d", key=key("scaled"), on_change=toggle_scale, disabled=score not in ("dot", "scaled_dot"),
+                  help="Only a dot product grows with d; the other scores have learned weights of their own.")
+        temperature = st.number_input("Temperature τ", *state.NUMBERS["temperature"], 1.0, 0.05, key=key("temperature"),
+                                      help="Divides every score before the exponential.", **BOUND)
+        seed = st.number_input("Seed", *state.NUMBERS["seed"], state.SEED, 1, key=key("seed"),
+                               help="The weights and the word vectors are drawn from it.", **BOUND)
+    return Formula("identity" if given else projection, score, float(temperature), int(seed))
+
+
+def pick(name: str, label: str, options: list[str] | None = None, widget: Callable | None = None, **more) -> str:
+    """A selectbox (or another widget) over the names of one of the page's lists, bound to the link."""
+    names = state.NAMES[name]
+    keys = list(names) if options is None else options
+    default = state.DEFAULTS[name] if state.DEFAULTS[name] in keys else keys[0]
+    first = {"index": keys.index(default)} if widget is None else {"default": default}
+    value = (widget or st.selectbox)(label, keys, format_func=lambda k: names[k], key=key(name), **first, **BOUND, **more)
+    return value or default
+
+
+def preset_name(name: str) -> str:
+    return {CUSTOM: "Your own", WORKED_KEY: "Worked example"}.get(name) or preset(name).name
+
+
+def state_of_derived() -> None:
+    """The preset and the √d switch follow from the other controls, so they are set before they are drawn."""
+    score = get("score", state.DEFAULTS["score"])
+    put("scaled", score == "scaled_dot")
+    put("preset", current_preset(score))
+
+
+def current_preset(score: str) -> str:
+    if get("source") == "matrices":
+        return WORKED_KEY if get("is_worked", False) and score == "dot" else CUSTOM
+    now = {"projection": get("projection", "multi_head"), "score": score,
+           "position": get("position", state.DEFAULTS["position"]), "mask": get("mask", state.DEFAULTS["mask"])}
+    for candidate in PRESETS:
+        wanted = {"position": "none", "mask": "none"} | dict(candidate.choices)
+        if wanted == now and get("temperature", 1.0) == 1.0:
+            return candidate.key
+    return CUSTOM
+
+
+def apply_preset() -> None:
+    name = get("preset")
+    if name == CUSTOM:
+        return
+    put("temperature", 1.0)
+    if name == WORKED_KEY:
+        values = {"source": "matrices", "score": "dot", "position": "none", "mask": "none", "reset_matrices": True}
+    else:
+        values = {"source": "sentence", "position": "none", "mask": "none"} | dict(preset(name).choices)
+    for axis, value in values.items():
+        put(axis, value)
+
+
+def toggle_scale() -> None:
+    put("score", "scaled_dot" if get("scaled") else "dot")
+
+
+def sizes() -> tuple[int, int]:
+    """d_model, and one of the numbers of heads that divide it."""
+    d_model = st.select_slider("d_model", state.SIZES, state.D_MODEL, key=key("d_model"), **BOUND)
+    heads = st.select_slider("Heads", state.heads_of(d_model), state.default_heads(d_model), key=key("heads"),
+                             **BOUND)
+    return d_model, heads
+
+
+def position_and_mask(given: bool) -> tuple[str, str]:
+    allowed = [name for name in state.POSITIONS if not (given and name in state.ADDED)]
+    note = "Sinusoidal and learned positions go into x before the projection, so given matrices cannot have them."
+    return pick("position", "Position", allowed, help=note if given else None), pick("mask", "Mask")
+
+
+def mask_detail(mask: str, keys: int) -> tuple[int, int | None]:
+    """The window of a local mask, and how many keys are real under a padding mask."""
+    window, real = 1, None
+    if "local" in mask:
+        window = int(st.number_input("Window", *state.NUMBERS["window"], 1, 1, key=key("window"), **BOUND))
+    if mask == "padding":
+        usual = max(0, keys - 2)
+        real = int(st.number_input("Real tokens", *state.NUMBERS["real"], usual, 1, key=key("real"), **BOUND,
+                                   help="Keys from here on are padding; with 0 no key may be seen."))
+    return window, real
+
+
+def config_of(formula: Formula, d_model: int, heads: int, position: str, mask: Choice) -> AttentionConfig:
+    """The validated config; ConfigError when two choices cannot go together."""
+    return AttentionConfig(d_model, heads, Choice(formula.projection), Choice(formula.score),
+                           state.position_choice(position), mask,
+                           Choice.of("softmax", temperature=formula.temperature))
+
+
+def pick_query(names: tuple[str, ...]) -> int:
+    """Which row: pills up to 12 tokens, a list above."""
+    usual = max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
+    if len(names) <= 12:
+        picked = st.pills("Query", names, default=names[usual], required=True, format_func=plain, key=key("query"),
+                          label_visibility="collapsed", **BOUND)
+    else:
+        picked = st.selectbox("Query", names, usual, key=key("query"), label_visibility="collapsed", width=260, **BOUND)
+    return names.index(picked) if picked in names else usual
+
+
+def pick_head(heads: int) -> int:
+    if heads <= 8:
+        return st.pills("Head", range(heads), default=0, required=True, key=key("head"), label_visibility="collapsed", **BOUND) or 0
+    return st.selectbox("Head", range(heads), key=key("head"), label_visibility="collapsed", width=90, **BOUND) or 0
+
+
+def pick_stage() -> int:
+    """The stepper: six stages, Back and Next."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        stage = st.segmented_control("Stage", list(state.STAGES), default=state.STAGE, required=True, key=key("stage"),
+                                     format_func=state.STAGES.get, label_visibility="collapsed", **BOUND) or state.STAGE
+        with st.container(horizontal=True, width="content", gap="xsmall"):
+            st.button("Back", icon=":material/arrow_back:", on_click=step, args=(-1,), disabled=stage == 1, key=key("back"))
+            st.button("Next", icon=":material/arrow_forward:", on_click=step, args=(1,), disabled=stage == 6, key=key("next"))
+    return stage
+
+
+def step(by: int) -> None:
+    put("stage", min(6, max(1, get("stage", state.STAGE) + by)))
+
+
+def take_pick() -> None:
+    """A press in the picture: another query, key or stage."""
+    pressed = dict(get("view").pick or {})
+    if "stage" in pressed:
+        put("stage", min(6, max(1, int(pressed["stage"]))))
+    if "key" in pressed:
+        put("focus", (get("query"), int(pressed["key"])))
+    names = get("names", ())
+    if "query" in pressed and names:
+        put("query", names[min(len(names) - 1, max(0, int(pressed["query"])))])
+
+
+def pick_row(names: tuple[str, ...], heads: int) -> tuple[int, int]:
+    """Query and head, in one row."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+            st.markdown("Query", width="content")
+            query = pick_query(names)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+            st.markdown("Head", width="content")
+            head = pick_head(heads)
+    return query, head

@@ -1,0 +1,120 @@
+"""The equation of each stage: symbolic, and with the live numbers of one query and one key."""
+
+from __future__ import annotations
+
+import math
+
+from core.attention import AttentionConfig, entry
+from dashboard.step_view import Reading, number
+
+MOST_TERMS = 6
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+
+
+def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, colour: str) -> tuple[str, str]:
+    """Symbolic and live LaTeX of a stage (1 to 6) for the chosen query and a key; `colour` marks what was picked."""
+    write = (project, score, scale, mask, normalize, weigh)[stage - 1]
+    return write(reading, config, focus, lambda text: rf"\textcolor{{{colour}}}{{{text}}}")
+
+
+def num(value: float) -> str:
+    """A number for LaTeX; its minus is U+2212 there too."""
+    text = number(value).replace("−", "-")
+    return r"\text{NaN}" if "not" in text else text.replace("∞", r"\infty")
+
+
+def signed(value: float) -> str:
+    """A number that follows an operator, in brackets when it is negative."""
+    return f"({num(value)})" if num(value).startswith("-") else num(value)
+
+
+def name(label: str, at: int) -> str:
+    """A token inside LaTeX: as it is when it is plain letters, else its place."""
+    return rf"\text{{{label}}}" if len(label) <= 12 and set(label) <= SAFE and label else str(at)
+
+
+def pair(reading: Reading, j: int) -> str:
+    return f"{name(reading.name, reading.query)},\\,{name(reading.keys[j], j)}"
+
+
+def listed(values, most: int = 4) -> str:
+    shown = [num(v) for v in values[:most]]
+    return "(" + r",\ ".join(shown + ([r"\ldots"] if len(values) > most else [])) + ")"
+
+
+def project(reading, config, j, pick):
+    i = reading.query
+    symbols = {"identity": "q_i = x_i", "multi_head": "q_i = W_q\\, x_i"}[config.projection.key]
+    if config.position.key == "rope":
+        symbols = {"identity": "q_i = R_i\\, x_i", "multi_head": "q_i = R_i W_q\\, x_i"}[config.projection.key]
+    if config.position.key in ("sinusoidal", "learned"):
+        symbols = symbols.replace("x_i", "(x_i + p_i)")
+    return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + listed(reading.q[i])
+
+
+def score(reading, config, j, pick):
+    i, key = reading.query, config.score.key
+    left = pick(f"s_{{{pair(reading, j)}}}")
+    result = pick(rf"\mathbf{{{num(reading.raw[i, j])}}}")
+    if key not in ("dot", "scaled_dot"):
+        return "s_{ij} = " + entry("score", key).latex, f"{left} = {result}"
+    terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(reading.q[i][:4], reading.k[j][:4], strict=True)]
+    more = r" + \cdots" if reading.q.shape[1] > 4 else ""
+    return r"s_{ij} = q_i^\top k_j", f"{left} = {' + '.join(terms)}{more} = {result}"
+
+
+def scale(reading, config, j, pick):
+    i, dims = reading.query, reading.q.shape[1]
+    symbols, live = "s_{ij}", num(reading.raw[i, j])
+    if reading.scale != 1:
+        symbols, live = r"\frac{s_{ij}}{\sqrt{D}}", rf"\frac{{{live}}}{{\sqrt{{{dims}}}}}"
+    if reading.bias is not None:
+        symbols += r" - m\,|i - j|"
+        live += f" - {num(-reading.bias[i, j])}"
+    result = pick(rf"\mathbf{{{num(reading.scores[i, j])}}}")
+    return f"b_{{ij}} = {symbols}", pick(f"b_{{{pair(reading, j)}}}") + f" = {live} = {result}"
+
+
+def mask(reading, config, j, pick):
+    i, allowed = reading.query, bool(reading.allowed[reading.query, j])
+    rule = {"causal": r"j \le i", "padding": r"j < \text{length}", "local": r"|i - j| \le w",
+            "and": r"0 \le i - j \le w"}.get(config.mask.key, r"\text{all } j")
+    symbols = rf"b_{{ij}} \leftarrow \begin{{cases}} b_{{ij}} & {rule} \\ -\infty & \text{{else}} \end{{cases}}"
+    value = num(reading.scores[i, j]) if allowed else r"-\infty"
+    where = rf"\quad (i = {i},\ j = {j})"
+    return symbols, pick(f"b_{{{pair(reading, j)}}}") + " = " + pick(rf"\mathbf{{{value}}}") + where
+
+
+def normalize(reading, config, j, pick):
+    i, tau = reading.query, float(config.normalizer["temperature"])
+    allowed = [int(m) for m in reading.allowed[i].nonzero()[0]]
+    top = r"b_{ij}" if tau == 1 else r"b_{ij} / \tau"
+    below = top.replace("j", "m")
+    symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over(config)}}} e^{{{below}}}}}"
+    left = pick(f"w_{{{pair(reading, j)}}}")
+    if j not in allowed:
+        return symbols, f"{left} = " + pick(r"\mathbf{0}") + r"\quad (e^{-\infty} = 0)"
+    powers = {m: reading.scores[i, m] / tau for m in allowed}
+    result = pick(rf"\mathbf{{{num(reading.weights[i, j])}}}")
+    shown = " + ".join(f"e^{{{num(powers[m])}}}" for m in allowed[:MOST_TERMS])
+    shown += r" + \cdots" if len(allowed) > MOST_TERMS else ""
+    live = rf"{left} = \frac{{e^{{{num(powers[j])}}}}}{{{shown}}}"
+    if max(abs(p) for p in powers.values()) < 8:
+        total = sum(math.exp(p) for p in powers.values())
+        live += rf" = \frac{{{num(math.exp(powers[j]))}}}{{{num(total)}}}"
+    return symbols, f"{live} = {result}"
+
+
+def sum_over(config: AttentionConfig) -> str:
+    return {"causal": r"m \le i", "padding": r"m < \text{length}", "local": r"|i - m| \le w",
+            "and": r"0 \le i - m \le w"}.get(config.mask.key, "m")
+
+
+def weigh(reading, config, j, pick):
+    i = reading.query
+    order = sorted(reading.allowed[i].nonzero()[0], key=lambda m: -reading.weights[i, m])
+    terms = [rf"{num(reading.weights[i, m])}\,v_{{{name(reading.keys[m], m)}}}" for m in sorted(order[:4])]
+    more = r" + \cdots" if len(order) > 4 else ""
+    left = pick(f"o_{{{name(reading.name, i)}}}")
+    middle = " = " + " + ".join(terms) + more if terms else ""
+    return r"o_i = \sum_j w_{ij}\, v_j", f"{left}{middle} = {listed(reading.out[i])}"

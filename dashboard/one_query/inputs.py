@@ -1,0 +1,71 @@
+"""Where the numbers come from: a sentence, or three matrices that can be edited; refusals in words."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.one_query import matrices, state
+from dashboard.one_query.run import Source
+from dashboard.one_query.state import get, key, put
+from dashboard.one_query.text import tokenize
+
+PARAM = "one:matrices"
+
+
+def sentence() -> tuple[Source | None, tuple[str, ...]]:
+    """The sentence as a source, None when it has no token, and what was cut."""
+    text = st.text_input("Tokens", state.SENTENCE, key=key("tokens"), bind="query-params")
+    cut = tokenize(text or "")
+    return (Source.sentence(cut.tokens) if cut.tokens else None), cut.notes
+
+
+def given() -> tuple[Source | None, str]:
+    """Q, K and V as three editors, kept in the link; None and the reason when they do not fit."""
+    note = load()
+    parts: list[matrices.Rows] = get("base")
+    columns = st.columns(3)
+    edited = [edit(column, name, rows) for column, name, rows in zip(columns, "QKV", parts, strict=True)]
+    put("is_worked", edited == matrices.parse(matrices.WORKED))
+    remember(edited)
+    try:
+        return Source.given(matrices.check(edited)), note
+    except matrices.MatrixError as error:
+        return None, str(error)
+
+
+def load() -> str:
+    """Take the matrices from the link when the page opens, or the worked example; returns why not, when not."""
+    if get("base") is not None and not get("reset_matrices"):
+        return ""
+    text, note = matrices.WORKED, ""
+    if not get("reset_matrices") and PARAM in st.query_params:
+        text = st.query_params[PARAM]
+    put("reset_matrices", False)
+    put("version", get("version", 0) + 1)
+    try:
+        parts = matrices.parse(text)
+        matrices.check(parts)
+    except matrices.MatrixError as error:
+        parts, note = matrices.parse(matrices.WORKED), f"{error} The worked example is shown."
+    put("base", parts)
+    return note
+
+
+def edit(place, name: str, rows: matrices.Rows) -> matrices.Rows:
+    """One matrix: its width, and its cells with rows that can be added and taken away."""
+    version = get("version")
+    with place:
+        width = st.number_input(f"{name} columns", 1, matrices.MAX_COLUMNS, len(rows[0]), 1, key=f"one:{name}w{version}")
+        frame = pd.DataFrame(matrices.widen(rows, int(width)), columns=[str(c) for c in range(int(width))], dtype=float)
+        config = {c: st.column_config.NumberColumn(c, format="%.3g", width="small") for c in frame.columns}
+        done = st.data_editor(frame, key=f"one:{name}{version}-{int(width)}", num_rows="dynamic", hide_index=True, column_config=config,
+                              alt=f"Matrix {name}, editable")
+    return [[float("nan") if value is None else float(value) for value in row] for row in done.to_numpy().tolist()]
+
+
+def remember(parts: list[matrices.Rows]) -> None:
+    """Keep the matrices in the link; the link is touched only where they change."""
+    text = matrices.write(parts)
+    if st.query_params.get(PARAM) != text:
+        st.query_params[PARAM] = text

@@ -1,0 +1,69 @@
+"""A config and an input → Steps, with every weight drawn from the page's seed and nothing seeded globally."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from core.attention import Attention, AttentionConfig, Steps
+from core.attention.kernels import Problem
+from dashboard.one_query.matrices import Matrices
+from dashboard.one_query.text import embed, labels
+
+
+@dataclass(frozen=True)
+class Source:
+    """What attends to what: the names of queries and keys, and either tokens or three given matrices."""
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    tokens: tuple[str, ...] = ()
+    matrices: Matrices | None = None
+
+    @classmethod
+    def sentence(cls, tokens: tuple[str, ...]) -> Source:
+        names = labels(tokens)
+        return cls(names, names, tokens)
+
+    @classmethod
+    def given(cls, matrices: Matrices) -> Source:
+        queries = tuple(f"q{i}" for i in range(len(matrices.q)))
+        return cls(queries, tuple(f"k{j}" for j in range(len(matrices.k))), (), matrices)
+
+
+@lru_cache(maxsize=6)
+def layer_of(config: AttentionConfig, seed: int) -> Attention:
+    """The layer with its weights drawn from the seed; shared between sessions, so nobody may change it."""
+    layer = Attention(config, add_positions=True).eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in layer.named_parameters():
+        if name.startswith("position"):
+            weight.normal_(std=0.5, generator=generator)  # training starts at 0.02, which no picture would show
+        elif weight.dim() > 1:
+            weight.normal_(std=weight.shape[-1] ** -0.5, generator=generator)
+        elif "bias" in name:
+            weight.zero_()
+        else:
+            weight.normal_(std=weight.numel() ** -0.5, generator=generator)
+    return layer
+
+
+@torch.inference_mode()
+def run(config: AttentionConfig, source: Source, seed: int, real: int | None = None) -> Steps:
+    """Every step of the attention of a source; `real` keys from the left are real, the others are padding."""
+    key_mask = None if real is None else (torch.arange(len(source.keys)) < real)[None]
+    layer = layer_of(config, seed)
+    if source.matrices is None:
+        return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
+    return run_given(layer, *source.matrices.tensors(), key_mask)
+
+
+def run_given(layer: Attention, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Steps:
+    """The layer from its positions on: Q, K and V are given, so there is nothing to project."""
+    q, k = layer.position.rotate(q), layer.position.rotate(k)
+    allowed, causal = layer.allowed(q, k, None, key_mask, 0)
+    bias = layer.position.bias(q, k)
+    return layer.kernel(Problem(q, k, v, layer.score, layer.normalizer, bias, allowed, causal, 0.0))

@@ -1,0 +1,102 @@
+"""The page's keys, what each may hold, and what a link asked for that cannot be had."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.attention import AXES, Choice, ConfigError, check_sizes, heads_that_divide
+from dashboard.one_query.text import Cut, labels, tokenize
+
+SENTENCE = "The animal was too tired ."
+SIZES = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
+D_MODEL, HEADS, SEED, STAGE = 8, 2, 86, 5
+STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
+SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
+PROJECTIONS = {item.key: item.name for item in AXES["projection"]}
+SCORES = {item.key: item.name for item in AXES["score"]}
+POSITIONS = {"none": "None", "sinusoidal": "Sinusoidal", "learned": "Learned", "rope_halves": "RoPE, halves",
+             "rope_interleaved": "RoPE, interleaved", "alibi": "ALiBi"}
+ADDED = ("sinusoidal", "learned")  # into x, before the projection
+MASKS = {"none": "None", "causal": "Causal", "padding": "Padding", "local": "Local window", "causal_local": "Causal, local"}
+DEFAULTS = {"source": "sentence", "projection": "multi_head", "score": "scaled_dot", "position": "alibi", "mask": "causal"}
+NAMES = {"source": SOURCES, "projection": PROJECTIONS, "score": SCORES, "position": POSITIONS, "mask": MASKS}
+NUMBERS = {"temperature": (0.05, 10.0), "window": (0, 512), "real": (0, 512), "seed": (0, 999_999)}
+
+
+def key(name: str) -> str:
+    """A widget's key, which is also its name in the link."""
+    return f"one:{name}"
+
+
+def get(name: str, default=None):
+    return st.session_state.get(key(name), default)
+
+
+def put(name: str, value) -> None:
+    st.session_state[key(name)] = value
+
+
+def position_choice(name: str) -> Choice:
+    return Choice.of("rope", layout=name.removeprefix("rope_")) if name.startswith("rope") else Choice(name)
+
+
+def mask_choice(name: str, window: int) -> Choice:
+    local = Choice.of("local", window=window)
+    return {"local": local, "causal_local": Choice.of("and", Choice("causal"), local)}.get(name, Choice(name))
+
+
+def default_heads(d_model: int) -> int:
+    return HEADS if d_model % HEADS == 0 else 1
+
+
+def query_options(text: str) -> tuple[Cut, tuple[str, ...]]:
+    """The sentence's tokens, and a name for each that no other place has."""
+    cut = tokenize(text)
+    return cut, labels(cut.tokens)
+
+
+def refusals() -> list[str]:
+    """What the link asks for and cannot have, a sentence each; empty except when a page is opened by such a link."""
+    asked = {name.removeprefix("one:"): value for name, value in st.query_params.items()
+             if name.startswith("one:") and name not in st.session_state}
+    found = [*refused_sizes(asked)]
+    for name, allowed in NAMES.items():
+        if name in asked and asked[name] not in allowed.values():
+            found.append(f"The link says {name} = {asked[name][:40]}; expected one of {', '.join(allowed.values())}. "
+                         f"{allowed[DEFAULTS[name]]} is shown.")
+    for name, (low, high) in NUMBERS.items():
+        if name in asked and not within(asked[name], low, high):
+            found.append(f"The link says {name} = {asked[name][:40]}; expected a number from {low:g} to {high:g}.")
+    if "stage" in asked and asked["stage"] not in STAGES.values():
+        found.append(f"The link says stage = {asked['stage'][:40]}; expected one of {', '.join(STAGES.values())}.")
+    return found
+
+
+def refused_sizes(asked: dict[str, str]) -> list[str]:
+    wanted = {}
+    for name, usual in (("d_model", D_MODEL), ("heads", None)):
+        text = asked.get(name)
+        if text is not None and not (text.isascii() and text.isdigit() and len(text) < 7):
+            return [f"The link says {name} = {text[:40]}; expected a whole number from 1."]
+        wanted[name] = usual if text is None else int(text)
+    if wanted["d_model"] not in SIZES:
+        sizes = ", ".join(map(str, SIZES))
+        return [f"The link says d_model = {wanted['d_model']}; this page takes one of {sizes}. {D_MODEL} is shown."]
+    if wanted["heads"] is None:
+        return []
+    try:
+        check_sizes(wanted["d_model"], wanted["heads"])
+    except ConfigError as error:
+        return [f"The link says {error} {default_heads(wanted['d_model'])} is shown."]
+    return []
+
+
+def within(text: str, low: float, high: float) -> bool:
+    try:
+        return low <= float(text) <= high
+    except ValueError:
+        return False
+
+
+def heads_of(d_model: int) -> list[int]:
+    return heads_that_divide(d_model)

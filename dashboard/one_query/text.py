@@ -1,0 +1,62 @@
+"""A sentence → tokens, and each token → a vector that depends on the token and the seed alone."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MAX_CHARACTERS = 20_000
+MAX_TOKENS = 512
+LONGEST_LABEL = 24
+_EDGES = re.compile(r"^([\"'(\[¿¡«“‘]*)(.*?)([.,;:!?…\"')\]»”’]*)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a text became: its tokens, and one sentence for each thing that was left out."""
+
+    tokens: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def tokenize(text: str) -> Cut:
+    """Split at spaces, with the punctuation at a word's edges apart; at most 20,000 characters and 512 tokens."""
+    notes = []
+    if len(text) > MAX_CHARACTERS:
+        notes.append(f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are used.")
+        text = text[:MAX_CHARACTERS]
+    tokens = [piece for word in text.split() for piece in peel(word)]
+    if len(tokens) > MAX_TOKENS:
+        notes.append(f"The text has {len(tokens):,} tokens; the first {MAX_TOKENS} are used.")
+    return Cut(tuple(tokens[:MAX_TOKENS]), tuple(notes))
+
+
+def peel(word: str) -> list[str]:
+    """The marks before a word, the word, and the marks after it, each its own token."""
+    before, body, after = _EDGES.match(word).groups()
+    return [*before, *([body] if body else []), *after]
+
+
+def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """A name for each place: long tokens are cut, and a token that occurs again carries its number."""
+    names, seen = [], {}
+    for token in tokens:
+        name = token if len(token) <= LONGEST_LABEL else token[: LONGEST_LABEL - 1] + "…"
+        seen[name] = seen.get(name, 0) + 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(names)
+
+
+def embed(tokens: tuple[str, ...], d_model: int, seed: int) -> Tensor:
+    """Standard normal vectors (1, T, C): the same word has the same vector, and another seed gives other ones."""
+    vectors = {token: vector(token, d_model, seed) for token in set(tokens)}
+    return torch.stack([vectors[token] for token in tokens])[None]
+
+
+def vector(token: str, d_model: int, seed: int) -> Tensor:
+    digest = hashlib.blake2b(f"{seed}:{token}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    return torch.randn(d_model, generator=torch.Generator().manual_seed(int.from_bytes(digest)))

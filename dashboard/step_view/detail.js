@@ -1,0 +1,140 @@
+// The lower half: one line a key, the same six columns.
+function numberCell(view, x, y, w, h, cell, options = {}) {
+  const { svg, theme } = view
+  const colour = signedColour(theme, cell.level)
+  add(svg, "rect", { x, y, width: w - 1, height: h, fill: css(colour) })
+  const attributes = { x: x + (w - 1) / 2, y: y + h / 2 + 4, "text-anchor": "middle", class: options.small ? "cell small" : "cell", fill: onColour(colour) }
+  if (options.mute) attributes["fill-opacity"] = 0.5
+  add(svg, "text", attributes, cell.text)
+}
+
+function vector(view, x, y, cells, options = {}) {
+  const count = Math.min(cells.length, view.place.dims)
+  const wide = view.place.dim
+  for (let d = 0; d < count; d++) numberCell(view, x + d * wide, y, wide, 24, cells[d], { ...options, small: true })
+  return count * wide
+}
+
+function hatchedCell(view, x, y, w) {
+  const { svg, theme } = view
+  add(svg, "rect", { x, y, width: w, height: 24, fill: "url(#step-hatch)" })
+  add(svg, "rect", { x: x + w / 2 - 15, y: y + 4, width: 30, height: 16, fill: theme.page, opacity: 0.85 })
+  add(svg, "text", { x: x + w / 2, y: y + 16, "text-anchor": "middle", class: "cell" }, "−∞")
+}
+
+function bar(view, x, y, w, weight, strong) {
+  const { svg, theme } = view
+  const room = Math.max(12, w - 34)
+  add(svg, "rect", { x, y: y + 4, width: room, height: 16, fill: theme.zero })
+  if (weight.value > 0) add(svg, "rect", { x, y: y + 4, width: Math.max(1, room * weight.value), height: 16, fill: theme.bar })
+  const look = weight.value > 0 ? (strong ? "number strong" : "number") : "number faint"
+  add(svg, "text", { x: x + w, y: y + 16, "text-anchor": "end", class: look }, weight.text)
+}
+
+const DRAW = {
+  project: (view, row, x, y) => vector(view, x, y, row.k),
+  score: (view, row, x, y) => numberCell(view, x, y, view.place.number, 24, row.raw),
+  scale: (view, row, x, y) => {
+    numberCell(view, x, y, view.place.number, 24, row.scores)
+    const room = view.place.pitch - view.place.number - 10
+    if (row.bias && room > 34) add(view.svg, "text", { x: x + view.place.number + 7, y: y + 16, class: "faint tick" }, row.bias)
+  },
+  mask: (view, row, x, y) => {
+    if (row.masked) numberCell(view, x, y, view.place.number, 24, row.masked)
+    else hatchedCell(view, x, y, view.place.number - 1)
+    const room = view.place.pitch - view.place.number - 8
+    if (row.why && room > 30) add(view.svg, "text", { x: x + view.place.number + 7, y: y + 16, class: "faint tick" }, fit(row.why, room - 4, 11.5, view.font))
+  },
+  normalize: (view, row, x, y) => bar(view, x, y, Math.min(view.place.pitch - 30, 110), row.weight, row.best),
+  weigh: (view, row, x, y) => vector(view, x, y, row.wv, { mute: row.weight.value === 0 }),
+}
+
+const WIDE = ["project", "score", "scale", "mask", "normalize", "weigh"]
+
+function phoneColumns(stage, width) {
+  // On a phone the table shows the columns that the active stage needs; four numbers are what fits.
+  const name = WIDE[stage - 1]
+  if (name === "project") return [["project", 62], ["score", width - 68]]
+  if (name === "weigh") return [["normalize", 62], ["weigh", 62 + (width - 62) * 0.42]]
+  const step = (width - 62) / 4
+  return ["score", "scale", "mask", "normalize"].map((key, at) => [key, 62 + at * step])
+}
+
+function drawDetail(view, top) {
+  const { svg, data, place, font, phone, theme } = view
+  const columns = phone ? phoneColumns(data.stage, view.width) : WIDE.map((key, at) => [key, place.column(at)])
+  let y = top + (phone ? 34 : 36)
+  const title = add(svg, "text", { x: 0, y, class: "lead" })
+  add(title, "tspan", { class: "pick strong" }, fit(data.query, 220, 14, font))
+  add(title, "tspan", { class: "muted", dx: 5 }, "against " + data.against)
+  y += 20
+  const heads = y + 17
+  columns.forEach(([key, x]) => heading(view, key, x, heads, y))
+  y += phone ? 28 : 30
+  add(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" })
+  y += 4
+  const pitch = phone ? 32 : 27
+  data.keys.forEach((row, at) => {
+    const line = y + at * pitch
+    const tokenRoom = (phone ? 62 : place.gutter) - 12
+    const where = phone ? { x: 0 } : { x: place.gutter - 12, "text-anchor": "end" }
+    add(svg, "text", { ...where, y: line + 16, class: row.best ? "token key strong" : "token key" }, fit(row.label, tokenRoom, 13, font))
+    columns.forEach(([key, x]) => DRAW[key](view, row, x, line))
+    const press = add(svg, "rect", { x: 0, y: line - 1, width: view.width, height: pitch, fill: "transparent", class: "press row" })
+    if (row.focus) add(svg, "rect", { x: 0, y: line, width: 3, height: 24, rx: 1.5, fill: theme.pick })
+    press.addEventListener("click", () => view.pick({ key: row.index }))
+    add(press, "title", {}, `Put ${row.label} in the equation`)
+  })
+  y += data.keys.length * pitch + 2
+  add(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" })
+  return footer(view, columns, y + 4)
+}
+
+function heading(view, key, x, baseline, y) {
+  const { svg, data, place, phone } = view
+  const at = WIDE.indexOf(key)
+  if (at === 0 && !phone) {
+    add(svg, "text", { x: place.gutter - 12, y: baseline, "text-anchor": "end", class: "pick name" }, "q")
+    const wide = vector(view, x, y, data.q)
+    add(svg, "rect", { x: x - 2, y: y - 2, width: wide + 3, height: 28, rx: 2, fill: "none", class: "ring" })
+    return
+  }
+  const active = at + 1 === data.stage
+  const room = (phone ? Math.max(60, place.pitch * 1.3) : place.pitch) - 8
+  const name = at === 0 ? "k" : data.heads[at]
+  add(svg, "text", { x, y: baseline, class: active && phone ? "pick head strong" : "muted head" }, fit(name, room, 12.5, view.font))
+}
+
+function footer(view, columns, y) {
+  const { svg, data, place, phone } = view
+  for (const [key, x] of columns) {
+    if (key === "normalize") {
+      const wide = Math.min(place.pitch - 30, 110)
+      add(svg, "text", { x: x + wide, y: y + 17, "text-anchor": "end", class: "muted number" }, (phone ? "Σ " : "") + data.sum)
+    }
+    if (key === "weigh") {
+      const wide = vector(view, x, y, data.out)
+      add(svg, "rect", { x: x - 2, y: y - 2, width: wide + 3, height: 28, rx: 2, fill: "none", class: "ring" })
+      add(svg, "text", { x: x - 7, y: y + 17, "text-anchor": "end", class: "pick name" }, "out")
+    }
+  }
+  if (phone) {
+    legend(view, 0, y + 40, "signed", data.legend, ["−", "0", "+"], 70)
+    legend(view, 0, y + 74, "weight", "weights 0 … 1", ["0", "", "1"], 70)
+    return y + 100
+  }
+  add(svg, "text", { x: place.gutter - 12, y: y + 17, "text-anchor": "end", class: "muted head" }, "Σ")
+  legend(view, place.column(0), y + 9, "signed", data.legend, ["−", "0", "+"], 103)
+  legend(view, place.column(2) + place.pitch * 0.5, y + 9, "weight", "weights 0 … 1", ["0", "", "1"], 86)
+  return y + 38
+}
+
+function legend(view, x, y, kind, words, ends, wide) {
+  const { svg, theme } = view
+  for (let n = 0; n < wide; n++) {
+    const colour = theme.tables[kind][Math.round((n / (wide - 1)) * 254)]
+    add(svg, "rect", { x: x + n, y, width: 1.5, height: 8, fill: css(colour) })
+  }
+  add(svg, "text", { x: x + wide + 8, y: y + 8, class: "muted tick" }, words)
+  ends.forEach((text, at) => add(svg, "text", { x: x + (at * wide) / 2, y: y + 21, "text-anchor": ["start", "middle", "end"][at], class: "faint tick" }, text))
+}
