@@ -13,10 +13,11 @@ LONGEST = 4096
 
 @torch.no_grad()
 def greedy(
-    model: Seq2Seq, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], max_length: int | None = None, *,
+    model: Seq2Seq, source: Int[Tensor, ...], source_mask: Bool[Tensor, ...], max_length: int | None = None, *,
     bos: int = 1, eos: int = 2, pad: int = 0,
 ) -> Int[Tensor, "B L"]:
-    """The likeliest token at each step, ending each row with EOS and filling up with PAD; without dropout.
+    """The likeliest token at each step for source and source_mask (B, S), each row ending
+    with EOS, then PAD; without dropout.
 
     `max_length` tokens at most, twice the source and two more unless given. ValueError when sizes do not fit.
     """

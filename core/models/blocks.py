@@ -12,6 +12,8 @@ from core.attention.kernels import why_not_fused
 from core.entries import Choice
 from core.models.config import ModelConfig
 
+ADDED = ("sinusoidal", "learned")  # positions that act on x, not inside the attention
+
 
 class Attend(nn.Module):
     """An Attention whose weights serve two kernels: its own when steps are asked for, else fused if that can be."""
@@ -72,7 +74,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention, self.around_attention = Attend(config.attention), Residual(config)
+        self.attention, self.around_attention = Attend(inner_config(config.attention)), Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(
@@ -88,15 +90,15 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.causal, self.around_causal = Attend(causal_config(config.attention)), Residual(config)
+        self.causal, self.around_causal = Attend(causal_config(inner_config(config.attention))), Residual(config)
         self.cross, self.around_cross = Attend(cross_config(config.attention)), Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(
         self, x: Float[Tensor, "B T C"], memory: Float[Tensor, "B S C"], memory_mask: Bool[Tensor, "B S"] | None,
         past: Float[Tensor, "B P C"] | None = None, record: bool = False,
-    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B P+T C"], Steps, Steps]:
-        """x on, what self-attention has read so far (the next call's `past`), and the Steps of both attentions."""
+    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps, Steps]:
+        """x on, all R positions that self-attention has read (the next `past`), and the Steps of both attentions."""
         read = self.around_causal.enter(x)
         seen = read if past is None else torch.cat((past, read), dim=1)
         offset = seen.shape[1] - read.shape[1]
@@ -106,6 +108,11 @@ class DecoderLayer(nn.Module):
         x = self.around_cross.leave(x, cross.merged)
         x = self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
         return x, seen, causal, cross
+
+
+def inner_config(config: AttentionConfig) -> AttentionConfig:
+    """A layer's own attention: positions that are added to x came in with the embedding, once."""
+    return config.with_(position="none") if config.position.key in ADDED else config
 
 
 def causal_config(config: AttentionConfig) -> AttentionConfig:

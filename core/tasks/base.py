@@ -134,7 +134,7 @@ class TaskEntry:
 class Recipe:
     """Settings known to learn a task: a ModelConfig in JSON, and how to train it.
 
-    The schedule is a warm-up over 50 steps, then a cosine to 0; two held-out passes of `stop_at` exact match may end it.
+    The rate rises over `warmup` steps, then falls as a cosine; two held-out passes of `stop_at` exact match may end it.
     """
 
     model: Mapping[str, Any]
@@ -143,6 +143,7 @@ class Recipe:
     learning_rate: float
     optimizer: str = "adamw"
     seconds: float = 60.0
+    warmup: int = 50
     schedule: str = "cosine"
     stop_at: float = 0.99
 
@@ -181,7 +182,7 @@ class Task:
         """n different held-out examples, the same for the same config; a larger n only adds to them."""
         generator = torch.Generator().manual_seed(self.config.seed + 2**31)
         found: dict[Example, None] = {}
-        for _ in range(20 * n + 100):
+        for _ in range(5 * n + 100):
             if len(found) == n:
                 return tuple(found)
             found[self.draw(generator, held_out=True)] = None

@@ -10,8 +10,8 @@ from num2words import num2words
 LARGEST = 9999
 
 # Morphemes of German number words: a prefix of another ("ein" of "eins") stands after it.
-_MORPHEMES = ("tausend", "hundert", "zwanzig", "zehn", "zig", "ßig", "und", "null", "eins", "ein", "zwei", "drei", "vier",
-              "fünf", "sechs", "sech", "sieben", "sieb", "acht", "neun", "elf", "zwölf")
+_MORPHEMES = ("tausend", "hundert", "zwanzig", "zehn", "zig", "ßig", "und", "null", "eins", "ein", "zwei", "drei",
+              "vier", "fünf", "sechs", "sech", "sieben", "sieb", "acht", "neun", "elf", "zwölf")
 _GERMAN = re.compile("|".join(_MORPHEMES))
 
 

@@ -1,0 +1,113 @@
+"""What every model promises, recurrent or not: padding changes nothing, steps equal teacher forcing, seeds repeat."""
+
+import pytest
+import torch
+
+from core.models import ModelConfig, build_model
+
+POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
+SCORES = ("dot", "scaled_dot", "general", "concat", "additive")
+CONFIGS = {
+    **{f"transformer-{p}-{n}": ModelConfig.transformer(12, 3, 2, norm=n, position=p) for p in POSITIONS
+       for n in ("post", "pre")},
+    **{f"transformer-{s}": ModelConfig.transformer(12, 3, score=s) for s in SCORES if s != "scaled_dot"},
+    **{f"gru-{s}": ModelConfig.recurrent(10, s) for s in (*SCORES, None)},
+    "gru-multi-head": ModelConfig.recurrent(10, "scaled_dot", projection="multi_head"),
+    "gru-two-layers": ModelConfig.recurrent(10, "dot", 2, bidirectional=False),
+    "lstm": ModelConfig.recurrent(10, "general", cell="lstm"),
+    "lstm-two-layers": ModelConfig.recurrent(10, None, 2, cell="lstm"),
+}
+SOURCE_VOCAB, TARGET_VOCAB, LENGTHS, T = 13, 17, (7, 2, 1, 5), 6
+
+every_model = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+
+
+def made(config):
+    torch.manual_seed(0)
+    model = build_model(config, SOURCE_VOCAB, TARGET_VOCAB, 20).eval()
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+    source = torch.randint(4, SOURCE_VOCAB, mask.shape).masked_fill(~mask, 0)
+    return model, source, mask, torch.randint(4, TARGET_VOCAB, (len(LENGTHS), T))
+
+
+@every_model
+def test_padding_changes_nothing(config):
+    model, source, mask, target = made(config)
+    together = model(source, mask, target).logits
+    wider = torch.nn.functional.pad(source, (0, 4), value=9), torch.nn.functional.pad(mask, (0, 4))
+    torch.testing.assert_close(model(*wider, target).logits, together, rtol=1e-4, atol=1e-5)
+    for row, n in enumerate(LENGTHS):
+        alone = model(source[row : row + 1, :n], mask[row : row + 1, :n], target[row : row + 1]).logits
+        torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
+
+
+@every_model
+def test_steps_equal_teacher_forcing(config):
+    model, source, mask, target = made(config)
+    forced = model(source, mask, target, record=True)
+    memory = model.encode(source, mask)
+    state = model.start(memory)
+    for t in range(T):
+        logits, state, maps = model.step(memory, state, target[:, t], record=True)
+        torch.testing.assert_close(logits, forced.logits[:, t], rtol=1e-4, atol=1e-5)
+        for kind in maps:
+            for step, whole in zip(maps[kind], forced.maps[kind], strict=True):
+                seen = step.weights.shape[-1]
+                torch.testing.assert_close(step.weights[:, :, 0], whole.weights[:, :, t, :seen], rtol=1e-4, atol=1e-5)
+
+
+@every_model
+def test_recording_keeps_every_map_and_changes_nothing(config):
+    model, source, mask, target = made(config)
+    plain, kept = model(source, mask, target), model(source, mask, target, record=True)
+    torch.testing.assert_close(plain.logits, kept.logits, rtol=1e-4, atol=1e-5)
+    assert plain.maps == {}
+    recurrent = config.kind == "recurrent"
+    kinds = () if config.attention is None else ("cross",) if recurrent else ("self", "causal", "cross")
+    assert tuple(kept.maps) == kinds
+    for kind, layers in kept.maps.items():
+        assert len(layers) == (1 if recurrent else config.layers)
+        queries, keys = {"self": (7, 7), "causal": (T, T), "cross": (T, 7)}[kind]
+        for steps in layers:
+            assert steps.weights.shape == (4, config.num_heads, queries, keys)
+            torch.testing.assert_close(steps.weights.sum(-1), torch.ones(4, config.num_heads, queries))
+            if kind != "causal":
+                assert steps.weights.masked_select(~mask[:, None, None]).abs().sum() == 0
+
+
+@every_model
+def test_the_future_is_not_seen_and_every_weight_is_used(config):
+    model, source, mask, target = made(config)
+    later = target.clone()
+    later[:, 4:] = 5
+    torch.testing.assert_close(model(source, mask, later).logits[:, :4], model(source, mask, target).logits[:, :4])
+    model(source, mask, target).logits.square().sum().backward()
+    unused = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
+    assert not unused
+
+
+@every_model
+def test_the_same_seed_gives_the_same_model(config):
+    first, second = made(config)[0], made(config)[0]
+    for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    second.load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_without_attention_only_the_last_state_is_left(cell):
+    """Bidirectional states end where a sentence begins, too: nothing else may tell two memories apart."""
+    torch.manual_seed(0)
+    model = build_model(ModelConfig.recurrent(10, None, cell=cell), SOURCE_VOCAB, TARGET_VOCAB, 20).eval()
+    memory = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
+    other = type(memory)(torch.randn_like(memory.states), memory.mask, memory.last)
+    target = torch.tensor([[1, 8, 9]])
+    assert torch.equal(model.decode(memory, target).logits, model.decode(other, target).logits)
+
+
+def test_a_source_without_tokens_and_padding_in_front_are_refused():
+    model, source, mask, target = made(CONFIGS["gru-dot"])
+    with pytest.raises(ValueError, match="at least one"):
+        model(source, mask & (torch.arange(4) != 1)[:, None], target)
+    with pytest.raises(ValueError, match="must follow"):
+        model(source, mask.flip(1), target)

@@ -1,0 +1,127 @@
+"""The Transformer against torch's own layers, and against itself: padding, steps, records, seeds."""
+
+import pytest
+import torch
+from torch import nn
+
+from core.entries import Choice, ConfigError
+from core.models import Encoder, ModelConfig, build_model
+from core.models.blocks import DecoderLayer, EncoderLayer
+
+C, HEADS, D_FF, B, T, S = 21, 3, 13, 5, 7, 11
+FIRST = torch.tensor([S, 3, 1, 7, 5])  # real keys in each row
+
+
+def config(norm="post", **more):
+    return ModelConfig.transformer(C, HEADS, layers=2, d_ff=D_FF, norm=norm, **more)
+
+
+def copy_attention(mine, theirs):
+    projection = mine.layer.projection
+    with torch.no_grad():
+        for i, linear in enumerate((projection.query, projection.key, projection.value)):
+            linear.weight.copy_(theirs.in_proj_weight[i * C : (i + 1) * C])
+            linear.bias.copy_(theirs.in_proj_bias[i * C : (i + 1) * C])
+        projection.output.load_state_dict(theirs.out_proj.state_dict())
+
+
+def copy_rest(mine, theirs, norms):
+    mine.feed_forward.inner.load_state_dict(theirs.linear1.state_dict())
+    mine.feed_forward.outer.load_state_dict(theirs.linear2.state_dict())
+    for block, norm in norms.items():
+        getattr(mine, block).norm.load_state_dict(getattr(theirs, norm).state_dict())
+
+
+def randomize(module):
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+
+
+def compare(mine, theirs, inputs, call_mine, call_theirs, keep):
+    """Outputs and the gradients of every input, where `keep` marks real queries."""
+    results = []
+    for call in (call_mine, call_theirs):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        out = call(*leaves)[keep]
+        grads = torch.autograd.grad((out * out.detach().cos()).sum(), leaves)
+        results.append((out, *grads))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("record", [False, True], ids=["fused", "exact"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_encoder_layer_is_torchs(norm, record):
+    torch.manual_seed(0)
+    theirs = nn.TransformerEncoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre")
+    randomize(theirs)
+    mine = EncoderLayer(config(norm))
+    copy_attention(mine.attention, theirs.self_attn)
+    copy_rest(mine, theirs, {"around_attention": "norm1", "around_feed_forward": "norm2"})
+    real = torch.arange(S) < FIRST[:, None]
+    compare(mine, theirs, [torch.randn(B, S, C)], lambda x: mine(x, real, record)[0],
+            lambda x: theirs(x, src_key_padding_mask=~real), real)
+
+
+@pytest.mark.parametrize("record", [False, True], ids=["fused", "exact"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_decoder_layer_is_torchs(norm, record):
+    torch.manual_seed(1)
+    theirs = nn.TransformerDecoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=norm == "pre")
+    randomize(theirs)
+    mine = DecoderLayer(config(norm))
+    copy_attention(mine.causal, theirs.self_attn)
+    copy_attention(mine.cross, theirs.multihead_attn)
+    copy_rest(mine, theirs, {"around_causal": "norm1", "around_cross": "norm2", "around_feed_forward": "norm3"})
+    real, causal = torch.arange(S) < FIRST[:, None], torch.triu(torch.ones(T, T, dtype=torch.bool), 1)
+    compare(mine, theirs, [torch.randn(B, T, C), torch.randn(B, S, C)], lambda x, m: mine(x, m, real, record=record)[0],
+            lambda x, m: theirs(x, m, tgt_mask=causal, memory_key_padding_mask=~real),
+            torch.ones(B, T, dtype=torch.bool))
+
+
+def test_encoder_stack_is_torchs():
+    torch.manual_seed(2)
+    layer = nn.TransformerEncoderLayer(C, HEADS, D_FF, 0.0, batch_first=True, norm_first=True)
+    theirs = nn.TransformerEncoder(layer, 2, nn.LayerNorm(C), enable_nested_tensor=False)
+    randomize(theirs)
+    mine = Encoder(config("pre"))
+    mine.norm.load_state_dict(theirs.norm.state_dict())
+    for a, b in zip(mine.layers, theirs.layers, strict=True):
+        copy_attention(a.attention, b.self_attn)
+        copy_rest(a, b, {"around_attention": "norm1", "around_feed_forward": "norm2"})
+    x = torch.randn(B, S, C)
+    torch.testing.assert_close(mine(x)[0], theirs(x), rtol=1e-4, atol=2e-5)
+
+
+def test_encoder_is_counted_once():
+    encoder = Encoder(config())
+    per_layer = 4 * (C * C + C) + (C * D_FF + D_FF) + (D_FF * C + C) + 4 * C
+    assert sum(p.numel() for p in encoder.parameters()) == 2 * per_layer
+    assert len(encoder.state_dict()) == 2 * 16
+
+
+def test_dropout_acts_in_training_alone():
+    torch.manual_seed(0)
+    encoder, x = Encoder(config(dropout=0.5)), torch.randn(B, S, C)
+    assert not torch.equal(encoder(x)[0], encoder(x)[0])
+    encoder.eval()
+    assert torch.equal(encoder(x)[0], encoder(x)[0])
+
+
+def test_a_table_too_short_is_said_at_once():
+    short = ModelConfig.transformer(8, 2, position=Choice.of("learned", max_len=5))
+    with pytest.raises(ConfigError, match="max_len ≥ 9"):
+        build_model(short, 7, 7, max_length=9)
+
+
+def test_padding_mask_and_compositions_can_be_asked_for():
+    torch.manual_seed(0)
+    source, real = torch.randint(4, 9, (2, 5)), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    for mask in ("padding", Choice.of("and", Choice("padding"), Choice.of("local", window=1))):
+        model = build_model(ModelConfig.transformer(8, 2, mask=mask), 9, 9, 8).eval()
+        for keep in (real, torch.ones_like(real)):
+            out = model(source, keep, source[:, :3], record=True)
+            assert out.logits.shape == (2, 3, 9)
+            assert out.logits.isfinite().all()
+    far = out.maps["self"][0].weights[0, 0, 0, 2:]
+    assert torch.equal(far, torch.zeros_like(far))

@@ -1,0 +1,43 @@
+"""Metrics against counts made by hand and against sacrebleu's own reading."""
+
+import pytest
+import sacrebleu
+
+from core.tasks.metrics import bleu, by_length, exact_match, token_accuracy
+
+TARGETS = [tuple("abcd"), tuple("ab"), tuple("abc")]
+PREDICTED = [list("abcd"), list("b"), list("abx")]
+
+
+def words(*lines):
+    return [line.split() for line in lines]
+
+
+def test_exact_and_token_accuracy_by_hand():
+    assert exact_match(PREDICTED, TARGETS) == pytest.approx(1 / 3)
+    assert token_accuracy(PREDICTED, TARGETS) == pytest.approx((4 + 0 + 2) / 9)
+    assert token_accuracy([list("abcd")], [tuple("ab")]) == pytest.approx(2 / 4)
+
+
+def test_bleu_is_sacrebleus_and_100_when_all_is_right():
+    targets = words("drei und zwanzig ; sieben hundert vier", "ein hundert zwei und vier zig")
+    guesses = words("drei und zwanzig ; sieben vier", "ein hundert zwei und fünf zig")
+    theirs = sacrebleu.corpus_bleu([" ".join(g) for g in guesses], [[" ".join(t) for t in targets]], tokenize="none")
+    assert bleu(guesses, targets) == pytest.approx(theirs.score)
+    assert bleu(targets, targets) == pytest.approx(100)
+    assert bleu([["zehn"]], [["zehn"]]) == pytest.approx(100), "a target of one word can be right"
+    assert bleu([[]], [["zehn"]]) == 0
+
+
+def test_buckets_by_source_length():
+    sources = [["x"] * n for n in (1, 10, 11, 60)]
+    said, targets = [["a"], ["b"], ["b"], ["a"]], [["a"]] * 4
+    assert by_length(sources, said, targets, exact_match) == {"1–10": (0.5, 2), "11–20": (0.0, 1), "51–60": (1.0, 1)}
+
+
+@pytest.mark.parametrize("metric", [exact_match, token_accuracy, bleu])
+def test_counts_must_agree(metric):
+    with pytest.raises(ValueError, match="one by one"):
+        metric([["a"]], [])
+    with pytest.raises(ValueError, match="one by one"):
+        metric([], [])

@@ -1,0 +1,190 @@
+"""Tasks: fresh by their seed, right by their rule, and held-out items that training never sees."""
+
+import json
+import math
+import re
+from functools import cache
+
+import pytest
+import torch
+from babel.dates import parse_date
+from num2words import num2words
+
+from core.entries import ConfigError
+from core.models import ModelConfig
+from core.tasks import BOS, EOS, PAD, TASKS, UNK, Example, TaskConfig, Vocabulary, make_task
+from core.tasks.words import number_words, split_words
+
+CONFIGS = [TaskConfig.of("reverse"), TaskConfig.of("copy", length=5, vocab=8), TaskConfig.of("dates", train_pairs=3000),
+           TaskConfig.of("numbers", train_pairs=3000), TaskConfig.of("numbers", language="fr", train_pairs=1000)]
+every_task = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.key}-{dict(c.params).get('language', '')}")
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pairs(task, batch):
+    return [(tuple(task.source_vocab.decode(s)), tuple(task.target_vocab.decode(t)))
+            for s, t in zip(batch.source.tolist(), batch.target_out.tolist(), strict=True)]
+
+
+def right(task, source, target):
+    """Whether target answers source, found out another way than the task's own."""
+    if task.key in ("copy", "reverse"):
+        return target == (source if task.key == "copy" else source[::-1])
+    if task.key == "dates":
+        year, month, day = map(int, "".join(target).split("-"))
+        found = re.findall(r"\d+", "".join(source))
+        said = {n.lstrip("0") for n in found} | {n[-2:] for n in found}
+        return str(day) in said and str(year)[-2:] in said and 1 <= month <= 12
+    numbers = [spoken_in_english()[part] for part in " ".join(source).split(" ; ")]
+    language = task.config["language"]
+    return " ".join(target) == " ; ".join(" ".join(split_words(num2words(n, lang=language), language)) for n in numbers)
+
+
+@cache
+def spoken_in_english():
+    return {" ".join(split_words(num2words(n, lang="en"), "en")): n for n in range(10_000)}
+
+
+@every_task
+def test_held_out_shares_no_item_with_training(config):
+    task = make_task(config)
+    held = task.held_out(400)
+    assert len(set(held)) == 400
+    generator = seeded()
+    trained = {pair for _ in range(60) for pair in pairs(task, task.batch(64, generator))}
+    trained |= {tuple(pair) for pair in getattr(task, "pool", ())}
+    assert not trained & set(held)
+    assert not {source for source, _ in trained} & {e.source for e in held}
+    if task.key == "dates":
+        assert not {target for _, target in trained} & {e.target for e in held}, "a day is held out in every form"
+
+
+@every_task
+def test_examples_are_right_and_known_to_the_vocabularies(config):
+    task = make_task(config)
+    examples = [Example(*pair) for pair in pairs(task, task.batch(24, seeded(1)))] + list(task.held_out(24))
+    for example in examples:
+        assert right(task, *example), example
+        assert 1 <= len(example.source) <= task.max_source
+        assert len(example.target) <= task.max_target
+        assert UNK not in task.source_vocab.encode(example.source) + task.target_vocab.encode(example.target)
+
+
+@every_task
+def test_the_same_seed_gives_the_same_data_and_another_other(config):
+    first, again = make_task(config), make_task(config)
+    other = make_task(TaskConfig(config.key, config.params, seed=7))
+    assert first.held_out(50) == again.held_out(50) == again.held_out(80)[:50]
+    assert first.held_out(50) != other.held_out(50)
+    a, b, c = (task.batch(32, seeded(seed)) for task, seed in ((first, 5), (again, 5), (first, 6)))
+    assert torch.equal(a.source, b.source)
+    assert torch.equal(a.target_out, b.target_out)
+    assert not (a.source.shape == c.source.shape and torch.equal(a.source, c.source))
+
+
+@every_task
+def test_a_batch_is_padded_on_the_right_and_shifted_by_one(config):
+    task = make_task(config)
+    batch = task.collate(task.held_out(20))
+    assert torch.equal(batch.source_mask, batch.source != PAD)
+    assert not (batch.source_mask[:, 1:] & ~batch.source_mask[:, :-1]).any()
+    assert (batch.target_in[:, 0] == BOS).all()
+    inside = batch.target_in[:, 1:] != PAD
+    assert torch.equal(batch.target_in[:, 1:][inside], batch.target_out[:, :-1][inside])
+    lengths = (batch.target_out != PAD).sum(1)
+    assert (batch.target_out[torch.arange(20), lengths - 1] == EOS).all()
+    assert batch.tokens == sum(len(e.source) + len(e.target) + 1 for e in task.held_out(20))
+    assert batch.to("cpu").source.shape == batch.source.shape
+
+
+@every_task
+def test_a_task_says_what_a_page_needs(config):
+    task = make_task(config)
+    assert task.look.endswith(".")
+    assert task.baseline_loss == pytest.approx(math.log(len(task.target_vocab)))
+    for kind, recipe in task.recommended.items():
+        assert ModelConfig.from_json(recipe.model).kind == kind
+    assert TaskConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize(("key", "places"), [("copy", (0, 1, 2, 3)), ("reverse", (3, 2, 1, 0))])
+def test_where_each_output_should_look(key, places):
+    task = make_task(TaskConfig.of(key, length=4))
+    example = task.held_out(1)[0]
+    assert task.expected(example) == places
+    assert all(example.source[j] == token for j, token in zip(places, example.target, strict=True))
+
+
+def test_no_single_place_is_right_for_words():
+    task = make_task(TaskConfig.of("dates"))
+    assert task.expected(task.held_out(1)[0]) is None
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr"])
+def test_number_words_are_num2words(language):
+    assert number_words(language) == tuple(split_words(num2words(n, lang=language), language) for n in range(10_000))
+
+
+def test_german_compounds_are_split_in_morphemes():
+    assert split_words("neuntausendsiebenhundertsechsunddreißig", "de") == (
+        "neun", "tausend", "sieben", "hundert", "sechs", "und", "drei", "ßig")
+    assert split_words("siebzehn", "de") == ("sieb", "zehn")
+    with pytest.raises(ValueError, match="no known morpheme"):
+        split_words("dreiundelfzigst", "de")
+
+
+def test_numbers_fill_every_bucket_and_batches_are_of_like_length():
+    task = make_task(TaskConfig.of("numbers"))
+    buckets = [(len(pair.source) - 1) // 10 for pair in task.pool]
+    assert len(task.pool) == 20_000
+    assert all(buckets.count(b) > 2000 for b in range(6))
+    generator = seeded()
+    for _ in range(50):
+        lengths = task.batch(64, generator).source_mask.sum(1)
+        assert lengths.max() - lengths.min() <= 4
+
+
+def test_dates_come_in_every_form_and_are_read_back_by_babel():
+    task = make_task(TaskConfig.of("dates"))
+    texts = {"".join(e.source): "".join(e.target) for e in task.held_out(300)}
+    assert any(re.fullmatch(r"\d\d\.\d\d\.\d\d", text) for text in texts)
+    assert any("janv" in text or "juil" in text for text in texts)
+    german = [(text, iso) for text, iso in texts.items() if re.fullmatch(r"\d\d\.\d\d\.\d{4}", text)]
+    assert german
+    assert all(parse_date(text, locale="de_DE").isoformat() == iso for text, iso in german)
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: TaskConfig.of("sorting"), "expected one of reverse, copy, numbers, dates"),
+    (lambda: TaskConfig.of("copy", size=3), "has no size; it takes length, vocab"),
+    (lambda: TaskConfig.of("copy", length=0), "length = 0; expected 2 to 64"),
+    (lambda: TaskConfig.of("copy", length=3, vocab=4), "too few to hold some out"),
+    (lambda: TaskConfig.of("numbers", language="nl"), "expected one of de, fr"),
+    (lambda: TaskConfig("copy", seed=-1), "seed = -1"),
+    (lambda: TaskConfig.from_json({"task": "copy"}), "an object with a key"),
+    (lambda: TaskConfig.from_json({"key": "copy", "params": [1]}), "params is an object"),
+])
+def test_what_cannot_be_is_said(make, words):
+    with pytest.raises(ConfigError, match=words):
+        make()
+
+
+def test_more_held_out_than_there_is_and_nothing_to_collate():
+    task = make_task(TaskConfig.of("copy", length=3, vocab=28))
+    assert len(task.held_out(1000)) == 1000
+    with pytest.raises(ValueError, match="too few different"):
+        task.held_out(2300)
+    with pytest.raises(ValueError, match="at least one"):
+        task.collate([])
+    with pytest.raises(ValueError, match="empty"):
+        task.example("   " if task.separator else "")
+
+
+def test_a_vocabulary_reads_back_what_it_knows():
+    vocab = Vocabulary("cab")
+    assert vocab.tokens == ("<pad>", "<bos>", "<eos>", "<unk>", "a", "b", "c")
+    assert vocab.decode([BOS, *vocab.encode("abz"), EOS, 5]) == ["a", "b", "<unk>"]
+    assert {entry.key for entry in TASKS} == {"copy", "reverse", "numbers", "dates"}
