@@ -28,7 +28,8 @@ def param_widget(param: Param, *, key: str) -> Any:
         return st.checkbox(param.name, param.default, key=key, help=param.meaning, bind="query-params")
     kind: Any = type(param.default)
     low, high, step = (None if bound is None else kind(bound) for bound in (param.low, param.high, param.step))
-    return st.number_input(param.name, low, high, kind(param.default), step, key=key, help=param.meaning, bind="query-params")
+    return st.number_input(param.name, low, high, kind(param.default), step, key=key, help=param.meaning,
+                           bind="query-params")
 
 
 def params_of(item: Entry, *, key: str) -> Choice:

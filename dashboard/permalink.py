@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.panels import plain
+
 Pair = tuple[int, int]
 
 
@@ -14,10 +16,10 @@ def read_pair(name: str, bounds: Pair) -> tuple[Pair | None, str | None]:
         return None, None
     parts = text.split(".")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-        return None, f"The link says {name}={text[:40]}; expected two whole numbers such as {name}=3.1."
+        return None, f"The link says {name} = {plain(text[:40])}; expected two whole numbers, such as {name}=3.1."
     first, second = int(parts[0]), int(parts[1])
     if first >= bounds[0] or second >= bounds[1]:
-        return None, (f"The link says {name}={first}.{second}, but here these run from 0.0 "
+        return None, (f"The link says {name} = {first}.{second}, but here these run from 0.0 "
                       f"to {bounds[0] - 1}.{bounds[1] - 1}.")
     return (first, second), None
 
