@@ -91,8 +91,11 @@ class Choice:
             return cls(data)
         if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
             raise ConfigError(f"A choice is a key, or an object with a key; got {data!r}.")
+        parts = data.get("parts", [])
+        if not isinstance(parts, list | tuple):
+            raise ConfigError(f"The parts of {data['key']} are a list of choices; got {parts!r}.")
         params = {name: value for name, value in data.items() if name not in ("key", "parts")}
-        return cls.of(data["key"], *(cls.from_json(part) for part in data.get("parts", ())), **params)
+        return cls.of(data["key"], *(cls.from_json(part) for part in parts), **params)
 
 
 def find(entries: tuple[Entry, ...], axis: str, key: str) -> Entry:

@@ -45,7 +45,8 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self.d_model, self.num_heads)
-        if isinstance(self.dropout, bool) or not 0.0 <= self.dropout < 1.0:
+        number = isinstance(self.dropout, int | float) and not isinstance(self.dropout, bool)
+        if not number or not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"dropout = {self.dropout!r}; expected 0 ≤ dropout < 1.")
         for axis, entries in AXES.items():
             object.__setattr__(self, axis, complete(getattr(self, axis), entries, axis))
@@ -69,6 +70,8 @@ class AttentionConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AttentionConfig:
         """ConfigError names any field that is unknown or malformed."""
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"An attention config is an object with fields; got {data!r}.")
         known = {field.name for field in fields(cls)}
         if extra := sorted(set(data) - known):
             raise ConfigError(f"An attention config has no {extra[0]}; it takes {', '.join(sorted(known))}.")

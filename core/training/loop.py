@@ -141,7 +141,7 @@ def _measure(session: Session, clock: Clock, step: int, stop: Callable[[], bool]
     config, task, model = session.config, session.task, session.model
     model.eval()
     examples = task.held_out(FINAL) if final else session.held_out
-    given = measure_given(model, task, session.held_out, session.device, stop)
+    given = measure_given(model, task, examples, session.device, stop)
     free = final or step % (config.record_every * config.decode_every) == 0 or step >= config.steps
     predictions = measure_free(model, task, examples, session.device, stop) if free else []
     record = Record(

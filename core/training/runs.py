@@ -90,7 +90,7 @@ class Run:
     def records(self) -> list[Record]:
         """Every record so far, without maps; a line still being written is left for the next look."""
         try:
-            text = (self.path / "metrics.jsonl").read_text(encoding="utf-8")
+            text = (self.path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return []
         lines = text.split("\n")[:-1]

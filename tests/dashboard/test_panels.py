@@ -1,0 +1,27 @@
+"""A fact says typed text as text; the next page follows the sidebar."""
+
+import pytest
+
+from dashboard.map import STEPS, following
+from dashboard.panels import _as_html, plain
+
+
+@pytest.mark.parametrize("token", ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "$x$", "`"])
+def test_a_token_comes_through_as_it_was_typed(token):
+    from html import escape
+
+    assert _as_html(f"**{plain(token)}**", "#000") == f"<b style='font-weight:600'>{escape(token)}</b>"
+
+
+def test_accent_and_bold():
+    assert _as_html(":primary[it] has **0.5**", "#abc") == (
+        "<span style='color:#abc'>it</span> has <b style='font-weight:600'>0.5</b>")
+
+
+def test_each_page_leads_on_and_the_last_leads_back():
+    seen, key = [], STEPS[0].key
+    for _ in STEPS:
+        seen.append(key)
+        key = following(key).key
+    assert sorted(seen) == sorted(step.key for step in STEPS) and key == STEPS[0].key
+    assert all(step.path.exists() for step in STEPS)

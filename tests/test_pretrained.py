@@ -1,0 +1,75 @@
+"""The embedded model is the official one, and a trace holds its own weights, row by row."""
+
+import numpy as np
+import pytest
+import torch
+
+from core import analysis
+from core.pretrained import PretrainedError, load_folder, load_minilm, read, verify
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return load_minilm()
+
+
+def test_the_trace_is_what_the_model_computed(minilm):
+    trace = read(minilm, SENTENCE).trace
+    batch = minilm.tokenizer(SENTENCE, return_tensors="pt")
+    with torch.no_grad():
+        attentions = minilm.model(**batch, output_attentions=True).attentions
+    assert trace.shape == (6, 12)
+    for layer, weights in enumerate(attentions):
+        np.testing.assert_array_equal(trace.map(layer).weights, weights[0].numpy())
+        np.testing.assert_allclose(trace.map(layer).weights.sum(-1), 1.0, atol=1e-5)
+
+
+def test_the_known_heads_are_found(minilm):
+    trace = read(minilm, SENTENCE).trace
+    layer, head, value = analysis.strongest(trace, analysis.previous_token)
+    assert (layer, head) == (0, 2) and value > 0.99
+    tokens = trace.map(0).keys
+    assert trace.head(3, 1)[tokens.index("it"), tokens.index("animal")] == pytest.approx(0.677, abs=0.002)
+
+
+@pytest.mark.parametrize("text", ["a", "🙂", "שלום עולם", "…", "<b>x</b>", "a\u0000b", "𝔘𝔫𝔦"])
+def test_any_text_gives_a_reading(minilm, text):
+    reading = read(minilm, text)
+    assert len(reading.special) == len(reading.trace.map(0).keys) >= 3 or text == "a\u0000b"
+    assert reading.special[0] and reading.special[-1] and reading.cut is None
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+def test_nothing_to_read_is_said(minilm, text):
+    with pytest.raises(PretrainedError, match="write a sentence"):
+        read(minilm, text)
+
+
+def test_what_is_too_long_is_cut_and_said(minilm):
+    long = read(minilm, "word " * 700)
+    assert len(long.special) == 512 and "702 tokens" in long.cut
+    longest = read(minilm, "ab " * 10_000)
+    assert len(longest.special) == 512 and longest.cut
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    broken = tmp_path / "model.safetensors"
+    broken.write_bytes(b"not the model")
+    with pytest.raises(PretrainedError, match="sha256"):
+        verify(broken, "53aa51")
+
+
+def test_any_local_encoder_is_read(tmp_path, minilm):
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    size = minilm.tokenizer.vocab_size
+    config = BertConfig(vocab_size=size, hidden_size=12, num_hidden_layers=2, num_attention_heads=3,
+                        intermediate_size=20, max_position_embeddings=37)
+    BertModel(config).save_pretrained(tmp_path)
+    minilm.tokenizer.save_pretrained(tmp_path)
+    small = load_folder(tmp_path, "small")
+    reading = read(small, "word " * 90)
+    assert reading.trace.shape == (2, 3) and len(reading.special) == 37 and "small reads at most 37" in reading.cut
