@@ -1,0 +1,50 @@
+"""Rounds in turn, so that a busy machine slows everyone alike; ratios a round, then their median."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: ours beside a peer, and the budget the ratio must keep."""
+
+    what: str
+    peer: str
+    ours: str
+    theirs: str
+    ratio: float
+    budget: str
+
+    def markdown(self) -> str:
+        return f"| {self.what} | {self.peer} | {self.ours} | {self.theirs} | {self.ratio:.2f} × | {self.budget} |"
+
+
+HEAD = "| what | beside | ours | theirs | ratio | budget |\n| --- | --- | --- | --- | --- | --- |"
+
+
+def seconds(work: Callable[[], object], times: int = 1) -> float:
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    return (time.perf_counter() - start) / times
+
+
+def rounds(contenders: dict[str, Callable[[], object]], count: int, times: int = 1) -> dict[str, list[float]]:
+    """Seconds a call of each contender, `count` times in turn; the order turns too. One round first, not counted."""
+    names, found = list(contenders), {name: [] for name in contenders}
+    for number in range(-1, count):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            taken = seconds(contenders[name], times)
+            if number >= 0:
+                found[name].append(taken)
+    return found
+
+
+def median_ratio(over: list[float], under: list[float]) -> float:
+    """The median of the rounds' own ratios."""
+    return statistics.median(a / b for a, b in zip(over, under, strict=True))
