@@ -115,6 +115,7 @@ function onClick(view, event) {
     return;
   }
   const at = cellAt(view, view.box.map, x, y) ?? lineAt(view, view.box.lines, x, y);
+  if (view.touch) view.point = { x, y };
   if (at) setHover(view, at);
   togglePin(view, at);
 }
@@ -186,13 +187,21 @@ function mapKey(view, event) {
     End: () => move(from.i, c1 - 1),
     Enter: () => togglePin(view, view.hover ?? pickedCell(view)),
     Escape: () => escape(view),
-    "[": () => view.layout === "one" && view.head > 0 && pickHead(view, view.layer, view.head - 1),
-    "]": () => view.layout === "one" && view.head < view.heads - 1 && pickHead(view, view.layer, view.head + 1),
+    "[": () => stepHead(view, -1),
+    "]": () => stepHead(view, 1),
     t: () => toggleTable(view),
     T: () => toggleTable(view),
   };
   acts[event.key]?.();
   return event.key in acts;
+}
+
+// Counts from the head asked for last, whose numbers may still be on their way.
+function stepHead(view, by) {
+  const next = (view.wanted ?? view.head) + by;
+  if (view.layout !== "one" || next < 0 || next >= view.heads) return;
+  view.wanted = next;
+  pickHead(view, view.layer, next);
 }
 
 function escape(view) {

@@ -40,14 +40,14 @@ function build(root) {
   dom.slider = element(row, "input", "slider", { type: "range", min: "0", step: "1", "aria-label": "Training step" });
   buildLegend(root, dom);
   dom.masked = element(root, "div", "masked");
-  const foot = element(root, "div", "foot");
-  dom.status = element(foot, "span", "status");
-  const tools = element(foot, "span", "tools");
+  dom.foot = element(root, "div", "foot");
+  dom.status = element(dom.foot, "span", "status");
+  const tools = element(dom.foot, "span", "tools");
   dom.reset = tool(tools, "Reset zoom", "Reset zoom");
   dom.tableButton = tool(tools, "Table", "Read the row as a table (T)");
   dom.help = tool(tools, "?", "Keys (?)");
   dom.caption = element(root, "div", "caption");
-  dom.live = element(root, "div", "sr", { "aria-live": "polite", role: "status" });
+  dom.live = element(root, "div", "sr live", { "aria-live": "polite", role: "status" });
   dom.keys = element(root, "dl", "keys");
   for (const [key, meaning] of KEYS) {
     element(dom.keys, "dt").textContent = key;
@@ -83,6 +83,7 @@ function showWords(view) {
   dom.readsUnder.textContent = film ? view.reads : "";
   dom.step.textContent = film ? (frameName(view, view.frameIndex) === "live" ? "live" : `step ${frameName(view, view.frameIndex)}`) : "";
   dom.head.hidden = grid;
+  dom.step.hidden = !film;
   dom.film.hidden = !film;
   dom.readsUnder.hidden = !film;
   dom.legend.hidden = grid || film;
@@ -93,7 +94,9 @@ function showWords(view) {
   dom.ramp.style.background = `linear-gradient(to right, ${view.theme.stops.join(", ")})`;
   dom.low.textContent = scaleEnd(view.range[0]);
   dom.high.textContent = (view.scale === "p99.5" ? "≥ " : "") + scaleEnd(view.range[1]);
-  dom.root.classList.toggle("narrow", view.width < NARROW);
+  dom.root.classList.toggle("narrow", Boolean(view.box.small));
+  dom.legend.style.paddingLeft = view.box.small ? `${view.box.left}px` : "0";
+  dom.foot.style.maxWidth = `${view.box.right ?? view.box.width}px`;
   const blind = grid ? [] : maskedRows(view);
   dom.masked.hidden = !blind.length;
   dom.masked.textContent = blind.length ? blindWords(view, blind) : "";
@@ -128,7 +131,7 @@ function showStatus(view) {
 
 function gridWords(view) {
   if (view.hoverHead) return `L${view.hoverHead.layer}·H${view.hoverHead.head}`;
-  const words = view.width < NARROW ? ["Layers down (0 first), heads across. Tap a head."] : [];
+  const words = view.width < 400 ? ["Layers down (0 first), heads across. Tap a head."] : [];
   if (view.gridInfo.pooled) words.push(`Each pixel is a mean over cells; full colour at ${scaleEnd(view.gridInfo.high)} or more.`);
   return words.join(" ");
 }

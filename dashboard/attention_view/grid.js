@@ -38,7 +38,8 @@ function layoutGrid(view, width) {
   const pitch = size + (size >= 30 ? 5 : gap) > (width - gutter) / heads ? size + gap : size + (size >= 30 ? 5 : gap);
   // Where thumbnails are small the rows stand apart, so that a finger finds one.
   const rowPitch = narrow ? Math.max(pitch, 36) : pitch;
-  return { gutter, top, size, pitch, rowPitch, heads, narrow, height: top + rowPitch * view.grid.length + 4, width };
+  const right = Math.max(220, gutter + heads * pitch);
+  return { right: Math.min(width, right), gutter, top, size, pitch, rowPitch, heads, narrow, height: top + rowPitch * view.grid.length + 4, width };
 }
 
 const thumbX = (box, head) => box.gutter + head * box.pitch;

@@ -3,6 +3,7 @@
 const NAMES_FROM = 13; // px a cell: from here every token is named
 const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000];
 const GUTTER = { low: 40, high: 96, pad: 8 };
+const HEADED = 44; // px: the lines have names over their columns, and the legend stands over those
 const NARROW = 600; // px: below it the lines go under the map
 
 // 0 means names; otherwise a number every so many cells.
@@ -44,7 +45,7 @@ function cells(roomX, roomY, cols, rows, ratio) {
 }
 
 // The map's box: gutter for row names, room above for column names, the cells.
-function matrixBox(ctx, view, x, y, width, height) {
+function matrixBox(ctx, view, x, y, width, height, above = 22) {
   const { r0, r1, c0, c1 } = view.window;
   const rows = r1 - r0, cols = c1 - c0;
   const theme = view.theme;
@@ -54,7 +55,7 @@ function matrixBox(ctx, view, x, y, width, height) {
   const [cw, ch] = cells(width - gutter - 2, height, cols, rows, view.ratio);
   const colWide = Math.ceil(widest(ctx, colNames));
   const flat = cw >= NAMES_FROM && colWide <= cw - 2;
-  const top = cw < NAMES_FROM || flat ? 22 : clamp(colWide, 20, GUTTER.high) + 8;
+  const top = Math.max(above, cw < NAMES_FROM || flat ? 22 : clamp(colWide, 20, GUTTER.high) + 8);
   return {
     x: x + gutter, y: y + top, cw, ch, rows, cols, gutter, top, flat,
     w: Math.max(1, Math.round(cw * cols * view.ratio) / view.ratio),
@@ -91,7 +92,7 @@ function layoutOne(ctx, view, width) {
   const keys = view.window.c1 - view.window.c0;
   if (wants !== "lines") {
     const share = wants === "both" && !narrow ? (keys <= 24 ? 0.39 : 0.5) : 1;
-    out.map = matrixBox(ctx, view, 0, 0, Math.floor(width * share), cap);
+    out.map = matrixBox(ctx, view, 0, 0, Math.floor(width * share), cap, wants === "both" && !narrow ? HEADED : 22);
     out.height = out.map.y + out.map.h + 3;
   }
   if (wants !== "matrix") {
@@ -99,10 +100,14 @@ function layoutOne(ctx, view, width) {
       const x = Math.min(Math.floor(width * 0.62), Math.max(out.map.x + out.map.w + 32, Math.floor(width * 0.45)));
       out.lines = linesBox(ctx, view, x, out.map.y, Math.min(width - x, 520), out.map.ch, out.map.h);
     } else {
-      const y = out.map ? out.height + 32 : 24;
+      const y = out.map ? out.height + 32 : narrow ? 24 : HEADED;
       out.lines = linesBox(ctx, view, 0, y, Math.min(width, 640), null, cap);
     }
     out.height = Math.max(out.height, out.lines.y + out.lines.h + 3);
   }
+  // A small map alone has its legend below it, and its tools not at the far end of the page.
+  out.small = narrow || (!out.lines && out.map.x + out.map.w < 560);
+  out.left = out.map?.x ?? 0;
+  out.right = out.lines ? width : Math.min(width, Math.max(320, out.map.x + out.map.w));
   return out;
 }

@@ -1,7 +1,7 @@
 // Queries on the left, keys on the right, a curve for each weight worth seeing.
 
 const LINE_FROM = 0.015;
-const LINES_MOST = 3000; // more curves than this are a blot, and slow
+const LINES_MOST = 800; // more curves than this are a blot, and slow
 
 const lineY = (box, view, i) => box.y + (i - view.window.r0 + 0.5) * box.rowPitch;
 const keyY = (box, view, j) => box.y + (j - view.window.c0 + 0.5) * box.keyPitch;

@@ -85,6 +85,8 @@ function drawAll(view) {
   if (view.layout === "frames") {
     view.dom.slider.max = String(view.frames.steps.length - 1);
     view.dom.slider.value = String(view.frameIndex);
+    const share = view.frameIndex / Math.max(1, view.frames.steps.length - 1);
+    view.dom.slider.style.setProperty("--at", `${100 * share}%`);
     view.dom.slider.setAttribute("aria-valuetext", `step ${frameName(view, view.frameIndex)}`);
     view.film = { canvas: view.dom.strip, width: view.dom.slider.clientWidth };
     drawFilm(view);
@@ -189,6 +191,7 @@ function update(view, data) {
     view.frameIndex = held ? Math.min(kept.frameIndex, view.frames.steps.length - 1) : frameOf(view, view.frame);
   }
   if (view.layout !== "grid") setCurrent(view);
+  if (turn >= view.turn) view.wanted = null;
   if (view.hover && (view.hover.i >= view.queries.length || view.hover.j >= view.keys.length)) view.hover = null;
   drawAll(view);
   showTable(view);

@@ -10,29 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.trace import AttentionMap, AttentionTrace  # noqa: E402
 from dashboard.attention_view import attention_view  # noqa: E402
-
-WORDS = "[CLS] the animal didn ' t cross the street because it was too tired . [SEP]".split()
-
-
-def weights(layers: int, heads: int, size: int, sharp: float = 2.0, causal: bool = False) -> np.ndarray:
-    """Softmax of random scores with a diagonal, a sink and a band among the heads: (L, H, T, T)."""
-    rng = np.random.default_rng(86)
-    scores = (rng.normal(size=(layers, heads, size, size)) * sharp).astype(np.float32)
-    scores[:, 1::3, :, 0] += 4.0
-    near = np.arange(size)[:, None] - np.arange(size)[None] == 1
-    scores[:, 2::5] += 6.0 * near
-    if causal:
-        scores = np.where(np.tri(size, dtype=bool), scores, -np.inf)
-    scores = np.exp(scores - scores.max(-1, keepdims=True))
-    return scores / scores.sum(-1, keepdims=True)
-
-
-def trace(layers: int, heads: int, tokens: list[str], mask: np.ndarray | None = None, **more) -> AttentionTrace:
-    values = weights(layers, heads, len(tokens), **more)
-    names = tuple(tokens)
-    maps = (AttentionMap("self", k, values[k], names, names, mask) for k in range(layers))
-    return AttentionTrace(tuple(maps), "the demo")
-
+from tests.browser.view_data import WORDS, trace, weights  # noqa: E402
 
 st.set_page_config(layout="wide")
 case = st.query_params.get("case", "pretrained")
@@ -47,6 +25,8 @@ if case == "pretrained":
         picked = attention_view(shown, key="grid", layout="grid", layer=3, head=1, roles=roles, link="demo")
     picked = attention_view(shown, key="one", layer=3, head=1, link="demo", fact="it puts most on animal",
                             scale=st.query_params.get("scale", "unit"), show=st.query_params.get("show", "both"))
+    st.session_state.runs = st.session_state.get("runs", 0) + 1
+    right.write(f"runs {st.session_state.runs}")
     right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")
 elif case == "grid":
     attention_view(trace(12, 12, tokens), key="grid", layout="grid")

@@ -1,0 +1,181 @@
+"""What travels to the canvas is what numpy says, small enough, and what a person picks comes back."""
+
+import base64
+import json
+import time
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.trace import AttentionMap, AttentionTrace
+from dashboard.attention_view import ViewState, attention_view, colour_scale, payload
+from dashboard.attention_view.palette import for_browser
+from dashboard.attention_view.state import settle, taken
+
+RNG = np.random.default_rng(86)
+
+
+def a_map(heads=3, rows=5, cols=7, layer=0, mask=None) -> AttentionMap:
+    values = RNG.random((heads, rows, cols)).astype(np.float32)
+    values /= values.sum(-1, keepdims=True)
+    return AttentionMap("cross", layer, values, tuple(map(str, range(rows))), tuple(map(str, range(cols))), mask)
+
+
+def decoded(text: str, dtype: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype=dtype)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(5, 7), (68, 68), (69, 131), (512, 200)])
+def test_pool_is_the_mean_of_blocks(rows, cols):
+    values = RNG.random((2, rows, cols)).astype(np.float32)
+    small = payload.pool(values)
+    assert small.shape == (2, min(rows, 68), min(cols, 68))
+    down = np.append(payload.edges(rows), rows)
+    across = np.append(payload.edges(cols), cols)
+    for i, j in [(0, 0), (1, 3), (min(rows, 68) - 1, min(cols, 68) - 1)]:
+        block = values[:, down[i]:down[i + 1], across[j]:across[j + 1]]
+        np.testing.assert_allclose(small[:, i, j], block.mean((1, 2)), rtol=1e-5)
+
+
+def test_thumbnails_hold_each_head_in_order():
+    maps = [a_map(layer=k) for k in range(2)]
+    sent = payload.thumbnails(maps)
+    assert sent["shapes"] == [[3, 5, 7], [3, 5, 7]]
+    assert (sent["low"], sent["high"], sent["pooled"]) == (0.0, 1.0, False)
+    cells = decoded(sent["bytes"], "u1").reshape(2, 3, 5, 7)
+    np.testing.assert_allclose(cells / 254, np.stack([one.weights for one in maps]), atol=0.51 / 254)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
+def test_masked_cells_have_their_own_byte_and_bit(shape):
+    mask = RNG.random(shape) > 0.4
+    one = a_map(mask=mask)
+    full = np.broadcast_to(mask, (3, 5, 7))
+    cells = decoded(payload.thumbnails([one])["bytes"], "u1").reshape(3, 5, 7)
+    np.testing.assert_array_equal(cells == payload.MASKED, ~full)
+    sent = payload.one_map(one, 1)["mask"]
+    bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35].reshape(sent["planes"], 5, 7)
+    np.testing.assert_array_equal(np.broadcast_to(bits.astype(bool), (3, 5, 7)), full)
+
+
+def test_a_mask_that_hides_nothing_is_not_sent():
+    assert payload.one_map(a_map(mask=np.ones((1, 5, 7), dtype=bool)), 0)["mask"] is None
+
+
+def test_a_pooled_block_is_masked_only_when_all_of_it_is():
+    mask = np.tri(136, dtype=bool)
+    cells = decoded(payload.thumbnails([a_map(1, 136, 136, mask=mask)])["bytes"], "u1").reshape(68, 68)
+    np.testing.assert_array_equal(cells == payload.MASKED, ~np.tri(68, dtype=bool))
+
+
+def test_small_layers_travel_whole_and_exact():
+    one = a_map()
+    sent = payload.one_map(one, 2)
+    assert sent["heads"] == [0, 1, 2]
+    assert sent["values"]["type"] == "f4"
+    np.testing.assert_array_equal(decoded(sent["values"]["bytes"], "<f4").reshape(3, 5, 7), one.weights)
+
+
+def test_a_large_layer_sends_the_picked_head_to_three_decimals():
+    one = a_map(4, 300, 311)
+    sent = payload.one_map(one, 2)
+    assert sent["heads"] == [2]
+    values = sent["values"]
+    assert values["type"] == "u2"
+    read = values["low"] + values["step"] * decoded(values["bytes"], "<u2").reshape(300, 311)
+    np.testing.assert_allclose(read, one.weights[2], atol=1e-5)
+
+
+def test_signed_numbers_keep_their_sign_when_packed():
+    values = RNG.normal(size=(300, 300)).astype(np.float32) * 9
+    sent = payload.packed(values, exact=False)
+    read = sent["low"] + sent["step"] * decoded(sent["bytes"], "<u2").reshape(300, 300)
+    np.testing.assert_allclose(read, values, atol=1e-3)
+    assert payload.span(values, signed=True) == (-float(np.abs(values).max()), float(np.abs(values).max()))
+
+
+def test_numbers_that_are_not_finite_travel_as_zero():
+    values = np.array([[np.nan, -np.inf, 0.5]], dtype=np.float32)
+    np.testing.assert_array_equal(decoded(payload.packed(values, True)["bytes"], "<f4"), [0, 0, 0.5])
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(64, 0.3), (512, 2.0)])
+def test_twelve_by_twelve_heads_are_ready_in_time(size, seconds):
+    weights = RNG.random((12, size, size), dtype=np.float32)
+    names = tuple("x" * size)
+    maps = [AttentionMap("self", k, weights, names, names, np.tri(size, dtype=bool)) for k in range(12)]
+    started = time.perf_counter()
+    sent = json.dumps(payload.thumbnails(maps)) + json.dumps(payload.one_map(maps[3], 1))
+    assert time.perf_counter() - started < seconds
+    assert len(sent) < 2_000_000
+
+
+def test_a_pick_holds_until_the_page_wishes_something_new():
+    store = {}
+    assert settle(store, "a", "pick", (0, 0)) == (0, 0)
+    store["pick"] = (3, 1)
+    assert settle(store, "a", "pick", (0, 0)) == (3, 1)
+    assert settle(store, "b", "pick", (0, 0)) == (3, 1), "a linked view joins the pick"
+    assert settle(store, "a", "pick", (2, 2)) == (2, 2)
+    assert settle(store, "a", "pick", (0, 0)) == (0, 0), "the first wish again is new, too"
+
+
+def test_messages_of_the_browser_are_read():
+    assert taken("pick", {"value": [3, 1], "turn": 1}) == (3, 1)
+    assert taken("pin", {"value": None, "turn": 2}) is None
+    assert taken("frame", {"value": 300.0, "turn": 2}) == 300
+    with pytest.raises(ValueError, match="unpack"):
+        taken("pin", {"value": [1, 2, 3]})
+
+
+def test_colour_scales_have_their_stops():
+    assert len(colour_scale("light")) == 10
+    assert len(colour_scale("dark", signed=True)) == 11
+    assert colour_scale("dark", signed=True)[5] == colour_scale("dark")[0], "zero is the page's grey in both"
+    assert json.dumps(for_browser())
+    with pytest.raises(ValueError, match="sepia"):
+        colour_scale("sepia")
+
+
+@pytest.mark.parametrize(("wish", "words"), [({"layer": 2}, "layer 2"), ({"head": 3}, "3 heads"),
+                                             ({"layout": "frames"}, "frames")])
+def test_a_wish_that_cannot_be_met_is_named(wish, words):
+    trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
+    with pytest.raises(ValueError, match=words):
+        attention_view(trace, key="k", **wish)
+
+
+def test_a_trace_without_maps_is_refused():
+    with pytest.raises(ValueError, match="at least one map"):
+        attention_view(AttentionTrace((), "test"), key="k")
+
+
+def script():
+    import numpy as np
+    import streamlit as st
+
+    from core.trace import AttentionMap, AttentionTrace
+    from dashboard.attention_view import attention_view
+
+    weights = np.full((2, 3, 5), 0.2, dtype=np.float32)
+    names = tuple("abcde")
+    trace = AttentionTrace(tuple(AttentionMap("cross", k, weights, names[:3], names) for k in range(2)), "test")
+    frames = [(step, weights[0]) for step in (0, 50, 100)]
+    st.session_state.grid = attention_view(trace, key="g", layout="grid", roles={(1, 0): 2}, link="both")
+    st.session_state.one = attention_view(trace, key="o", head=1, pin=(1, 2), link="both")
+    st.session_state.film = attention_view(trace, key="f", layout="frames", frames=frames, frame=50)
+
+
+def test_the_three_layouts_run_in_a_page_and_links_hold():
+    app = AppTest.from_function(script).run()
+    assert not app.exception
+    assert app.session_state.grid == ViewState(0, 0)
+    assert app.session_state.one == ViewState(0, 0, pin=(1, 2))
+    assert app.session_state.film == ViewState(0, 0, frame=50)
+    app.session_state["both:link"]["pick"] = (1, 1)
+    app.session_state["o:view"]["pin"] = (9, 9)
+    app.run()
+    assert not app.exception
+    assert app.session_state.grid == ViewState(1, 1)
+    assert app.session_state.one == ViewState(1, 1), "a pin outside the map is dropped"
