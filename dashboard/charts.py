@@ -53,7 +53,7 @@ def step_chart(
     high: float | None = None,
     guess: tuple[float, str] | None = None,
     percent: bool = False,
-    height: int = 190,
+    height: int = 200,
 ) -> alt.LayerChart:
     """Curves over training steps; `guess` is a level to beat and its words, `step` the picked one, `high` fixes y."""
     curves = [curve for curve in curves if curve.kept()]
@@ -80,7 +80,7 @@ def _axis(ink: Ink, vertical: bool, label: str | None = None) -> alt.Axis:
     if not vertical:
         # whole steps only: a short run would repeat its rounded labels
         return alt.Axis(grid=False, tickCount=4, tickMinStep=1, titleColor=ink.quiet, titleFontSize=12,
-                        titleFontWeight="normal", titleAnchor="end", format=",d", **shared)
+                        titleFontWeight="normal", titleAnchor="end", titlePadding=2, format=",d", **shared)
     extra = {"labelExpr": label, "values": [0, 25, 50, 75, 100]} if label else {}
     return alt.Axis(grid=True, gridColor=ink.hairline, tickCount=4, **extra, **shared)
 
@@ -101,23 +101,32 @@ def _curve(curve: Curve, x: alt.X, y: alt.Y, colour: str, dash: list[int]) -> li
 def _labels(
     curves: Sequence[Curve], x: alt.X, y: alt.Y, ink: Ink, last_x: float, top: float
 ) -> list[alt.Chart]:
-    """Each curve's name at its end, moved apart where two ends meet and turned inwards at the right edge."""
-    layers, taken = [], []
-    order = sorted(range(len(curves)), key=lambda i: -curves[i].kept()[-1][1])
-    for i in order:
-        end_x, end_y = curves[i].kept()[-1]
-        inside = end_x > 0.62 * last_x
-        wanted = 1 - end_y / top  # share of the height, from the top
-        place = max([min(max(wanted + (0.09 if inside and wanted < 0.5 else 0), 0.05), 0.9), *(t + 0.1 for t in taken)])
-        if inside and wanted >= 0.5:
-            place = min(place, wanted - 0.1)
-        taken.append(place)
-        mark = alt.Chart(_rows([(end_x, (1 - place) * top)], curves[i].name)).mark_text(
+    """Each curve's name at its end, turned inwards near the right edge and stacked where ends meet."""
+    ends = [curve.kept()[-1] for curve in curves]
+    inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
+    places = _apart([end_y / top for _, end_y in ends], off_line=inside)
+    layers = []
+    for i, (curve, (end_x, _), place) in enumerate(zip(curves, ends, places, strict=True)):
+        mark = alt.Chart(_rows([(end_x, place * top)], curve.name)).mark_text(
             align="right" if inside else "left", dx=-8 if inside else 9, fontSize=12, fontWeight=600,
             color=ink.series[i % len(ink.series)], baseline="middle",
         )
         layers.append(mark.encode(x, y, text="name:N"))
     return layers
+
+
+def _apart(heights: Sequence[float], off_line: bool, gap: float = 0.11) -> list[float]:
+    """Where labels stand, as shares of the height: those ending high are stacked downwards, those ending low upwards."""
+    places = [0.0] * len(heights)
+    for high in (True, False):
+        sign, before = (-1 if high else 1), None
+        group = sorted((i for i, h in enumerate(heights) if (h > 0.5) == high), key=lambda i: sign * heights[i])
+        for i in group:
+            place = min(max(heights[i] + (sign * gap if off_line else 0), 0.06), 0.97)
+            if before is not None:
+                place = min(place, before - gap) if high else max(place, before + gap)
+            places[i] = before = place
+    return places
 
 
 def _guess(guess: tuple[float, str], x: alt.X, y: alt.Y, ink: Ink, last_x: float) -> list[alt.Chart]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import streamlit as st
@@ -14,16 +15,17 @@ from dashboard.train.state import EXAMPLE, Shown, look
 from dashboard.train.view import draw
 
 BEAT = 0.5
+PATIENCE = 0.6
 
 
 def bar(run: Run, config: RunConfig | None) -> None:
     """The one primary button (Train, or Stop while the run is on its way) and the run's progress."""
     live = _live(run)
     if live:
-        stop, again = st.columns([4, 1], gap="small", wrap=False)
-        stop.button("Stop", icon=":material/stop:", type="primary", width="stretch", key="train:stop",
-                    on_click=jobs.stop, args=(run,))
-        again.button("", icon=":material/replay:", width="stretch", key="train:again", disabled=config is None,
+        row = st.container(horizontal=True, gap="small")
+        row.button("Stop", icon=":material/stop:", type="primary", width="stretch", key="train:stop",
+                    on_click=_stop, args=(run,))
+        row.button("", icon=":material/replay:", key="train:again", disabled=config is None,
                      help="Stop, and train anew with these settings", on_click=_again, args=(run, config))
     else:
         st.button("Train", icon=":material/play_arrow:", type="primary", width="stretch", key="train:train",
@@ -50,10 +52,23 @@ def _train(config: RunConfig) -> None:
         return
     st.session_state["train:follow"] = True
     st.query_params["run"] = run.id
+    _wait(lambda: run.records() or run.status().state == "queued")
+
+
+def _stop(run: Run) -> None:
+    jobs.stop(run)
+    _wait(lambda: run.status().ended)
+
+
+def _wait(done: Callable[[], object]) -> None:
+    """Give the worker a moment, so that the page that follows shows its answer already."""
+    end = time.monotonic() + PATIENCE
+    while not done() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def _again(run: Run, config: RunConfig) -> None:
-    jobs.stop(run)
+    _stop(run)
     _train(config)
 
 

@@ -21,7 +21,7 @@ FRAMES = 50
 
 def setup() -> RunConfig | None:
     """Draw the setup and return the run it asks for; None, with the reason on the page, when it cannot be."""
-    with st.container(gap="small"):
+    with st.grid(min_column_width=150, gap="small"):
         keys = [entry.key for entry in TASKS]
         key = st.selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task",
                            persist_state="session")
@@ -63,7 +63,7 @@ def _run(task_config: TaskConfig, task: Task, kind: str) -> RunConfig:
     start = ModelConfig.from_json(recipe.model)
     name = f"train:{task_config.key}:{kind}"  # each task and model keeps its own settings
     score = _score(start, kind, name)
-    heads_place, rate_place, seed_place = st.container(), st.container(), st.container()
+    heads_place, rate_place, seed_place = st.empty(), st.empty(), st.empty()
     with st.popover("More settings", width="stretch"):
         model_values = _sizes(start, kind, name)
         training = _training(recipe, name)

@@ -40,7 +40,7 @@ def draw(shown: Shown) -> None:
 
 
 def title(text: str) -> None:
-    st.markdown(f"**{text}**")
+    st.markdown(f":small[**{text}**]")
 
 
 def _last_x(shown: Shown) -> float:

@@ -19,11 +19,11 @@ def unit(task_key: str) -> tuple[str, str]:
 
 
 def percent(share: float) -> str:
-    """0.034 → "3 %"; only what is all right is called 100 %, and only what is none 0 %."""
+    """0.034 → "3 %", with a no-break space; only all is called 100 %, and only none 0 %."""
     whole = round(share * 100)
     if whole == 100 and share < 1:
-        return f"{share * 100:.1f} %" if share < 0.9995 else "over 99.9 %"
-    return f"{share * 100:.1f} %" if whole == 0 and share > 0 else f"{whole} %"
+        return f"{min(share * 100, 99.9):.1f}\u00a0%"
+    return f"{max(share * 100, 0.1):.1f}\u00a0%" if whole == 0 and share > 0 else f"{whole}\u00a0%"
 
 
 def fact(record: Record, task_key: str, head: tuple[int, int] | None) -> str:
@@ -69,10 +69,7 @@ def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
 
 def waiting(place: int) -> str:
     """The place in the queue, in words."""
-    ahead = "one run is" if place == 1 else f"{place} runs are"
-    return f"Waiting: place {place} in the queue, {ahead} before it." if place > 1 else (
-        "Waiting: next in the queue. It begins when a run ends."
-    )
+    return f"Waiting: place {place} in the queue. It begins when {'a run ends' if place == 1 else f'{place} runs end'}."
 
 
 def ending(status: Status, records: Sequence[Record]) -> str:

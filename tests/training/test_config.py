@@ -1,0 +1,48 @@
+import json
+import math
+
+import pytest
+
+from core.attention import ConfigError
+from core.training import RunConfig, devices
+from core.training.config import resolve_device
+from tests.training.small import small_run
+
+
+def test_json_both_ways():
+    config = small_run(seed=7, schedule="constant", learning_rate=2e-3)
+    assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize("change, word", [
+    ({"steps": 0}, "steps = 0"),
+    ({"steps": 20_001}, "20001"),
+    ({"steps": 2.5}, "whole number"),
+    ({"steps": True}, "whole number"),
+    ({"learning_rate": math.nan}, "learning_rate = nan"),
+    ({"learning_rate": "fast"}, "'fast'"),
+    ({"seconds": 1e9}, "seconds"),
+    ({"device": "abacus"}, "auto, cpu, cuda, mps"),
+    ({"optimizer": "prayer"}, "adamw"),
+    ({"schedule": "steep"}, "cosine"),
+    ({"finish_early": "yes"}, "finish_early"),
+])
+def test_what_cannot_run_is_refused_in_words(change, word):
+    with pytest.raises(ConfigError, match=word):
+        small_run(**change)
+
+
+@pytest.mark.parametrize("data, word", [
+    (None, "object"), ([], "object"), ({}, "model and task"), ({"task": {}, "model": {}, "speed": 1}, "speed"),
+])
+def test_a_malformed_run_is_refused_in_words(data, word):
+    with pytest.raises(ConfigError, match=word):
+        RunConfig.from_json(data)
+
+
+def test_only_devices_that_are_there():
+    assert devices()[:2] == ("auto", "cpu")
+    assert resolve_device("auto") in devices()
+    for missing in {"cuda", "mps"} - set(devices()):
+        with pytest.raises(ConfigError, match=missing):
+            resolve_device(missing)

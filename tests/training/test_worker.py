@@ -1,0 +1,96 @@
+"""The worker as a process of its own: the same numbers, an end for every way to end, and words for each."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from core.training import create_run, train
+from core.training.runs import Run
+from tests.training.small import small_run
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = dict(steps=20_000, seconds=120, record_every=20, finish_early=False)
+
+
+def command(*arguments: str, **env: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+
+
+def wait_for(what, seconds: float = 60):
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end, "waited too long"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    return create_run(small_run(seed=3), root=tmp_path)
+
+
+def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
+    here = [r.numbers() for r in train(run.config())]
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps(run.config().to_json()))
+    by_command = Run(tmp_path / "by-command")
+    plain = command("--new", str(file), str(by_command.path))
+    spare = command("--spare")
+    assert spare.stdout.readline() == "ready\n"
+    spare.communicate(f"{run.path}\n", timeout=60)
+    assert "finished" in plain.communicate(timeout=60)[0]
+    assert [r.numbers() for r in run.records()] == here == [r.numbers() for r in by_command.records()]
+    assert run.status().state == "finished" and "4 steps" in run.status().message
+    assert load_file(run.path / "weights.safetensors")
+
+
+@pytest.mark.parametrize("ask", ["file", "signal"])
+def test_stop_takes_less_than_a_second_and_keeps_what_was_reached(tmp_path, ask):
+    run = create_run(small_run(**LONG), root=tmp_path)
+    worker = command(str(run.path))
+    wait_for(lambda: len(run.records()) >= 2)
+    assert run.alive() and run.status().pid == worker.pid
+    asked = time.time()
+    run.ask_to_stop() if ask == "file" else worker.send_signal(signal.SIGTERM)
+    worker.wait(timeout=10)
+    assert time.time() - asked < 2  # a second of its own, twice that on a busy machine
+    assert run.status().state == "stopped" and "is kept" in run.status().message
+    assert not run.alive() and load_file(run.path / "weights.safetensors")
+
+
+def test_a_spare_ends_with_whoever_started_it():
+    spare = command("--spare")
+    assert spare.stdout.readline() == "ready\n"
+    spare.stdin.close()
+    assert spare.wait(timeout=10) == 0
+
+
+def test_too_much_memory_ends_in_words(tmp_path):
+    run = create_run(small_run(**LONG), root=tmp_path)
+    command(str(run.path), ATTENTION_LAB_MEMORY_MB="20").communicate(timeout=60)
+    assert run.status().state == "failed" and "20 MB" in run.status().message
+
+
+def test_a_config_that_cannot_run_ends_in_words(run):
+    (run.path / "run.json").write_text('{"config": {"steps": 3}}')
+    worker = command(str(run.path))
+    assert worker.wait(timeout=60) == 1
+    assert run.status() and "nothing about model and task" in run.status().message
+
+
+def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch):
+    from core.training import worker
+
+    monkeypatch.setattr(worker, "prepare", lambda config: 1 / 0)
+    monkeypatch.setattr(worker, "_watch_memory", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert worker.work(run.path) == "failed"
+    assert "ZeroDivisionError" in run.status().message
