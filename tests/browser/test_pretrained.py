@@ -1,0 +1,88 @@
+"""The Pretrained page in a real browser: all heads, a click opens one, a hover reads a weight."""
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.helpers import shot, wait_ready
+
+
+def open_page(page: Page, query: str = "") -> tuple[Locator, Locator]:
+    """The grid and the head view, once both are drawn."""
+    page.goto(f"/pretrained{query}")
+    wait_ready(page, 60_000)
+    views = page.locator(".av[data-ready='1']")
+    expect(views).to_have_count(2, timeout=60_000)
+    return views.nth(0), views.nth(1)
+
+
+def cell(view: Locator, row: int, column: int) -> tuple[float, float]:
+    """The middle of a cell in page coordinates."""
+    x, y, width, height = (float(part) for part in view.get_attribute("data-map").split(","))
+    box = view.locator("canvas").first.bounding_box()
+    return box["x"] + x + (column + 0.5) * width, box["y"] + y + (row + 0.5) * height
+
+
+def test_first_sight_shows_all_heads_and_a_measured_fact(page: Page):
+    _, head = open_page(page)
+    assert (head.get_attribute("data-layer"), head.get_attribute("data-head")) == ("3", "1")
+    expect(page.get_by_text("looks most at the previous token")).to_be_visible()
+    expect(page.get_by_text("First-token sink")).to_be_visible()
+    shot(page, "pretrained")
+
+
+def test_hovering_a_cell_reads_its_weight(page: Page):
+    _, head = open_page(page)
+    x, y = cell(head, 10, 2)
+    page.mouse.move(x, y)
+    expect(head).to_have_attribute("data-hover", "10,2")
+    assert abs(float(head.get_attribute("data-value")) - 0.677) < 0.002
+    expect(head.get_by_text("it → animal").first).to_be_visible()
+
+
+def test_a_click_in_the_grid_opens_that_head_and_the_link_keeps_it(page: Page):
+    grid, head = open_page(page)
+    gutter, top, pitch, row_pitch, size = (float(x) for x in grid.get_attribute("data-map").split(","))
+    box = grid.locator("canvas").first.bounding_box()
+    page.mouse.click(box["x"] + gutter + 2 * pitch + size / 2, box["y"] + top + size / 2)
+    expect(head).to_have_attribute("data-head", "2", timeout=10_000)
+    expect(head).to_have_attribute("data-layer", "0")
+    expect(page).to_have_url(re.compile(r"head=0\.2"))
+    page.reload()
+    wait_ready(page, 60_000)
+    expect(page.locator(".av").nth(1)).to_have_attribute("data-layer", "0", timeout=20_000)
+
+
+def test_a_pin_is_said_in_the_fact_and_kept_in_the_link(page: Page):
+    _, head = open_page(page)
+    page.mouse.click(*cell(head, 6, 8))
+    expect(page).to_have_url(re.compile(r"pin=6\.8"), timeout=10_000)
+    wait_ready(page)
+    expect(page.get_by_text(re.compile(r"In head L3·H1, cross puts 0\.\d\d of its weight on street"))).to_be_visible()
+
+
+def test_a_new_sentence_gives_a_new_picture(page: Page):
+    _, head = open_page(page)
+    before = head.get_attribute("data-map")
+    page.get_by_role("textbox", name="Sentence").fill("Cats <b>sleep</b> 🙂")
+    page.get_by_role("textbox", name="Sentence").press("Enter")
+    expect(head).not_to_have_attribute("data-map", before, timeout=15_000)
+    assert page.locator(".av b", has_text="sleep").count() == 0
+
+
+def test_hiding_special_tokens_takes_them_off_the_axes(page: Page):
+    _, head = open_page(page)
+    before = head.get_attribute("data-map")
+    page.get_by_text("Special tokens", exact=True).click()
+    expect(page.get_by_text("Special tokens are hidden")).to_be_visible(timeout=10_000)
+    expect(head).not_to_have_attribute("data-map", before)
+
+
+def test_512_tokens_are_drawn_and_the_cut_is_said(page: Page):
+    _, head = open_page(page)
+    page.get_by_role("textbox", name="Sentence").fill("attention " * 700)
+    page.get_by_role("textbox", name="Sentence").press("Enter")
+    expect(page.get_by_text("reads at most 512")).to_be_visible(timeout=30_000)
+    wait_ready(page, 30_000)
+    assert float(head.get_attribute("data-map").split(",")[2]) < 1.0
+    shot(page, "pretrained-512")
