@@ -49,15 +49,20 @@ def telling_row(item: AttentionMap, head: int, special: tuple[bool, ...]) -> int
     return int(np.unravel_index(weights.argmax(), weights.shape)[0])
 
 
+def number(weight: float) -> str:
+    """A weight with two decimals, or three where two would say nothing."""
+    return f"{weight:.2f}" if weight >= 0.01 or weight == 0 else f"{weight:.3f}"
+
+
 def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None) -> str:
     """What the head does with one query: its largest weight (or the pinned one), and the heads that do it too."""
     item = trace.map(layer)
     weights, keys = item.weights[head, row], item.keys
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
-    also = "".join(f" and {weights[j]:.2f} on {plain(keys[j])}" for j in [j for j in order if j != first][:1])
-    said = (f"In head **L{layer}·H{head}**, :primary[**{plain(item.queries[row])}**] puts **{weights[first]:.2f}** "
-            f"of its weight on **{plain(keys[first])}**{also}; even attention would give each {1 / len(keys):.2f}.")
+    also = "".join(f" and {number(weights[j])} on {plain(keys[j])}" for j in [j for j in order if j != first][:1])
+    said = (f"In head **L{layer}·H{head}**, :primary[**{plain(item.queries[row])}**] puts **{number(weights[first])}** "
+            f"of its weight on **{plain(keys[first])}**{also}; even attention would give each {number(1 / len(keys))}.")
     return f"{said} {_rivals(trace, layer, head, row, first)}"
 
 
@@ -68,7 +73,7 @@ def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) ->
               for h in range(len(item.weights)) if (item.layer, h) != (layer, head)]
     value, best_layer, best_head = max(others)
     stronger = sum(other >= mine for other, _, _ in others)
-    best = f"L{best_layer}·H{best_head}, {value:.2f}"
+    best = f"L{best_layer}·H{best_head}, {number(value)}"
     if mine < 0.005:
         return f"Most there has {best}."
     if stronger:
@@ -82,8 +87,8 @@ def previous_fact(trace: AttentionTrace) -> str:
     if len(trace.map(0).queries) < 3:
         return "With so few tokens there is no previous one to speak of."
     layer, head, value = analysis.strongest(trace, analysis.previous_token)
-    return (f"Of all heads, L{layer}·H{head} looks most at the previous token: {value:.2f} of its weight, "
-            f"where even attention would give {1 / len(trace.map(0).keys):.2f}.")
+    return (f"Of all heads, L{layer}·H{head} looks most at the previous token: {number(value)} of its weight, "
+            f"where even attention would give {number(1 / len(trace.map(0).keys))}.")
 
 
 def role_table(found: Found, heads: int) -> None:
