@@ -16,10 +16,10 @@ def greedy(
     model: Seq2Seq, source: Int[Tensor, ...], source_mask: Bool[Tensor, ...], max_length: int | None = None, *,
     bos: int = 1, eos: int = 2, pad: int = 0,
 ) -> Int[Tensor, "B L"]:
-    """The likeliest token at each step for source and source_mask (B, S), each row ending
-    with EOS, then PAD; without dropout.
+    """The likeliest token at each step for source and source_mask (B, S): each row ends on EOS, then PAD fills up.
 
-    `max_length` tokens at most, twice the source and two more unless given. ValueError when sizes do not fit.
+    A row says at most twice its own source and two tokens more, and never more than `max_length`. Nothing is dropped
+    out, whatever mode the model is in. ValueError when sizes do not fit.
     """
     if source.dim() != 2 or source.shape != source_mask.shape:
         raise ValueError(f"source and source_mask are both (B, S); got {tuple(source.shape)} and "
@@ -42,12 +42,12 @@ def _greedy(
 ) -> Int[Tensor, "B L"]:
     memory = model.encode(source, source_mask)
     state, tokens, said = model.start(memory), torch.full_like(source[:, 0], bos), []
-    done = torch.zeros_like(tokens, dtype=torch.bool)
+    done, allowed = torch.zeros_like(tokens, dtype=torch.bool), 2 * source_mask.sum(1) + 2
     for _ in range(longest):
         logits, state, _ = model.step(memory, state, tokens)
         tokens = logits.argmax(-1).masked_fill(done, pad)
         said.append(tokens)
-        done = done | (tokens == eos)
+        done = done | (tokens == eos) | (len(said) >= allowed)
         if bool(done.all()):
             break
     return torch.stack(said, dim=1)

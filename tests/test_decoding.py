@@ -29,7 +29,7 @@ def test_greedy_is_the_argmax_of_each_prefix(config):
     for t in range(said.shape[1]):
         best = model.eval()(source, mask, fed).logits[:, -1].argmax(-1)
         assert torch.equal(said[:, t], best.masked_fill(ended, PAD))
-        ended |= said[:, t] == EOS
+        ended |= (said[:, t] == EOS) | (t + 1 >= 2 * mask.sum(1) + 2)
         fed = torch.cat((fed, said[:, t : t + 1]), dim=1)
 
 
@@ -58,6 +58,7 @@ def test_the_cap_holds_and_training_mode_comes_back():
     model.train()
     first, second = greedy(model, source, mask), greedy(model, source, mask)
     assert first.shape == (3, 14)
+    assert (first != PAD).sum(1).tolist() == [14, 4, 10], "twice its own source and two more"
     assert torch.equal(first, second), "no dropout while decoding"
     assert model.training
     assert greedy(model, source, mask, max_length=5).shape == (3, 5)
