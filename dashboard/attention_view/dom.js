@@ -79,14 +79,15 @@ function showWords(view) {
   const grid = view.layout === "grid", film = view.layout === "frames";
   dom.stage.setAttribute("aria-label", view.fact);
   dom.title.textContent = grid ? "" : (view.title ?? `L${view.layer}·H${view.head}`);
-  dom.reads.textContent = grid || film ? "" : view.reads;
+  dom.reads.textContent = grid || film ? "" : view.reads + pooledWords(view);
   dom.readsUnder.textContent = film ? view.reads : "";
   dom.step.textContent = film ? (frameName(view, view.frameIndex) === "live" ? "live" : `step ${frameName(view, view.frameIndex)}`) : "";
   dom.head.hidden = grid;
   dom.step.hidden = !film;
   dom.film.hidden = !film;
   dom.readsUnder.hidden = !film;
-  dom.legend.hidden = grid || film;
+  // Frames on 0 to 1 need no legend; any other scale is always said.
+  dom.legend.hidden = grid || (film && view.scale === "unit" && !view.signed);
   dom.tableButton.hidden = grid;
   dom.caption.textContent = view.caption ?? "";
   dom.caption.hidden = !view.caption;
@@ -101,6 +102,13 @@ function showWords(view) {
   dom.masked.hidden = !blind.length;
   dom.masked.textContent = blind.length ? blindWords(view, blind) : "";
   showStatus(view);
+}
+
+// Below a pixel a cell, each pixel stands for several: say how.
+function pooledWords(view) {
+  const map = view.box.map;
+  if (!map || (map.cw >= 1 && map.ch >= 1)) return "";
+  return view.pool === "max" ? " · a pixel is the largest of its cells" : " · a pixel is the mean of its cells";
 }
 
 function blindWords(view, rows) {
@@ -123,7 +131,7 @@ function showStatus(view) {
   const cell = readCell(view, at.i, at.j);
   const pinned = view.pin && view.pin[0] === at.i && view.pin[1] === at.j;
   if (pinned) say("pinned ", "mark");
-  say(`${named(view.queries[at.i])} → ${named(view.keys[at.j])}, ${cell.masked ? "masked" : two(cell.value)}`);
+  say(`${named(view.queries[at.i])} → ${named(view.keys[at.j])}, ${cell.masked ? "masked" : brief(cell.value)}`);
   if (pinned) say(view.touch ? ". Tap again to release." : ". Esc releases.");
   else if (view.keyboard) say(`, row ${at.i}, key ${at.j}`);
   root.dataset.status = status.textContent;
@@ -169,6 +177,6 @@ function showTable(view) {
   for (const cell of sortedRow(view, i)) {
     const line = element(body, "tr", cell.masked ? "hidden-key" : "");
     element(line, "td").textContent = named(view.keys[cell.j]);
-    element(line, "td", "number").textContent = cell.masked ? "masked" : two(cell.value);
+    element(line, "td", "number").textContent = cell.masked ? "masked" : brief(cell.value);
   }
 }

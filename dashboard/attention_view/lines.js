@@ -123,10 +123,12 @@ function lineStrip(ctx, view, box, i) {
   }
 }
 
-// The weights worth a number: five hundredths or more, and always the one under the pointer.
+// The weights worth a number: five hundredths or more (where rows are close, the largest alone), and always the
+// one under the pointer.
 function lineWeights(ctx, view, box, i, column) {
   const { values, mask, cols } = view.current;
   const theme = view.theme;
+  const best = largestOf(view, i);
   ctx.textAlign = "right";
   ctx.font = fontOf(theme, 13);
   ctx.fillStyle = theme.secondary;
@@ -134,7 +136,7 @@ function lineWeights(ctx, view, box, i, column) {
   for (let j = view.window.c0; j < view.window.c1; j++) {
     const at = i * cols + j;
     if (mask && !mask[at]) continue;
-    const worth = box.keyPitch >= NAMES_FROM && lineWeight(view, values[at]) >= 0.05;
+    const worth = (box.keyPitch >= NAMES_FROM || j === best) && lineWeight(view, values[at]) >= 0.05;
     if (j !== column && !worth) continue;
     if (j !== column && column >= 0 && Math.abs(keyY(box, view, j) - keyY(box, view, column)) < 13) continue;
     ctx.font = fontOf(theme, 13, j === column ? 600 : 400);

@@ -225,7 +225,7 @@ function start(root) {
     const k = filmAt(view, event.clientX - strip.getBoundingClientRect().left);
     if (k != null) (showFrame(view, k), sendFrame(view));
   };
-  view.observer = new ResizeObserver(() => view.box && view.dom.root.clientWidth !== view.width && drawAll(view));
+  view.observer = new ResizeObserver(() => view.theme && view.dom.root.clientWidth !== view.width && drawAll(view));
   view.observer.observe(root);
   view.follow = (event) => onCross(view, event);
   window.addEventListener(CROSS, view.follow);

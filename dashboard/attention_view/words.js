@@ -8,6 +8,9 @@ function three(value) {
   return minus(value.toFixed(3));
 }
 
+// Two decimals, three where two would say nothing.
+const brief = (value) => (value !== 0 && Math.abs(value) < 0.005 ? three(value) : two(value));
+
 // A scale's end: two decimals, or as many as it takes to differ from zero.
 function scaleEnd(value) {
   if (Number.isInteger(value)) return minus(String(value));
@@ -62,7 +65,7 @@ function spoken(view, i, j) {
   const cell = readCell(view, i, j);
   const pair = `${named(view.queries[i])} to ${named(view.keys[j])}`;
   if (cell.masked) return cell.seen ? `${pair}, masked` : `${named(view.queries[i])} sees no key: its output is 0`;
-  return `${pair}, ${two(cell.value)}, ${rankWords(cell.rank)} of ${cell.seen}`;
+  return `${pair}, ${brief(cell.value)}, ${rankWords(cell.rank)} of ${cell.seen}`;
 }
 
 // The tooltip's three lines.

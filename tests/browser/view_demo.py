@@ -42,6 +42,10 @@ elif case == "signed":
     names = tuple("abcdefg")
     one = AttentionTrace((AttentionMap("self", 0, scores, names, names),), "the demo")
     attention_view(one, key="signed", signed=True)
+elif case == "tabs":
+    first, second = st.tabs(["first", "second"])
+    with second:
+        attention_view(trace(1, 2, tokens), key="tabs", show="matrix")
 elif case == "html":
     names = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
     one = AttentionTrace((AttentionMap("self", 0, weights(1, 1, 3)[0], names, names),), "the demo")

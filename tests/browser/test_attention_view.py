@@ -1,0 +1,253 @@
+"""The attention view in a real browser: numbers, picks, keys, zoom, frames, words; light, dark and phone."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.browser.conftest import start_server
+from tests.browser.helpers import assert_no_exception, wait_ready
+from tests.browser.view_data import WORDS, weights
+
+DEMO = Path(__file__).with_name("view_demo.py")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    process, server = start_server(tmp_path_factory.mktemp("demo"), DEMO)
+    yield server
+    process.terminate()
+    process.wait(timeout=10)
+
+
+@pytest.fixture
+def page(browser: Browser, demo, width: int, scheme: str):
+    """A tab on the demo: these tests need nothing of the app itself."""
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    yield page
+    try:
+        assert_no_exception(page)
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def open_view(page: Page, demo):
+    def opened(case: str, **query) -> Locator:
+        more = "".join(f"&{key}={value}" for key, value in query.items())
+        page.goto(f"{demo.url}/?case={case}{more}")
+        page.locator(".av[data-ready='1']").last.wait_for()
+        wait_ready(page)
+        return page.locator(".av").last
+    return opened
+
+
+def data(view: Locator) -> dict:
+    return json.loads(view.evaluate("e => JSON.stringify(e.dataset)"))
+
+
+def place(view: Locator, i: int, j: int) -> tuple[float, float]:
+    """Where cell (i, j) of the map, or thumbnail (layer, head) of the grid, is on the page."""
+    x, y, across, down = map(float, data(view)["map"].split(",")[:4])
+    canvas = view.locator("canvas.over")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    # A third of a cell in: thumbnails leave a gap between them.
+    return box["x"] + x + (j + 0.3) * across, box["y"] + y + (i + 0.3) * down
+
+
+def hover(view: Locator, i: int, j: int) -> None:
+    view.page.mouse.move(*place(view, i, j))
+    expect(view).to_have_attribute("data-hover", f"{i},{j}")
+
+
+def runs(page: Page) -> str:
+    return page.get_by_text("runs ").inner_text()
+
+
+@pytest.mark.parametrize("size", [16, 64, 200])
+def test_hover_says_what_numpy_says(open_view, size):
+    view = open_view("pretrained", size=size)
+    head = weights(6, 12, size)[3, 1]
+    for i, j in [(0, 0), (10, 2), (size - 1, size - 1)]:
+        hover(view, i, j)
+        assert float(data(view)["value"]) == pytest.approx(head[i, j], abs=2e-5)
+        rank = int((head[i] > head[i, j]).sum()) + 1
+        tip = view.locator(".tip").inner_text()
+        assert f"of {size} keys" in tip
+        assert f"uniform would be {1 / size + 1e-9:.3f}" in tip  # 0.0625 is 0.063
+        assert ("largest" if rank == 1 else f"{rank}") in tip
+        if size == 16:
+            assert f"{WORDS[i]} → {WORDS[j]}" in tip
+        if head[i, j] >= 0.0005:
+            assert f"weight {head[i, j]:.3f}" in tip
+
+
+def test_hover_stays_in_the_browser_and_a_pin_goes_to_python(open_view, page):
+    view = open_view("pretrained")
+    before = runs(page)
+    for j in range(16):
+        hover(view, 5, j)
+    page.wait_for_timeout(300)
+    assert runs(page) == before
+    assert float(data(view)["hoverMs"]) < 16
+    page.mouse.click(*place(view, 10, 2))
+    expect(page.get_by_text("pin (10, 2)")).to_be_visible()
+    assert "pinned it → animal" in view.locator(".status").inner_text()
+    page.mouse.click(*place(view, 10, 2))
+    expect(page.get_by_text("pin None")).to_be_visible()
+
+
+def test_a_click_in_the_grid_picks_for_every_linked_view(open_view, page):
+    one = open_view("pretrained")
+    grid = page.locator(".av").first
+    page.mouse.click(*place(grid, 2, 7))
+    expect(page.get_by_text("picked L2 H7")).to_be_visible()
+    expect(one).to_have_attribute("data-head", "7")
+    expect(one.locator(".title")).to_have_text("L2·H7")
+    head = weights(6, 12, 16)[2, 7]
+    hover(one, 4, 3)
+    assert float(data(one)["value"]) == pytest.approx(head[4, 3], abs=1e-5)
+
+
+@pytest.mark.parametrize("size", [16, 128])
+def test_brackets_change_the_head_everywhere(open_view, page, size):
+    one = open_view("pretrained", size=size)
+    one.locator(".stage").focus()
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    expect(page.get_by_text("picked L3 H3")).to_be_visible()
+    expect(page.locator(".av").first).to_have_attribute("data-head", "3")
+    page.keyboard.press("[")
+    expect(page.get_by_text("picked L3 H2")).to_be_visible()
+    hover(one, 7, 6)
+    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, size)[3, 2][7, 6], abs=2e-5)
+
+
+def test_keys_walk_pin_release_and_speak(open_view, page):
+    view = open_view("pretrained")
+    head = weights(6, 12, 16)[3, 1]
+    view.locator(".stage").focus()
+    for key in ["ArrowDown", "ArrowRight", "ArrowRight"]:
+        page.keyboard.press(key)
+    expect(view).to_have_attribute("data-hover", "1,2")
+    page.keyboard.press("Shift+ArrowDown")
+    expect(view).to_have_attribute("data-hover", "6,2")
+    page.keyboard.press("End")
+    expect(view).to_have_attribute("data-hover", "6,15")
+    rank = int((head[6] > head[6, 15]).sum()) + 1
+    spoken = f"cross to [SEP], {head[6, 15]:.{2 if head[6, 15] >= 0.005 else 3}f}, "
+    expect(view.locator(".live")).to_contain_text(spoken)
+    assert str(rank) in view.locator(".live").inner_text() or rank == 1
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("pin (6, 0)")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("pin None")).to_be_visible()
+
+
+def test_the_view_is_one_tab_stop_with_a_name(open_view):
+    view = open_view("pretrained")
+    stops = view.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
+                          ".map(x => x.className)")
+    assert stops == ["stage"]
+    stage = view.locator(".stage")
+    assert stage.get_attribute("role") == "img"
+    assert stage.get_attribute("aria-label") == "it puts most on animal"
+    assert view.locator(".live").get_attribute("aria-live") == "polite"
+
+
+def test_t_shows_the_row_sorted_and_the_question_mark_the_keys(open_view, page):
+    view = open_view("masked")
+    view.locator(".stage").focus()
+    for key in ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"]:
+        page.keyboard.press(key)
+    cells = [float(text) for text in view.locator("tbody .number").all_inner_texts() if text not in ("masked", "weight")]
+    assert cells == sorted(cells, reverse=True)
+    assert len(cells) == 5
+    assert view.locator("tbody .number").last.inner_text() == "masked"
+    expect(view.locator("dl.keys")).to_be_visible()
+
+
+def test_a_row_that_sees_nothing_is_named(open_view):
+    view = open_view("masked")
+    assert view.locator(".masked").inner_text() == "was sees no key: its output is 0"
+    hover(view, 2, 1)
+    assert "sees no key" in view.locator(".tip").inner_text()
+    hover(view, 0, 3)
+    assert "masked" in view.locator(".tip").inner_text()
+
+
+def test_a_drag_zooms_and_reset_undoes_it(open_view, page):
+    view = open_view("pretrained")
+    page.mouse.move(*place(view, 2, 3))
+    page.mouse.down()
+    page.mouse.move(*place(view, 9, 8), steps=4)
+    page.mouse.up()
+    expect(view).to_have_attribute("data-window", "2,10,3,9")
+    expect(page.get_by_text("pin None")).to_be_visible()
+    view.get_by_text("Reset zoom").click()
+    expect(view).to_have_attribute("data-window", "0,16,0,16")
+
+
+def test_frames_scrub_play_and_report_once_released(open_view, page):
+    view = open_view("frames")
+    assert data(view)["frame"] == "300"
+    view.locator(".slider").fill("4")
+    expect(view).to_have_attribute("data-frame", "80")
+    expect(page.get_by_text("frame 80")).to_be_visible()
+    view.locator(".slider").fill("16")
+    expect(page.get_by_text("frame 320")).to_be_visible()
+    view.locator(".play").click()
+    expect(view).to_have_attribute("data-frame", "380")
+    expect(page.get_by_text("frame None")).to_be_visible()
+
+
+def test_tokens_are_never_read_as_html(open_view, page):
+    asked = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    view = open_view("html")
+    hover(view, 0, 1)
+    view.locator(".tool", has_text="Table").click()
+    assert view.locator("img, td b, .status b").count() == 0
+    assert "<b>bold</b>" in view.locator(".tip").inner_text()
+    assert not asked
+
+
+@pytest.mark.parametrize("width", [390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("case", ["pretrained", "frames", "masked"])
+def test_a_phone_shows_all_of_it(open_view, page, case, scheme, width):
+    view = open_view(case)
+    assert data(view)["theme"] == scheme
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for one in page.locator(".av").all():
+        wide = one.evaluate("e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]")
+        assert max(wide) <= 362
+
+
+def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page, demo):
+    page.goto(f"{demo.url}/?case=tabs")
+    page.get_by_role("tab", name="second").click()
+    page.locator(".av[data-ready='1']").wait_for()
+    hover(page.locator(".av"), 3, 4)
+
+
+@pytest.mark.parametrize("size", [64, 512])
+def test_the_grid_of_144_heads_draws_in_time(open_view, size):
+    view = open_view("grid", size=size)
+    assert float(data(view)["drawMs"]) < 300
+
+
+def test_signed_maps_hold_negative_numbers(open_view):
+    view = open_view("signed")
+    scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
+    i, j = np.unravel_index(scores[0].argmin(), (7, 7))
+    hover(view, int(i), int(j))
+    assert float(data(view)["value"]) == pytest.approx(scores.min(), abs=1e-5)
+    assert f"value \u2212{abs(scores.min()):.3f}" in view.locator(".tip").inner_text()
+    assert view.locator(".low").inner_text().startswith("\u2212")
