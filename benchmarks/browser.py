@@ -1,0 +1,31 @@
+"""A real browser on real servers, for the benchmarks and for the README's screenshot."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from tests.browser.conftest import APP, browser, start_server
+
+open_browser = contextmanager(browser.__wrapped__)
+
+
+@contextmanager
+def serving(script: Path = APP) -> Iterator[str]:
+    """The address of a server that runs the script."""
+    with tempfile.TemporaryDirectory() as folder:
+        process, server = start_server(Path(folder), script)
+        try:
+            yield server.url
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def new_page(browser: Browser, width: int = 1280, height: int = 900, scheme: str = "light", scale: int = 1) -> Page:
+    return browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme,
+                               device_scale_factor=scale).new_page()
