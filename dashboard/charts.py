@@ -81,7 +81,7 @@ def _axis(ink: Ink, vertical: bool, label: str | None = None) -> alt.Axis:
         # whole steps only: a short run would repeat its rounded labels
         return alt.Axis(grid=False, tickCount=4, tickMinStep=1, titleColor=ink.quiet, titleFontSize=12,
                         titleFontWeight="normal", titleAnchor="end", titlePadding=2, format=",d", **shared)
-    extra = {"labelExpr": label, "values": [0, 25, 50, 75, 100]} if label else {}
+    extra = {"labelExpr": label, "values": [0, 25, 50, 75, 100], "labelOverlap": False} if label else {}
     return alt.Axis(grid=True, gridColor=ink.hairline, tickCount=4, **extra, **shared)
 
 

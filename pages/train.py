@@ -5,7 +5,7 @@ import streamlit as st
 from dashboard import jobs, panels
 from dashboard.train.bar import bar, pictures
 from dashboard.train.setup import setup
-from dashboard.train.state import chosen_run
+from dashboard.train.state import chosen_run, take_over
 
 panels.title("Train and watch", "A small model learns here, in seconds. Drag the step and see what its attention was doing.")
 jobs.warm_up()
@@ -13,6 +13,7 @@ jobs.warm_up()
 run, trouble = chosen_run(st.query_params.get("run"))
 if trouble:
     st.warning(trouble)
+take_over(run)
 
 left, right = st.columns([0.27, 0.73], gap="medium")
 with left:

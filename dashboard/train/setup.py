@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, ConfigError
 from core.attention.config import heads_that_divide
@@ -16,34 +17,52 @@ WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2)
 NO_ATTENTION = "none"
 MOST_HEADS = 16
+MOST_LAYERS = 4
 FRAMES = 50
 
 
 def setup() -> RunConfig | None:
     """Draw the setup and return the run it asks for; None, with the reason on the page, when it cannot be."""
     with st.grid(min_column_width=150, gap="small"):
-        keys = [entry.key for entry in TASKS]
-        key = st.selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task",
-                           persist_state="session")
-        try:
-            task_config = _task(key)
-            task = make_task(task_config)
-            kind = st.segmented_control("Model", list(KINDS), format_func=KINDS.get, required=True, width="stretch",
-                                        default=next(iter(task.recommended)), key=f"train:{key}:kind")
-            config = _run(task_config, task, kind)
-        except ConfigError as error:
-            st.error(str(error))
-            return None
-    return config
+        cells = {name: st.container() for name in ("task", "param", "model", "score", "heads", "rate", "seed", "more")}
+    more = cells["more"].popover("More settings", icon=":material/tune:", width="stretch")
+    keys = [entry.key for entry in TASKS]
+    key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task",
+                                  persist_state="session")
+    try:
+        task_config = _task(key, cells["param"], more)
+        task = make_task(task_config)
+        kind = cells["model"].selectbox("Model", list(task.recommended), format_func=KINDS.get, key=f"train:{key}:kind")
+        return _run(task_config, task, kind, cells, more)
+    except ConfigError as error:
+        st.error(str(error))
+        return None
 
 
-def _task(key: str) -> TaskConfig:
-    """The task's first parameter stands open, the others wait in a popover."""
+def adopt(config: RunConfig) -> None:
+    """Set the widgets to what a run was asked with, so that a link brings its settings too."""
+    task, model = config.task, config.model
+    name = f"train:{task.key}:{model.kind}"
+    values = {"train:task": task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
+              f"{name}:score": model.attention.score.key if model.attention else NO_ATTENTION,
+              f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model, f"{name}:layers": min(model.layers, MOST_LAYERS),
+              f"{name}:steps": max(config.steps, 20), f"{name}:batch": config.batch_size, f"{name}:early": config.finish_early,
+              f"{name}:seconds": max(round(config.seconds), 5)}
+    if model.kind == "transformer":
+        values |= {f"{name}:position": model.attention.position.key, f"{name}:norm": model.norm,
+                   f"{name}:heads:{model.d_model}": _fitting(model)}
+    else:
+        values |= {f"{name}:cell": model.cell, f"{name}:bidirectional": model.bidirectional}
+    st.session_state.update(values | {f"train:{task.key}:{key}": value for key, value in task.params})
+
+
+def _task(key: str, cell: DeltaGenerator, more: DeltaGenerator) -> TaskConfig:
+    """The task's first parameter stands open, the others wait in the popover."""
     params = task_entry(key).params
-    values = {param.key: _param(param, f"train:{key}:{param.key}") for param in params[:1]}
-    if params[1:]:
-        with st.popover("More about the task", width="stretch"):
-            values |= {param.key: _param(param, f"train:{key}:{param.key}") for param in params[1:]}
+    values = {}
+    for i, param in enumerate(params):
+        with more if i else cell:
+            values[param.key] = _param(param, f"train:{key}:{param.key}")
     return TaskConfig.of(key, **values)
 
 
@@ -58,20 +77,21 @@ def _param(param: Param, key: str) -> Value:
     return widget(param.name, *bounds, key=key, help=param.meaning)
 
 
-def _run(task_config: TaskConfig, task: Task, kind: str) -> RunConfig:
-    recipe = task.recommended.get(kind) or next(iter(task.recommended.values()))
+def _run(task_config: TaskConfig, task: Task, kind: str, cells: dict[str, DeltaGenerator], more: DeltaGenerator) -> RunConfig:
+    recipe = task.recommended[kind]
     start = ModelConfig.from_json(recipe.model)
     name = f"train:{task_config.key}:{kind}"  # each task and model keeps its own settings
-    score = _score(start, kind, name)
-    heads_place, rate_place, seed_place = st.empty(), st.empty(), st.empty()
-    with st.popover("More settings", width="stretch"):
+    with cells["score"]:
+        score = _score(start, kind, name)
+    with more:
         model_values = _sizes(start, kind, name)
         training = _training(recipe, name)
-    with heads_place:
+    with cells["heads"]:
         heads = _heads(start, model_values["d_model"], name) if kind == "transformer" else 1
-    rates = sorted({*RATES, recipe.learning_rate})
-    rate = rate_place.select_slider("Learning rate", rates, recipe.learning_rate, format_func=_short, key=f"{name}:rate")
-    seed = seed_place.number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", persist_state="session")
+    asked = st.session_state.get(f"{name}:rate", recipe.learning_rate)
+    rates = sorted({*RATES, recipe.learning_rate, asked})
+    rate = cells["rate"].select_slider("Learning rate", rates, recipe.learning_rate, format_func=_short, key=f"{name}:rate")
+    seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", persist_state="session")
     if kind == "transformer":
         model = ModelConfig.transformer(num_heads=heads, score=score, **model_values)
     else:
@@ -98,11 +118,16 @@ def _heads(start: ModelConfig, d_model: int, name: str) -> int:
     return st.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}", help="Only those that divide d_model.")
 
 
+def _fitting(model: ModelConfig) -> int:
+    """The model's heads, or the most the page offers when it has more."""
+    return max(h for h in heads_that_divide(model.d_model) if h <= min(model.num_heads, MOST_HEADS))
+
+
 def _sizes(start: ModelConfig, kind: str, name: str) -> dict[str, Value]:
-    widths = sorted({*WIDTHS, start.d_model})
+    widths = sorted({*WIDTHS, start.d_model, st.session_state.get(f"{name}:d_model", start.d_model)})
     values: dict[str, Value] = {
         "d_model": st.select_slider("d_model", widths, start.d_model, key=f"{name}:d_model"),
-        "layers": st.slider("Layers", 1, 4, start.layers, key=f"{name}:layers"),
+        "layers": st.slider("Layers", 1, MOST_LAYERS, start.layers, key=f"{name}:layers"),
     }
     if kind == "recurrent":
         return values | {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import streamlit as st
 
 from core.attention import ConfigError
 from core.tasks import Task, make_task
@@ -13,6 +14,7 @@ from core.trace import AttentionMap, AttentionTrace
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Run, Status, find_run
+from dashboard.train.setup import adopt
 
 EXAMPLE = Run(Path(__file__).resolve().parents[1] / "example_run")
 
@@ -55,6 +57,16 @@ def chosen_run(asked: str | None) -> tuple[Run, str]:
     if run is not None:
         return run, ""
     return EXAMPLE, "The run in the link is not on this machine, or was deleted. Below is the kept example."
+
+
+def take_over(run: Run) -> None:
+    """Once a session, when a link names a run: set the controls to that run's settings."""
+    if st.session_state.setdefault("train:came-with", run.id) != run.id or "train:took" in st.session_state:
+        return
+    st.session_state["train:took"] = True
+    config = look(run).config
+    if config is not None:
+        adopt(config)
 
 
 def look(run: Run) -> Shown:

@@ -9,7 +9,7 @@ def small_run(**changes) -> RunConfig:
     """Reverse, six letters, a model of eight numbers: a step takes a millisecond or two."""
     values = dict(
         task=TaskConfig.of("reverse", length=6, vocab=12),
-        model=ModelConfig.transformer(d_model=8, num_heads=2, layers=1, d_ff=8, position="learned"),
+        model=ModelConfig.transformer(d_model=8, num_heads=2, layers=1, d_ff=16, position="learned"),
         steps=4, batch_size=8, record_every=2, held_out=11, watch=2,
     )
     return RunConfig(**{**values, **changes})

@@ -1,0 +1,163 @@
+"""The Train page, driven without a browser and without a worker: what each state of a run's folder looks like."""
+
+import re
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.training import Record, create_run, list_runs
+from core.training.record import Prediction
+from core.training.runs import Run
+from dashboard import jobs
+from tests.training.small import small_run
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+
+
+def opened(run: str | None = None) -> AppTest:
+    app = AppTest.from_file("../../pages/train.py", default_timeout=30)
+    if run is not None:
+        app.query_params["run"] = run
+    return app.run()
+
+
+def said(app: AppTest) -> str:
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
+    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
+    return re.sub("<[^>]+>", "", "\n".join(written))
+
+
+def half_way(**changes) -> Run:
+    """A run at step 2 of 4, as its folder stands."""
+    run = create_run(small_run(**changes))
+    example = Prediction(("a", "b", "<b>"), ("<b>", "b", "a"), ("<b>", "a", "a"))
+    maps = {"0": np.full((1, 2, 4, 3), 1 / 3), "1": np.full((1, 2, 4, 3), 1 / 3)}
+    for step in (0, 2):
+        run.append(Record(step, 1.0, 2.0, 0.76, 0.03, expected=((0.29, 0.1),), even=0.08, gradient=0.5,
+                          tokens_per_second=9.0, elapsed=1.0, held_out=9, examples=(example, example), maps=maps))
+    run.set_status("running")
+    return run
+
+
+def test_first_sight_is_a_real_run():
+    app = opened()
+    assert not app.exception
+    assert "kept run" in said(app) and "even attention would give it" in said(app)
+    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
+
+
+def test_train_makes_a_run_with_the_settings_of_the_page():
+    app = opened()
+    app.number_input(key="train:seed").set_value(7).run()
+    app.slider(key="train:reverse:length").set_value(12).run()
+    app.button(key="train:train").click().run()
+    assert not app.exception
+    (run,) = list_runs()
+    assert run.config().seed == 7 and run.config().task["length"] == 12
+    assert run.id in app.query_params["run"]
+
+
+@pytest.mark.parametrize("task", ["copy", "reverse", "numbers", "dates"])
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_every_task_and_model_can_be_asked_for(task, kind):
+    app = opened()
+    app.selectbox(key="train:task").set_value(task).run()
+    app.selectbox(key=f"train:{task}:kind").set_value(kind).run()
+    app.button(key="train:train").click().run()
+    assert not app.exception and not app.error
+    (run,) = list_runs()
+    assert run.config().model.kind == kind and run.config().task.key == task
+
+
+def test_no_attention_can_be_asked_for():
+    app = opened()
+    app.selectbox(key="train:reverse:kind").set_value("recurrent").run()
+    app.selectbox(key="train:reverse:recurrent:score").set_value("none").run()
+    app.button(key="train:train").click().run()
+    assert not app.exception and list_runs()[0].config().model.attention is None
+
+
+def test_only_heads_that_divide_are_offered():
+    app = opened()
+    app.select_slider(key="train:reverse:transformer:d_model").set_value(96).run()
+    assert app.select_slider(key="train:reverse:transformer:heads:96").options == ["1", "2", "3", "4", "6", "8", "12", "16"]
+
+
+def test_what_cannot_be_says_so_and_cannot_be_trained():
+    app = opened()
+    app.slider(key="train:reverse:length").set_value(2).run()
+    assert not app.exception and "too few" in said(app)
+    assert app.button(key="train:train").disabled
+
+
+def test_a_run_under_way_shows_stop_and_its_numbers():
+    run = half_way()
+    with run.held():
+        app = opened(run.id)
+    assert not app.exception
+    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
+    assert "the right letter gets 0.29 of the weight" in said(app) and "but only 3\u00a0% of whole" in said(app)
+    assert app.toggle(key="train:follow").value
+
+
+def test_stop_asks_the_worker():
+    run = half_way()
+    with run.held():
+        opened(run.id).button(key="train:stop").click().run()
+    assert run.stop_asked()
+
+
+@pytest.mark.parametrize("name", ["20200101-000000-abcdef", "../../etc/passwd", "", "<script>", "x" * 5000])
+def test_an_unknown_run_gets_a_sentence(name):
+    app = opened(name)
+    assert not app.exception
+    assert ("not on this machine" in said(app)) == bool(name)
+
+
+def test_a_run_that_waits_says_its_place():
+    runs = [half_way(), create_run(small_run()), create_run(small_run())]
+    with runs[0].held():
+        while len(jobs.waiting()) >= 2 and jobs.most_workers() > 1:  # more cores take more of the queue
+            jobs.tick()
+        app = opened(runs[2].id)
+    assert not app.exception
+
+
+@pytest.mark.parametrize("state, message", [("failed", "The loss is no longer a number"), ("stopped", "Stopped;")])
+def test_an_ended_run_says_how(state, message):
+    run = half_way()
+    run.set_status(state, message)
+    app = opened(run.id)
+    assert not app.exception and message in said(app)
+
+
+def test_a_run_that_ended_before_its_first_measurement():
+    run = create_run(small_run())
+    run.set_status("failed", "It broke.")
+    app = opened(run.id)
+    assert not app.exception and "before its first measurement" in said(app) and "It broke." in said(app)
+
+
+def test_a_run_without_readable_settings():
+    run = half_way()
+    (run.path / "run.json").write_text('{"config": {"steps": "many"}}')
+    run.set_status("finished")
+    app = opened(run.id)
+    assert not app.exception and "cannot be read" in said(app)
+
+
+def test_a_link_brings_the_settings_of_its_run():
+    run = half_way(seed=41, learning_rate=1.7e-3)
+    run.set_status("finished")
+    app = opened(run.id)
+    assert app.number_input(key="train:seed").value == 41
+    app.button(key="train:train").click().run()
+    assert not app.exception
+    again = list_runs()[-1].config()
+    assert (again.seed, again.learning_rate, again.model, again.task) == (41, 1.7e-3, run.config().model, run.config().task)
