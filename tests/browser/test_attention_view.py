@@ -166,7 +166,7 @@ def test_t_shows_the_row_sorted_and_the_question_mark_the_keys(open_view, page):
     view.locator(".stage").focus()
     for key in ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"]:
         page.keyboard.press(key)
-    cells = [float(text) for text in view.locator("tbody .number").all_inner_texts() if text not in ("masked", "weight")]
+    cells = [float(text) for text in view.locator("tbody .number").all_inner_texts() if text != "masked"]
     assert cells == sorted(cells, reverse=True)
     assert len(cells) == 5
     assert view.locator("tbody .number").last.inner_text() == "masked"
@@ -251,3 +251,27 @@ def test_signed_maps_hold_negative_numbers(open_view):
     assert float(data(view)["value"]) == pytest.approx(scores.min(), abs=1e-5)
     assert f"value \u2212{abs(scores.min()):.3f}" in view.locator(".tip").inner_text()
     assert view.locator(".low").inner_text().startswith("\u2212")
+
+
+def test_a_tap_pins_and_a_second_tap_releases(browser, demo):
+    context = browser.new_context(viewport={"width": 390, "height": 900}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{demo.url}/?case=pretrained")
+    page.locator(".av[data-ready='1']").last.wait_for()
+    wait_ready(page)
+    view = page.locator(".av").last
+    for said in ("pin (10, 2)", "pin None"):
+        page.touchscreen.tap(*place(view, 10, 2))
+        expect(page.get_by_text(said)).to_be_visible()
+        wait_ready(page)
+    context.close()
+
+
+def test_views_of_the_same_tokens_share_the_crosshair(open_view, page):
+    below = open_view("twins")
+    above = page.locator(".av").first
+    hover(above, 6, 4)
+    expect(below).to_have_attribute("data-hover", "6,4")
+    assert below.locator(".tip").is_hidden()
+    page.mouse.move(2, 2)
+    expect(below).to_have_attribute("data-hover", "")

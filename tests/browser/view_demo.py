@@ -42,6 +42,10 @@ elif case == "signed":
     names = tuple("abcdefg")
     one = AttentionTrace((AttentionMap("self", 0, scores, names, names),), "the demo")
     attention_view(one, key="signed", signed=True)
+elif case == "twins":
+    for name, column in zip(("left", "right"), st.columns(2), strict=True):
+        with column:
+            attention_view(trace(1, 2, tokens), key=name, head=int(name == "right"), show="matrix")
 elif case == "tabs":
     first, second = st.tabs(["first", "second"])
     with second:
