@@ -2,15 +2,16 @@
 
 import streamlit as st
 
-from dashboard.one_query import controls, sections
+from dashboard.one_query import controls, sections, state
 from dashboard.panels import next_page, title
 
+refused = state.refusals()  # before the first widget takes its value out of the link
 with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-    with st.container(width="stretch"):
+    with st.container(width=700):
         title("One query, step by step",
               "Follow one token’s query from projection to output. Change any control and every number follows.")
     formula = controls.popover()
-sections.links_refused()
+sections.links_refused(refused)
 source, config, real, notes = sections.choose(formula)
 
 steps = sections.attend(config, source, formula.seed, real) if config else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from core.attention import PRESETS, AttentionConfig, Choice, preset
+from core.attention import PRESETS, AttentionConfig, Choice, heads_that_divide, preset
 from dashboard.one_query import state
 from dashboard.one_query.state import get, key, put
 from dashboard.panels import plain
@@ -32,12 +32,13 @@ def popover() -> Formula:
     with st.popover("Formula", icon=":material/tune:", help="Preset, source, score, scale, temperature, seed"):
         st.selectbox("Preset", [CUSTOM, *(p.key for p in PRESETS), WORKED_KEY], key=key("preset"),
                      format_func=preset_name, on_change=apply_preset)
-        pick("source", "Attend in", widget=st.segmented_control, required=True)
+        pick("source", "Attend in", widget=st.segmented_control, required=True, on_change=change_source)
         given = get("source") == "matrices"
         projection = pick("projection", "Projection", disabled=given)
         score = pick("score", "Score")
-        st.toggle("Divide by √d", key=key("scaled"), on_change=toggle_scale, disabled=score not in ("dot", "scaled_dot"),
-                  help="Only a dot product grows with d; the other scores have learned weights of their own.")
+        st.toggle("Divide by √D", key=key("scaled"), on_change=toggle_scale,
+                  disabled=score not in ("dot", "scaled_dot"),
+                  help="Only a dot product grows with D; the other scores have learned weights of their own.")
         temperature = st.number_input("Temperature τ", *state.NUMBERS["temperature"], 1.0, 0.05, key=key("temperature"),
                                       help="Divides every score before the exponential.", **BOUND)
         seed = st.number_input("Seed", *state.NUMBERS["seed"], state.SEED, 1, key=key("seed"),
@@ -45,14 +46,15 @@ def popover() -> Formula:
     return Formula("identity" if given else projection, score, float(temperature), int(seed))
 
 
-def pick(name: str, label: str, options: list[str] | None = None, widget: Callable | None = None, **more) -> str:
+def pick(name: str, label: str, options: list[str] | None = None, widget: Callable | None = None,
+         default: str | None = None, **more) -> str:
     """A selectbox (or another widget) over the names of one of the page's lists, bound to the link."""
     names = state.NAMES[name]
     keys = list(names) if options is None else options
-    default = state.DEFAULTS[name] if state.DEFAULTS[name] in keys else keys[0]
+    default = default or state.DEFAULTS[name]
     first = {"index": keys.index(default)} if widget is None else {"default": default}
-    value = (widget or st.selectbox)(label, keys, format_func=lambda k: names[k], key=key(name), **first, **BOUND, **more)
-    return value or default
+    draw = widget or st.selectbox
+    return draw(label, keys, format_func=lambda k: names[k], key=key(name), **first, **BOUND, **more) or default
 
 
 def preset_name(name: str) -> str:
@@ -60,7 +62,7 @@ def preset_name(name: str) -> str:
 
 
 def state_of_derived() -> None:
-    """The preset and the √d switch follow from the other controls, so they are set before they are drawn."""
+    """The preset and the √D switch follow from the other controls, so they are set before they are drawn."""
     score = get("score", state.DEFAULTS["score"])
     put("scaled", score == "scaled_dot")
     put("preset", current_preset(score))
@@ -68,7 +70,7 @@ def state_of_derived() -> None:
 
 def current_preset(score: str) -> str:
     if get("source") == "matrices":
-        return WORKED_KEY if get("is_worked", False) and score == "dot" else CUSTOM
+        return WORKED_KEY if get("is_worked", False) and worked_choices(score) else CUSTOM
     now = {"projection": get("projection", "multi_head"), "score": score,
            "position": get("position", state.DEFAULTS["position"]), "mask": get("mask", state.DEFAULTS["mask"])}
     for candidate in PRESETS:
@@ -78,13 +80,24 @@ def current_preset(score: str) -> str:
     return CUSTOM
 
 
+def worked_choices(score: str) -> bool:
+    return score == "scaled_dot" and get("position") == get("mask") == "none" and get("temperature", 1.0) == 1.0
+
+
+def change_source() -> None:
+    """Given matrices start without a position or a mask, as the worked example does."""
+    if get("source") == "matrices":
+        put("position", "none")
+        put("mask", "none")
+
+
 def apply_preset() -> None:
     name = get("preset")
     if name == CUSTOM:
         return
     put("temperature", 1.0)
     if name == WORKED_KEY:
-        values = {"source": "matrices", "score": "dot", "position": "none", "mask": "none", "reset_matrices": True}
+        values = {"source": "matrices", "score": "scaled_dot", "position": "none", "mask": "none", "reset_matrices": True}
     else:
         values = {"source": "sentence", "position": "none", "mask": "none"} | dict(preset(name).choices)
     for axis, value in values.items():
@@ -98,15 +111,17 @@ def toggle_scale() -> None:
 def sizes() -> tuple[int, int]:
     """d_model, and one of the numbers of heads that divide it."""
     d_model = st.select_slider("d_model", state.SIZES, state.D_MODEL, key=key("d_model"), **BOUND)
-    heads = st.select_slider("Heads", state.heads_of(d_model), state.default_heads(d_model), key=key("heads"),
-                             **BOUND)
+    usual = state.default_heads(d_model)
+    heads = st.select_slider("Heads", heads_that_divide(d_model), usual, key=key("heads"), **BOUND)
     return d_model, heads
 
 
 def position_and_mask(given: bool) -> tuple[str, str]:
     allowed = [name for name in state.POSITIONS if not (given and name in state.ADDED)]
     note = "Sinusoidal and learned positions go into x before the projection, so given matrices cannot have them."
-    return pick("position", "Position", allowed, help=note if given else None), pick("mask", "Mask")
+    first = "none" if given else None
+    return (pick("position", "Position", allowed, default=first, help=note if given else None),
+            pick("mask", "Mask", default=first))
 
 
 def mask_detail(mask: str, keys: int) -> tuple[int, int | None]:
@@ -133,26 +148,31 @@ def pick_query(names: tuple[str, ...]) -> int:
     usual = max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
     if len(names) <= 12:
         picked = st.pills("Query", names, default=names[usual], required=True, format_func=plain, key=key("query"),
-                          label_visibility="collapsed", **BOUND)
+                          label_visibility="collapsed", wrap=True, **BOUND)
     else:
         picked = st.selectbox("Query", names, usual, key=key("query"), label_visibility="collapsed", width=260, **BOUND)
     return names.index(picked) if picked in names else usual
 
 
 def pick_head(heads: int) -> int:
+    """Which head: pills up to 8, a list above."""
+    quiet = {"key": key("head"), "label_visibility": "collapsed", **BOUND}
     if heads <= 8:
-        return st.pills("Head", range(heads), default=0, required=True, key=key("head"), label_visibility="collapsed", **BOUND) or 0
-    return st.selectbox("Head", range(heads), key=key("head"), label_visibility="collapsed", width=90, **BOUND) or 0
+        return st.pills("Head", range(heads), default=0, required=True, **quiet) or 0
+    return st.selectbox("Head", range(heads), width=90, **quiet) or 0
 
 
 def pick_stage() -> int:
     """The stepper: six stages, Back and Next."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        stage = st.segmented_control("Stage", list(state.STAGES), default=state.STAGE, required=True, key=key("stage"),
-                                     format_func=state.STAGES.get, label_visibility="collapsed", **BOUND) or state.STAGE
+        stage = st.segmented_control(
+            "Stage", list(state.STAGES), default=state.STAGE, required=True, format_func=state.STAGES.get,
+            key=key("stage"), label_visibility="collapsed", wrap=True, **BOUND) or state.STAGE
         with st.container(horizontal=True, width="content", gap="xsmall"):
-            st.button("Back", icon=":material/arrow_back:", on_click=step, args=(-1,), disabled=stage == 1, key=key("back"))
-            st.button("Next", icon=":material/arrow_forward:", on_click=step, args=(1,), disabled=stage == 6, key=key("next"))
+            for name, by, end in (("back", -1, 1), ("next", 1, 6)):
+                arrow = {"back": ":material/arrow_back:", "next": ":material/arrow_forward:"}[name]
+                st.button(name.capitalize(), icon=arrow, on_click=step, args=(by,), disabled=stage == end,
+                          key=key(name))
     return stage
 
 
@@ -178,7 +198,8 @@ def pick_row(names: tuple[str, ...], heads: int) -> tuple[int, int]:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
             st.markdown("Query", width="content")
             query = pick_query(names)
+        if heads == 1:
+            return query, 0
         with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
             st.markdown("Head", width="content")
-            head = pick_head(heads)
-    return query, head
+            return query, pick_head(heads)

@@ -8,13 +8,18 @@ from core.attention import AttentionConfig, entry
 from dashboard.step_view import Reading, number
 
 MOST_TERMS = 6
+BREAK = " \\\\ "  # where a long line may be broken
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
 
-def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, colour: str) -> tuple[str, str]:
-    """Symbolic and live LaTeX of a stage (1 to 6) for the chosen query and a key; `colour` marks what was picked."""
+def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, colour: str) -> tuple[str, ...]:
+    """LaTeX of a stage (1 to 6) for the chosen query and a key: the symbols, then the live numbers in parts.
+
+    The parts stand side by side, or one below the other on a phone; `colour` marks what was picked.
+    """
     write = (project, score, scale, mask, normalize, weigh)[stage - 1]
-    return write(reading, config, focus, lambda text: rf"\textcolor{{{colour}}}{{{text}}}")
+    symbols, live = write(reading, config, focus, lambda text: rf"\textcolor{{{colour}}}{{{text}}}")
+    return symbols, *live.split(BREAK)
 
 
 def num(value: float) -> str:
@@ -96,12 +101,13 @@ def normalize(reading, config, j, pick):
         return symbols, f"{left} = " + pick(r"\mathbf{0}") + r"\quad (e^{-\infty} = 0)"
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     result = pick(rf"\mathbf{{{num(reading.weights[i, j])}}}")
-    shown = " + ".join(f"e^{{{num(powers[m])}}}" for m in allowed[:MOST_TERMS])
+    heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS]
+    shown = " + ".join(f"e^{{{num(powers[m])}}}" for m in sorted(heaviest))
     shown += r" + \cdots" if len(allowed) > MOST_TERMS else ""
     live = rf"{left} = \frac{{e^{{{num(powers[j])}}}}}{{{shown}}}"
     if max(abs(p) for p in powers.values()) < 8:
         total = sum(math.exp(p) for p in powers.values())
-        live += rf" = \frac{{{num(math.exp(powers[j]))}}}{{{num(total)}}}"
+        live += rf"{BREAK}= \frac{{{num(math.exp(powers[j]))}}}{{{num(total)}}}"
     return symbols, f"{live} = {result}"
 
 

@@ -34,7 +34,8 @@ def project(reading: Reading, whys: dict[int, str]) -> Parts:
     lengths = np.linalg.norm(reading.k, axis=1)
     longest = int(lengths.argmax())
     size = float(np.linalg.norm(reading.q[reading.query]))
-    text = f" asks with {reading.q.shape[1]} numbers of length {number(size)}; the longest key is {say(reading.keys[longest])}’s, {number(lengths[longest])}."
+    text = (f" asks with {reading.q.shape[1]} numbers of length {number(size)}; "
+            f"the longest key is {say(reading.keys[longest])}’s, {number(lengths[longest])}.")
     return [[reading.name, "pick"], [text, ""]]
 
 
@@ -80,11 +81,14 @@ def normalize(reading: Reading, whys: dict[int, str]) -> Parts:
     named = capital(say(reading.keys[top]), reading.keys[top])
     high = number(reading.raw[i, top])
     if top == best:
-        return parts + [[f" Even attention would give each of {reading.sees} keys {number(1 / reading.sees)}." if reading.sees > 1
-                         else " It is the only key it may see.", ""]]
+        even = f" Even attention would give each of {reading.sees} keys {number(1 / reading.sees)}."
+        return parts + [[even if reading.sees > 1 else " It is the only key it may see.", ""]]
     if top in whys:
         return parts + [[f" {named} scored highest, {high}, but {_because(whys[top])}, so the mask removes it.", ""]]
-    return parts + [[f" {named} scored highest, {high}, but the bias takes {number(-reading.bias[i, top])} for its distance.", ""]]
+    if reading.bias is None:  # equal scores, split by rounding
+        return parts + [[".", ""]] if not parts[-1][0].endswith(".") else parts
+    cost = number(-reading.bias[i, top])
+    return parts + [[f" {named} scored highest, {high}, but the bias takes {cost} for its distance.", ""]]
 
 
 def _because(why: str) -> str:
@@ -97,7 +101,8 @@ def weigh(reading: Reading, whys: dict[int, str]) -> Parts:
     share = float(reading.weights[i, best])
     longest = float(np.linalg.norm(reading.v[reading.allowed[i]], axis=1).max())
     return [["The output of ", ""], [reading.name, "pick"], [" has length ", ""], [number(size), "strong"],
-            [f"; {number(share)} of it comes from {say(reading.keys[best])}. The longest value it may see has {number(longest)}.", ""]]
+            [f"; {say(reading.keys[best])} enters it with weight {number(share)}. "
+             f"The longest value it may see has {number(longest)}.", ""]]
 
 
 def caption(seed: int, given: bool, config, notes: tuple[str, ...]) -> str:
@@ -114,7 +119,8 @@ def window(reading: Reading) -> list[str]:
     most, dims = MAP_CELLS, reading.q.shape[1]
     notes = []
     if max(len(reading.queries), len(reading.keys)) > most:
-        notes.append(f"The maps show {most} of {max(len(reading.queries), len(reading.keys))} tokens, those around the query.")
+        longest = max(len(reading.queries), len(reading.keys))
+        notes.append(f"The maps show {most} of {longest} tokens, those around the query.")
     if dims > most:
-        notes.append(f"The first {most} of {dims} dimensions are drawn; every number is computed from all of them.")
+        notes.append(f"The first {most} of {dims} dimensions are drawn; all of them are in every number.")
     return notes

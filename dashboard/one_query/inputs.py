@@ -56,11 +56,12 @@ def edit(place, name: str, rows: matrices.Rows) -> matrices.Rows:
     """One matrix: its width, and its cells with rows that can be added and taken away."""
     version = get("version")
     with place:
-        width = st.number_input(f"{name} columns", 1, matrices.MAX_COLUMNS, len(rows[0]), 1, key=f"one:{name}w{version}")
+        width = st.number_input(f"{name} columns", 1, matrices.MAX_COLUMNS, len(rows[0]), 1,
+                                key=f"one:{name}w{version}")
         frame = pd.DataFrame(matrices.widen(rows, int(width)), columns=[str(c) for c in range(int(width))], dtype=float)
         config = {c: st.column_config.NumberColumn(c, format="%.3g", width="small") for c in frame.columns}
-        done = st.data_editor(frame, key=f"one:{name}{version}-{int(width)}", num_rows="dynamic", hide_index=True, column_config=config,
-                              alt=f"Matrix {name}, editable")
+        done = st.data_editor(frame, key=f"one:{name}{version}-{int(width)}", num_rows="dynamic", hide_index=True,
+                              column_config=config, alt=f"Matrix {name}, editable")
     return [[float("nan") if value is None else float(value) for value in row] for row in done.to_numpy().tolist()]
 
 

@@ -46,7 +46,7 @@ def _cell(text: str) -> float:
 
 
 def write(parts: list[Rows]) -> str:
-    return "|".join(";".join(",".join(f"{value:g}" for value in row) for row in part) for part in parts)
+    return "|".join(";".join(",".join(f"{value:.9g}" for value in row) for row in part) for part in parts)
 
 
 def check(parts: list[Rows]) -> Matrices:

@@ -7,10 +7,10 @@ import streamlit as st
 from core.attention import AttentionConfig, ConfigError, Entry, Steps, entry
 from core.attention.kernels import exact
 from dashboard.cache import cached
-from dashboard.one_query import controls, equations, facts, inputs, scaling, words
+from dashboard.one_query import controls, equations, facts, figures, inputs, scaling, words
 from dashboard.one_query.run import Source, run
-from dashboard.one_query.state import get, key, mask_choice, put, refusals
-from dashboard.panels import entries_panel, source_panel
+from dashboard.one_query.state import fingerprint, get, key, mask_choice, put
+from dashboard.panels import entries_panel, fact, source_panel
 from dashboard.step_view import Reading, payload, read, step_view
 
 LIGHT_PICK, DARK_PICK = "#B8430F", "#FF9A66"
@@ -62,29 +62,36 @@ def attend(config: AttentionConfig, source: Source, seed: int, real: int | None)
         return None
 
 
-def links_refused() -> None:
+def links_refused(found: list[str]) -> None:
     """What the link asked for and could not have, said until a control is changed."""
-    found = refusals()
+    now = fingerprint()
     if found:
-        put("refused", found)
-    for sentence in get("refused", ()):
+        put("refused", (tuple(found), None))
+    sentences, seen = get("refused", ((), None))
+    if not found and sentences and seen not in (None, now):
+        sentences = ()
+    put("refused", (sentences, None if found else now))
+    for sentence in sentences:
         st.warning(sentence)
 
 
-def picture(steps: Steps, source: Source, config: AttentionConfig, query: int, head: int, stage: int, real: int | None,
-            seed: int, notes: tuple[str, ...]) -> None:
+def picture(
+    steps: Steps, source: Source, config: AttentionConfig, query: int, head: int, stage: int, real: int | None,
+    seed: int, notes: tuple[str, ...],
+) -> None:
     """The equation with its numbers, the six stages, the sentence and the conditions."""
     reading = read(steps, source.queries, source.keys, query, head)
     given = source.matrices is not None
     put("names", source.queries)
     focus = focus_of(reading)
-    symbols, live = equations.equation(reading, config, stage, focus, DARK_PICK if dark() else LIGHT_PICK)
-    with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):
-        st.latex(symbols, width="content")
-        st.latex(live, width="content")
+    symbols, *live = equations.equation(reading, config, stage, focus, DARK_PICK if dark() else LIGHT_PICK)
+    with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="xsmall"):
+        for part in (symbols + r"\quad", *live):  # inline, because st.latex adds margins that push the picture down
+            st.markdown(rf"$\displaystyle {part}$", width="content")
     whys = words.reasons(reading, config, real)
+    said = facts.caption(seed, given, config, (*facts.window(reading), *notes))
     shown = payload(reading, words.stage_words(config, reading, real, given), stage, focus, whys,
-                    facts.fact(reading, stage, whys), facts.caption(seed, given, config, (*facts.window(reading), *notes)))
+                    facts.fact(reading, stage, whys), said)
     step_view(shown, key=key("view"), on_pick=controls.take_pick)
 
 
@@ -101,10 +108,12 @@ def root_of_d(seed: int, head_dim: int) -> None:
     st.markdown("## What √D does")
     points = cached(scaling.measure, seed)
     left, right = st.columns(2, gap="medium")
-    for place, figure, alt in zip((left, right), scaling.figures(points, head_dim, dark()), ("Variance", "Entropy"), strict=True):
+    drawn = figures.figures(points, head_dim, dark())
+    for place, figure, alt in zip((left, right), drawn, ("Variance", "Entropy"), strict=True):
         place.vega_lite_chart(figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
-    st.markdown(f"#### {scaling.sentence(points)}")
-    st.caption(f"{scaling.QUERIES} queries against {scaling.KEYS} keys, standard normal, seed {seed}. The rule marks the head size above.")
+    fact(scaling.sentence(points))
+    st.caption(f"{scaling.QUERIES} queries against {scaling.KEYS} keys, standard normal, seed {seed}. "
+               "The rule marks the head size above.")
 
 
 def sources(config: AttentionConfig) -> None:

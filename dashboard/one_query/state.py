@@ -5,11 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from core.attention import AXES, Choice, ConfigError, check_sizes, heads_that_divide
-from dashboard.one_query.text import Cut, labels, tokenize
+from dashboard.one_query.text import labels, tokenize
+from dashboard.panels import plain
 
 SENTENCE = "The animal was too tired ."
 SIZES = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
-D_MODEL, HEADS, SEED, STAGE = 8, 2, 86, 5
+D_MODEL, HEADS, SEED, STAGE = 16, 4, 126, 5
 STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
 SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
 PROJECTIONS = {item.key: item.name for item in AXES["projection"]}
@@ -17,8 +18,10 @@ SCORES = {item.key: item.name for item in AXES["score"]}
 POSITIONS = {"none": "None", "sinusoidal": "Sinusoidal", "learned": "Learned", "rope_halves": "RoPE, halves",
              "rope_interleaved": "RoPE, interleaved", "alibi": "ALiBi"}
 ADDED = ("sinusoidal", "learned")  # into x, before the projection
-MASKS = {"none": "None", "causal": "Causal", "padding": "Padding", "local": "Local window", "causal_local": "Causal, local"}
-DEFAULTS = {"source": "sentence", "projection": "multi_head", "score": "scaled_dot", "position": "alibi", "mask": "causal"}
+MASKS = {"none": "None", "causal": "Causal", "padding": "Padding", "local": "Local window",
+         "causal_local": "Causal, local"}
+DEFAULTS = {"source": "sentence", "projection": "multi_head", "score": "scaled_dot", "position": "alibi",
+            "mask": "causal"}
 NAMES = {"source": SOURCES, "projection": PROJECTIONS, "score": SCORES, "position": POSITIONS, "mask": MASKS}
 NUMBERS = {"temperature": (0.05, 10.0), "window": (0, 512), "real": (0, 512), "seed": (0, 999_999)}
 
@@ -46,13 +49,8 @@ def mask_choice(name: str, window: int) -> Choice:
 
 
 def default_heads(d_model: int) -> int:
-    return HEADS if d_model % HEADS == 0 else 1
-
-
-def query_options(text: str) -> tuple[Cut, tuple[str, ...]]:
-    """The sentence's tokens, and a name for each that no other place has."""
-    cut = tokenize(text)
-    return cut, labels(cut.tokens)
+    """The most heads up to the usual four that divide d_model."""
+    return max(heads for heads in heads_that_divide(d_model) if heads <= HEADS)
 
 
 def refusals() -> list[str]:
@@ -62,13 +60,17 @@ def refusals() -> list[str]:
     found = [*refused_sizes(asked)]
     for name, allowed in NAMES.items():
         if name in asked and asked[name] not in allowed.values():
-            found.append(f"The link says {name} = {asked[name][:40]}; expected one of {', '.join(allowed.values())}. "
+            options = ", ".join(allowed.values())
+            found.append(f"The link says {name} = {plain(asked[name][:40])}; expected one of {options}. "
                          f"{allowed[DEFAULTS[name]]} is shown.")
     for name, (low, high) in NUMBERS.items():
         if name in asked and not within(asked[name], low, high):
-            found.append(f"The link says {name} = {asked[name][:40]}; expected a number from {low:g} to {high:g}.")
+            value = plain(asked[name][:40])
+            found.append(f"The link says {name} = {value}; expected a number from {low:g} to {high:g}.")
+    found += refused_row(asked)
     if "stage" in asked and asked["stage"] not in STAGES.values():
-        found.append(f"The link says stage = {asked['stage'][:40]}; expected one of {', '.join(STAGES.values())}.")
+        stages = ", ".join(STAGES.values())
+        found.append(f"The link says stage = {plain(asked['stage'][:40])}; expected one of {stages}.")
     return found
 
 
@@ -77,7 +79,7 @@ def refused_sizes(asked: dict[str, str]) -> list[str]:
     for name, usual in (("d_model", D_MODEL), ("heads", None)):
         text = asked.get(name)
         if text is not None and not (text.isascii() and text.isdigit() and len(text) < 7):
-            return [f"The link says {name} = {text[:40]}; expected a whole number from 1."]
+            return [f"The link says {name} = {plain(text[:40])}; expected a whole number from 1."]
         wanted[name] = usual if text is None else int(text)
     if wanted["d_model"] not in SIZES:
         sizes = ", ".join(map(str, SIZES))
@@ -87,8 +89,21 @@ def refused_sizes(asked: dict[str, str]) -> list[str]:
     try:
         check_sizes(wanted["d_model"], wanted["heads"])
     except ConfigError as error:
-        return [f"The link says {error} {default_heads(wanted['d_model'])} is shown."]
+        return [f"In the link, {error} {default_heads(wanted['d_model'])} is shown."]
     return []
+
+
+def refused_row(asked: dict[str, str]) -> list[str]:
+    """A query that is no token of the sentence, or a head that the layer does not have."""
+    found, given = [], asked.get("source") == SOURCES["matrices"]
+    names = labels(tokenize(asked.get("tokens", SENTENCE)).tokens)
+    if "query" in asked and not given and asked["query"] not in {*names, *map(plain, names)}:
+        found.append(f"The link asks for the query {plain(asked['query'][:40])}, which is no token of this sentence.")
+    heads = asked.get("heads", str(HEADS))
+    if "head" in asked and not given and heads.isdigit() and asked["head"] not in map(str, range(int(heads[:4]))):
+        last = int(heads) - 1
+        found.append(f"The link says head = {plain(asked['head'][:40])}; with {heads} heads they run from 0 to {last}.")
+    return found
 
 
 def within(text: str, low: float, high: float) -> bool:
@@ -98,5 +113,6 @@ def within(text: str, low: float, high: float) -> bool:
         return False
 
 
-def heads_of(d_model: int) -> list[int]:
-    return heads_that_divide(d_model)
+def fingerprint() -> tuple:
+    """What the controls say now."""
+    return tuple(get(name) for name in (*NAMES, *NUMBERS, "tokens", "d_model", "heads", "query", "head", "stage"))

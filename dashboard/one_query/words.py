@@ -8,7 +8,8 @@ from core.attention import AttentionConfig
 from dashboard.step_view import Reading, StageWords, number
 
 _FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
-_SCORES = {"dot": "q·k", "scaled_dot": "q·k", "general": "q W k", "concat": "v tanh W[q; k]", "additive": "v tanh(W₁k + W₂q)"}
+_SCORES = {"dot": "q·k", "scaled_dot": "q·k", "general": "q W k", "concat": "v tanh W[q; k]",
+           "additive": "v tanh(W₁k + W₂q)"}
 _SHORT = {"general": "q W k", "concat": "concat", "additive": "additive"}
 
 
@@ -28,7 +29,11 @@ def stage_words(config: AttentionConfig, reading: Reading, real: int | None, giv
 
 
 def plain(value: float) -> str:
-    return _FRACTIONS.get(value) or f"{value:.4g}".replace("-", "−")
+    if value in _FRACTIONS:
+        return _FRACTIONS[value]
+    if 0 < value < 1 and (1 / value).is_integer() and 1 / value <= 4096:
+        return f"1/{1 / value:.0f}"
+    return f"{value:.4g}".replace("-", "−")
 
 
 def project_rule(config: AttentionConfig, given: bool) -> str:
@@ -56,7 +61,7 @@ def slope_of(reading: Reading) -> float:
     """What one step of distance costs this head, read from the bias itself."""
     at = np_argmax_distance(reading)
     distance = abs(at - reading.query)
-    return 0.0 if distance == 0 else round(-float(reading.bias[reading.query, at]) / distance, 6)
+    return 0.0 if distance == 0 else round(-float(reading.bias[reading.query, at]) / distance, 9)
 
 
 def np_argmax_distance(reading: Reading) -> int:

@@ -43,9 +43,9 @@ const DRAW = {
     if (row.masked) numberCell(view, x, y, view.place.number, 24, row.masked)
     else hatchedCell(view, x, y, view.place.number - 1)
     const room = view.place.pitch - view.place.number - 8
-    if (row.why && room > 30) add(view.svg, "text", { x: x + view.place.number + 7, y: y + 16, class: "faint tick" }, fit(row.why, room - 4, 11.5, view.font))
+    if (row.why && room > 30) add(view.svg, "text", { x: x + view.place.number + 6, y: y + 16, class: "faint tick" }, fit(row.why, room - 4, 11.5, view.font))
   },
-  normalize: (view, row, x, y) => bar(view, x, y, Math.min(view.place.pitch - 30, 110), row.weight, row.best),
+  normalize: (view, row, x, y) => bar(view, x, y, view.place.bar, row.weight, row.best),
   weigh: (view, row, x, y) => vector(view, x, y, row.wv, { mute: row.weight.value === 0 }),
 }
 
@@ -63,17 +63,17 @@ function phoneColumns(stage, width) {
 function drawDetail(view, top) {
   const { svg, data, place, font, phone, theme } = view
   const columns = phone ? phoneColumns(data.stage, view.width) : WIDE.map((key, at) => [key, place.column(at)])
-  let y = top + (phone ? 34 : 36)
+  let y = top + 30
   const title = add(svg, "text", { x: 0, y, class: "lead" })
   add(title, "tspan", { class: "pick strong" }, fit(data.query, 220, 14, font))
   add(title, "tspan", { class: "muted", dx: 5 }, "against " + data.against)
-  y += 20
+  y += 16
   const heads = y + 17
   columns.forEach(([key, x]) => heading(view, key, x, heads, y))
   y += phone ? 28 : 30
   add(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" })
   y += 4
-  const pitch = phone ? 32 : 27
+  const pitch = phone ? 32 : 26.5
   data.keys.forEach((row, at) => {
     const line = y + at * pitch
     const tokenRoom = (phone ? 62 : place.gutter) - 12
@@ -81,13 +81,22 @@ function drawDetail(view, top) {
     add(svg, "text", { ...where, y: line + 16, class: row.best ? "token key strong" : "token key" }, fit(row.label, tokenRoom, 13, font))
     columns.forEach(([key, x]) => DRAW[key](view, row, x, line))
     const press = add(svg, "rect", { x: 0, y: line - 1, width: view.width, height: pitch, fill: "transparent", class: "press row" })
-    if (row.focus) add(svg, "rect", { x: 0, y: line, width: 3, height: 24, rx: 1.5, fill: theme.pick })
+    if (row.focus && !row.best) add(svg, "rect", { x: phone ? -6 : place.gutter - 8, y: line, width: 3, height: 24, rx: 1.5, fill: theme.pick })
     press.addEventListener("click", () => view.pick({ key: row.index }))
     add(press, "title", {}, `Put ${row.label} in the equation`)
   })
   y += data.keys.length * pitch + 2
+  if (phone) tintColumn(view, columns, heads - 18, y)
   add(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" })
   return footer(view, columns, y + 4)
+}
+
+function tintColumn(view, columns, from, to) {
+  // The phone's table has columns of its own, so the active one carries the tint here too.
+  const at = columns.findIndex(([key]) => key === WIDE[view.data.stage - 1])
+  const [, x] = columns[at]
+  const end = at + 1 < columns.length ? columns[at + 1][1] - 10 : view.width
+  view.svg.insertBefore(add(view.svg, "rect", { x: x - 6, y: from, width: end - x + 6, height: to - from, rx: 5, fill: view.theme.tint }), view.svg.firstChild)
 }
 
 function heading(view, key, x, baseline, y) {
@@ -100,8 +109,8 @@ function heading(view, key, x, baseline, y) {
     return
   }
   const active = at + 1 === data.stage
-  const room = (phone ? Math.max(60, place.pitch * 1.3) : place.pitch) - 8
-  const name = at === 0 ? "k" : data.heads[at]
+  const room = (phone ? Math.max(60, place.number + 12) : place.pitch) - 8
+  const name = at === 0 ? "k" : phone && key !== "normalize" && key !== "weigh" ? data.stages[at].short : data.heads[at]
   add(svg, "text", { x, y: baseline, class: active && phone ? "pick head strong" : "muted head" }, fit(name, room, 12.5, view.font))
 }
 
@@ -109,7 +118,7 @@ function footer(view, columns, y) {
   const { svg, data, place, phone } = view
   for (const [key, x] of columns) {
     if (key === "normalize") {
-      const wide = Math.min(place.pitch - 30, 110)
+      const wide = place.bar
       add(svg, "text", { x: x + wide, y: y + 17, "text-anchor": "end", class: "muted number" }, (phone ? "Σ " : "") + data.sum)
     }
     if (key === "weigh") {

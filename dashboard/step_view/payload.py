@@ -83,9 +83,9 @@ def maps(reading: Reading, rows: slice, columns: slice, vectors: float, scores: 
     allowed = reading.allowed[rows, columns]
     dims, keys = reading.q.shape[1], len(reading.keys)
     shown = columns.stop - columns.start
-    keys_note = f"{keys} keys" if shown == keys else f"{shown} of {keys} keys"
+    keys_note = f"{shown} of {keys}" if shown < keys else f"{keys} keys" if keys > 1 else "1 key"
     return [
-        small_map(reading.q[rows, :MAP_CELLS], vectors, note=f"{dims} dims"),
+        small_map(reading.q[rows, :MAP_CELLS], vectors, note=f"{dims} dims" if dims > 1 else "1 dim"),
         small_map(reading.raw[rows, columns], scores, note=keys_note),
         small_map(reading.scores[rows, columns], scores),
         small_map(reading.scores[rows, columns], scores, allowed),

@@ -7,7 +7,8 @@ function placement(width, data, font, phone) {
   const dim = phone ? 33 : 29.25
   const dims = phone ? (width < 340 ? 3 : 4) : Math.max(1, Math.min(6, Math.floor((pitch - 12) / dim)))
   const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(60, pitch - 16)
-  return { gutter, pitch, dim, dims, number, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch }
+  const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, 110)
+  return { gutter, pitch, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch }
 }
 
 function drawHeads(view) {
@@ -22,17 +23,23 @@ function drawHeads(view) {
     } else {
       add(svg, "text", { x, y: 17, class: active ? "pick title" : "faint title" }, String(at + 1))
       add(svg, "text", { x: x + 14, y: 17, class: active ? "pick title strong" : "title strong" }, stage.title)
-      add(svg, "text", { x, y: 35, class: "muted tick" }, fit(stage.rule, place.pitch - 12, 12, font))
+      rule(svg, x, 35, fit(stage.rule, place.pitch - 12, 12, font))
     }
     const press = add(svg, "rect", { x: x - 8, y: 0, width: place.pitch - 2, height: 40, fill: "transparent", class: "press" })
     press.addEventListener("click", () => view.pick({ stage: at + 1 }))
   })
 }
 
+function rule(svg, x, y, text) {
+  // W_q stands as W with a small q below, as in the equation.
+  const line = add(svg, "text", { x, y, class: "muted tick" })
+  text.split(/_(.)/).forEach((part, at) => part && add(line, "tspan", at % 2 ? { dy: 3, "font-size": 9 } : at ? { dy: -3 } : {}, part))
+}
+
 function drawTint(view, root, bottom) {
   // A layer of its own, behind the canvas, so that it does not change the colour of a cell.
   const { data, place, theme } = view
-  const box = { left: place.column(data.stage - 1) - 10, width: place.pitch - 4, height: bottom }
+  const box = { left: place.column(data.stage - 1) - (view.phone ? 5 : 10), width: place.pitch - 4, height: bottom }
   const layer = root.querySelector(".tint")
   for (const [key, value] of Object.entries(box)) layer.style[key] = value + "px"
   layer.style.background = theme.tint
@@ -90,7 +97,7 @@ function draw(root, data, pick) {
   drawHeads(view)
   const below = drawThumbs(view)
   const bottom = drawDetail(view, below)
-  drawTint(view, root, bottom)
+  drawTint(view, root, phone ? below + 6 : bottom)
   for (const [key, value] of Object.entries({ width, height: bottom, viewBox: `0 0 ${width} ${bottom}`, role: "img", "aria-label": data.fact })) svg.setAttribute(key, value)
   root.style.setProperty("--pick", theme.pick)
   root.style.setProperty("--ink", theme.text)

@@ -55,7 +55,7 @@ function drawThumbs(view) {
   board.fillStyle = theme.band
   board.fillRect(0, mid - thick / 2 - 2, view.width, thick + 4)
   maps.forEach((map, at) => {
-    const wide = Math.min(cell, room / map.columns)
+    const wide = Math.min(cell, (at === 0 && !phone ? room - 10 : room) / map.columns) // room for its note
     const x = place.column(at)
     drawMap(board, theme, map, x, y, wide, cell)
     const w = map.columns * wide
@@ -63,7 +63,7 @@ function drawThumbs(view) {
     if (!phone && at < 5) arrow(svg, theme, x + w + 7, place.column(at + 1) - 7, mid)
     if (!phone && map.note) {
       const note = fit(map.note, place.pitch - w - 10, 11.5, font)
-      if (data.band > 0 || rows === 1) add(svg, "text", { x: x + w + 6, y: y + (rows === 1 ? -3 : Math.min(11, cell)), class: "faint tick" }, note)
+      if (mid - y > 20) add(svg, "text", { x: x + w + 6, y: y + 11, class: "faint tick" }, note)
     }
   })
   if (!phone) rowLabels(view, cell, y)

@@ -1,0 +1,90 @@
+"""One query in a real browser: the picture is there at once, follows the controls, and answers presses and keys."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import wait_ready
+
+VIEW = ".step-view"
+
+
+def opened(page: Page, link: str = "") -> Page:
+    page.goto(f"/{link}")
+    expect(page.locator(f"{VIEW} svg")).to_be_visible()
+    wait_ready(page)
+    return page
+
+
+def fact(page: Page):
+    return page.locator(f"{VIEW} .fact")
+
+
+def test_something_real_is_seen_with_nothing_pressed(page):
+    opened(page)
+    expect(fact(page)).to_contain_text("tired gives 0.57 to animal.")
+    expect(page.locator(f"{VIEW} svg")).to_have_attribute("aria-label", re.compile("tired gives"))
+    expect(page.locator(f"{VIEW} table tr")).to_have_count(7)
+    painted = page.locator(f"{VIEW} canvas").evaluate(
+        "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size")
+    assert painted > 20
+
+
+@pytest.mark.parametrize("width", [390])
+def test_a_phone_needs_no_sideways_scrolling(page):
+    opened(page)
+    assert page.locator(f"{VIEW} svg").bounding_box()["width"] <= 358
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["dark"])
+def test_dark_has_its_own_colours(page):
+    opened(page)
+    assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
+
+
+def test_the_picture_follows_query_stage_and_text(page):
+    opened(page)
+    page.get_by_role("button", name="animal", exact=True).or_(page.get_by_role("radio", name="animal")).first.click()
+    expect(fact(page)).to_contain_text("animal gives")
+    page.get_by_role("button", name="Next").click()
+    expect(fact(page)).to_contain_text("The output of animal")
+    expect(page).to_have_url(re.compile("6(\\+|%20)Weigh"))
+    box = page.get_by_label("Tokens")
+    box.fill("<b>bold</b> moon")
+    box.press("Enter")
+    expect(page.locator(f"{VIEW} svg text", has_text="<b>bold</b>").first).to_be_visible()
+
+
+def test_a_press_in_the_picture_picks_key_and_query(page):
+    opened(page)
+    page.locator(f"{VIEW} .press.row").nth(3).click()
+    expect(page.locator(".katex-mathml", has_text="too").first).to_be_attached()
+    page.locator(VIEW).focus()
+    page.keyboard.press("ArrowUp")
+    expect(fact(page)).to_contain_text("too gives")
+    page.keyboard.press("ArrowRight")
+    expect(fact(page)).to_contain_text("The output of too")
+
+
+def test_the_link_brings_the_same_picture_back(page):
+    opened(page, "?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green")
+    first = fact(page).inner_text()
+    assert "green" in first
+    page.reload()
+    expect(fact(page)).to_have_text(first)
+
+
+def test_a_bad_link_is_refused_where_one_looks(page):
+    opened(page, "?one:d_model=64&one:heads=7")
+    expect(page.get_by_text("num_heads = 7 does not divide d_model = 64")).to_be_visible()
+
+
+def test_the_worked_example_can_be_chosen(page):
+    opened(page)
+    page.get_by_role("button", name="Formula").click()
+    page.get_by_label("Preset").click()
+    page.get_by_role("option", name="Worked example").click()
+    expect(fact(page)).to_contain_text("q0 gives 0.58 to k2.")
+    expect(page).to_have_url(re.compile("matrices="))

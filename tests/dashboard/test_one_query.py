@@ -1,0 +1,208 @@
+"""One query: text and matrices in, Steps through, and the words, equations and bytes that come out."""
+
+import base64
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from core.attention import AttentionConfig, Choice
+from dashboard.one_query import equations, facts, matrices, scaling, words
+from dashboard.one_query.run import Source, run
+from dashboard.one_query.state import SENTENCE, mask_choice, position_choice
+from dashboard.one_query.text import MAX_TOKENS, embed, labels, tokenize
+from dashboard.step_view import number, payload, read
+from dashboard.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
+
+CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
+
+
+def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=126, real=None):
+    source = Source.sentence(tokenize(text).tokens)
+    return read(run(config, source, seed, real), source.queries, source.keys, query, head)
+
+
+def shown(config=CONFIG, stage=5, real=None, **more):
+    r = reading(config, real=real, **more)
+    whys = words.reasons(r, config, real)
+    return payload(r, words.stage_words(config, r, real, False), stage, r.best, whys, facts.fact(r, stage, whys), "")
+
+
+def said(parts):
+    return "".join(text for text, _ in parts)
+
+
+# text
+
+@pytest.mark.parametrize(("text", "tokens"), [
+    ("The end.", ("The", "end", ".")), ('"Why?"', ('"', "Why", "?", '"')), ("don't stop", ("don't", "stop")),
+    ("...", (".", ".", ".")), ("", ()), (" \t\n ", ()),
+    ("👩‍👩‍👧 ok", ("👩‍👩‍👧", "ok")), ("שלום, עולם", ("שלום", ",", "עולם")),
+])
+def test_tokens(text, tokens):
+    assert tokenize(text).tokens == tokens
+
+
+def test_long_text_is_cut_and_says_so():
+    cut = tokenize("ab " * 10_000)
+    assert len(cut.tokens) == MAX_TOKENS
+    assert any("30,000 characters; the first 20,000" in note for note in cut.notes)
+    assert any(f"the first {MAX_TOKENS} are used" in note for note in cut.notes)
+
+
+def test_each_place_has_a_name_of_its_own():
+    assert labels(("the", "cat", "the", "x" * 60)) == ("the", "cat", "the (2)", "x" * 23 + "…")
+
+
+def test_a_word_has_one_vector_whatever_stands_around_it():
+    state = torch.random.get_rng_state()
+    first, second = embed(("a", "b", "a"), 7, 3), embed(("b",), 7, 3)
+    assert torch.equal(first[0, 0], first[0, 2])
+    assert torch.equal(first[0, 1], second[0, 0])
+    assert not torch.equal(embed(("b",), 7, 4), second)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+# matrices
+
+def test_the_worked_example_by_hand():
+    source = Source.given(matrices.check(matrices.parse(matrices.WORKED)))
+    steps = run(AttentionConfig(2, 1, Choice("identity")), source, 0)
+    r = read(steps, source.queries, source.keys, 0, 0)
+    np.testing.assert_allclose(r.raw[0], [1, 2, 3])
+    np.testing.assert_allclose(r.weights[0], [0.140, 0.284, 0.576], atol=5e-4)
+    np.testing.assert_allclose(r.out[0], [0.355, 0.617], atol=5e-4)
+
+
+def test_matrices_go_through_the_link():
+    parts = matrices.parse("1,−2.5|0.125,1e-3|3")
+    assert parts == [[[1.0, -2.5]], [[0.125, 0.001]], [[3.0]]]
+    assert matrices.parse(matrices.write(parts)) == parts
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("1,2|1;0,1|3;4", "K's rows have 1 and 2"), ("1,nan|1,0|3", "Q row 0, column 1 is empty or not a number"),
+    ("1,2|1,inf|3", "K row 0, column 1 is infinite"), ("1,2,3|1,0|3", "Q has 3 columns and K has 2"),
+    ("1|1;2|3", "K has 2 rows and V has 1"), ("|1|1", "Q has no rows"), ("1|2", "three matrices"), ("a|1|1", "'a'"),
+    ("1e9|1|1", "between"), (";".join("1" * 40) + "|1|1", "larger than 32 × 16"),
+])
+def test_matrices_that_do_not_fit_are_refused_in_words(text, says):
+    with pytest.raises(matrices.MatrixError, match=says.replace("(", r"\(").replace(")", r"\)")):
+        matrices.check(matrices.parse(text))
+
+
+def test_given_matrices_may_have_more_keys_than_queries_under_each_choice():
+    source = Source.given(matrices.check(matrices.parse("1,2;0,1|1,0;0,1;1,1|1;2;3")))
+    for score in ("dot", "general", "concat", "additive"):
+        for position in ("rope_halves", "rope_interleaved", "alibi"):
+            config = AttentionConfig(2, 1, Choice("identity"), Choice(score), position_choice(position))
+            config = config.with_(mask=Choice("causal"))
+            assert run(config, source, 1).weights.sum(-1).allclose(torch.ones(1, 1, 2))
+
+
+# numbers, payload
+
+@pytest.mark.parametrize(("value", "text"), [
+    (-1.034, "−1.03"), (-0.001, "0.00"), (3.96, "3.96"), (123.456, "123.5"), (12345.6, "12346"), (float("inf"), "∞"),
+    (-1e6, "−1.0e+06".replace("-", "−")), (float("nan"), "not a number"),
+])
+def test_numbers_are_written_as_on_the_screens(value, text):
+    assert number(value) == text
+
+
+def test_small_maps_keep_zero_in_the_middle_and_masked_cells_apart():
+    data = small_map(np.array([[-2.0, 0.0, 2.0]]), 2.0, np.array([[True, True, False]]))
+    assert list(base64.b64decode(data["data"])) == [0, 127, 255]
+    assert list(base64.b64decode(small_map(np.array([[0.0, 1.0]]), None)["data"])) == [0, 254]
+
+
+def test_what_is_sent_is_bounded_and_holds_the_query():
+    for query in (0, 150, 511):
+        sent = shown(text="word " * 512, query=query)
+        assert len(sent["keys"]) == LIST_KEYS
+        assert all(m["rows"] <= MAP_CELLS >= m["columns"] for m in sent["maps"])
+        assert sent["rows"][sent["band"]] == sent["query"]
+    assert window(3, 1) == slice(0, 3)
+
+
+def test_the_listed_keys_hold_the_most_weight():
+    r = reading(text=" ".join(f"w{n}" for n in range(40)), query=39)
+    sent = shown(text=" ".join(f"w{n}" for n in range(40)), query=39)
+    least = min(line["weight"]["value"] for line in sent["keys"])
+    others = [r.weights[39, j] for j in range(40) if j not in {line["index"] for line in sent["keys"]}]
+    assert least >= max(others)
+
+
+def test_a_masked_key_says_why():
+    assert shown()["keys"][5]["masked"] is None
+    assert shown()["keys"][5]["why"] == "comes later"
+    local = CONFIG.with_(mask=mask_choice("local", 1))
+    assert shown(local)["keys"][0]["why"] == "too far"
+    padded = CONFIG.with_(mask=mask_choice("padding", 1))
+    assert shown(padded, real=3)["keys"][4]["why"] == "padding"
+
+
+def test_the_signed_scale_ends_on_a_plain_number():
+    assert top_of(np.array([2.87, -1.0])) == 3
+    assert top_of(np.array([0.0])) == 1
+    assert top_of(np.array([np.nan, 41.0])) == 50
+
+
+# words, facts, equations
+
+def test_the_opening_sentence_says_what_the_numbers_say():
+    r = reading()
+    text = said(facts.fact(r, 5, words.reasons(r, CONFIG, None)))
+    assert text == ("tired gives 0.57 to animal. The full stop scored highest, 3.30, but comes later, "
+                    "so the mask removes it.")
+    assert r.raw[4].argmax() == 5
+    assert round(float(r.weights[4, 1]), 2) == 0.57
+
+
+@pytest.mark.parametrize("stage", range(1, 7))
+def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
+    r = reading(CONFIG.with_(mask=Choice("padding")), real=0)
+    assert said(facts.fact(r, stage, {})) == "tired sees no key: every weight is 0 and its output is 0."
+    assert np.array_equal(r.out, np.zeros_like(r.out))
+
+
+@pytest.mark.parametrize("stage", range(1, 7))
+@pytest.mark.parametrize("text", ["one", "a a", "{ } \\ %", "😀 👍", "x " * 80])
+@pytest.mark.parametrize("mask", ["none", "causal", "padding", "local", "causal_local"])
+def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, text, mask):
+    real = 1 if mask == "padding" else None
+    config = CONFIG.with_(mask=mask_choice(mask, 0))
+    r = reading(config, text, query=0, real=real)
+    latex = "".join(equations.equation(r, config, stage, len(r.keys) - 1, "#B8430F"))
+    assert latex.count("{") == latex.count("}")
+    assert "−" not in latex  # LaTeX sets its own minus
+    assert said(facts.fact(r, stage, words.reasons(r, config, real))).endswith((".", "…"))
+
+
+def test_the_equation_holds_the_live_numbers():
+    r = reading()
+    line = "".join(equations.equation(r, CONFIG, 5, 1, "#B8430F"))
+    assert rf"\mathbf{{{number(r.weights[4, 1])}}}" in line
+    assert r"\text{tired},\,\text{animal}" in line
+    total = sum(math.exp(r.scores[4, m]) for m in range(5))
+    assert number(total) in line
+    assert r"\frac{2.37}{\sqrt{4}} - 0.75" in "".join(equations.equation(r, CONFIG, 3, 1, "#B8430F"))
+
+
+def test_the_rule_of_the_third_stage_names_scale_and_slope():
+    assert words.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
+    plain = CONFIG.with_(score=Choice("dot"), position=Choice("none"))
+    assert words.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
+
+
+# √D
+
+def test_root_d_keeps_variance_and_entropy_where_they_are():
+    points = scaling.measure(86)
+    assert points == scaling.measure(86)
+    last = points[-1]
+    assert last.variance == pytest.approx(512, rel=0.1)
+    assert last.scaled_variance == pytest.approx(1, rel=0.1)
+    assert last.entropy < 0.2 * last.scaled_entropy
+    assert str(round(last.variance)) in scaling.sentence(points)

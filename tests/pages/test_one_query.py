@@ -1,0 +1,151 @@
+"""The page One query, driven without a browser: presets, sizes, bad links and bad input, each in words."""
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.attention import PRESETS
+
+APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+
+
+def opened(**link):
+    at = AppTest.from_file(APP, default_timeout=60)
+    for name, value in link.items():
+        at.query_params[f"one:{name}"] = value
+    return calm(at.run())
+
+
+def calm(at):
+    assert not at.exception, [e.value for e in at.exception]
+    return at
+
+
+def live(at):
+    return " ".join(m.value for m in at.markdown if "displaystyle" in m.value)
+
+
+def put(at, kind, name, value):
+    getattr(at, kind)(key=f"one:{name}").set_value(value)
+    return calm(at.run())
+
+
+def test_opens_with_a_picture_and_nothing_pressed():
+    at = opened()
+    assert r"\mathbf{0.57}" in live(at)
+    assert not at.warning
+    assert not at.error
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), [
+    ("selectbox", "score", "additive"), ("selectbox", "position", "rope_interleaved"), ("selectbox", "mask", "none"),
+    ("select_slider", "d_model", 512), ("select_slider", "heads", 2), ("number_input", "temperature", 0.5),
+    ("number_input", "seed", 5), ("toggle", "scaled", False), ("text_input", "tokens", "Other words here"),
+])
+def test_the_numbers_follow_every_control(kind, name, value):
+    at = opened()
+    before = live(at)
+    assert live(put(at, kind, name, value)) != before
+
+
+@pytest.mark.parametrize("preset", [p.key for p in PRESETS])
+def test_a_preset_sets_the_controls_and_is_recognised(preset):
+    at = put(opened(), "selectbox", "preset", preset)
+    assert at.selectbox(key="one:preset").value == preset
+    assert live(at)
+
+
+def test_the_worked_example():
+    at = put(opened(), "selectbox", "preset", "worked")
+    assert r"\frac{8.34}{14.48}" in live(at)
+    at = put(at, "segmented_control", "stage", 6)
+    assert r"(0.36,\ 0.62)" in live(at) or r"(0.35,\ 0.62)" in live(at)
+
+
+def test_next_and_back_walk_the_six_stages():
+    at = put(opened(), "segmented_control", "stage", 1)
+    seen = [live(at)]
+    for _ in range(5):
+        at = calm(at.button(key="one:next").click().run())
+        seen.append(live(at))
+    assert len(set(seen)) == 6
+    assert at.button(key="one:next").disabled
+    at = calm(at.button(key="one:back").click().run())
+    assert live(at) == seen[4]
+
+
+def test_scale_switch_and_score_are_one_thing():
+    at = put(opened(), "toggle", "scaled", False)
+    assert at.selectbox(key="one:score").value == "dot"
+    at = put(at, "selectbox", "score", "general")
+    assert at.toggle(key="one:scaled").disabled
+
+
+def test_heads_follow_d_model():
+    at = put(opened(), "select_slider", "d_model", 64)
+    assert at.select_slider(key="one:heads").value == 4
+    at = put(at, "select_slider", "d_model", 9)
+    assert 9 % int(at.select_slider(key="one:heads").value) == 0
+
+
+def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():
+    at = put(put(opened(), "select_slider", "d_model", 9), "selectbox", "position", "rope_halves")
+    assert "odd head_dim = 3" in at.error[0].value
+    at = calm(at.button(key="one:repair").click().run())
+    assert not at.error
+    assert at.selectbox(key="one:position").value == "alibi"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\t"])
+def test_no_token_is_answered_in_words(text):
+    assert "no token" in put(opened(), "text_input", "tokens", text).warning[0].value
+
+
+@pytest.mark.parametrize("text", [
+    "one", "😀 👩‍👩‍👧 🇩🇪", "שלום עולם مرحبا", "word " * 4000, "x" * 25_000,
+    "<b>*x*</b> $y$ :smile: [l](http://e.x) `c`",
+    "\\ { } % # & _ ^ ~", "the the the", "\u202e\u0000\ufeff",
+])
+def test_any_text_gives_a_picture(text):
+    assert live(put(opened(), "text_input", "tokens", text))
+
+
+@pytest.mark.parametrize(("link", "says"), [
+    ({"d_model": "64", "heads": "7"}, "num_heads = 7 does not divide d_model = 64; take one of 1, 2, 4"),
+    ({"d_model": "700"}, "d_model = 700"), ({"heads": "abc"}, "heads = abc"),
+    ({"mask": "Foo"}, "mask = Foo"), ({"seed": "-1"}, "seed = "), ({"temperature": "0"}, "temperature = 0"),
+    ({"head": "9"}, "head = 9"), ({"query": "cat"}, "the query cat"), ({"stage": "9"}, "stage = 9"),
+    ({"source": "Matrices Q, K, V", "matrices": "1,2|1,0;0|3"}, "K's rows have 1 and 2 numbers"),
+    ({"source": "Matrices Q, K, V", "matrices": "1,nan|1,0|3"}, "NaN"),
+    ({"source": "Matrices Q, K, V", "matrices": "1,2,3|1,0|3"}, "Q has 3 columns and K has 2"),
+])
+def test_a_bad_link_is_refused_in_words_and_something_is_shown(link, says):
+    at = opened(**link)
+    assert any(says in warning.value for warning in at.warning)
+    assert live(at)
+
+
+def test_a_good_link_is_followed():
+    at = opened(d_model="64", heads="8", mask="None", stage="2 Score", tokens="a b c", seed="3")
+    assert (at.select_slider(key="one:d_model").value, at.select_slider(key="one:heads").value) == (64, 8)
+    assert at.segmented_control(key="one:stage").value == 2
+    assert not at.warning
+
+
+def test_a_refusal_goes_when_a_control_changes():
+    at = opened(d_model="64", heads="7")
+    at = put(calm(at.run()), "selectbox", "mask", "none")
+    assert not at.warning
+
+
+def test_a_row_without_keys_is_drawn():
+    at = put(opened(), "selectbox", "mask", "padding")
+    at = put(at, "number_input", "real", 0)
+    assert r"\mathbf{0}" in live(at)
+
+
+def test_sources_name_papers_and_show_the_function():
+    at = opened()
+    at.session_state["one:sources"] = True
+    calm(at.run())
