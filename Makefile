@@ -27,6 +27,12 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
 
+EXAMPLE := dashboard/example_run
+example: $(VENV)/.installed
+	$(BIN)/python -c "import json; print(json.dumps(json.load(open('$(EXAMPLE)/run.json'))['config']))" > $(VENV)/example.json
+	rm -rf $(EXAMPLE)
+	$(BIN)/python -m core.training.worker --new $(VENV)/example.json $(EXAMPLE)
+
 screenshot: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png
 
