@@ -85,7 +85,8 @@ function drawLinesOver(ctx, view, box, picked) {
   }
   ctx.globalAlpha = 1;
   lineNames(ctx, view, box, "right", box.from - GUTTER.pad, view.queries, active, theme.pick);
-  const column = picked && active >= 0 ? picked.j : -1;
+  // A row picked without a key is read at its largest weight.
+  const column = active < 0 ? -1 : picked.j >= 0 ? picked.j : largestOf(view, active);
   if (active >= 0) lineStrip(ctx, view, box, active);
   lineNames(ctx, view, box, "left", box.names, view.keys, column, theme.text);
   if (active >= 0) lineWeights(ctx, view, box, active, column);

@@ -20,15 +20,18 @@ class ViewState:
 def settle(store: MutableMapping[str, Any], name: str, field: str, asked: Any) -> Any:
     """The value of one field: what the page asks for when its wish is new, else what was last picked.
 
-    ``store`` may be shared by several views (``name`` tells them apart), so each view's wish is remembered alone.
+    A page that hands back what it was last told (through its URL, say) wishes nothing new: by then the person may
+    have picked again. ``store`` may be shared by several views (``name`` tells them apart), so each view's wish is
+    remembered alone.
     """
-    wishes = store.setdefault("asked", {})
-    if (name, field) not in wishes:
+    asked_before, told = store.setdefault("asked", {}), store.setdefault("told", {})
+    if (name, field) not in asked_before:
         store.setdefault(field, asked)
         # A second view joining a shared store must not undo a pick made in the first.
-    elif wishes[name, field] != asked:
+    elif asked not in (asked_before[name, field], told[name, field]):
         store[field] = asked
-    wishes[name, field] = asked
+    asked_before[name, field] = asked
+    told[name, field] = store[field]
     return store[field]
 
 

@@ -121,6 +121,14 @@ def test_a_pick_holds_until_the_page_wishes_something_new():
     assert settle(store, "a", "pick", (0, 0)) == (0, 0), "the first wish again is new, too"
 
 
+def test_a_page_that_echoes_the_last_pick_does_not_undo_the_next():
+    store = {}
+    assert settle(store, "a", "pick", (0, 0)) == (0, 0)
+    for pick, echoed in [((3, 1), (0, 0)), ((3, 2), (3, 1)), ((3, 3), (3, 2))]:
+        store["pick"] = pick
+        assert settle(store, "a", "pick", echoed) == pick
+
+
 def test_messages_of_the_browser_are_read():
     assert taken("pick", {"value": [3, 1], "turn": 1}) == (3, 1)
     assert taken("pin", {"value": None, "turn": 2}) is None
