@@ -1,0 +1,81 @@
+"""Train in a real browser: reverse learns before one's eyes, Stop stops, a link and a reload find the run again."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.training.runs import find_run
+from tests.browser.helpers import shot, wait_picture, wait_ready
+
+RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
+
+
+def opened(page: Page, link: str = "/train") -> Page:
+    page.goto(link)
+    wait_ready(page)
+    wait_picture(page)
+    return page
+
+
+def press(page: Page, name: str):
+    return page.locator(f".st-key-train-{name} button")
+
+
+def the_run(page: Page, server):
+    return find_run(RUN.search(page.url)[1], server.runs)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_first_sight_shows_a_learned_run(page):
+    opened(page)
+    expect(page.get_by_text("even attention would give it")).to_be_visible()
+    expect(press(page, "train")).to_be_visible()
+
+
+def test_reverse_is_learned_and_found_again(page, server):
+    opened(page)
+    press(page, "train").click()
+    expect(page.get_by_text(re.compile(r"Step [\d,]+ of"))).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
+    expect(press(page, "train")).to_be_visible()
+    run = the_run(page, server)
+    last = run.records()[-1]
+    assert last.final and last.exact >= 0.99
+    heads = run.frame(last.step)["0"][0]  # (H, T, S); the ten letters' rows come before that of the end mark
+    on = max(sum(weights[t, 9 - t] for t in range(10)) / 10 for weights in heads)
+    assert on > 0.4, "the anti-diagonal holds far more than even attention would give it"
+    page.reload()
+    wait_ready(page)
+    expect(page.get_by_text("Finished after")).to_be_visible()
+    assert the_run(page, server) == run
+    shot(page, "train-finished")
+
+
+def test_stop_keeps_what_was_reached(page, server):
+    opened(page)
+    press(page, "train").click()
+    expect(page.get_by_text(re.compile(r"Step [1-9][\d,]* of"))).to_be_visible(timeout=20_000)
+    asked = time.time()
+    press(page, "stop").click()
+    expect(page.get_by_text("is kept")).to_be_visible(timeout=10_000)
+    assert time.time() - asked < 4, "a second, and some patience with a busy machine"
+    run = the_run(page, server)
+    assert run.status().state == "stopped" and run.records()
+    expect(press(page, "train")).to_be_visible()
+
+
+def test_a_link_to_no_run_says_so(page):
+    opened(page, "/train?run=../../etc/passwd")
+    expect(page.get_by_text("not on this machine")).to_be_visible()
+
+
+def test_scrubbing_moves_the_examples_and_the_fact(page):
+    opened(page)
+    before = page.get_by_text("Examples at step").inner_text()
+    slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
+    slider.focus()
+    for _ in range(5):
+        slider.press("ArrowLeft")
+    expect(page.get_by_text("Examples at step")).not_to_have_text(before)
