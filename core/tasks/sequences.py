@@ -49,11 +49,13 @@ class SequenceTask(Task):
 def _recipes(length: int) -> dict[str, Recipe]:
     from core.models.config import ModelConfig
 
-    transformer = ModelConfig.transformer(d_model=32, num_heads=2, layers=1, d_ff=64, position="learned")
+    short = length <= 12
+    transformer = ModelConfig.transformer(32 if short else 64, num_heads=2, layers=1, position="sinusoidal")
     recurrent = ModelConfig.recurrent(d_model=64, score="dot")
+    rate = 5e-3 if short else 3e-3
     return {
-        "transformer": Recipe(transformer.to_json(), steps=1000, batch_size=64, learning_rate=5e-3, seconds=30),
-        "recurrent": Recipe(recurrent.to_json(), steps=1500, batch_size=64, learning_rate=5e-3, seconds=60),
+        "transformer": Recipe(transformer.to_json(), 400 if short else 600, 64, rate, seconds=15 if short else 60),
+        "recurrent": Recipe(recurrent.to_json(), 1200, 64, 5e-3, seconds=60),
     }
 
 

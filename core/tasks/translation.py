@@ -54,7 +54,7 @@ class Numbers(PairTask):
         self.target_vocab = Vocabulary([SEPARATOR, *(token for words in self.words for token in words)])
         self.max_source = int(config["max_source"])
         self.max_target = int(config["numbers"]) * (max(map(len, self.words)) + 1)
-        self.recommended = _recipes(d_model=128, learning_rate=2e-3, steps=1500, seconds=110)
+        self.recommended = _recipes(d_model=128, learning_rate=4e-3, steps=900, seconds=110)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
@@ -85,7 +85,7 @@ class Dates(PairTask):
         self.source_vocab = Vocabulary([*"0123456789", *(letter for text in forms for letter in text)])
         self.target_vocab = Vocabulary("0123456789-")
         self.max_source, self.max_target = max(map(len, forms)) + 2, len("2000-01-01")
-        self.recommended = _recipes(d_model=64, learning_rate=5e-3, steps=1500, seconds=60)
+        self.recommended = _recipes(d_model=64, learning_rate=5e-3, steps=600, seconds=30)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:

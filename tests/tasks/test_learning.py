@@ -50,7 +50,7 @@ def test_a_small_transformer_learns_to_look_at_the_right_place(key):
     assert mass.max() > 0.5, "one head at least looks where the task says"
 
 
-def test_dates_fall_far_below_guessing_and_need_no_attention():
+def test_dates_fall_below_guessing_at_once():
     task = make_task(TaskConfig.of("dates", train_pairs=2000))
     _, loss = learned(task, task.recommended["recurrent"], 60)
     assert loss < 0.8 * task.baseline_loss
