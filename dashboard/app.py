@@ -10,5 +10,7 @@ import streamlit as st  # noqa: E402
 
 from dashboard.map import GROUPS  # noqa: E402
 
-st.set_page_config(page_title="Attention Lab", layout="wide", initial_sidebar_state=248)
+ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
+
+st.set_page_config(page_title="Attention Lab", page_icon=str(ICON), layout="wide", initial_sidebar_state=248)
 st.navigation({group: [step.page() for step in steps] for group, steps in GROUPS.items()}).run()
