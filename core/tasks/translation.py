@@ -54,7 +54,7 @@ class Numbers(PairTask):
         self.target_vocab = Vocabulary([SEPARATOR, *(token for words in self.words for token in words)])
         self.max_source = int(config["max_source"])
         self.max_target = int(config["numbers"]) * (max(map(len, self.words)) + 1)
-        self.recommended = _recipes(d_model=128, learning_rate=4e-3, steps=900, seconds=110)
+        self.recommended = _recipes(d_model=128, learning_rate=4e-3, steps=600, seconds=110)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
@@ -108,7 +108,7 @@ def _recipes(d_model: int, learning_rate: float, steps: int, seconds: float) -> 
     transformer = ModelConfig.transformer(d_model=64, num_heads=4, layers=2, position="sinusoidal", norm="pre")
     return {
         "recurrent": Recipe(recurrent.to_json(), steps, 64, learning_rate, seconds=seconds),
-        "transformer": Recipe(transformer.to_json(), steps, 64, 2e-3, seconds=seconds),
+        "transformer": Recipe(transformer.to_json(), 1500, 64, 2e-3, seconds=2 * seconds),
     }
 
 

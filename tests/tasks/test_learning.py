@@ -39,8 +39,8 @@ def exact(task, model, n):
 
 @pytest.mark.parametrize("key", ["reverse", "copy"])
 def test_a_small_transformer_learns_to_look_at_the_right_place(key):
-    task = make_task(TaskConfig.of(key, length=6, vocab=12))
-    model, _ = learned(task, task.recommended["transformer"], 200)
+    task = make_task(TaskConfig.of(key, length=5, vocab=10))
+    model, _ = learned(task, task.recommended["transformer"], 160)
     assert exact(task, model, 200) > 0.9
     held = task.held_out(50)
     batch = task.collate(held)
