@@ -1,4 +1,4 @@
-"""Arrays to Altair figures in the lab's style: a curve ends in a dot, labelled there; the accent rule is the picked step.
+"""Arrays to Altair figures in the lab's style: a curve ends in a dot, labelled there; the accent rule is the step.
 
 Makes no st call. Colours are LOOK's: one accent for what is picked, category colours for series.
 """
@@ -116,7 +116,7 @@ def _labels(
 
 
 def _apart(heights: Sequence[float], off_line: bool, gap: float = 0.11) -> list[float]:
-    """Where labels stand, as shares of the height: those ending high are stacked downwards, those ending low upwards."""
+    """Where labels stand, as shares of the height: high ends are stacked downwards, low ones upwards."""
     places = [0.0] * len(heights)
     for high in (True, False):
         sign, before = (-1 if high else 1), None

@@ -7,7 +7,8 @@ from dashboard.train.bar import bar, pictures
 from dashboard.train.setup import setup
 from dashboard.train.state import chosen_run, take_over
 
-panels.title("Train and watch", "A small model learns here, in seconds. Drag the step and see what its attention was doing.")
+panels.title("Train and watch",
+             "A small model learns here, in seconds. Drag the step and see what its attention was doing.")
 jobs.warm_up()
 
 run, trouble = chosen_run(st.query_params.get("run"))

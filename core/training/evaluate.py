@@ -14,7 +14,7 @@ from core.tasks import PAD
 from core.tasks.metrics import bleu, exact_match
 from core.training.record import Prediction
 
-CHUNK = 100
+CHUNK = 50  # examples between two looks at Stop
 
 
 class Stopped(Exception):

@@ -68,8 +68,8 @@ class Record:
 
     def numbers(self) -> tuple:
         """What must be the same from the same seed: everything but the clock."""
-        return (self.step, self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.expected, self.gradient,
-                self.examples)
+        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.expected, self.gradient)
+        return (self.step, *scores, self.examples)
 
 
 def _finite(value: object) -> object:

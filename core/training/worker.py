@@ -74,7 +74,8 @@ def _watch_memory(run: Run, limit_mb: float) -> None:
     def watch() -> None:
         while True:
             if resident_mb() > limit_mb:
-                run.set_status("failed", f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model.")
+                words = f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
+                run.set_status("failed", words)
                 os._exit(1)
             time.sleep(0.1)
 

@@ -45,8 +45,9 @@ def adopt(config: RunConfig) -> None:
     name = f"train:{task.key}:{model.kind}"
     values = {"train:task": task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
               f"{name}:score": model.attention.score.key if model.attention else NO_ATTENTION,
-              f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model, f"{name}:layers": min(model.layers, MOST_LAYERS),
-              f"{name}:steps": max(config.steps, 20), f"{name}:batch": config.batch_size, f"{name}:early": config.finish_early,
+              f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
+              f"{name}:layers": min(model.layers, MOST_LAYERS), f"{name}:steps": max(config.steps, 20),
+              f"{name}:batch": config.batch_size, f"{name}:early": config.finish_early,
               f"{name}:seconds": max(round(config.seconds), 5)}
     if model.kind == "transformer":
         values |= {f"{name}:position": model.attention.position.key, f"{name}:norm": model.norm,
@@ -68,7 +69,8 @@ def _task(key: str, cell: DeltaGenerator, more: DeltaGenerator) -> TaskConfig:
 
 def _param(param: Param, key: str) -> Value:
     if param.choices:
-        return st.selectbox(param.name, param.choices, param.choices.index(param.default), key=key, help=param.meaning)
+        first = param.choices.index(param.default)
+        return st.selectbox(param.name, param.choices, first, key=key, help=param.meaning)
     if isinstance(param.default, bool):
         return st.toggle(param.name, param.default, key=key, help=param.meaning)
     widget = st.slider if param.high - param.low <= 100 * param.step else st.number_input
@@ -77,7 +79,9 @@ def _param(param: Param, key: str) -> Value:
     return widget(param.name, *bounds, key=key, help=param.meaning)
 
 
-def _run(task_config: TaskConfig, task: Task, kind: str, cells: dict[str, DeltaGenerator], more: DeltaGenerator) -> RunConfig:
+def _run(
+    task_config: TaskConfig, task: Task, kind: str, cells: dict[str, DeltaGenerator], more: DeltaGenerator
+) -> RunConfig:
     recipe = task.recommended[kind]
     start = ModelConfig.from_json(recipe.model)
     name = f"train:{task_config.key}:{kind}"  # each task and model keeps its own settings
@@ -90,7 +94,8 @@ def _run(task_config: TaskConfig, task: Task, kind: str, cells: dict[str, DeltaG
         heads = _heads(start, model_values["d_model"], name) if kind == "transformer" else 1
     asked = st.session_state.get(f"{name}:rate", recipe.learning_rate)
     rates = sorted({*RATES, recipe.learning_rate, asked})
-    rate = cells["rate"].select_slider("Learning rate", rates, recipe.learning_rate, format_func=_short, key=f"{name}:rate")
+    rate = cells["rate"].select_slider("Learning rate", rates, recipe.learning_rate, format_func=_short,
+                                       key=f"{name}:rate")
     seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", persist_state="session")
     if kind == "transformer":
         model = ModelConfig.transformer(num_heads=heads, score=score, **model_values)
@@ -100,6 +105,7 @@ def _run(task_config: TaskConfig, task: Task, kind: str, cells: dict[str, DeltaG
     # Free-running decodes of long outputs cost more than the steps between them.
     decode_every = 1 if task.max_target <= 24 else 5
     return RunConfig(task_config, model, learning_rate=rate, optimizer=recipe.optimizer, seed=seed,
+                     warmup=recipe.warmup, schedule=recipe.schedule,
                      record_every=every, decode_every=decode_every, **training)
 
 
@@ -115,7 +121,8 @@ def _score(start: ModelConfig, kind: str, name: str) -> str:
 def _heads(start: ModelConfig, d_model: int, name: str) -> int:
     fits = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
     default = max(heads for heads in fits if heads <= start.num_heads)
-    return st.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}", help="Only those that divide d_model.")
+    return st.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}",
+                            help="Only those that divide d_model.")
 
 
 def _fitting(model: ModelConfig) -> int:
@@ -131,16 +138,17 @@ def _sizes(start: ModelConfig, kind: str, name: str) -> dict[str, Value]:
     }
     if kind == "recurrent":
         return values | {
-            "cell": st.segmented_control("Cell", ["gru", "lstm"], default=start.cell, required=True, format_func=str.upper,
-                                         key=f"{name}:cell"),
+            "cell": st.segmented_control("Cell", ["gru", "lstm"], default=start.cell, required=True,
+                                         format_func=str.upper, key=f"{name}:cell"),
             "bidirectional": st.toggle("Bidirectional encoder", start.bidirectional, key=f"{name}:bidirectional"),
         }
     positions = {entry.key: entry.name for entry in AXES["position"]}
     keys = list(positions)
     return values | {
-        "position": st.selectbox("Positions", keys, keys.index(start.attention.position.key), format_func=positions.get,
-                                 key=f"{name}:position"),
-        "norm": st.segmented_control("Layer norm", ["post", "pre"], default=start.norm, required=True, key=f"{name}:norm"),
+        "position": st.selectbox("Positions", keys, keys.index(start.attention.position.key),
+                                 format_func=positions.get, key=f"{name}:position"),
+        "norm": st.segmented_control("Layer norm", ["post", "pre"], default=start.norm, required=True,
+                                     key=f"{name}:norm"),
     }
 
 
@@ -150,7 +158,7 @@ def _training(recipe: Recipe, name: str) -> dict[str, Value]:
         "seconds": float(st.number_input("Seconds, at most", 5, 900, round(recipe.seconds), 5, key=f"{name}:seconds")),
         "batch_size": st.number_input("Batch", 1, 512, recipe.batch_size, 8, key=f"{name}:batch"),
         "device": st.segmented_control("Device", devices(), default="auto", required=True, key="train:device",
-                                       help="auto is the CPU: models this small wait longer for a GPU than they compute."),
+                                       help="auto is the CPU: models this small wait longer for a GPU than compute."),
         "finish_early": st.toggle("Finish after two passes at 99 %", True, key=f"{name}:early"),
     }
 

@@ -14,6 +14,9 @@ from dashboard.panels import fact
 from dashboard.train import words
 from dashboard.train.state import Shown, best_head, frames, trace
 
+LONG = 24  # tokens
+LONG_TABLE = 300  # pixels
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -140,7 +143,12 @@ def _examples(shown: Shown, moment: Moment, ink: Ink) -> None:
     record, decoded = shown.at(moment.step), shown.decoded_at(moment.step)
     if decoded is not None:
         title(f"Examples at step {decoded.step:,}")
-        st.html(words.examples_table(decoded.examples, shown.task().separator, ink.pick, ink.hairline))
+        separator = shown.task().separator
+        table = words.examples_table(decoded.examples, separator, ink.pick, ink.hairline)
+        # Long sentences scroll, so that the fact below them stays in sight.
+        long = max(len(e.source) for e in decoded.examples) > LONG
+        with st.container(height=LONG_TABLE if long else "content", border=False):
+            st.html(table)
     head = moment.head or best_head(record)
     fact(words.fact(record, shown.config.task.key, head))
     if shown.live:

@@ -98,7 +98,10 @@ def missing(target: Sequence[str], predicted: Sequence[str]) -> int:
 def examples_table(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
     """Input, output with wrong tokens underlined in the accent, and how many are wrong: an HTML table, all escaped."""
     cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
-    code = f"{cell};font-family:'Source Code Pro',monospace;font-size:13px;overflow-wrap:anywhere"
+    # The code font is for what is compared letter by letter; words are read.
+    code = f"{cell};overflow-wrap:anywhere"
+    if not separator:
+        code += ";font-family:'Source Code Pro',monospace;font-size:13px"
     rows = [
         f"<tr><td style=\"{code}\">{html.escape(separator.join(e.source))}</td>"
         f"<td style=\"{code}\">{_marked(e, separator, pick)}</td>"

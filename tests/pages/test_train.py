@@ -86,7 +86,8 @@ def test_no_attention_can_be_asked_for():
 def test_only_heads_that_divide_are_offered():
     app = opened()
     app.select_slider(key="train:reverse:transformer:d_model").set_value(96).run()
-    assert app.select_slider(key="train:reverse:transformer:heads:96").options == ["1", "2", "3", "4", "6", "8", "12", "16"]
+    heads = app.select_slider(key="train:reverse:transformer:heads:96")
+    assert heads.options == ["1", "2", "3", "4", "6", "8", "12", "16"]
 
 
 def test_what_cannot_be_says_so_and_cannot_be_trained():
@@ -159,5 +160,6 @@ def test_a_link_brings_the_settings_of_its_run():
     assert app.number_input(key="train:seed").value == 41
     app.button(key="train:train").click().run()
     assert not app.exception
-    again = list_runs()[-1].config()
-    assert (again.seed, again.learning_rate, again.model, again.task) == (41, 1.7e-3, run.config().model, run.config().task)
+    asked, again = run.config(), list_runs()[-1].config()
+    assert (again.seed, again.learning_rate) == (41, 1.7e-3)
+    assert (again.model, again.task) == (asked.model, asked.task)
