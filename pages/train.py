@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+from core.attention.config import entry
+from core.training.loop import train
 from dashboard import jobs, panels
 from dashboard.train.bar import bar, pictures
 from dashboard.train.setup import setup
@@ -25,3 +27,11 @@ with left:
         bar(run, config)
 with right:
     pictures(run)
+
+asked = st.expander("Equation, paper and the loop that just ran", on_change="rerun", key="train:source")
+if asked.open:
+    with asked:
+        if config is not None and config.model.attention is not None:
+            panels.entries_panel([entry("score", config.model.attention.score.key)])
+        panels.source_panel(train)
+panels.next_page("train")

@@ -1,7 +1,8 @@
 """Train one run's folder in a process of its own: `python -m core.training.worker RUN_DIR`.
 
 With --spare it first imports torch and takes one optimizer step, then waits for a RUN_DIR on its standard input.
-With --new FILE it makes the folder from a config in JSON; so the same command trains without any page.
+With --new FILE it makes the folder first, from a config in JSON or another run's run.json; so the same command trains
+without any page: `python -m core.training.worker --new dashboard/example_run/run.json /tmp/again`.
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ def _make(file: Path, path: Path) -> None:
     from core.training.config import RunConfig
     from core.training.runs import create_run
 
-    create_run(RunConfig.from_json(json.loads(file.read_text(encoding="utf-8"))), path=path)
+    asked = json.loads(file.read_text(encoding="utf-8"))
+    asked = asked["config"] if isinstance(asked, dict) and "config" in asked else asked
+    create_run(RunConfig.from_json(asked), path=path)
 
 
 if __name__ == "__main__":

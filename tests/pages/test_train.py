@@ -21,7 +21,7 @@ def no_workers(monkeypatch, tmp_path):
 
 
 def opened(run: str | None = None) -> AppTest:
-    app = AppTest.from_file("../../pages/train.py", default_timeout=30)
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/train.py")
     if run is not None:
         app.query_params["run"] = run
     return app.run()
