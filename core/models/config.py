@@ -93,13 +93,13 @@ class ModelConfig:
     @classmethod
     def recurrent(
         cls, d_model: int = 64, score: Choice | str | None = "dot", layers: int = 1, *, cell: str = "gru",
-        bidirectional: bool = True, dropout: float = 0.0, **attention: Choice | str,
+        bidirectional: bool = True, dropout: float = 0.0, num_heads: int = 1, **attention: Choice | str,
     ) -> ModelConfig:
         """A recurrent seq2seq (Luong 2015); score = None for no attention at all."""
-        _need_ints(d_model=d_model)
+        _need_ints(d_model=d_model, num_heads=num_heads)
         config = None if score is None else AttentionConfig(
-            **{"d_model": d_model, "num_heads": 1, "projection": "identity", "score": score, **attention})
-        return cls("recurrent", d_model, 1, config, layers, cell=cell, bidirectional=bidirectional, dropout=dropout)
+            **{"d_model": d_model, "num_heads": num_heads, "projection": "identity", "score": score, **attention})
+        return cls("recurrent", d_model, num_heads, config, layers, cell=cell, bidirectional=bidirectional, dropout=dropout)
 
     def to_json(self) -> dict[str, Any]:
         data = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -188,12 +188,18 @@ class Task:
             found[self.draw(generator, held_out=True)] = None
         raise ValueError(f"task = {self.key} has too few different held-out items for n = {n}; found {len(found)}.")
 
+    def tokens(self, text: str) -> list[str]:
+        """The source tokens of what a person typed."""
+        return text.split() if self.separator else list(text.strip())
+
     def example(self, text: str) -> Example:
-        """What a person typed, as a source with an empty target; ValueError when nothing is left of it."""
-        tokens = tuple(text.split() if self.separator else text)
+        """What a person typed, as a source with an empty target; ValueError when it is empty or too long to read."""
+        tokens = tuple(self.tokens(text))
         if not tokens:
             raise ValueError("The source is empty; type at least one token.")
-        return Example(tokens[: self.max_source], ())
+        if len(tokens) > self.max_source:
+            raise ValueError(f"The source has {len(tokens)} tokens; this task reads at most {self.max_source}.")
+        return Example(tokens, ())
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         """Examples as one padded batch; ValueError for none or for an empty source."""

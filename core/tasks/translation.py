@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import cached_property
 
@@ -55,6 +56,12 @@ class Numbers(PairTask):
         self.max_source = int(config["max_source"])
         self.max_target = int(config["numbers"]) * (max(map(len, self.words)) + 1)
         self.recommended = _recipes(d_model=128, learning_rate=4e-3, steps=600, seconds=110)
+
+    def tokens(self, text: str) -> list[str]:
+        """Words and ";" of what was typed; digits up to 9999 become their words."""
+        found = re.findall(r"[^\W\d_]+|\d+|;", text.lower())
+        spoken = [self.english[int(t)] if t.isdecimal() and int(t) <= LARGEST else (t,) for t in found]
+        return [word for words in spoken for word in words]
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
@@ -112,18 +119,17 @@ def _recipes(d_model: int, learning_rate: float, steps: int, seconds: float) -> 
     }
 
 
-_pairs: Callable[[int], Param] = lambda default: Param(  # noqa: E731
-    "train_pairs", "Training pairs", default, 1000, 50_000, 1000, meaning="different pairs made before training")
+PAIRS = Param("train_pairs", "Training pairs", 20_000, 1000, 50_000, 1000, meaning="pairs made before training")
 NUMBERS = TaskEntry(
     "numbers", "Number words", "English number words to German or French.",
     "Each output looks at the words of its own number, so the picture is a staircase; inside a German number it steps "
     "back, as ones are said before tens.",
     lambda config: Numbers(config, NUMBERS),
     (Param("language", "Language", "de", choices=("de", "fr"), meaning="what the numbers are translated to"),
-     Param("numbers", "Numbers", 10, 1, 10, 1, meaning="most numbers in one source"),
+     Param("numbers", "Numbers", 10, 2, 10, 1, meaning="most numbers in one source"),
      Param("max_source", "Longest source", 60, 10, 80, 1, meaning="most words in one source"),
-     _pairs(20_000)))
+     PAIRS))
 DATES = TaskEntry(
     "dates", "Dates", "A date as people write it, in English, German or French, to year-month-day.",
     "While the year is written it looks at the end of the source, then at the month, then at the day.",
-    lambda config: Dates(config, DATES), (_pairs(10_000),))
+    lambda config: Dates(config, DATES), (replace(PAIRS, default=10_000),))

@@ -1,5 +1,7 @@
 """What every model promises, recurrent or not: padding changes nothing, steps equal teacher forcing, seeds repeat."""
 
+import copy
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ CONFIGS = {
        for n in ("post", "pre")},
     **{f"transformer-{s}": ModelConfig.transformer(12, 3, score=s) for s in SCORES if s != "scaled_dot"},
     **{f"gru-{s}": ModelConfig.recurrent(10, s) for s in (*SCORES, None)},
-    "gru-multi-head": ModelConfig.recurrent(10, "scaled_dot", projection="multi_head"),
+    "gru-multi-head": ModelConfig.recurrent(10, "scaled_dot", num_heads=5, projection="multi_head"),
     "gru-two-layers": ModelConfig.recurrent(10, "dot", 2, bidirectional=False),
     "lstm": ModelConfig.recurrent(10, "general", cell="lstm"),
     "lstm-two-layers": ModelConfig.recurrent(10, None, 2, cell="lstm"),
@@ -92,6 +94,19 @@ def test_the_same_seed_gives_the_same_model(config):
     for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
         assert torch.equal(a, b)
     second.load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize("name", ["transformer-rope-pre", "gru-scaled_dot"])
+def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
+    model, source, mask, target = made(CONFIGS[name])
+    before = model(source, mask, target).logits
+    twin = copy.deepcopy(model).double()
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.mul_(1.5)
+    fused, exact = (twin(source, mask, target, record=record).logits for record in (False, True))
+    torch.testing.assert_close(fused, exact)
+    assert torch.equal(model(source, mask, target).logits, before)
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])

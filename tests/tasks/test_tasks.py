@@ -179,8 +179,17 @@ def test_more_held_out_than_there_is_and_nothing_to_collate():
         task.held_out(2300)
     with pytest.raises(ValueError, match="at least one"):
         task.collate([])
+
+
+def test_what_a_person_types_becomes_a_source():
+    numbers, copy = make_task(TaskConfig.of("numbers")), make_task(TaskConfig.of("copy"))
+    assert " ".join(numbers.example("Twenty-one; 305").source) == "twenty one ; three hundred and five"
+    assert copy.example(" abc ").source == ("a", "b", "c")
+    assert copy.source_vocab.encode(copy.example("a\N{GRINNING FACE}").source)[1] == UNK
     with pytest.raises(ValueError, match="empty"):
-        task.example("   " if task.separator else "")
+        numbers.example("  ")
+    with pytest.raises(ValueError, match="at most 10"):
+        copy.example("abcdefghijk")
 
 
 def test_a_vocabulary_reads_back_what_it_knows():
