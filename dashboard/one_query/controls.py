@@ -97,7 +97,8 @@ def apply_preset() -> None:
         return
     put("temperature", 1.0)
     if name == WORKED_KEY:
-        values = {"source": "matrices", "score": "scaled_dot", "position": "none", "mask": "none", "reset_matrices": True}
+        values = {"source": "matrices", "score": "scaled_dot", "position": "none", "mask": "none"}
+        put("reset_matrices", True)
     else:
         values = {"source": "sentence", "position": "none", "mask": "none"} | dict(preset(name).choices)
     for axis, value in values.items():

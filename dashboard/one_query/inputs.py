@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.one_query import matrices, state
 from dashboard.one_query.run import Source
@@ -20,18 +21,27 @@ def sentence() -> tuple[Source | None, tuple[str, ...]]:
     return (Source.sentence(cut.tokens) if cut.tokens else None), cut.notes
 
 
-def given() -> tuple[Source | None, str]:
+def given(widths: DeltaGenerator, place: DeltaGenerator) -> tuple[Source | None, str]:
     """Q, K and V as three editors, kept in the link; None and the reason when they do not fit."""
     note = load()
     parts: list[matrices.Rows] = get("base")
-    columns = st.columns(3)
-    edited = [edit(column, name, rows) for column, name, rows in zip(columns, "QKV", parts, strict=True)]
+    with widths:
+        keys, values = width("Columns of Q and K", "d", parts[0]), width("Columns of V", "e", parts[2])
+    with place:
+        columns = st.columns(3)
+    sizes = (keys, keys, values)
+    edited = [edit(*each) for each in zip(columns, "QKV", parts, sizes, strict=True)]
     put("is_worked", edited == matrices.parse(matrices.WORKED))
     remember(edited)
     try:
         return Source.given(matrices.check(edited)), note
     except matrices.MatrixError as error:
         return None, str(error)
+
+
+def width(label: str, name: str, rows: matrices.Rows) -> int:
+    stored = f"one:width_{name}{get('version')}"
+    return int(st.number_input(label, 1, matrices.MAX_COLUMNS, len(rows[0]), 1, key=stored))
 
 
 def load() -> str:
@@ -52,15 +62,12 @@ def load() -> str:
     return note
 
 
-def edit(place, name: str, rows: matrices.Rows) -> matrices.Rows:
-    """One matrix: its width, and its cells with rows that can be added and taken away."""
-    version = get("version")
+def edit(place: DeltaGenerator, name: str, rows: matrices.Rows, columns: int) -> matrices.Rows:
+    """One matrix: its cells, with rows that can be added and taken away."""
+    frame = pd.DataFrame(matrices.widen(rows, columns), columns=[str(c) for c in range(columns)], dtype=float)
+    config = {c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small") for c in frame.columns}
     with place:
-        width = st.number_input(f"{name} columns", 1, matrices.MAX_COLUMNS, len(rows[0]), 1,
-                                key=f"one:{name}w{version}")
-        frame = pd.DataFrame(matrices.widen(rows, int(width)), columns=[str(c) for c in range(int(width))], dtype=float)
-        config = {c: st.column_config.NumberColumn(c, format="%.3g", width="small") for c in frame.columns}
-        done = st.data_editor(frame, key=f"one:{name}{version}-{int(width)}", num_rows="dynamic", hide_index=True,
+        done = st.data_editor(frame, key=f"one:{name}{get('version')}-{columns}", num_rows="dynamic", hide_index=True,
                               column_config=config, alt=f"Matrix {name}, editable")
     return [[float("nan") if value is None else float(value) for value in row] for row in done.to_numpy().tolist()]
 

@@ -24,16 +24,16 @@ def choose(formula: controls.Formula) -> tuple[Source | None, AttentionConfig | 
     """The row of controls: the source, the config (None when refused, in words), real keys, and what was cut."""
     given = get("source") == "matrices"
     problem, notes = "", ()
+    grid = st.grid(6, min_column_width=120)
     if given:
-        source, problem = inputs.given()
-    grid = st.grid(4 if given else 6, min_column_width=120)
-    with grid:
-        if not given:
-            with grid.cell(column_span=2):
-                source, notes = inputs.sentence()
+        source, problem = inputs.given(grid, st.container())
+        d_model, heads = len(source.matrices.q[0]) if source else 1, 1
+    else:
+        with grid.cell(column_span=2):
+            source, notes = inputs.sentence()
+        with grid:
             d_model, heads = controls.sizes()
-        else:
-            d_model, heads = len(source.matrices.q[0]) if source else 1, 1
+    with grid:
         position, mask = controls.position_and_mask(given)
         window, real = controls.mask_detail(mask, len(source.keys) if source else 0)
     if source is None:

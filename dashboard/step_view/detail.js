@@ -128,6 +128,7 @@ function footer(view, columns, y) {
     }
   }
   if (phone) {
+    if (data.stage === 1) y -= 32 // no sum and no output in this table
     legend(view, 0, y + 40, "signed", data.legend, ["−", "0", "+"], 70)
     legend(view, 0, y + 74, "weight", "weights 0 … 1", ["0", "", "1"], 70)
     return y + 100
@@ -139,11 +140,8 @@ function footer(view, columns, y) {
 }
 
 function legend(view, x, y, kind, words, ends, wide) {
-  const { svg, theme } = view
-  for (let n = 0; n < wide; n++) {
-    const colour = theme.tables[kind][Math.round((n / (wide - 1)) * 254)]
-    add(svg, "rect", { x: x + n, y, width: 1.5, height: 8, fill: css(colour) })
-  }
+  const { svg } = view
+  add(svg, "rect", { x, y, width: wide, height: 8, fill: `url(#step-${kind})` })
   add(svg, "text", { x: x + wide + 8, y: y + 8, class: "muted tick" }, words)
   ends.forEach((text, at) => add(svg, "text", { x: x + (at * wide) / 2, y: y + 21, "text-anchor": ["start", "middle", "end"][at], class: "faint tick" }, text))
 }

@@ -72,6 +72,10 @@ function say(root, data) {
 function definePatterns(svg, theme) {
   const pattern = add(add(svg, "defs"), "pattern", { id: "step-hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" })
   add(pattern, "rect", { width: 5, height: 5, fill: theme.zero })
+  for (const kind of ["signed", "weight"]) {
+    const gradient = add(svg.firstChild, "linearGradient", { id: `step-${kind}` })
+    for (let n = 0; n <= 20; n++) add(gradient, "stop", { offset: n / 20, "stop-color": css(theme.tables[kind][Math.round((n / 20) * 254)]) })
+  }
   add(pattern, "line", { x1: 0, x2: 0, y1: 0, y2: 5, stroke: theme.text, "stroke-opacity": 0.3, "stroke-width": 1 })
 }
 
@@ -115,8 +119,8 @@ export default function (component) {
   views.set(root, kept)
   kept.draw = () => draw(root, data, (what) => setTriggerValue("pick", what))
   kept.draw()
-  document.fonts?.ready.then(() => kept.draw())
   if (!kept.watch) {
+    document.fonts?.ready.then(() => kept.draw()) // the first picture may have been measured in another font
     kept.watch = new ResizeObserver(() => {
       cancelAnimationFrame(kept.frame)
       kept.frame = requestAnimationFrame(() => root.clientWidth !== kept.width && ((kept.width = root.clientWidth), kept.draw()))

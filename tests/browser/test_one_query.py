@@ -12,7 +12,7 @@ VIEW = ".step-view"
 
 def opened(page: Page, link: str = "") -> Page:
     page.goto(f"/{link}")
-    expect(page.locator(f"{VIEW} svg")).to_be_visible()
+    expect(page.locator(f"{VIEW} svg")).to_be_visible(timeout=20_000)
     wait_ready(page)
     return page
 
