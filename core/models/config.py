@@ -99,7 +99,8 @@ class ModelConfig:
         _need_ints(d_model=d_model, num_heads=num_heads)
         config = None if score is None else AttentionConfig(
             **{"d_model": d_model, "num_heads": num_heads, "projection": "identity", "score": score, **attention})
-        return cls("recurrent", d_model, num_heads, config, layers, cell=cell, bidirectional=bidirectional, dropout=dropout)
+        return cls("recurrent", d_model, num_heads, config, layers, cell=cell, bidirectional=bidirectional,
+                   dropout=dropout)
 
     def to_json(self) -> dict[str, Any]:
         data = {field.name: getattr(self, field.name) for field in fields(self)}
