@@ -16,9 +16,11 @@ BIN := $(VENV)/bin
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
 
+# What measures seconds, or drives a browser, runs alone; everything else side by side.
+ALONE := tests/training tests/dashboard/test_jobs.py tests/browser
 test: check browser
-	$(BIN)/python -m pytest -n 2 --ignore=tests/browser
-	$(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest -n 2 $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest $(ALONE)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
