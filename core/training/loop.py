@@ -50,8 +50,8 @@ def train(
 ) -> Iterator[Record]:
     """Yield a record before the first step, then every `record_every` steps, and a final one over 1,000 held-out items.
 
-    Ends after `steps`, after `seconds`, after two passes in a row at 99 % (if `finish_early`), or, without the
-    final record, as soon as `stop()` is true. Raises FloatingPointError when the loss is no longer a number.
+    Ends after `steps`, after `seconds`, after two passes in a row at 99 % that 1,000 items confirm (if `finish_early`),
+    or, without the final record, as soon as `stop()` is true. Raises FloatingPointError when the loss is no longer a number.
     """
     session = session or prepare(config)
     clock = Clock()
@@ -69,13 +69,24 @@ def train(
             if record.exact is not None:
                 passes = passes + 1 if record.exact >= PASS else 0
             yield record
-            if late or (config.finish_early and passes >= 2):
+            if late:
                 break
-        last = _measure(session, clock, step, stop, final=True)
-        yield replace(last, train_loss=record.train_loss, gradient=record.gradient,
-                      tokens_per_second=record.tokens_per_second)
+            if config.finish_early and passes >= 2 and step < config.steps:
+                last = _final(session, clock, record, stop)
+                if last.exact >= PASS:  # the few held-out items of each record may flatter
+                    yield last
+                    return
+                passes = 0
+        yield _final(session, clock, record, stop)
     except Stopped:
         return
+
+
+def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bool]) -> Record:
+    """The record of the same step over many more held-out items."""
+    last = _measure(session, clock, record.step, stop, final=True)
+    return replace(last, train_loss=record.train_loss, gradient=record.gradient,
+                   tokens_per_second=record.tokens_per_second)
 
 
 class Clock:

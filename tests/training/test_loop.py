@@ -88,13 +88,15 @@ def test_a_loss_that_is_no_number_says_so():
         list(train(session.config, session))
 
 
-def test_two_passes_in_a_row_finish_early(monkeypatch):
+def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
     from core.training import loop
 
-    scores = iter([0.0, 0.995, 0.5, 0.99, 1.0, 0.0])
+    refused, confirmed = 0.98, 0.995
+    scores = iter([0.0, 0.995, 0.5, 0.99, 1.0, refused, 0.99, 1.0, confirmed])
     monkeypatch.setattr(loop, "score", lambda task, predictions: {"exact": next(scores)})
     records = list(train(small_run(steps=50)))
-    assert [r.exact for r in records] == [0.0, 0.995, 0.5, 0.99, 1.0, 0.0] and records[-1].step == 8
+    assert [r.exact for r in records] == [0.0, 0.995, 0.5, 0.99, 1.0, 0.99, 1.0, confirmed]
+    assert records[-1].step == 12 and records[-1].final
 
 
 def test_learning_rate_rises_then_falls_to_a_tenth():
