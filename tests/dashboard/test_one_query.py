@@ -10,6 +10,7 @@ import torch
 from core.attention import AttentionConfig, Choice
 from dashboard.one_query import equations, facts, matrices, scaling, words
 from dashboard.one_query.run import Source, run
+from dashboard.one_query.sections import entries_of
 from dashboard.one_query.state import SENTENCE, mask_choice, position_choice
 from dashboard.one_query.text import MAX_TOKENS, embed, labels, tokenize
 from dashboard.step_view import number, payload, read
@@ -194,6 +195,12 @@ def test_the_rule_of_the_third_stage_names_scale_and_slope():
     assert words.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
     plain = CONFIG.with_(score=Choice("dot"), position=Choice("none"))
     assert words.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
+
+
+def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts():
+    config = CONFIG.with_(mask=mask_choice("causal_local", 2))
+    found = [item.key for item in entries_of(config)]
+    assert found == ["multi_head", "alibi", "scaled_dot", "causal", "local", "softmax"]
 
 
 # √D

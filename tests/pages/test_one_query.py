@@ -143,9 +143,3 @@ def test_a_row_without_keys_is_drawn():
     at = put(opened(), "selectbox", "mask", "padding")
     at = put(at, "number_input", "real", 0)
     assert r"\mathbf{0}" in live(at)
-
-
-def test_sources_name_papers_and_show_the_function():
-    at = opened()
-    at.session_state["one:sources"] = True
-    calm(at.run())
