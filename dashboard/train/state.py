@@ -64,7 +64,7 @@ def take_over(run: Run) -> None:
     if st.session_state.setdefault("train:came-with", run.id) != run.id or "train:took" in st.session_state:
         return
     st.session_state["train:took"] = True
-    config = look(run).config
+    config = None if run == EXAMPLE else look(run).config
     if config is not None:
         adopt(config)
 
