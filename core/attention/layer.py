@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention.config import AttentionConfig, entry
-from core.attention.kernels import KERNELS, Problem, Steps
+from core.attention.kernels import KERNELS, Problem, Steps, fused, why_not_fused
 from core.attention.normalizers import Softmax
 from core.attention.scores import Dot
 from core.entries import ConfigError, find
@@ -62,15 +62,18 @@ class Attention(nn.Module):
         self.projection, self.score, self.position, self.normalizer, self.kernel = (
             entry(axis, getattr(config, axis).key).build(config)
             for axis in ("projection", "score", "position", "normalizer", "kernel"))
+        self.unrecorded = self.kernel if why_not_fused(config) else fused
 
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
         mask: Bool[Tensor, ...] | None = None, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
+        record: bool = True,
     ) -> Steps:
         """Attend from x to context (to x itself when None); `Steps.merged` is the layer's output, (B, T, C).
 
         The config's mask, `mask` and `key_mask` are joined by and, True = may attend. `offset` is the position of
-        x's first token among the keys (keys already decoded). ValueError when shapes do not meet.
+        x's first token among the keys (keys already decoded). Without `record` nobody looks at the steps between, so
+        the fused kernel makes the same output where it can. ValueError when shapes do not meet.
         """
         self.check(x, context, mask, key_mask)
         if self.add_positions:
@@ -84,7 +87,8 @@ class Attention(nn.Module):
             k, v = (part.masked_fill(~key_mask[:, None, :, None], 0.0) for part in (k, v))
         bias = self.position.bias(q, k, offset)
         dropout = self.config.dropout if self.training else 0.0
-        steps = self.kernel(Problem(q, k, v, self.score, self.normalizer, bias, allowed, causal, dropout))
+        run = self.kernel if record else self.unrecorded
+        steps = run(Problem(q, k, v, self.score, self.normalizer, bias, allowed, causal, dropout))
         return replace(steps, merged=self.projection.merge(steps.out))
 
     def allowed(

@@ -8,34 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig, Steps
-from core.attention.kernels import why_not_fused
 from core.entries import Choice
 from core.models.config import ModelConfig
 
 ADDED = ("sinusoidal", "learned")  # positions that act on x, not inside the attention
-
-
-class Attend(nn.Module):
-    """An Attention whose weights serve two kernels: its own when steps are asked for, else fused if that can be."""
-
-    def __init__(self, config: AttentionConfig) -> None:
-        super().__init__()
-        self.layer = Attention(config)
-        fused = None
-        if config.kernel.key == "exact" and why_not_fused(config) is None:
-            fused = Attention(config.with_(kernel="fused"))
-            fused._modules.update(self.layer._modules)
-        self._fused = (fused,)  # in a tuple, so that its shared weights are not counted twice
-
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
-        key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0, record: bool = False,
-    ) -> Steps:
-        (fused,) = self._fused
-        if record or fused is None:
-            return self.layer(x, context, key_mask=key_mask, offset=offset)
-        fused.training = self.training  # it is not registered, so train() and eval() do not reach it
-        return fused(x, context, key_mask=key_mask, offset=offset)
 
 
 class FeedForward(nn.Module):
@@ -74,7 +50,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention, self.around_attention = Attend(inner_config(config.attention)), Residual(config)
+        self.attention, self.around_attention = Attention(inner_config(config.attention)), Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(
@@ -90,8 +66,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.causal, self.around_causal = Attend(causal_config(inner_config(config.attention))), Residual(config)
-        self.cross, self.around_cross = Attend(cross_config(config.attention)), Residual(config)
+        self.causal, self.around_causal = Attention(causal_config(inner_config(config.attention))), Residual(config)
+        self.cross, self.around_cross = Attention(cross_config(config.attention)), Residual(config)
         self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
 
     def forward(

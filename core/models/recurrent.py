@@ -7,9 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from core.attention import Steps
+from core.attention import Attention, Steps
 from core.models.base import Memory, ModelOutput, Seq2Seq
-from core.models.blocks import Attend
 from core.models.config import ModelConfig
 
 State = Tensor | tuple[Tensor, Tensor]  # (layers, B, C), and the cell's own for an LSTM
@@ -32,7 +31,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.encoder = cell(size, size // directions, config.layers, batch_first=True, dropout=between,
                             bidirectional=config.bidirectional)
         self.decoder = cell(size, size, config.layers, batch_first=True, dropout=between)
-        self.attention = None if config.attention is None else Attend(config.attention)
+        self.attention = None if config.attention is None else Attention(config.attention)
         self.readout, self.output = nn.Linear(2 * size, size), nn.Linear(size, target_vocab)
         self.dropout = nn.Dropout(config.dropout)
 

@@ -17,7 +17,7 @@ def config(norm="post", **more):
 
 
 def copy_attention(mine, theirs):
-    projection = mine.layer.projection
+    projection = mine.projection
     with torch.no_grad():
         for i, linear in enumerate((projection.query, projection.key, projection.value)):
             linear.weight.copy_(theirs.in_proj_weight[i * C : (i + 1) * C])
