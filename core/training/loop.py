@@ -51,7 +51,8 @@ def train(
     """Yield a record before the first step, then every `record_every` steps, and a final one over 1,000 held-out items.
 
     Ends after `steps`, after `seconds`, after two passes in a row at 99 % that 1,000 items confirm (if `finish_early`),
-    or, without the final record, as soon as `stop()` is true. Raises FloatingPointError when the loss is no longer a number.
+    or, without the final record, as soon as `stop()` is true. Raises FloatingPointError when the loss is no longer a
+    number.
     """
     session = session or prepare(config)
     clock = Clock()
@@ -73,7 +74,7 @@ def train(
                 break
             if config.finish_early and passes >= 2 and step < config.steps:
                 last = _final(session, clock, record, stop)
-                if last.exact >= PASS:  # the few held-out items of each record may flatter
+                if last.exact is not None and last.exact >= PASS:  # the few held-out items of each record may flatter
                     yield last
                     return
                 passes = 0

@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def app() -> AppTest:
-    return AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60).switch_page("../pages/pretrained.py")
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/pretrained.py")
 
 
 def said(app: AppTest) -> str:
