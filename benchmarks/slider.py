@@ -25,10 +25,17 @@ WATCH = """
   WebSocket.prototype.send = function (data) { window.__sent ??= performance.now(); return send.call(this, data); };
   const inner = (n) => (n.shadowRoot ? [n, ...deep(n.shadowRoot)] : [n]);
   const deep = (node) => [...node.querySelectorAll('*')].flatMap(inner);
-  const look = (selector) => deep(document).filter((n) => n.matches(selector)).map((n) => n.innerHTML).join('|');
+  // Found once a watch: walking the whole page at each frame would itself take most of the time that is measured.
+  let nodes = [];
+  const find = (selector) => { nodes = deep(document).filter((n) => n.matches(selector)); };
+  const look = (selector) => {
+    if (!nodes.every((n) => n.isConnected)) find(selector);
+    return nodes.map((n) => n.innerHTML).join('|');
+  };
   window.__watch = (selector) => {
     window.__sent = window.__pressed = undefined;
     addEventListener('keydown', () => { window.__pressed = performance.now(); }, { capture: true, once: true });
+    find(selector);
     const before = look(selector);
     window.__changed = new Promise((done) => {
       const taken = () => [window.__pressed, window.__sent].map((start) => performance.now() - start);
