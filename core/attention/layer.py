@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Float
@@ -28,21 +29,29 @@ def attend(
     ValueError when shapes do not meet or the mask is not bool; ConfigError for an unknown kernel.
     """
     check_shapes(q, k, v, mask)
-    score = Dot(q.shape[-1] ** -0.5 if scale is None else scale)
+    score, normalizer = _pieces(q.shape[-1] ** -0.5 if scale is None else scale, temperature)
     run = find(KERNELS, "kernel", kernel).build(None)
-    return run(Problem(q, k, v, score, Softmax(temperature), bias, mask, dropout=dropout))
+    return run(Problem(q, k, v, score, normalizer, bias, mask, dropout=dropout))
+
+
+@lru_cache(maxsize=64)
+def _pieces(scale: float, temperature: float) -> tuple[Dot, Softmax]:
+    """Neither holds a weight, so they are made once: making a module takes longer than a short attention."""
+    return Dot(scale), Softmax(temperature)
 
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    wrong = None
     if not q.dim() == k.dim() == v.dim() == 4:
-        raise ValueError(f"q, k and v are (batch, heads, length, head size); got {shapes}.")
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"q and k need one head size; got {shapes}.")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"k and v need one number of keys; got {shapes}.")
-    if not q.shape[:2] == k.shape[:2] == v.shape[:2]:
-        raise ValueError(f"q, k and v need one batch and one number of heads; got {shapes}.")
+        wrong = "q, k and v are (batch, heads, length, head size)"
+    elif q.shape[-1] != k.shape[-1]:
+        wrong = "q and k need one head size"
+    elif k.shape[-2] != v.shape[-2]:
+        wrong = "k and v need one number of keys"
+    elif not q.shape[:2] == k.shape[:2] == v.shape[:2]:
+        wrong = "q, k and v need one batch and one number of heads"
+    if wrong:
+        raise ValueError(f"{wrong}; got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}.")
     check_mask(mask)
 
 
