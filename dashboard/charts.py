@@ -122,7 +122,9 @@ def _apart(heights: Sequence[float], off_line: bool, gap: float = 0.11) -> list[
         sign, before = (-1 if high else 1), None
         group = sorted((i for i, h in enumerate(heights) if (h > 0.5) == high), key=lambda i: sign * heights[i])
         for i in group:
-            place = min(max(heights[i] + (sign * gap if off_line else 0), 0.06), 0.97)
+            # a curve that ends high wavers under its end, so its name stands well below it
+            step_off = sign * (0.3 if high else gap) if off_line else 0
+            place = min(max(heights[i] + step_off, 0.06), 0.97)
             if before is not None:
                 place = min(place, before - gap) if high else max(place, before + gap)
             places[i] = before = place

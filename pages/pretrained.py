@@ -19,7 +19,7 @@ title("Inside a pretrained model",
 left, right = st.columns([1, 2])
 left.selectbox("Model", ["all-MiniLM-L6-v2"], help="A real 6-layer, 12-head BERT, kept in a package: no download.")
 text = right.text_input("Sentence", EXAMPLE, key="pretrained:text", bind="query-params",
-                        help="At most 20,000 characters and 512 tokens are read.") or ""
+                        persist_state="session", help="At most 20,000 characters and 512 tokens are read.") or ""
 try:
     with st.skeleton(height=420), st.spinner("Loading the model, 91 MB, first time only"):
         found = shared(reading.read_embedded, text)

@@ -7,13 +7,13 @@ from core.training.loop import train
 from dashboard import jobs, panels
 from dashboard.train.bar import bar, pictures
 from dashboard.train.setup import setup
-from dashboard.train.state import chosen_run, take_over
+from dashboard.train.state import asked_run, chosen_run, take_over
 
 panels.title("Train and watch",
              "A small model learns here, in seconds. Drag the step and see what its attention was doing.")
 jobs.warm_up()
 
-run, trouble = chosen_run(st.query_params.get("run"))
+run, trouble = chosen_run(asked_run())
 if trouble:
     st.warning(trouble)
 take_over(run)

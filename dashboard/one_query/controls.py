@@ -12,7 +12,7 @@ from dashboard.one_query import state
 from dashboard.one_query.state import get, key, put
 from dashboard.panels import plain
 
-BOUND = {"bind": "query-params"}
+BOUND = {"bind": "query-params", "persist_state": "session"}
 WORKED_KEY, CUSTOM = "worked", "custom"
 
 

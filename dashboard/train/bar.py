@@ -11,7 +11,7 @@ from core.training.config import RunConfig
 from core.training.runs import Run
 from dashboard import jobs
 from dashboard.train import words
-from dashboard.train.state import EXAMPLE, Shown, look
+from dashboard.train.state import EXAMPLE, Shown, look, show_example
 from dashboard.train.view import draw
 
 BEAT = 0.5
@@ -101,7 +101,7 @@ def _progress(shown: Shown) -> None:
 def _pictures(shown: Shown) -> None:
     if shown.trouble:
         st.error(shown.trouble)
-        st.button("Show the kept example", key="train:example-instead", on_click=st.query_params.clear)
+        st.button("Show the kept example", key="train:example-instead", on_click=show_example)
     elif shown.records:
         draw(shown)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -19,6 +21,7 @@ NO_ATTENTION = "none"
 MOST_HEADS = 16
 MOST_LAYERS = 4
 FRAMES = 50
+KEEP: dict[str, Any] = {"persist_state": "session"}  # a look at another page loses no setting
 
 
 def setup() -> RunConfig | None:
@@ -27,12 +30,12 @@ def setup() -> RunConfig | None:
         cells = {name: st.container() for name in ("task", "param", "model", "score", "heads", "rate", "seed", "more")}
     more = cells["more"].popover("More settings", icon=":material/tune:", width="stretch")
     keys = [entry.key for entry in TASKS]
-    key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task",
-                                  persist_state="session")
+    key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task", **KEEP)
     try:
         task_config = _task(key, cells["param"], more)
         task = make_task(task_config)
-        kind = cells["model"].selectbox("Model", list(task.recommended), format_func=KINDS.get, key=f"train:{key}:kind")
+        kind = cells["model"].selectbox("Model", list(task.recommended), format_func=KINDS.get, key=f"train:{key}:kind",
+                                       **KEEP)
         return _run(task_config, task, kind, cells, more)
     except ConfigError as error:
         st.error(str(error))
@@ -70,13 +73,13 @@ def _task(key: str, cell: DeltaGenerator, more: DeltaGenerator) -> TaskConfig:
 def _param(param: Param, key: str) -> Value:
     if param.choices:
         first = param.choices.index(param.default)
-        return st.selectbox(param.name, param.choices, first, key=key, help=param.meaning)
+        return st.selectbox(param.name, param.choices, first, key=key, help=param.meaning, **KEEP)
     if isinstance(param.default, bool):
-        return st.toggle(param.name, param.default, key=key, help=param.meaning)
+        return st.toggle(param.name, param.default, key=key, help=param.meaning, **KEEP)
     widget = st.slider if param.high - param.low <= 100 * param.step else st.number_input
     kind = type(param.default)
     bounds = (kind(param.low), kind(param.high), param.default, kind(param.step))
-    return widget(param.name, *bounds, key=key, help=param.meaning)
+    return widget(param.name, *bounds, key=key, help=param.meaning, **KEEP)
 
 
 def _run(
@@ -95,8 +98,8 @@ def _run(
     asked = st.session_state.get(f"{name}:rate", recipe.learning_rate)
     rates = sorted({*RATES, recipe.learning_rate, asked})
     rate = cells["rate"].select_slider("Learning rate", rates, recipe.learning_rate, format_func=_short,
-                                       key=f"{name}:rate")
-    seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", persist_state="session")
+                                       key=f"{name}:rate", **KEEP)
+    seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", **KEEP)
     if kind == "transformer":
         model = ModelConfig.transformer(num_heads=heads, score=score, **model_values)
     else:
@@ -115,13 +118,14 @@ def _score(start: ModelConfig, kind: str, name: str) -> str:
         entries[NO_ATTENTION] = "No attention"
     keys = list(entries)
     default = NO_ATTENTION if start.attention is None else start.attention.score.key
-    return st.selectbox("Mechanism", keys, keys.index(default), format_func=entries.get, key=f"{name}:score")
+    return st.selectbox("Mechanism", keys, keys.index(default), format_func=entries.get, key=f"{name}:score",
+                        **KEEP)
 
 
 def _heads(start: ModelConfig, d_model: int, name: str) -> int:
     fits = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
     default = max(heads for heads in fits if heads <= start.num_heads)
-    return st.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}",
+    return st.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}", **KEEP,
                             help="Only those that divide d_model.")
 
 
@@ -133,33 +137,35 @@ def _fitting(model: ModelConfig) -> int:
 def _sizes(start: ModelConfig, kind: str, name: str) -> dict[str, Value]:
     widths = sorted({*WIDTHS, start.d_model, st.session_state.get(f"{name}:d_model", start.d_model)})
     values: dict[str, Value] = {
-        "d_model": st.select_slider("d_model", widths, start.d_model, key=f"{name}:d_model"),
-        "layers": st.slider("Layers", 1, MOST_LAYERS, start.layers, key=f"{name}:layers"),
+        "d_model": st.select_slider("d_model", widths, start.d_model, key=f"{name}:d_model", **KEEP),
+        "layers": st.slider("Layers", 1, MOST_LAYERS, start.layers, key=f"{name}:layers", **KEEP),
     }
     if kind == "recurrent":
         return values | {
             "cell": st.segmented_control("Cell", ["gru", "lstm"], default=start.cell, required=True,
-                                         format_func=str.upper, key=f"{name}:cell"),
-            "bidirectional": st.toggle("Bidirectional encoder", start.bidirectional, key=f"{name}:bidirectional"),
+                                         format_func=str.upper, key=f"{name}:cell", **KEEP),
+            "bidirectional": st.toggle("Bidirectional encoder", start.bidirectional,
+                                       key=f"{name}:bidirectional", **KEEP),
         }
     positions = {entry.key: entry.name for entry in AXES["position"]}
     keys = list(positions)
     return values | {
         "position": st.selectbox("Positions", keys, keys.index(start.attention.position.key),
-                                 format_func=positions.get, key=f"{name}:position"),
+                                 format_func=positions.get, key=f"{name}:position", **KEEP),
         "norm": st.segmented_control("Layer norm", ["post", "pre"], default=start.norm, required=True,
-                                     key=f"{name}:norm"),
+                                     key=f"{name}:norm", **KEEP),
     }
 
 
 def _training(recipe: Recipe, name: str) -> dict[str, Value]:
     return {
-        "steps": st.number_input("Steps, at most", 20, 20_000, recipe.steps, 100, key=f"{name}:steps"),
-        "seconds": float(st.number_input("Seconds, at most", 5, 900, round(recipe.seconds), 5, key=f"{name}:seconds")),
-        "batch_size": st.number_input("Batch", 1, 512, recipe.batch_size, 8, key=f"{name}:batch"),
-        "device": st.segmented_control("Device", devices(), default="auto", required=True, key="train:device",
+        "steps": st.number_input("Steps, at most", 20, 20_000, recipe.steps, 100, key=f"{name}:steps", **KEEP),
+        "seconds": float(st.number_input("Seconds, at most", 5, 900, round(recipe.seconds), 5, key=f"{name}:seconds",
+                                         **KEEP)),
+        "batch_size": st.number_input("Batch", 1, 512, recipe.batch_size, 8, key=f"{name}:batch", **KEEP),
+        "device": st.segmented_control("Device", devices(), default="auto", required=True, key="train:device", **KEEP,
                                        help="auto is the CPU: models this small wait longer for a GPU than compute."),
-        "finish_early": st.toggle("Finish after two passes at 99 %", True, key=f"{name}:early"),
+        "finish_early": st.toggle("Finish after two passes at 99 %", True, key=f"{name}:early", **KEEP),
     }
 
 

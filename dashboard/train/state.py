@@ -16,6 +16,7 @@ from core.training.record import Record
 from core.training.runs import Run, Status, find_run
 from dashboard.train.setup import adopt
 
+LAST = "train:last"
 EXAMPLE = Run(Path(__file__).resolve().parents[1] / "example_run")
 
 
@@ -57,6 +58,22 @@ def chosen_run(asked: str | None) -> tuple[Run, str]:
     if run is not None:
         return run, ""
     return EXAMPLE, "The run in the link is not on this machine, or was deleted. Below is the kept example."
+
+
+def asked_run() -> str | None:
+    """The run the link names; without one, the run this session saw last, put back into the link."""
+    asked = st.query_params.get("run")
+    last = st.session_state.get(LAST)
+    if asked is None and last is not None and find_run(last) is not None:
+        st.query_params["run"] = asked = last
+    st.session_state[LAST] = asked
+    return asked
+
+
+def show_example() -> None:
+    """Leave the run for the kept example."""
+    st.query_params.clear()
+    st.session_state.pop(LAST, None)
 
 
 def take_over(run: Run) -> None:

@@ -152,7 +152,8 @@ def _examples(shown: Shown, moment: Moment, ink: Ink) -> None:
     head = moment.head or best_head(record)
     fact(words.fact(record, shown.config.task.key, head))
     if shown.live:
-        st.toggle("Follow the live step", True, key="train:follow", on_change=_follow_again, args=(shown.run.id,))
+        st.session_state.setdefault("train:follow", True)
+        st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(shown.run.id,))
     _pace(record)
 
 

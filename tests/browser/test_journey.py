@@ -1,0 +1,46 @@
+"""From page to page: what was set or trained is there when one comes back, and the address names what is seen."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import wait_ready
+
+
+def go(page: Page, name: str) -> None:
+    page.get_by_role("link", name=name).first.click()
+    page.wait_for_timeout(300)
+    wait_ready(page, 60_000)
+
+
+def test_settings_outlive_a_look_at_another_page(page: Page):
+    page.goto("/")
+    wait_ready(page)
+    page.get_by_role("textbox", name="Tokens").fill("dogs chase cats daily")
+    page.get_by_role("textbox", name="Tokens").press("Enter")
+    expect(page.locator(".step-view").get_by_text("daily").first).to_be_visible()
+    go(page, "Pretrained models")
+    page.get_by_role("textbox", name="Sentence").fill("Rain falls on dry land.")
+    page.get_by_role("textbox", name="Sentence").press("Enter")
+    expect(page).to_have_url(re.compile("Rain"))
+    go(page, "One query, step by step")
+    expect(page.get_by_role("textbox", name="Tokens")).to_have_value("dogs chase cats daily")
+    expect(page).to_have_url(re.compile("dogs"))
+    go(page, "Pretrained models")
+    expect(page.get_by_role("textbox", name="Sentence")).to_have_value("Rain falls on dry land.")
+    expect(page).to_have_url(re.compile("/pretrained.*Rain"))
+
+
+def test_a_run_is_there_when_one_comes_back(page: Page):
+    page.goto("/train")
+    wait_ready(page)
+    main = page.get_by_test_id("stMain")
+    main.get_by_role("button", name="Train", exact=True).click()
+    expect(page).to_have_url(re.compile(r"run=\d{8}-"))
+    address = page.evaluate("location.href")
+    main.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_text("is kept").first).to_be_visible()
+    go(page, "One query, step by step")
+    go(page, "Train and watch")
+    expect(page.get_by_text("is kept").first).to_be_visible()
+    assert page.evaluate("location.href") == address
