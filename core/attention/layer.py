@@ -34,6 +34,11 @@ def attend(
     return run(Problem(q, k, v, score, normalizer, bias, mask, dropout=dropout))
 
 
+def without_broken_padding(keys: Float[Tensor, "B H S D"], key_mask: Bool[Tensor, "B S"]) -> Tensor:
+    """Keys or values in which what only fills up a batch holds no NaN or infinity, which 0 · NaN would let through."""
+    return keys if bool(keys.sum().isfinite()) else keys.masked_fill(~key_mask[:, None, :, None], 0.0)
+
+
 @lru_cache(maxsize=64)
 def _pieces(scale: float, temperature: float) -> tuple[Dot, Softmax]:
     """Neither holds a weight, so they are made once: making a module takes longer than a short attention."""
@@ -92,8 +97,8 @@ class Attention(nn.Module):
         q, k, v = self.projection(x, context)
         q, k = self.position.rotate(q, offset), self.position.rotate(k)
         allowed, causal = self.allowed(q, k, mask, key_mask, offset)
-        if key_mask is not None:  # what only fills up a batch may hold anything, NaN too
-            k, v = (part.masked_fill(~key_mask[:, None, :, None], 0.0) for part in (k, v))
+        if key_mask is not None:
+            k, v = without_broken_padding(k, key_mask), without_broken_padding(v, key_mask)
         bias = self.position.bias(q, k, offset)
         dropout = self.config.dropout if self.training else 0.0
         run = self.kernel if record else self.unrecorded

@@ -60,7 +60,7 @@ def refusals() -> list[str]:
     found = [*refused_sizes(asked)]
     for name, allowed in NAMES.items():
         if name in asked and asked[name] not in allowed.values():
-            options = ", ".join(allowed.values())
+            options = " · ".join(allowed.values())
             found.append(f"The link says {name} = {plain(asked[name][:40])}; expected one of {options}. "
                          f"{allowed[DEFAULTS[name]]} is shown.")
     for name, (low, high) in NUMBERS.items():
