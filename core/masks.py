@@ -22,6 +22,7 @@ class Cells:
 
 
 Predicate = Callable[[Cells], Tensor]
+COMPOSITIONS = ("and", "or", "not")  # the masks that are made of other masks
 
 
 def none() -> Predicate:
@@ -71,7 +72,7 @@ def not_of(part: Predicate) -> Predicate:
 
 def predicate(choice: Choice) -> Predicate:
     """The predicate of a mask choice and its parts; ConfigError when a composition has too few or too many."""
-    arity = {"and": (1, None), "or": (1, None), "not": (1, 1)}
+    arity = dict(zip(COMPOSITIONS, ((1, None), (1, None), (1, 1)), strict=True))
     low, high = arity.get(choice.key, (0, 0))
     if len(choice.parts) < low or (high is not None and len(choice.parts) > high):
         wanted = {"and": "one or more parts", "or": "one or more parts", "not": "exactly one part"}

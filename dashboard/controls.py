@@ -1,42 +1,30 @@
-"""From entries to widgets to a validated choice: a page asks for an axis and gets a Choice back."""
+"""From an entry's parameters to widgets: a new parameter is a control on the page, with nothing to add here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
 
-from core.attention import AXES, Choice, Entry, Param, entry, heads_that_divide
+from core.attention import Entry, Param
+from core.entries import Value
+
+BOUND: dict[str, Any] = {"bind": "query-params", "persist_state": "session"}
 
 
-def pick_entry(axis: str, *, key: str, keys: Sequence[str] | None = None, default: str, label: str = "") -> Entry:
-    """A selectbox over an axis's entries (those of `keys`, when given); bound to the URL under its own key."""
-    options = [item.key for item in AXES[axis] if keys is None or item.key in keys]
-    picked = st.selectbox(
-        label or axis.capitalize(), options, index=options.index(default), key=key, bind="query-params",
-        format_func=lambda name: entry(axis, name).name, help=entry(axis, default).meaning)
-    return entry(axis, picked or default)
+def params_of(item: Entry, *, key: str, shown_elsewhere: tuple[str, ...] = ()) -> dict[str, Value]:
+    """A widget for each of the entry's parameters, but those that the page shows in its own way, and their values."""
+    return {param.key: param_widget(param, key=f"{key}:{item.key}:{param.key}")
+            for param in item.params if param.key not in shown_elsewhere}
 
 
-def param_widget(param: Param, *, key: str) -> Any:
-    """The widget of one parameter: choices, a checkbox, or a number between its bounds."""
+def param_widget(param: Param, *, key: str) -> Value:
+    """The widget of one parameter: choices, a toggle, or a number between its bounds; its value is in the link."""
     if param.choices:
         return st.selectbox(param.name, param.choices, param.choices.index(str(param.default)), key=key,
-                            help=param.meaning, bind="query-params")
+                            help=param.meaning, **BOUND)
     if isinstance(param.default, bool):
-        return st.checkbox(param.name, param.default, key=key, help=param.meaning, bind="query-params")
+        return st.toggle(param.name, param.default, key=key, help=param.meaning, **BOUND)
     kind: Any = type(param.default)
     low, high, step = (None if bound is None else kind(bound) for bound in (param.low, param.high, param.step))
-    return st.number_input(param.name, low, high, kind(param.default), step, key=key, help=param.meaning,
-                           bind="query-params")
-
-
-def params_of(item: Entry, *, key: str) -> Choice:
-    """The entry's own parameters as widgets, and the choice that they make."""
-    return Choice.of(item.key, **{p.key: param_widget(p, key=f"{key}_{item.key}_{p.key}") for p in item.params})
-
-
-def heads_options(d_model: int, most: int = 64) -> list[int]:
-    """The numbers of heads that a page offers for d_model: those that divide it, up to `most`."""
-    return [heads for heads in heads_that_divide(d_model) if heads <= most]
+    return st.number_input(param.name, low, high, kind(param.default), step, key=key, help=param.meaning, **BOUND)

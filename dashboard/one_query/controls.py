@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from core.attention import PRESETS, AttentionConfig, Choice, heads_that_divide, preset
+from core.attention import PRESETS, AttentionConfig, Choice, entry, heads_that_divide, preset
+from core.entries import Value
+from dashboard.controls import BOUND, params_of
 from dashboard.one_query import state
 from dashboard.one_query.state import get, key, put
 from dashboard.panels import plain
 
-BOUND = {"bind": "query-params", "persist_state": "session"}
 WORKED_KEY, CUSTOM = "worked", "custom"
 
 
@@ -21,7 +22,8 @@ class Formula:
     """The choices of the popover: everything but sizes, position and mask."""
 
     projection: str
-    score: str
+    score: Choice
+    position_params: dict[str, Value]
     temperature: float
     seed: int
 
@@ -41,9 +43,13 @@ def popover() -> Formula:
                   help="Only a dot product grows with D; the other scores have learned weights of their own.")
         temperature = st.number_input("Temperature τ", *state.NUMBERS["temperature"], 1.0, 0.05, key=key("temperature"),
                                       help="Divides every score before the exponential.", **BOUND)
+        score_params = params_of(entry("score", score), key=key("score"))
+        item, layout = state.position_entry(get("position", state.DEFAULTS["position"]))
+        position_params = params_of(item, key=key("position"), shown_elsewhere=tuple(layout))
         seed = st.number_input("Seed", *state.NUMBERS["seed"], state.SEED, 1, key=key("seed"),
                                help="The weights and the word vectors are drawn from it.", **BOUND)
-    return Formula("identity" if given else projection, score, float(temperature), int(seed))
+    return Formula("identity" if given else projection, Choice.of(score, **score_params), position_params,
+                   float(temperature), int(seed))
 
 
 def pick(name: str, label: str, options: list[str] | None = None, widget: Callable | None = None,
@@ -125,22 +131,25 @@ def position_and_mask(given: bool) -> tuple[str, str]:
             pick("mask", "Mask", default=first))
 
 
-def mask_detail(mask: str, keys: int) -> tuple[int, int | None]:
-    """The window of a local mask, and how many keys are real under a padding mask."""
-    window, real = 1, None
+def mask_detail(mask: str, keys: int) -> tuple[dict[str, Value], int | None]:
+    """The parameters of the mask, and how many keys are real under a padding mask."""
+    real = None
     if "local" in mask:
-        window = int(st.number_input("Window", *state.NUMBERS["window"], 1, 1, key=key("window"), **BOUND))
+        window = st.number_input("Window", *state.NUMBERS["window"], 1, 1, key=key("window"), **BOUND)
+        params: dict[str, Value] = {"window": int(window)}
+    else:
+        params = params_of(entry("mask", mask), key=key("mask"))
     if mask == "padding":
         usual = max(0, keys - 2)
         real = int(st.number_input("Real tokens", *state.NUMBERS["real"], usual, 1, key=key("real"), **BOUND,
                                    help="Keys from here on are padding; with 0 no key may be seen."))
-    return window, real
+    return params, real
 
 
 def config_of(formula: Formula, d_model: int, heads: int, position: str, mask: Choice) -> AttentionConfig:
     """The validated config; ConfigError when two choices cannot go together."""
-    return AttentionConfig(d_model, heads, Choice(formula.projection), Choice(formula.score),
-                           state.position_choice(position), mask,
+    return AttentionConfig(d_model, heads, Choice(formula.projection), formula.score,
+                           state.position_choice(position, formula.position_params), mask,
                            Choice.of("softmax", temperature=formula.temperature))
 
 

@@ -35,13 +35,13 @@ def choose(formula: controls.Formula) -> tuple[Source | None, AttentionConfig | 
             d_model, heads = controls.sizes()
     with grid:
         position, mask = controls.position_and_mask(given)
-        window, real = controls.mask_detail(mask, len(source.keys) if source else 0)
+        params, real = controls.mask_detail(mask, len(source.keys) if source else 0)
     if source is None:
         st.warning(problem or "There is no token here. Type a word, or a sentence: each word becomes one token.")
         return None, None, None, ()
     if problem:
         st.warning(problem)
-    return source, build(formula, d_model, heads, position, mask_choice(mask, window)), real, notes
+    return source, build(formula, d_model, heads, position, mask_choice(mask, params)), real, notes
 
 
 def build(formula, d_model, heads, position, mask) -> AttentionConfig | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.attention import AXES, Choice, ConfigError, check_sizes, heads_that_divide
+from core.attention import AXES, Choice, ConfigError, Entry, check_sizes, entry, heads_that_divide
+from core.entries import Value
+from core.masks import COMPOSITIONS
 from dashboard.one_query.text import labels, tokenize
 from dashboard.panels import plain
 
@@ -15,11 +17,13 @@ STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 
 SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
 PROJECTIONS = {item.key: item.name for item in AXES["projection"]}
 SCORES = {item.key: item.name for item in AXES["score"]}
-POSITIONS = {"none": "None", "sinusoidal": "Sinusoidal", "learned": "Learned", "rope_halves": "RoPE, halves",
-             "rope_interleaved": "RoPE, interleaved", "alibi": "ALiBi"}
+# An encoding of several layouts is one option a layout, because the same weights give other scores in each.
+POSITIONS = {name: label for item in AXES["position"] for name, label in (
+    [(f"{item.key}_{layout}", f"{item.name}, {layout}") for param in item.params for layout in param.choices]
+    or [(item.key, item.name)])}
 ADDED = ("sinusoidal", "learned")  # into x, before the projection
-MASKS = {"none": "None", "causal": "Causal", "padding": "Padding", "local": "Local window",
-         "causal_local": "Causal, local"}
+MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS} | {
+    "causal_local": "Causal, local"}
 DEFAULTS = {"source": "sentence", "projection": "multi_head", "score": "scaled_dot", "position": "alibi",
             "mask": "causal"}
 NAMES = {"source": SOURCES, "projection": PROJECTIONS, "score": SCORES, "position": POSITIONS, "mask": MASKS}
@@ -39,13 +43,24 @@ def put(name: str, value) -> None:
     st.session_state[key(name)] = value
 
 
-def position_choice(name: str) -> Choice:
-    return Choice.of("rope", layout=name.removeprefix("rope_")) if name.startswith("rope") else Choice(name)
+def position_entry(name: str) -> tuple[Entry, dict[str, Value]]:
+    """The entry of a position option, and the layout that the option names."""
+    for item in AXES["position"]:
+        for param in item.params:
+            if param.choices and name.startswith(f"{item.key}_"):
+                return item, {param.key: name.removeprefix(f"{item.key}_")}
+    return entry("position", name), {}
 
 
-def mask_choice(name: str, window: int) -> Choice:
-    local = Choice.of("local", window=window)
-    return {"local": local, "causal_local": Choice.of("and", Choice("causal"), local)}.get(name, Choice(name))
+def position_choice(name: str, params: dict[str, Value] | None = None) -> Choice:
+    item, layout = position_entry(name)
+    return Choice.of(item.key, **layout, **(params or {}))
+
+
+def mask_choice(name: str, params: dict[str, Value]) -> Choice:
+    if name == "causal_local":
+        return Choice.of("and", Choice("causal"), Choice.of("local", **params))
+    return Choice.of(name, **params)
 
 
 def default_heads(d_model: int) -> int:

@@ -138,9 +138,9 @@ def test_the_listed_keys_hold_the_most_weight():
 def test_a_masked_key_says_why():
     assert shown()["keys"][5]["masked"] is None
     assert shown()["keys"][5]["why"] == "comes later"
-    local = CONFIG.with_(mask=mask_choice("local", 1))
+    local = CONFIG.with_(mask=mask_choice("local", {"window": 1}))
     assert shown(local)["keys"][0]["why"] == "too far"
-    padded = CONFIG.with_(mask=mask_choice("padding", 1))
+    padded = CONFIG.with_(mask=mask_choice("padding", {}))
     assert shown(padded, real=3)["keys"][4]["why"] == "padding"
 
 
@@ -173,7 +173,7 @@ def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
 @pytest.mark.parametrize("mask", ["none", "causal", "padding", "local", "causal_local"])
 def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, text, mask):
     real = 1 if mask == "padding" else None
-    config = CONFIG.with_(mask=mask_choice(mask, 0))
+    config = CONFIG.with_(mask=mask_choice(mask, {"window": 0} if "local" in mask else {}))
     r = reading(config, text, query=0, real=real)
     latex = "".join(equations.equation(r, config, stage, len(r.keys) - 1, "#B8430F"))
     assert latex.count("{") == latex.count("}")
@@ -198,7 +198,7 @@ def test_the_rule_of_the_third_stage_names_scale_and_slope():
 
 
 def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts():
-    config = CONFIG.with_(mask=mask_choice("causal_local", 2))
+    config = CONFIG.with_(mask=mask_choice("causal_local", {"window": 2}))
     found = [item.key for item in entries_of(config)]
     assert found == ["multi_head", "alibi", "scaled_dot", "causal", "local", "softmax"]
 
