@@ -50,6 +50,8 @@ class Entry:
 
     `build` makes the working piece; its signature is the axis's own (see the end of each axis file). `refuse` takes a
     whole AttentionConfig and returns the sentence that says why this choice cannot go with the others, or None.
+    `short` is the rule in plain signs, for the head of a column; {name} stands for a parameter. `enters` says of a
+    position where order comes in: "x" (added before projecting), "q, k" (rotated) or "scores" (a bias).
     """
 
     key: str
@@ -61,6 +63,8 @@ class Entry:
     year: int
     url: str = ""
     params: tuple[Param, ...] = ()
+    short: str = ""
+    enters: str = ""
     refuse: Callable[[Any], str | None] = field(default=lambda config: None)
 
 

@@ -68,9 +68,9 @@ def _multi_head(config: Any) -> MultiHead:
 PROJECTIONS: tuple[Entry, ...] = (
     Entry("identity", "Identity", _identity, r"q_i = x_i,\quad k_j = v_j = c_j",
           "The states themselves are compared; nothing is learned here.", "Bahdanau et al.", 2014,
-          "https://arxiv.org/abs/1409.0473"),
+          "https://arxiv.org/abs/1409.0473", short="q = x"),
     Entry("multi_head", "Multi-head", _multi_head, r"q_i = W_q x_i,\quad k_j = W_k c_j,\quad v_j = W_v c_j",
           "Learned maps give each head queries, keys and values of its own; the context is x itself (self-attention) "
           "or another sequence (cross-attention).", "Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762",
-          (Param("bias", "Bias", True, meaning="whether the four maps have a bias"),)),
+          (Param("bias", "Bias", True, meaning="whether the four maps have a bias"),), "q = x W_q"),
 )

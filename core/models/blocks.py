@@ -7,11 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention import Attention, AttentionConfig, Steps
+from core.attention import Attention, AttentionConfig, Steps, entry
 from core.entries import Choice
 from core.models.config import ModelConfig
-
-ADDED = ("sinusoidal", "learned")  # positions that act on x, not inside the attention
 
 
 class FeedForward(nn.Module):
@@ -88,7 +86,7 @@ class DecoderLayer(nn.Module):
 
 def inner_config(config: AttentionConfig) -> AttentionConfig:
     """A layer's own attention: positions that are added to x came in with the embedding, once."""
-    return config.with_(position="none") if config.position.key in ADDED else config
+    return config.with_(position="none") if entry("position", config.position.key).enters == "x" else config
 
 
 def causal_config(config: AttentionConfig) -> AttentionConfig:

@@ -38,4 +38,4 @@ class Alibi(Position):
 ALIBI = Entry(
     "alibi", "ALiBi", lambda config: Alibi(config.num_heads), r"-m_h\,|i - j|,\quad m_h = 2^{-8h/H}",
     "Every step of distance costs a head a fixed amount of score.", "Press et al.", 2022,
-    "https://arxiv.org/abs/2108.12409")
+    "https://arxiv.org/abs/2108.12409", enters="scores")

@@ -51,4 +51,4 @@ ROPE = Entry(
     (Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
      Param("layout", "Layout", "halves", choices=("halves", "interleaved"),
            meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1")),
-    _refuse)
+    enters="q, k", refuse=_refuse)

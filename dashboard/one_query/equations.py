@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 
-from core.attention import AttentionConfig, entry
+from core.attention import AttentionConfig, Choice, entry
+from dashboard.one_query.words import is_root
 from dashboard.step_view import Reading, number
 
 MOST_TERMS = 6
@@ -49,10 +51,11 @@ def listed(values, most: int = 4) -> str:
 
 def project(reading, config, j, pick):
     i = reading.query
-    symbols = {"identity": "q_i = x_i", "multi_head": "q_i = W_q\\, x_i"}[config.projection.key]
-    if config.position.key == "rope":
-        symbols = {"identity": "q_i = R_i\\, x_i", "multi_head": "q_i = R_i W_q\\, x_i"}[config.projection.key]
-    if config.position.key in ("sinusoidal", "learned"):
+    symbols = part_of("projection", config.projection.key)
+    enters = entry("position", config.position.key).enters
+    if enters == "q, k":
+        symbols = symbols.replace("q_i = ", "q_i = R_i ")
+    if enters == "x":
         symbols = symbols.replace("x_i", "(x_i + p_i)")
     return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + listed(reading.q[i])
 
@@ -71,19 +74,21 @@ def score(reading, config, j, pick):
 def scale(reading, config, j, pick):
     i, dims = reading.query, reading.q.shape[1]
     symbols, live = "s_{ij}", num(reading.raw[i, j])
-    if reading.scale != 1:
+    if reading.scale != 1 and is_root(reading):
         symbols, live = r"\frac{s_{ij}}{\sqrt{D}}", rf"\frac{{{live}}}{{\sqrt{{{dims}}}}}"
+    elif reading.scale != 1:
+        symbols, live = rf"{num(reading.scale)}\, s_{{ij}}", rf"{num(reading.scale)} \cdot {signed(reading.raw[i, j])}"
     if reading.bias is not None:
-        symbols += r" - m\,|i - j|"
-        live += f" - {num(-reading.bias[i, j])}"
+        bias, value = part_of("position", config.position.key), reading.bias[i, j]
+        symbols += f" {bias}" if bias.startswith("-") else f" + {bias}"
+        live += f" - {num(-value)}" if value <= 0 else f" + {num(value)}"
     result = pick(rf"\mathbf{{{num(reading.scores[i, j])}}}")
     return f"b_{{ij}} = {symbols}", pick(f"b_{{{pair(reading, j)}}}") + f" = {live} = {result}"
 
 
 def mask(reading, config, j, pick):
     i, allowed = reading.query, bool(reading.allowed[reading.query, j])
-    rule = {"causal": r"j \le i", "padding": r"j < \text{length}", "local": r"|i - j| \le w",
-            "and": r"0 \le i - j \le w"}.get(config.mask.key, r"\text{all } j")
+    rule = mask_latex(config.mask)
     symbols = rf"b_{{ij}} \leftarrow \begin{{cases}} b_{{ij}} & {rule} \\ -\infty & \text{{else}} \end{{cases}}"
     value = num(reading.scores[i, j]) if allowed else r"-\infty"
     where = rf"\quad (i = {i},\ j = {j})"
@@ -112,8 +117,20 @@ def normalize(reading, config, j, pick):
 
 
 def sum_over(config: AttentionConfig) -> str:
-    return {"causal": r"m \le i", "padding": r"m < \text{length}", "local": r"|i - m| \le w",
-            "and": r"0 \le i - m \le w"}.get(config.mask.key, "m")
+    return "m" if config.mask.key == "none" else re.sub(r"\bj\b", "m", mask_latex(config.mask))
+
+
+def mask_latex(mask: Choice) -> str:
+    """Where a mask lets be seen; a composed one by its parts."""
+    if not mask.parts:
+        return entry("mask", mask.key).latex
+    parts = [mask_latex(part) for part in mask.parts]
+    return rf"\neg({parts[0]})" if mask.key == "not" else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
+
+
+def part_of(axis: str, key: str) -> str:
+    """The first of the equations that an entry is written in."""
+    return entry(axis, key).latex.split(r",\quad")[0]
 
 
 def weigh(reading, config, j, pick):

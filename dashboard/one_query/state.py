@@ -21,7 +21,7 @@ SCORES = {item.key: item.name for item in AXES["score"]}
 POSITIONS = {name: label for item in AXES["position"] for name, label in (
     [(f"{item.key}_{layout}", f"{item.name}, {layout}") for param in item.params for layout in param.choices]
     or [(item.key, item.name)])}
-ADDED = ("sinusoidal", "learned")  # into x, before the projection
+ADDED = tuple(item.key for item in AXES["position"] if item.enters == "x")
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS} | {
     "causal_local": "Causal, local"}
 DEFAULTS = {"source": "sentence", "projection": "multi_head", "score": "scaled_dot", "position": "alibi",
