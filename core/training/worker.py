@@ -1,8 +1,9 @@
 """Train one run's folder in a process of its own: `python -m core.training.worker RUN_DIR`.
 
 With --spare it first imports torch and takes one optimizer step, then waits for a RUN_DIR on its standard input.
-With --new FILE it makes the folder first, from a config in JSON or another run's run.json; so the same command trains
-without any page: `python -m core.training.worker --new dashboard/example_run/run.json /tmp/again`.
+With --new FILE it makes the folder first, from a config in JSON or another run's run.json, among the page's own runs
+unless RUN_DIR says where; so the same command trains without any page:
+`python -m core.training.worker --new dashboard/example_run/run.json`.
 """
 
 from __future__ import annotations
@@ -103,15 +104,16 @@ def _wait_warm() -> Path | None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m core.training.worker", description=__doc__.splitlines()[0])
     parser.add_argument("run_dir", nargs="?", type=Path)
-    parser.add_argument("--new", metavar="FILE", type=Path, help="a config in JSON; makes RUN_DIR from it")
+    parser.add_argument("--new", metavar="FILE", type=Path, help="a config in JSON to make the run from")
     parser.add_argument("--spare", action="store_true", help="warm up, then read RUN_DIR from standard input")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     path = _wait_warm() if chosen.spare else chosen.run_dir
+    if chosen.new:
+        path = _make(chosen.new, path)
+        print(f"Training {path}; on the Train page it is ?run={path.name}", flush=True)
     if path is None:
         return 0 if chosen.spare else parser.error("RUN_DIR is missing")
-    if chosen.new:
-        _make(chosen.new, path)
     if chosen.spare:
         log = os.open(path / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
@@ -121,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if state != "failed" else 1
 
 
-def _make(file: Path, path: Path) -> None:
+def _make(file: Path, path: Path | None) -> Path:
     import json
 
     from core.training.config import RunConfig
@@ -129,7 +131,7 @@ def _make(file: Path, path: Path) -> None:
 
     asked = json.loads(file.read_text(encoding="utf-8"))
     asked = asked["config"] if isinstance(asked, dict) and "config" in asked else asked
-    create_run(RunConfig.from_json(asked), path=path)
+    return create_run(RunConfig.from_json(asked), path=path).path
 
 
 if __name__ == "__main__":

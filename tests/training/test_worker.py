@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from core.training import create_run, train
-from core.training.runs import Run
+from core.training.runs import Run, find_run
 from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,14 @@ def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
     assert [r.numbers() for r in run.records()] == here == [r.numbers() for r in by_command.records()]
     assert run.status().state == "finished" and "4 steps" in run.status().message
     assert load_file(run.path / "weights.safetensors")
+
+
+def test_a_run_from_the_shell_is_found_by_the_page(tmp_path):
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps(small_run(seed=3).to_json()))
+    said = command("--new", str(file), ATTENTION_LAB_RUNS=str(tmp_path / "runs")).communicate(timeout=60)[0]
+    found = find_run(re.search(r"\?run=(\S+)", said)[1], tmp_path / "runs")
+    assert found is not None and found.status().state == "finished"
 
 
 @pytest.mark.parametrize("ask", ["file", "signal"])
