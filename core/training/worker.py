@@ -111,7 +111,8 @@ def main(arguments: list[str] | None = None) -> int:
     path = _wait_warm() if chosen.spare else chosen.run_dir
     if chosen.new:
         path = _make(chosen.new, path)
-        print(f"Training {path}; on the Train page it is ?run={path.name}", flush=True)
+        if chosen.run_dir is None:
+            print(f"Training {path}; on the Train page it is ?run={path.name}", flush=True)
     if path is None:
         return 0 if chosen.spare else parser.error("RUN_DIR is missing")
     if chosen.spare:
