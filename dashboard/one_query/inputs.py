@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -64,6 +63,8 @@ def load() -> str:
 
 def edit(place: DeltaGenerator, name: str, rows: matrices.Rows, columns: int) -> matrices.Rows:
     """One matrix: its cells, with rows that can be added and taken away."""
+    import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
+
     frame = pd.DataFrame(matrices.widen(rows, columns), columns=[str(c) for c in range(columns)], dtype=float)
     config = {c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small") for c in frame.columns}
     with place:
