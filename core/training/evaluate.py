@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from core.decoding import greedy
 from core.tasks import PAD
-from core.tasks.metrics import bleu, exact_match
-from core.training.record import Prediction
+from core.tasks.metrics import bleu, by_length, exact_match
+from core.training.record import Bucket, Prediction
 
 CHUNK = 50  # examples between two looks at Stop
 
@@ -98,6 +98,17 @@ def score(task, predictions: list[Prediction]) -> dict[str, float]:
     if "bleu" in task.metrics:
         scores["bleu"] = bleu(written, wanted)
     return scores
+
+
+def buckets(task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
+    """The same scores by the length of the source; none where all sources are of one range."""
+    sources, written, wanted = zip(*((p.source, p.predicted, p.target) for p in predictions), strict=True)
+    exact = by_length(sources, written, wanted, exact_match)
+    if len(exact) < 2:
+        return ()
+    likeness = by_length(sources, written, wanted, bleu) if "bleu" in task.metrics else {}
+    return tuple(Bucket(name, count, share, likeness[name][0] if likeness else None)
+                 for name, (share, count) in exact.items())
 
 
 @torch.no_grad()

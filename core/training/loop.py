@@ -14,7 +14,7 @@ from torch import nn
 from core.models import build_model
 from core.tasks import PAD, Example, Task, make_task
 from core.training.config import RunConfig, resolve_device
-from core.training.evaluate import Stopped, cross_maps, measure_free, measure_given, never, score
+from core.training.evaluate import Stopped, buckets, cross_maps, measure_free, measure_given, never, score
 from core.training.record import Record
 
 PASS = 0.99
@@ -170,6 +170,7 @@ def _measure(session: Session, clock: Clock, step: int, stop: Callable[[], bool]
         held_out=len(predictions),
         final=final,
         examples=tuple(predictions[: config.watch]),
+        buckets=buckets(task, predictions) if final else (),
         maps=cross_maps(model, task, session.held_out[: config.watch], session.device),
     )
     if not final:

@@ -22,13 +22,24 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Bucket:
+    """How well it went for held-out sources of one range of lengths, such as 11–20 tokens."""
+
+    lengths: str
+    count: int
+    exact: float
+    bleu: float | None = None
+
+
+@dataclass(frozen=True)
 class Record:
     """One step of a run, measured.
 
     Losses are nats a token. `letters` is the share of tokens right with the right past given, `exact` the share of
     whole outputs right when the model runs free. `expected` holds, a layer and a head, the mean weight on the position
     the output comes from, and `even` what uniform attention would put there. `maps` holds the cross-attention of
-    the watched examples, example number -> (layers, H, T, S).
+    the watched examples, example number -> (layers, H, T, S). `buckets` tells long sources from short ones, in the
+    final record.
     """
 
     step: int
@@ -45,6 +56,7 @@ class Record:
     held_out: int = 0
     final: bool = False
     examples: tuple[Prediction, ...] = ()
+    buckets: tuple[Bucket, ...] = ()
     maps: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     def to_json(self) -> dict:
@@ -62,9 +74,10 @@ class Record:
         examples = tuple(
             Prediction(tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"])) for e in data.pop("examples", ())
         )
+        buckets = tuple(Bucket(**bucket) for bucket in data.pop("buckets", ()))
         expected = data.pop("expected", None)
         expected = None if expected is None else tuple(tuple(layer) for layer in expected)
-        return cls(**data, examples=examples, expected=expected)
+        return cls(**data, examples=examples, buckets=buckets, expected=expected)
 
     def numbers(self) -> tuple:
         """What must be the same from the same seed: everything but the clock."""

@@ -149,6 +149,9 @@ def _examples(shown: Shown, moment: Moment, ink: Ink) -> None:
         long = max(len(e.source) for e in decoded.examples) > LONG
         with st.container(height=LONG_TABLE if long else "content", border=False):
             st.html(table)
+    if record.buckets:
+        title("By length of the source")
+        st.html(words.buckets_table(record.buckets, ink.hairline))
     head = moment.head or best_head(record)
     fact(words.fact(record, shown.config.task.key, head))
     if shown.live:

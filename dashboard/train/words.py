@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from core.training.config import RunConfig
-from core.training.record import Prediction, Record
+from core.training.record import Bucket, Prediction, Record
 from core.training.runs import Status
 
 UNITS = {"copy": ("letter", "sequences"), "reverse": ("letter", "sequences"), "dates": ("character", "dates")}
@@ -112,6 +112,23 @@ def examples_table(examples: Sequence[Prediction], separator: str, pick: str, li
         f'<th scope="col" style="{cell};opacity:.75{extra}">{name}</th>'
         for name, extra in (("input", ""), ("output", ""), ("wrong", ";text-align:right"))
     )
+    return (
+        '<table style="width:100%;border-collapse:collapse;font-size:14px">'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def buckets_table(buckets: Sequence[Bucket], line: str) -> str:
+    """How many held-out sources of each length, exact match, and BLEU where it was measured: an HTML table."""
+    cell = f"border:1px solid {line};padding:4px 9px;text-align:right;font-weight:400"
+    likeness = buckets[0].bleu is not None
+    names = ["tokens", "held out", "exact", *(["BLEU"] if likeness else [])]
+    head = "".join(f'<th scope="col" style="{cell};opacity:.75">{name}</th>' for name in names)
+    rows = []
+    for bucket in buckets:
+        shown = [bucket.lengths, f"{bucket.count}", percent(bucket.exact)]
+        shown += [f"{bucket.bleu:.1f}"] if likeness else []
+        rows.append("<tr>" + "".join(f'<td style="{cell}">{html.escape(text)}</td>' for text in shown) + "</tr>")
     return (
         '<table style="width:100%;border-collapse:collapse;font-size:14px">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

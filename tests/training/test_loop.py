@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from core.models import ModelConfig
-from core.tasks import make_task
+from core.tasks import TaskConfig, make_task
 from core.training import prepare, train
-from core.training.evaluate import expected_keys, measure_given
+from core.training.evaluate import buckets, expected_keys, measure_given
 from core.training.loop import learning_rate
+from core.training.record import Prediction, Record
 from tests.training.small import small_run
 
 
@@ -39,6 +40,20 @@ def test_maps_are_rows_of_weights():
     weights = record.maps["0"]
     assert weights.shape == (1, 2, 7, 6)  # layers, heads, six letters and the end, six letters
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+
+
+def test_the_final_record_tells_long_sources_from_short_ones():
+    def told(source: int, right: bool) -> Prediction:
+        words = tuple(f"w{i}" for i in range(4))
+        return Prediction(("a",) * source, words, words if right else ("x",) * 4)
+
+    numbers = make_task(TaskConfig.of("numbers"))
+    found = buckets(numbers, [told(3, True), told(10, False), told(11, True), told(25, False)])
+    assert [(b.lengths, b.count, b.exact) for b in found] == [("1–10", 2, 0.5), ("11–20", 1, 1.0), ("21–30", 1, 0.0)]
+    assert found[1].bleu == pytest.approx(100) and found[2].bleu == 0
+    assert buckets(numbers, [told(3, True), told(4, True)]) == ()
+    record = Record(step=1, buckets=found)
+    assert Record.from_json(record.to_json()) == record
 
 
 def test_the_expected_weight_is_what_the_maps_say():
