@@ -26,6 +26,11 @@ class Param:
     step: float | None = None
     choices: tuple[str, ...] = ()
     meaning: str = ""
+    labels: tuple[str, ...] = ()
+
+    def label(self, choice: str) -> str:
+        """What a page calls a choice: its label, or the choice itself."""
+        return dict(zip(self.choices, self.labels, strict=False)).get(choice, choice)
 
     def check(self, value: Value, owner: str) -> Value:
         """Return the value in this parameter's own type; ConfigError if it is of another kind or out of bounds."""

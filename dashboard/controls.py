@@ -18,13 +18,18 @@ def params_of(item: Entry, *, key: str, shown_elsewhere: tuple[str, ...] = ()) -
             for param in item.params if param.key not in shown_elsewhere}
 
 
-def param_widget(param: Param, *, key: str) -> Value:
-    """The widget of one parameter: choices, a toggle, or a number between its bounds; its value is in the link."""
+def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:
+    """The widget of one parameter: choices, a toggle, a slider of at most a hundred steps, or a number in its bounds.
+
+    `keep` says where the value lasts: in the link and the session, or in the session alone.
+    """
+    shared: dict[str, Any] = {"key": key, "help": param.meaning, **keep}
     if param.choices:
-        return st.selectbox(param.name, param.choices, param.choices.index(str(param.default)), key=key,
-                            help=param.meaning, **BOUND)
+        first = param.choices.index(str(param.default))
+        return st.selectbox(param.name, param.choices, first, format_func=param.label, **shared)
     if isinstance(param.default, bool):
-        return st.toggle(param.name, param.default, key=key, help=param.meaning, **BOUND)
+        return st.toggle(param.name, param.default, **shared)
     kind: Any = type(param.default)
     low, high, step = (None if bound is None else kind(bound) for bound in (param.low, param.high, param.step))
-    return st.number_input(param.name, low, high, kind(param.default), step, key=key, help=param.meaning, **BOUND)
+    few = None not in (low, high, step) and high - low <= 100 * step
+    return (st.slider if few else st.number_input)(param.name, low, high, kind(param.default), step, **shared)

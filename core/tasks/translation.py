@@ -125,7 +125,8 @@ NUMBERS = TaskEntry(
     "Each output looks at the words of its own number, so the picture is a staircase; inside a German number it steps "
     "back, as ones are said before tens.",
     lambda config: Numbers(config, NUMBERS),
-    (Param("language", "Language", "de", choices=("de", "fr"), meaning="what the numbers are translated to"),
+    (Param("language", "Language", "de", choices=("de", "fr"), labels=("German", "French"),
+           meaning="what the numbers are translated to"),
      Param("numbers", "Numbers", 10, 2, 10, 1, meaning="most numbers in one source"),
      Param("max_source", "Longest source", 60, 10, 80, 1, meaning="most words in one source"),
      PAIRS))

@@ -9,10 +9,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, ConfigError
 from core.attention.config import heads_that_divide
-from core.entries import Param, Value
+from core.entries import Value
 from core.models import ModelConfig
 from core.tasks import TASKS, Recipe, Task, TaskConfig, make_task, task_entry
 from core.training.config import RunConfig, devices
+from dashboard.controls import param_widget
 
 KINDS = {"transformer": "Transformer", "recurrent": "Recurrent"}
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
@@ -66,20 +67,8 @@ def _task(key: str, cell: DeltaGenerator, more: DeltaGenerator) -> TaskConfig:
     values = {}
     for i, param in enumerate(params):
         with more if i else cell:
-            values[param.key] = _param(param, f"train:{key}:{param.key}")
+            values[param.key] = param_widget(param, key=f"train:{key}:{param.key}", keep=KEEP)
     return TaskConfig.of(key, **values)
-
-
-def _param(param: Param, key: str) -> Value:
-    if param.choices:
-        first = param.choices.index(param.default)
-        return st.selectbox(param.name, param.choices, first, key=key, help=param.meaning, **KEEP)
-    if isinstance(param.default, bool):
-        return st.toggle(param.name, param.default, key=key, help=param.meaning, **KEEP)
-    widget = st.slider if param.high - param.low <= 100 * param.step else st.number_input
-    kind = type(param.default)
-    bounds = (kind(param.low), kind(param.high), param.default, kind(param.step))
-    return widget(param.name, *bounds, key=key, help=param.meaning, **KEEP)
 
 
 def _run(
