@@ -21,7 +21,7 @@ left.selectbox("Model", ["all-MiniLM-L6-v2"], help="A real 6-layer, 12-head BERT
 text = right.text_input("Sentence", EXAMPLE, key="pretrained:text", bind="query-params",
                         persist_state="session", help="At most 20,000 characters and 512 tokens are read.") or ""
 try:
-    with st.skeleton(height=420), st.spinner("Loading the model, 91 MB, first time only"):
+    with st.spinner("Loading the model, 91 MB, first time only"), st.skeleton(height=420):
         found = shared(reading.read_embedded, text)
 except PretrainedError as error:
     st.info(str(error), icon=":material/edit:")
