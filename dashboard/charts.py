@@ -10,24 +10,8 @@ from dataclasses import dataclass
 
 import altair as alt
 
+from dashboard.attention_view.palette import Ink
 
-@dataclass(frozen=True)
-class Ink:
-    """The colours of a figure on a light or a dark page."""
-
-    text: str
-    quiet: str
-    hairline: str
-    pick: str
-    series: tuple[str, ...]
-
-    @classmethod
-    def of(cls, theme: str | None) -> Ink:
-        return DARK if theme == "dark" else LIGHT
-
-
-LIGHT = Ink("#1B2330", "#6F7681", "#E3E4E6", "#B8430F", ("#576BA3", "#97691A", "#05806B", "#8E2658"))
-DARK = Ink("#E6E8EB", "#9A9EA5", "#2B2F37", "#FF9A66", ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B"))
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
 
 Points = Sequence[tuple[float, float | None]]

@@ -10,13 +10,18 @@ from html import escape
 import streamlit as st
 
 from core.attention import Entry
-from dashboard.attention_view.palette import PICK
+from dashboard.attention_view.palette import PICK, Theme
 from dashboard.map import following
 
 
 def title(name: str, lead: str) -> None:
     """Title and lead in one element, which saves a gap."""
     st.markdown(f"# {name}\n\n{lead}")
+
+
+def theme() -> Theme:
+    """Which theme this reader's browser shows; light until it has said so."""
+    return "dark" if st.context.theme.type == "dark" else "light"
 
 
 def plain(text: str) -> str:
@@ -26,9 +31,8 @@ def plain(text: str) -> str:
 
 def fact(text: str) -> None:
     """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
-    theme = "dark" if st.context.theme.type == "dark" else "light"
     size = "17px/25px" if len(text) > 180 else "19px/28px"
-    st.html(f'<p style="font:400 {size} \'Source Serif\', serif;margin:0">{_as_html(text, PICK[theme])}</p>')
+    st.html(f'<p style="font:400 {size} \'Source Serif\', serif;margin:0">{_as_html(text, PICK[theme()])}</p>')
 
 
 def _as_html(text: str, accent: str) -> str:

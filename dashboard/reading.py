@@ -13,7 +13,7 @@ from core.trace import AttentionMap, AttentionTrace
 from dashboard.attention_view.palette import CATEGORIES
 from dashboard.cache import model, shared
 from dashboard.export import head_csv, map_svg, trace_npz
-from dashboard.panels import plain
+from dashboard.panels import plain, theme
 
 Found = dict[tuple[int, int], int]
 
@@ -93,8 +93,7 @@ def previous_fact(trace: AttentionTrace) -> str:
 
 def role_table(found: Found, heads: int) -> None:
     """How many heads have each role, with the mark that they carry in the grid and the threshold."""
-    dark = st.context.theme.type == "dark"
-    colours = CATEGORIES["dark" if dark else "light"]
+    colours = CATEGORIES[theme()]
     rows = []
     for place, role in enumerate(analysis.ROLES):
         count = sum(value == place for value in found.values())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from core.attention.config import AXES, AttentionConfig
-from core.entries import Choice, ConfigError, find
+from core.attention.config import AttentionConfig
+from core.entries import Choice, ConfigError
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,6 @@ class Preset:
         """The preset at that size; ConfigError when the heads do not divide d_model."""
         choices: dict[str, Any] = {axis: Choice(key) for axis, key in self.choices}
         return AttentionConfig(d_model, num_heads, **choices)
-
-    def differs_from(self, other: Preset) -> list[str]:
-        """What changed against another preset, a sentence an axis."""
-        mine, theirs = self.config(), other.config()
-        said = []
-        for axis, entries in AXES.items():
-            new, old = getattr(mine, axis), getattr(theirs, axis)
-            if new != old:
-                names = [find(entries, axis, choice.key).name for choice in (new, old)]
-                said.append(f"{axis}: {names[0]} instead of {names[1]}")
-        return said
 
 
 def _recurrent(key: str, name: str, paper: str, year: int, url: str, score: str, meaning: str) -> Preset:

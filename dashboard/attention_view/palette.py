@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 Theme = Literal["light", "dark"]
@@ -28,6 +29,25 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 }
 
 PICK: dict[str, str] = {"light": "#B8430F", "dark": "#FF9A66"}
+
+
+@dataclass(frozen=True)
+class Ink:
+    """The colours of a figure on a light or a dark page."""
+
+    text: str
+    quiet: str
+    hairline: str
+    pick: str
+    series: tuple[str, ...]
+
+    @classmethod
+    def of(cls, theme: str | None) -> Ink:
+        return DARK_INK if theme == "dark" else LIGHT_INK
+
+
+LIGHT_INK = Ink("#1B2330", "#6F7681", "#E3E4E6", PICK["light"], ("#576BA3", "#97691A", "#05806B", "#8E2658"))
+DARK_INK = Ink("#E6E8EB", "#9A9EA5", "#2B2F37", PICK["dark"], ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B"))
 
 
 def colour_scale(theme: Theme = "light", *, signed: bool = False) -> list[str]:

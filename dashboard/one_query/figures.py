@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
+from dashboard.attention_view.palette import Ink
 from dashboard.one_query.scaling import DIMS, KEYS, Point
 
-LIGHT = {"text": "#1B2330", "quiet": "#6F7681", "hair": "#E3E4E6", "pick": "#B8430F", "series": ["#97691A", "#576BA3"]}
-DARK = {"text": "#E6E8EB", "quiet": "#9A9EA5", "hair": "#2B2F37", "pick": "#FF9A66", "series": ["#E6AF4D", "#8CA4EC"]}
 NAMES = ["without √D", "divided by √D"]
 X = {
     "field": "D", "type": "quantitative", "scale": {"type": "log", "base": 2, "domain": [1, 512]},
@@ -15,9 +14,8 @@ X = {
 }
 
 
-def figures(points: tuple[Point, ...], head_dim: int, dark: bool) -> tuple[dict, dict]:
+def figures(points: tuple[Point, ...], head_dim: int, ink: Ink) -> tuple[dict, dict]:
     """Variance (both axes logarithmic) and entropy over D; a rule stands at the page's own D."""
-    ink = DARK if dark else LIGHT
     variance = [(p.dims, p.variance, p.scaled_variance) for p in points]
     spread = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
     even = math.log(KEYS)
@@ -26,13 +24,13 @@ def figures(points: tuple[Point, ...], head_dim: int, dark: bool) -> tuple[dict,
             figure("Entropy of the weights, nats", spread, head_dim, ink, {"domain": [0, 5]}, bound))
 
 
-def figure(title: str, rows: list[tuple], head_dim: int, ink: dict, scale: dict, bound: list[dict]) -> dict:
+def figure(title: str, rows: list[tuple], head_dim: int, ink: Ink, scale: dict, bound: list[dict]) -> dict:
     """Two curves, each with its end labelled, a rule at the page's D, and whatever bounds them."""
     values = [{"D": row[0], "value": row[at + 1], "series": NAMES[at]} for row in rows for at in (0, 1)]
     below = 14 if bound else -10  # a label goes under its line where the bound stands over it
     ends = [value for value in values if value["D"] == DIMS[-1]]
     y = {"field": "value", "type": "quantitative", "scale": scale, "axis": {"title": None, "tickCount": 4}}
-    both = {"x": X, "y": y, "color": by_series(ink["series"])}
+    both = {"x": X, "y": y, "color": by_series([ink.series[1], ink.series[0]])}
     label = {"type": "text", "align": "right", "dx": -6, "fontSize": 12,
              "dy": {"expr": f"datum.series == '{NAMES[1]}' ? {below} : -10"}}
     tooltip = [{"field": "series"}, {"field": "D"}, {"field": "value", "format": ".3~g"}]
@@ -41,9 +39,9 @@ def figure(title: str, rows: list[tuple], head_dim: int, ink: dict, scale: dict,
         layer(values, {"type": "point", "opacity": 0, "size": 200}, {**both, "tooltip": tooltip}),
         layer(ends, {"type": "point", "filled": True, "size": 45, "opacity": 1}, both),
         layer(ends, label, {**both, "text": {"field": "series"}}),
-        layer([{"D": head_dim}], {"type": "rule", "color": ink["pick"], "strokeWidth": 1.5}, {"x": X}),
+        layer([{"D": head_dim}], {"type": "rule", "color": ink.pick, "strokeWidth": 1.5}, {"x": X}),
     ]
-    heading = {"text": title, "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink["text"]}
+    heading = {"text": title, "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
     return {"title": heading, "height": 190, "layer": layers + bound, "config": style(ink)}
 
 
@@ -55,19 +53,19 @@ def by_series(values: list) -> dict:
     return {"field": "series", "type": "nominal", "legend": None, "scale": {"domain": NAMES, "range": values}}
 
 
-def rule_across(value: float, ink: dict) -> dict:
+def rule_across(value: float, ink: Ink) -> dict:
     y = {"field": "value", "type": "quantitative"}
-    return layer([{"value": value}], {"type": "rule", "strokeDash": [2, 3], "color": ink["quiet"]}, {"y": y})
+    return layer([{"value": value}], {"type": "rule", "strokeDash": [2, 3], "color": ink.quiet}, {"y": y})
 
 
-def text_at(value: float, text: str, ink: dict) -> dict:
-    mark = {"type": "text", "align": "right", "dx": -6, "dy": -8, "fontSize": 12, "color": ink["quiet"]}
+def text_at(value: float, text: str, ink: Ink) -> dict:
+    mark = {"type": "text", "align": "right", "dx": -6, "dy": -8, "fontSize": 12, "color": ink.quiet}
     encoding = {"y": {"field": "value", "type": "quantitative"}, "x": {"field": "D", "type": "quantitative"},
                 "text": {"field": "text"}}
     return layer([{"value": value, "D": DIMS[-1], "text": text}], mark, encoding)
 
 
-def style(ink: dict) -> dict:
-    axis = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": ink["quiet"],
-            "titleColor": ink["quiet"], "gridColor": ink["hair"], "domainColor": ink["hair"], "ticks": False}
+def style(ink: Ink) -> dict:
+    axis = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": ink.quiet,
+            "titleColor": ink.quiet, "gridColor": ink.hairline, "domainColor": ink.hairline, "ticks": False}
     return {"font": '"Source Sans", sans-serif', "axis": axis, "view": {"stroke": None}}

@@ -6,18 +6,13 @@ import streamlit as st
 
 from core.attention import AttentionConfig, ConfigError, Entry, Steps, entry
 from core.attention.kernels import exact
+from dashboard.attention_view.palette import Ink
 from dashboard.cache import cached
 from dashboard.one_query import controls, equations, facts, figures, inputs, scaling, words
 from dashboard.one_query.run import Source, run
 from dashboard.one_query.state import fingerprint, get, key, mask_choice, put
-from dashboard.panels import entries_panel, fact, source_panel
+from dashboard.panels import entries_panel, fact, source_panel, theme
 from dashboard.step_view import Reading, payload, read, step_view
-
-LIGHT_PICK, DARK_PICK = "#B8430F", "#FF9A66"
-
-
-def dark() -> bool:
-    return st.context.theme.type == "dark"
 
 
 def choose(formula: controls.Formula) -> tuple[Source | None, AttentionConfig | None, int | None, tuple[str, ...]]:
@@ -84,7 +79,7 @@ def picture(
     given = source.matrices is not None
     put("names", source.queries)
     focus = focus_of(reading)
-    symbols, *live = equations.equation(reading, config, stage, focus, DARK_PICK if dark() else LIGHT_PICK)
+    symbols, *live = equations.equation(reading, config, stage, focus, Ink.of(theme()).pick)
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="xsmall"):
         for part in (symbols + r"\quad", *live):  # inline, because st.latex adds margins that push the picture down
             st.markdown(rf"$\displaystyle {part}$", width="content")
@@ -108,7 +103,7 @@ def root_of_d(seed: int, head_dim: int) -> None:
     st.markdown("## What √D does")
     points = cached(scaling.measure, seed)
     left, right = st.columns(2, gap="medium")
-    drawn = figures.figures(points, head_dim, dark())
+    drawn = figures.figures(points, head_dim, Ink.of(theme()))
     for place, figure, alt in zip((left, right), drawn, ("Variance", "Entropy"), strict=True):
         place.vega_lite_chart(figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
     fact(scaling.sentence(points))

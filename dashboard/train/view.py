@@ -9,8 +9,9 @@ import streamlit as st
 
 from core.training.record import Record
 from dashboard.attention_view import attention_view
-from dashboard.charts import Curve, Ink, step_chart
-from dashboard.panels import fact
+from dashboard.attention_view.palette import Ink
+from dashboard.charts import Curve, step_chart
+from dashboard.panels import fact, theme
 from dashboard.train import words
 from dashboard.train.state import Shown, best_head, frames, trace
 
@@ -28,7 +29,7 @@ class Moment:
 
 def draw(shown: Shown) -> None:
     """Curves above, below them the attention over training time beside the examples and the fact, all at one step."""
-    ink = Ink.of(st.context.theme.type)
+    ink = Ink.of(theme())
     with st.container(gap="small"):
         curves = st.columns(2, gap="medium")
         below = st.columns(2, gap="medium")

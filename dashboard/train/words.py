@@ -112,10 +112,7 @@ def examples_table(examples: Sequence[Prediction], separator: str, pick: str, li
         f'<th scope="col" style="{cell};opacity:.75{extra}">{name}</th>'
         for name, extra in (("input", ""), ("output", ""), ("wrong", ";text-align:right"))
     )
-    return (
-        '<table style="width:100%;border-collapse:collapse;font-size:14px">'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    )
+    return _table(head, rows)
 
 
 def buckets_table(buckets: Sequence[Bucket], line: str) -> str:
@@ -129,6 +126,10 @@ def buckets_table(buckets: Sequence[Bucket], line: str) -> str:
         shown = [bucket.lengths, f"{bucket.count}", percent(bucket.exact)]
         shown += [f"{bucket.bleu:.1f}"] if likeness else []
         rows.append("<tr>" + "".join(f'<td style="{cell}">{html.escape(text)}</td>' for text in shown) + "</tr>")
+    return _table(head, rows)
+
+
+def _table(head: str, rows: Sequence[str]) -> str:
     return (
         '<table style="width:100%;border-collapse:collapse;font-size:14px">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
