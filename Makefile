@@ -34,7 +34,8 @@ EXAMPLE := dashboard/example_run
 example: $(VENV)/.installed
 	$(BIN)/python -c "import json; print(json.dumps(json.load(open('$(EXAMPLE)/run.json'))['config']))" > $(VENV)/example.json
 	rm -rf $(EXAMPLE)
-	$(BIN)/python -m core.training.worker --new $(VENV)/example.json $(EXAMPLE)
+	$(BIN)/python -m core.training train $(VENV)/example.json $(EXAMPLE)
+	ls $(EXAMPLE)/checkpoints/* | sort | sed '$$d' | xargs rm  # the last one is enough to look at
 
 measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.efficient.example

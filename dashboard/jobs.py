@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from core.training.config import RunConfig
 from core.training.runs import Run, create_run, list_runs, prune, runs_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = 50
-QUEUE = 20
+KEPT = 200
+QUEUE = 100
 START_SECONDS = 30.0
 STOP_SECONDS = 3.0
 
@@ -55,22 +57,62 @@ def warm_up() -> None:
             _spare.process = _spawn(["--spare"], stdin=subprocess.PIPE)
 
 
-def start(config: RunConfig) -> Run:
-    """Ask for a run and return its folder at once; it trains now or waits its turn. Raises QueueFull."""
-    if len(waiting()) >= QUEUE:
-        raise QueueFull(f"{QUEUE} runs wait already; stop one of them first.")
+def start(config: RunConfig, **more: Any) -> Run:
+    """Ask for a run and return its folder at once; it trains now or waits its turn. Raises QueueFull.
+
+    `more` is kept beside the config in run.json (name, sweep).
+    """
+    _check_queue()
     prune(KEPT - 1)
-    run = create_run(config)
+    run = create_run(config, **more)
     tick()
     return run
 
 
-def stop(run: Run) -> None:
-    """Ask a run to stop, keeping what it reached; a run that still waits ends at once."""
+def stop(run: Run, how: str = "stop") -> None:
+    """Ask a run to stop, or to pause (how = "pause"), keeping what it reached; a run that still waits ends at once."""
     with _folder_lock():
-        run.ask_to_stop()
+        run.ask_to_stop(how)
         if run.status().state == "queued":
-            run.set_status("stopped", "Stopped before it began.")
+            run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
+
+
+def go_on(run: Run, **changes: Any) -> None:
+    """Let an ended run go on from its last checkpoint, with changes to its config (steps=2000 trains it longer).
+
+    Raises QueueFull, and ConfigError when the changed config cannot be.
+    """
+    _check_queue()
+    run.change(config=replace(run.config(), **changes).to_json())
+    run.go_on()
+    tick()
+
+
+def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run:
+    """A new run that shares another's past up to a kept step and goes on from there, perhaps otherwise.
+
+    Raises QueueFull, and ValueError when nothing was kept at that step or the model is another one.
+    """
+    _check_queue()
+    if step not in run.checkpoint_steps():
+        raise ValueError(f"Nothing was kept at step {step:,}; take one of {run.checkpoint_steps()}.")
+    if config.model != run.config().model or config.task != run.config().task:
+        raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
+    prune(KEPT - 1)
+    forked = create_run(config, name=name, parent={"run": run.id, "step": step})
+    forked.set_status("stopped", "Being made.")
+    shutil.copy(run.path / "metrics.jsonl", forked.path / "metrics.jsonl")
+    for folder in ("frames", "checkpoints"):
+        shutil.copytree(run.path / folder, forked.path / folder, dirs_exist_ok=True)
+    forked.cut(step)
+    forked.go_on()
+    tick()
+    return forked
+
+
+def _check_queue() -> None:
+    if len(waiting()) >= QUEUE:
+        raise QueueFull(f"{QUEUE} runs wait already; stop one of them first.")
 
 
 def waiting() -> list[Run]:
@@ -106,7 +148,8 @@ def _still_busy(run: Run) -> bool:
         return True
     after = run.status()  # the worker may have ended between the two looks
     if not after.ended:
-        run.set_status("stopped" if run.stop_asked() else "failed", _last_words(run))
+        asked = {"stop": "stopped", "pause": "paused"}.get(run.stop_asked(), "failed")
+        run.set_status(asked, _last_words(run))
     return False
 
 

@@ -1,19 +1,21 @@
-"""Sequence-to-sequence models around the attention layer: an encoder–decoder Transformer and a recurrent one."""
+"""Models around the attention layer: every one takes any attention of the six axes that makes sense in it."""
 
-from core.models.base import Memory, ModelOutput, Seq2Seq
+from core.models.base import Memory, Model, ModelOutput, Seq2Seq, Shape
 from core.models.config import ModelConfig
 from core.models.recurrent import RecurrentSeq2Seq
+from core.models.tokens import map_tokens
 from core.models.transformer import Encoder, TransformerSeq2Seq
 
+KINDS: dict[str, type[Model]] = {"transformer": TransformerSeq2Seq, "recurrent": RecurrentSeq2Seq}
 
-def build_model(config: ModelConfig, source_vocab: int, target_vocab: int, max_length: int) -> Seq2Seq:
-    """A fresh model; `max_length` is the longest source or target it will see. ConfigError if a table is too short.
+
+def build_model(config: ModelConfig, shape: Shape) -> Model:
+    """A fresh model of that config for a task of that shape; ConfigError where the two cannot meet.
 
     Its weights come from torch's global generator: seed it first.
     """
-    kinds = {"transformer": TransformerSeq2Seq, "recurrent": RecurrentSeq2Seq}
-    return kinds[config.kind](config, source_vocab, target_vocab, max_length)
+    return KINDS[config.kind](config, shape)  # type: ignore[call-arg]
 
 
-__all__ = ["Encoder", "Memory", "ModelConfig", "ModelOutput", "RecurrentSeq2Seq", "Seq2Seq", "TransformerSeq2Seq",
-           "build_model"]
+__all__ = ["KINDS", "Encoder", "Memory", "Model", "ModelConfig", "ModelOutput", "RecurrentSeq2Seq", "Seq2Seq", "Shape",
+           "TransformerSeq2Seq", "build_model", "map_tokens"]

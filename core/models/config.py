@@ -9,19 +9,35 @@ from typing import Any
 from core.attention import AttentionConfig
 from core.entries import Choice, ConfigError
 
-_CHOICES = {"kind": ("transformer", "recurrent"), "cell": ("gru", "lstm"), "norm": ("post", "pre"),
-            "activation": ("relu", "gelu")}
+STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
+RECURRENT = ("recurrent", "hybrid")  # cells, with attention beside them
+_CHOICES = {"kind": (*STACKED, *RECURRENT), "cell": ("gru", "lstm"), "norm": ("post", "pre"),
+            "normalization": ("layer", "rms"), "activation": ("relu", "gelu", "swiglu"), "pool": ("first", "mean"),
+            "feeding": ("none", "input", "bahdanau")}
+_FLAGS = ("bidirectional", "tied")
 SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that say something of another sequence
 _BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096)}
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A sequence-to-sequence model; ConfigError names the field that cannot be, and what would fit.
+    """Which model, and its sizes; ConfigError names the field that cannot be, and what would fit.
 
-    `attention` serves every attention of the model and has the model's own d_model and num_heads. A transformer takes
-    its positions and masks from it; only a recurrent model may have None, and then sees the encoder's last state alone.
-    `norm`, `d_ff` and `activation` matter to the transformer only, `cell` and `bidirectional` to the recurrent one.
+    | kind | what it is |
+    | --- | --- |
+    | transformer | encoder and decoder (Vaswani 2017); over patches it is image-to-text |
+    | decoder | decoder only: a language model, or a source and its target in one line |
+    | classifier | encoder only, one answer: over patches a Vision Transformer, over features a table's classifier |
+    | one_token | the classifier of many tutorials, to whom a whole row of a table is one token |
+    | forecaster | encoder only, numbers ahead of a series |
+    | recurrent | a recurrent encoder and decoder (Sutskever 2014), with attention (Bahdanau, Luong) or without |
+    | hybrid | a BiLSTM and self-attention, an LSTM and cross-attention |
+
+    `attention` serves every attention of the model and has the model's own d_model and num_heads; only `recurrent` may
+    have None, and then sees the encoder's last state alone. The stacked kinds read `norm` (where it stands),
+    `normalization` (which), `d_ff`, `activation`; a classifier `pool`; those with cells `cell`, `bidirectional` and
+    `feeding` (what of the attention goes into the next step: nothing, Luong's input feeding, Bahdanau's context).
+    `tied` gives the target's embedding and the output one matrix.
     """
 
     kind: str
@@ -35,6 +51,10 @@ class ModelConfig:
     cell: str = "gru"
     bidirectional: bool = True
     dropout: float = 0.0
+    normalization: str = "layer"
+    pool: str = "first"
+    feeding: str = "none"
+    tied: bool = False
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -47,25 +67,26 @@ class ModelConfig:
         dropout = self.dropout
         if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
             raise ConfigError(f"model: dropout = {self.dropout!r}; expected a number from 0 up to, not with, 1.")
-        if not isinstance(self.bidirectional, bool):
-            raise ConfigError(f"model: bidirectional = {self.bidirectional!r}; expected true or false.")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"model: {name} = {getattr(self, name)!r}; expected true or false.")
         self._check_attention()
 
     def _check_attention(self) -> None:
         attention = self.attention
         if attention is None:
-            if self.kind == "transformer":
-                raise ConfigError("A transformer needs an attention; attention = none is for kind = recurrent.")
+            if self.kind != "recurrent":
+                raise ConfigError(f"kind = {self.kind} needs an attention; attention = none is for kind = recurrent.")
         elif not isinstance(attention, AttentionConfig):
             raise ConfigError(f"model: attention = {attention!r}; expected an AttentionConfig or None.")
         elif (attention.d_model, attention.num_heads) != (self.d_model, self.num_heads):
             raise ConfigError(
                 f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
                 f"{self.d_model} and {self.num_heads}; give both the same.")
-        if self.kind == "transformer" and attention.projection.key == "identity" and self.num_heads > 1:
-            raise ConfigError("A transformer with projection = identity has a single head; take num_heads = 1, or "
+        if self.kind in STACKED and attention.projection.key == "identity" and self.num_heads > 1:
+            raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
                               "projection = multi_head.")
-        if self.kind == "recurrent":
+        if self.kind in RECURRENT:
             self._check_recurrent()
 
     def _check_recurrent(self) -> None:
@@ -75,34 +96,36 @@ class ModelConfig:
         if self.attention is None:
             return
         if self.attention.position.key != "none":
-            raise ConfigError("kind = recurrent has order from its cells; "
+            raise ConfigError(f"kind = {self.kind} has order from its cells; "
                               f"position = {self.attention.position.key} does not go with it, take position = none.")
         if self.attention.mask.key not in SOURCE_MASKS:
-            raise ConfigError(f"kind = recurrent asks another text, where mask = {self.attention.mask.key} means "
+            raise ConfigError(f"kind = {self.kind} asks another text, where mask = {self.attention.mask.key} means "
                               f"nothing; take mask = {', '.join(SOURCE_MASKS)}.")
 
     @classmethod
     def transformer(
         cls, d_model: int = 32, num_heads: int = 2, layers: int = 1, d_ff: int | None = None, *,
-        norm: str = "post", activation: str = "relu", dropout: float = 0.0, **attention: Choice | str,
+        kind: str = "transformer", norm: str = "post", normalization: str = "layer", activation: str = "relu",
+        pool: str = "first", tied: bool = False, dropout: float = 0.0, **attention: Choice | str,
     ) -> ModelConfig:
-        """An encoder–decoder Transformer (Vaswani 2017); other words (position, score, mask, …) go to its attention."""
+        """A stacked model of any kind; other words (position, score, mask, …) go to its attention."""
         _need_ints(d_model=d_model, num_heads=num_heads)
         config = AttentionConfig(d_model=d_model, num_heads=num_heads, dropout=dropout, **attention)
-        return cls("transformer", d_model, num_heads, config, layers, 2 * d_model if d_ff is None else d_ff, norm,
-                   activation, dropout=dropout)
+        return cls(kind, d_model, num_heads, config, layers, 2 * d_model if d_ff is None else d_ff, norm, activation,
+                   dropout=dropout, normalization=normalization, pool=pool, tied=tied)
 
     @classmethod
     def recurrent(
-        cls, d_model: int = 64, score: Choice | str | None = "dot", layers: int = 1, *, cell: str = "gru",
-        bidirectional: bool = True, dropout: float = 0.0, num_heads: int = 1, **attention: Choice | str,
+        cls, d_model: int = 64, score: Choice | str | None = "dot", layers: int = 1, *, kind: str = "recurrent",
+        cell: str = "gru", bidirectional: bool = True, feeding: str = "none", tied: bool = False, dropout: float = 0.0,
+        num_heads: int = 1, **attention: Choice | str,
     ) -> ModelConfig:
-        """A recurrent seq2seq (Luong 2015); score = None for no attention at all."""
+        """A model with cells (Luong 2015); score = None for no attention at all."""
         _need_ints(d_model=d_model, num_heads=num_heads)
         config = None if score is None else AttentionConfig(
             **{"d_model": d_model, "num_heads": num_heads, "projection": "identity", "score": score, **attention})
-        return cls("recurrent", d_model, num_heads, config, layers, cell=cell, bidirectional=bidirectional,
-                   dropout=dropout)
+        return cls(kind, d_model, num_heads, config, layers, cell=cell, bidirectional=bidirectional, dropout=dropout,
+                   feeding=feeding, tied=tied)
 
     def to_json(self) -> dict[str, Any]:
         data = {field.name: getattr(self, field.name) for field in fields(self)}

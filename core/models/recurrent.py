@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from core.attention import Attention, Steps
-from core.models.base import Memory, ModelOutput, Seq2Seq
+from core.models.base import Memory, ModelOutput, Seq2Seq, Shape, recorded
 from core.models.config import ModelConfig
 
 Cells = Tensor | tuple[Tensor, Tensor]  # (layers, B, C), and the cell's own for an LSTM
@@ -22,18 +22,18 @@ class RecurrentSeq2Seq(Seq2Seq):
     at every step. c is not fed back into the cells, so all steps of a known target run at once.
     """
 
-    def __init__(self, config: ModelConfig, source_vocab: int, target_vocab: int, max_length: int) -> None:
+    def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
         self.config = config
         size, directions = config.d_model, 2 if config.bidirectional else 1
         cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
         between = config.dropout if config.layers > 1 else 0.0
-        self.source, self.target = nn.Embedding(source_vocab, size), nn.Embedding(target_vocab, size)
+        self.source, self.target = nn.Embedding(shape.source, size), nn.Embedding(shape.target, size)
         self.encoder = cell(size, size // directions, config.layers, batch_first=True, dropout=between,
                             bidirectional=config.bidirectional)
         self.decoder = cell(size, size, config.layers, batch_first=True, dropout=between)
         self.attention = None if config.attention is None else Attention(config.attention)
-        self.readout, self.output = nn.Linear(2 * size, size), nn.Linear(size, target_vocab)
+        self.readout, self.output = nn.Linear(2 * size, size), nn.Linear(size, shape.target)
         self.dropout = nn.Dropout(config.dropout)
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
@@ -55,7 +55,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        return ModelOutput(logits, maps)
+        return recorded(logits, maps)
 
     def start(self, memory: Memory) -> State:
         return 0, memory.last

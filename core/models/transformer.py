@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from core.attention import AttentionConfig, Steps
 from core.entries import ConfigError, find
-from core.models.base import Memory, ModelOutput, Seq2Seq
+from core.models.base import Memory, ModelOutput, Seq2Seq, Shape, recorded
 from core.models.blocks import DecoderLayer, EncoderLayer
 from core.models.config import ModelConfig
 from core.positions import POSITIONS
@@ -66,15 +66,15 @@ class Decoded:
 class TransformerSeq2Seq(Seq2Seq):
     """Embedding and encoder, embedding and decoder, a linear map to the target's words."""
 
-    def __init__(self, config: ModelConfig, source_vocab: int, target_vocab: int, max_length: int) -> None:
+    def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
         self.config = config
-        self.source = Embedding(source_vocab, config.attention, config.dropout, max_length)
+        self.source = Embedding(shape.source, config.attention, config.dropout, shape.longest)
         self.encoder = Encoder(config)
-        self.target = Embedding(target_vocab, config.attention, config.dropout, max_length)
+        self.target = Embedding(shape.target, config.attention, config.dropout, shape.longest)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, target_vocab)
+        self.output = nn.Linear(config.d_model, shape.target)
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
         own = self.config.attention.mask.key != "none"  # it may ask which keys are real
@@ -83,7 +83,7 @@ class TransformerSeq2Seq(Seq2Seq):
 
     def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        return ModelOutput(logits, {"self": list(memory.steps)} | maps if record else {})
+        return recorded(logits, {"self": list(memory.steps)} | maps if record else {})
 
     def start(self, memory: Memory) -> Decoded:
         return Decoded(0, (None,) * len(self.layers))

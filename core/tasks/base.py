@@ -6,13 +6,16 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from core.entries import ConfigError, Param, Value
+from core.models.base import Shape
+
+Form = Literal["pairs", "text", "label", "series"]
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -44,26 +47,38 @@ class Vocabulary:
 
 
 class Example(NamedTuple):
-    source: tuple[str, ...]
-    target: tuple[str, ...]
+    """What is read and what should be said: tokens, or numbers where the task's input or form has numbers."""
+
+    source: tuple[Any, ...]
+    target: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids. `target_in` starts with BOS, `target_out` ends with EOS: step t reads in[t] and must say out[t]."""
+    """What a model reads and what it must say.
 
-    source: Int[Tensor, "B S"]
+    | form | source | target_in | target_out |
+    | --- | --- | --- | --- |
+    | pairs | as the task's input | ids, from BOS (B, T) | ids, up to EOS: step t reads in[t] and must say out[t] |
+    | text | ids (B, S) | None | the next token of each (B, S); PAD where none is asked |
+    | label | as the task's input | None | the class (B,) |
+    | series | numbers (B, S, D) | None | numbers (B, N) |
+    """
+
+    source: Tensor
     source_mask: Bool[Tensor, "B S"]  # True = a real token
-    target_in: Int[Tensor, "B T"]
-    target_out: Int[Tensor, "B T"]
+    target_in: Int[Tensor, "B T"] | None
+    target_out: Tensor
 
     def to(self, device: torch.device | str) -> Batch:
-        return replace(self, **{name: tensor.to(device) for name, tensor in vars(self).items()})
+        moved = {name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None}
+        return replace(self, **moved)
 
     @property
     def tokens(self) -> int:
-        """Source and target tokens that are not padding, counted for tokens a second."""
-        return int(self.source_mask.sum()) + int((self.target_out != PAD).sum())
+        """What is read and what is said, without padding, counted for tokens a second."""
+        said = self.target_out
+        return int(self.source_mask.sum()) + (int((said != PAD).sum()) if self.target_in is not None else 0)
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
@@ -146,15 +161,22 @@ class Recipe:
     warmup: int = 50
     schedule: str = "cosine"
     stop_at: float = 0.99
+    weight_decay: float = 0.01
 
 
 class Task:
     """A stream of training batches and a held-out set that shares no item with it; a task overrides what differs.
 
-    `recommended` maps a model kind ("transformer", "recurrent") to its Recipe, the best first.
+    `form` says what is asked: pairs (a source to a target), text (the next token of everything read), label (one
+    class), series (numbers ahead); `input` what a source is made of, as in core.models.Shape. `recommended` maps each
+    kind of model that makes sense (ModelConfig.kind) to its Recipe, the best first.
     """
 
+    form: Form = "pairs"
+    input = "tokens"
     separator = ""
+    unit, whole = "word", "sentences"  # what one token and what whole outputs are called
+    classes: tuple[str, ...] = ()  # of a label
     metrics: tuple[str, ...] = ("exact",)
     source_vocab: Vocabulary
     target_vocab: Vocabulary
@@ -166,9 +188,23 @@ class Task:
         self.config, self.key, self.name, self.look = config, entry.key, entry.name, entry.look
 
     @property
+    def shape(self) -> Shape:
+        """What a model is built for."""
+        longest = max(self.max_source, self.max_target) + 1  # the end mark
+        return Shape(len(self.source_vocab), len(self.target_vocab), longest)
+
+    @property
     def baseline_loss(self) -> float:
-        """Cross-entropy, in nats a token, of guessing every target token alike."""
+        """The loss to beat: cross-entropy, in nats a token, of guessing every target token alike."""
         return math.log(len(self.target_vocab))
+
+    def naive(self, values: Sequence[float]) -> list[float]:
+        """A series' last season again: what a forecast must beat."""
+        raise NotImplementedError
+
+    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Source and target as words: names beside the maps, and what examples are told with."""
+        return example.source, example.target
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         """One fresh example from the training or from the held-out side of the split."""
@@ -179,7 +215,10 @@ class Task:
         return self.collate([self.draw(generator, held_out=False) for _ in range(batch_size)])
 
     def held_out(self, n: int) -> tuple[Example, ...]:
-        """n different held-out examples, the same for the same config; a larger n only adds to them."""
+        """n different held-out examples, the same for the same config; a larger n only adds to them.
+
+        A task of few items (a table) overrides this and gives all it holds out, be they fewer.
+        """
         generator = torch.Generator().manual_seed(self.config.seed + 2**31)
         found: dict[Example, None] = {}
         for _ in range(5 * n + 100):

@@ -8,11 +8,16 @@ import torch
 
 from core.attention import ConfigError
 from core.models import ModelConfig
+from core.models.config import RECURRENT
 from core.tasks import TaskConfig
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-OPTIMIZERS = ("adamw", "adam", "sgd")
-SCHEDULES = ("constant", "cosine")
+OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
+SCHEDULES = ("constant", "cosine", "inverse_sqrt")
+PRECISIONS = ("fp32", "bf16")
+_CHOICES = {"device": DEVICES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
+_FLAGS = ("finish_early", "checkpointing")
+_FRACTIONS = ("learning_rate", "seconds", "clip", "weight_decay", "label_smoothing", "trained")
 
 # name -> (low, high): the caps a run may never pass, wherever it was asked for
 BOUNDS = {
@@ -22,7 +27,11 @@ BOUNDS = {
     "warmup": (0, 5_000),
     "seed": (0, 2**31 - 1),
     "seconds": (1, 900),
-    "clip": (0.01, 100.0),
+    "trained": (0.5, 900),
+    "clip": (0.01, 1e9),
+    "weight_decay": (0.0, 1.0),
+    "label_smoothing": (0.0, 0.5),
+    "patience": (0, 1_000),
     "record_every": (1, 5_000),
     "decode_every": (1, 1_000),
     "held_out": (1, 1_000),
@@ -34,7 +43,11 @@ BOUNDS = {
 class RunConfig:
     """A task, a model and how long to train it; raises ConfigError, in words, when made with what cannot run.
 
-    `record_every` counts steps between records, `decode_every` counts records between free-running decodes.
+    `record_every` counts steps between records, `decode_every` counts records between free-running decodes. `seconds`
+    caps the whole run, `trained` its training alone, so that two models can be given equal time. `finish_early` ends it
+    after two passes of held-out exact match at 99 %; `patience` after that many records without a smaller held-out
+    loss (0: never). `checkpointing` computes layers again in the backward pass instead of keeping what they made;
+    precision bf16 runs the forward pass in bfloat16.
     """
 
     task: TaskConfig
@@ -48,7 +61,13 @@ class RunConfig:
     seed: int = 0
     device: str = "auto"
     seconds: float = 60.0
+    trained: float = 900.0
     clip: float = 1.0
+    weight_decay: float = 0.01
+    label_smoothing: float = 0.0
+    patience: int = 0
+    precision: str = "fp32"
+    checkpointing: bool = False
     record_every: int = 20
     decode_every: int = 1
     held_out: int = 200
@@ -58,14 +77,15 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
             _check_number(name, getattr(self, name), low, high, whole=_is_whole(name))
-        if self.device not in DEVICES:
-            raise ConfigError(f"device = {self.device!r} is not known; take one of {', '.join(DEVICES)}.")
-        if self.optimizer not in OPTIMIZERS:
-            raise ConfigError(f"optimizer = {self.optimizer!r} is not known; take one of {', '.join(OPTIMIZERS)}.")
-        if self.schedule not in SCHEDULES:
-            raise ConfigError(f"schedule = {self.schedule!r} is not known; take one of {', '.join(SCHEDULES)}.")
-        if not isinstance(self.finish_early, bool):
-            raise ConfigError("finish_early must be true or false.")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"{name} = {getattr(self, name)!r} is not known; take one of {', '.join(choices)}.")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} must be true or false.")
+        if self.checkpointing and self.model.kind in RECURRENT:
+            raise ConfigError(f"checkpointing goes layer by layer, which kind = {self.model.kind} does not have; "
+                              "take checkpointing = false.")
 
     def to_json(self) -> dict:
         """The config as plain JSON values."""
@@ -88,7 +108,7 @@ class RunConfig:
 
 
 def _is_whole(name: str) -> bool:
-    return name not in ("learning_rate", "seconds", "clip")
+    return name not in _FRACTIONS
 
 
 def _check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:

@@ -1,20 +1,23 @@
-"""Held-out measurements: with the right past given (cheap), and with the model running free (exact match, BLEU)."""
+"""Held-out measurements: with the right past given (cheap), and with the model left to itself (exact match, BLEU)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from torch import Tensor
 
-from core.decoding import greedy
-from core.tasks import PAD
+from core.models import ModelConfig, ModelOutput, map_tokens
+from core.tasks import Batch, Example, Task
 from core.tasks.metrics import bleu, by_length, exact_match
+from core.training.objectives import objective
 from core.training.record import Bucket, Prediction
 
 CHUNK = 50  # examples between two looks at Stop
+FRAME_NUMBERS = 500_000  # weights kept at one step: 1 MB
 
 
 class Stopped(Exception):
@@ -26,7 +29,7 @@ class Given:
     """Teacher-forced measurement; `expected` and `even` are None where the task expects no position."""
 
     loss: float
-    letters: float
+    letters: float | None
     expected: tuple[tuple[float, ...], ...] | None
     even: float | None
 
@@ -36,40 +39,59 @@ def never() -> bool:
 
 
 @torch.no_grad()
-def measure_given(model, task, examples, device: str, stop: Callable[[], bool] = never) -> Given:
+def measure_given(model, task: Task, examples, device: str, stop: Callable[[], bool] = never) -> Given:
     """Loss, tokens right and weight on the expected position over `examples`, the right past given."""
-    loss = right = tokens = rows = even = 0.0
-    mass = None
+    asks, mass = objective(task), Mass()
+    loss = right = 0.0
+    asked = 0
     for start in range(0, len(examples), CHUNK):
         if stop():
             raise Stopped
         part = examples[start : start + CHUNK]
         batch = task.collate(part).to(device)
-        answer = model(batch.source, batch.source_mask, batch.target_in, record=True)
-        kept = batch.target_out != PAD
-        loss += F.cross_entropy(answer.logits[kept], batch.target_out[kept], reduction="sum").item()
-        right += (answer.logits.argmax(-1)[kept] == batch.target_out[kept]).sum().item()
-        tokens += kept.sum().item()
-        keys = expected_keys(task, part, batch.target_out.shape[1], device)
-        if keys is not None and answer.maps.get("cross"):
-            found = torch.stack([_mass(steps.weights, keys) for steps in answer.maps["cross"]])  # (layers, H)
-            mass = found if mass is None else mass + found
-            rows += (keys >= 0).sum().item()
-            even += ((keys >= 0).sum(1) / batch.source_mask.sum(1)).sum().item()
-    expected = None if mass is None or not rows else tuple(tuple(layer) for layer in (mass / rows).tolist())
-    return Given(loss / tokens, right / tokens, expected, even / rows if expected else None)
+        keys = expected_keys(task, part, asks.outputs(batch), device)
+        answer = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
+        for_part = asks.given(answer.logits, batch)
+        loss, right, asked = loss + for_part[0], right + for_part[1], asked + for_part[2]
+        if keys is not None:
+            mass.add(answer, batch, keys)
+    share = right / asked
+    return Given(loss / asked, None if math.isnan(share) else share, *mass.mean())
 
 
-def expected_keys(task, examples, length: int, device: str) -> torch.Tensor | None:
+class Mass:
+    """Adds up, a layer and a head, the weight on expected keys, and what even attention would put there."""
+
+    def __init__(self) -> None:
+        self.found: Tensor | None = None
+        self.rows = self.even = 0.0
+
+    def add(self, answer: ModelOutput, batch: Batch, keys: Tensor) -> None:
+        """`keys` (B, T) holds a place in the source for each output, −1 where none is expected."""
+        if not answer.looks:
+            return
+        found = torch.stack([_mass(weights, keys) for weights in answer.looks])  # (layers, H)
+        self.found = found if self.found is None else self.found + found
+        visible = batch.source_mask.sum(1, keepdim=True) if answer.visible is None else answer.visible
+        self.rows += float((keys >= 0).sum())
+        self.even += float(((keys >= 0) / visible).sum())
+
+    def mean(self) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
+        if self.found is None or not self.rows:
+            return None, None
+        return tuple(tuple(layer) for layer in (self.found / self.rows).tolist()), self.even / self.rows
+
+
+def expected_keys(task: Task, examples: Sequence[Example], length: int, device: str) -> Tensor | None:
     """The key each output should look at, (B, T) with -1 where none; None when the task has no such thing."""
-    keys = [task.expected(example) for example in examples]
-    if any(row is None for row in keys):
+    keys = [row for row in map(task.expected, examples) if row is not None]
+    if len(keys) < len(examples):
         return None
     padded = [list(row[:length]) + [-1] * (length - len(row)) for row in keys]
     return torch.tensor(padded, device=device)
 
 
-def _mass(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+def _mass(weights: Tensor, keys: Tensor) -> Tensor:
     """Weight (B, H, T, S) on keys (B, T), summed over all outputs that expect one: (H,)."""
     index = keys.clamp(min=0)[:, None, :, None].expand(-1, weights.shape[1], -1, 1)
     there = weights.gather(3, index).squeeze(3)  # (B, H, T)
@@ -77,31 +99,20 @@ def _mass(weights: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def measure_free(model, task, examples, device: str, stop: Callable[[], bool] = never) -> list[Prediction]:
-    """What the model writes for each example when it runs free, greedily."""
-    found = []
+def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bool] = never) -> list[Prediction]:
+    """What the model says for each example when it is left to itself."""
+    found: list[Prediction] = []
     for start in range(0, len(examples), CHUNK):
         if stop():
             raise Stopped
-        part = examples[start : start + CHUNK]
-        batch = task.collate(part).to(device)
-        written = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
-        for example, ids in zip(part, written, strict=True):
-            found.append(Prediction(example.source, example.target, tuple(task.target_vocab.decode(ids))))
+        found += objective(task).free(model, task, examples[start : start + CHUNK], device)
     return found
 
 
-def score(task, predictions: list[Prediction]) -> dict[str, float]:
-    """Exact match, and BLEU where the task asks for it."""
-    written, wanted = [p.predicted for p in predictions], [p.target for p in predictions]
-    scores = {"exact": exact_match(written, wanted)}
-    if "bleu" in task.metrics:
-        scores["bleu"] = bleu(written, wanted)
-    return scores
-
-
-def buckets(task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
-    """The same scores by the length of the source; none where all sources are of one range."""
+def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
+    """Exact match and BLEU by the length of the source; none where all sources are of one range."""
+    if task.form != "pairs" or task.input != "tokens":
+        return ()
     sources, written, wanted = zip(*((p.source, p.predicted, p.target) for p in predictions), strict=True)
     exact = by_length(sources, written, wanted, exact_match)
     if len(exact) < 2:
@@ -112,15 +123,23 @@ def buckets(task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
 
 
 @torch.no_grad()
-def cross_maps(model, task, examples, device: str) -> dict[str, np.ndarray]:
-    """The cross-attention of each example, right past given: number -> (layers, H, T, S), cut to its own tokens."""
+def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dict[str, np.ndarray]:
+    """The attention of each example, the right past given: "0:cross" -> (layers, H, T, S), cut to its own tokens.
+
+    As many examples as fit into FRAME_NUMBERS, and one at least.
+    """
     if not examples:
         return {}
     batch = task.collate(examples).to(device)
-    layers = model(batch.source, batch.source_mask, batch.target_in, record=True).maps.get("cross")
-    if not layers:
-        return {}
-    stacked = torch.stack([steps.weights for steps in layers], dim=1).float().cpu().numpy()  # (B, layers, H, T, S)
-    queries = (batch.target_out != PAD).sum(1).tolist()
-    keys = batch.source_mask.sum(1).tolist()
-    return {str(i): stacked[i, :, :, : queries[i], : keys[i]] for i in range(len(examples))}
+    maps = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
+    found: dict[str, np.ndarray] = {}
+    for i, example in enumerate(examples):
+        source, target = task.shown(example)
+        cut = {}
+        for kind, layers in maps.items():
+            rows, columns = map(len, map_tokens(config, kind, source, None if batch.target_in is None else target))
+            cut[f"{i}:{kind}"] = torch.stack([steps.weights[i, :, :rows, :columns] for steps in layers])
+        found |= {name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()}
+        if sum(weights.size for weights in found.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:
+            break
+    return found

@@ -8,41 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from core.models import build_model
-from core.tasks import PAD, Example, Task, make_task
-from core.training.config import RunConfig, resolve_device
-from core.training.evaluate import Stopped, buckets, cross_maps, measure_free, measure_given, never, score
+from core.training.config import RunConfig
+from core.training.evaluate import Stopped, buckets, frames, measure_free, measure_given, never
+from core.training.objectives import objective
 from core.training.record import Record
+from core.training.session import Session, parts_of, prepare
 
 PASS = 0.99
 FINAL = 1_000
-
-
-@dataclass
-class Session:
-    """Everything a run changes as it learns."""
-
-    config: RunConfig
-    task: Task
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    data: torch.Generator
-    device: str
-    held_out: tuple[Example, ...]
-
-
-def prepare(config: RunConfig) -> Session:
-    """Seed torch and build the task, the model and its optimizer; seeding is process-wide, so do this in a worker."""
-    device = resolve_device(config.device)
-    torch.manual_seed(config.seed)
-    task = make_task(config.task)
-    longest = max(task.max_source, task.max_target) + 1  # the end mark
-    model = build_model(config.model, len(task.source_vocab), len(task.target_vocab), longest).to(device)
-    data = torch.Generator().manual_seed(config.seed)
-    return Session(config, task, model, _optimizer(config, model), data, device, task.held_out(config.held_out))
 
 
 def train(
@@ -50,94 +25,132 @@ def train(
 ) -> Iterator[Record]:
     """Yield a record before the first step, then every `record_every` steps, and a final one over 1,000 held-out items.
 
-    Ends after `steps`, after `seconds`, after two passes in a row at 99 % that 1,000 items confirm (if `finish_early`),
-    or, without the final record, as soon as `stop()` is true. Raises FloatingPointError when the loss is no longer a
-    number.
+    A session that was restored goes on after its step. Ends after `steps`, after `seconds` or `trained` seconds, after
+    two passes in a row at 99 % that 1,000 items confirm (if `finish_early`), after `patience` records without a smaller
+    held-out loss, or, without the final record, as soon as `stop()` is true. Raises FloatingPointError when the loss is
+    no longer a number.
     """
     session = session or prepare(config)
-    clock = Clock()
-    passes = 0
+    now, clock = session.progress, Clock(session)
     try:
-        yield _measure(session, clock, 0, stop)
-        for step in range(1, config.steps + 1):
-            clock.add(*_step(session, step))
+        if now.step == 0:
+            record = measure(session, clock, stop)
+            yield record
+        for step in range(now.step + 1, config.steps + 1):
+            clock.add(one_step(session, step))
+            now.step = step
             if stop():
                 return
-            late = clock.elapsed > config.seconds
+            late = clock.elapsed > config.seconds or now.trained > config.trained
             if step % config.record_every and step < config.steps and not late:
                 continue
-            record = _measure(session, clock, step, stop)
-            if record.exact is not None:
-                passes = passes + 1 if record.exact >= PASS else 0
-            yield record
-            if late:
+            record = measure(session, clock, stop)
+            waited, passed = _waited_long(session, record), _passed_twice(session, record)
+            yield record  # whoever takes it may keep the session as it now is
+            if late or waited:
                 break
-            if config.finish_early and passes >= 2 and step < config.steps:
+            if passed and step < config.steps:
                 last = _final(session, clock, record, stop)
                 if last.exact is not None and last.exact >= PASS:  # the few held-out items of each record may flatter
                     yield last
                     return
-                passes = 0
+                now.passes = 0
         yield _final(session, clock, record, stop)
     except Stopped:
         return
+    finally:
+        now.elapsed = clock.elapsed
+
+
+def _passed_twice(session: Session, record: Record) -> bool:
+    now = session.progress
+    if record.exact is not None:
+        now.passes = now.passes + 1 if record.exact >= PASS else 0
+    return session.config.finish_early and now.passes >= 2
+
+
+def _waited_long(session: Session, record: Record) -> bool:
+    """Whether the held-out loss has not fallen for `patience` records."""
+    now, patience = session.progress, session.config.patience
+    better = record.loss is not None and record.loss < now.best
+    now.best, now.waited = (record.loss, 0) if better else (now.best, now.waited + 1)  # type: ignore[assignment]
+    return 0 < patience <= now.waited
 
 
 def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bool]) -> Record:
     """The record of the same step over many more held-out items."""
-    last = _measure(session, clock, record.step, stop, final=True)
-    return replace(last, train_loss=record.train_loss, gradient=record.gradient,
-                   tokens_per_second=record.tokens_per_second)
+    last = measure(session, clock, stop, final=True)
+    return replace(last, train_loss=record.train_loss, gradient=record.gradient, gradients=record.gradients,
+                   rate=record.rate, tokens_per_second=record.tokens_per_second, data_share=record.data_share)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update: its loss, the gradient's norm before clipping, tokens seen, seconds, and those spent on data."""
+
+    loss: float
+    gradient: float
+    tokens: int
+    seconds: float
+    data: float
 
 
 class Clock:
     """Times training apart from measuring, and averages what came between two records."""
 
-    def __init__(self) -> None:
-        self.started = time.perf_counter()
+    def __init__(self, session: Session) -> None:
+        self.progress = session.progress
+        self.started = time.perf_counter() - session.progress.elapsed
         self.clear()
 
     def clear(self) -> None:
-        self.losses: list[float] = []
-        self.gradients: list[float] = []
-        self.tokens = 0
-        self.busy = 0.0
+        self.steps: list[Step] = []
 
-    def add(self, loss: float, gradient: float, tokens: int, seconds: float) -> None:
-        self.losses.append(loss)
-        self.gradients.append(gradient)
-        self.tokens += tokens
-        self.busy += seconds
+    def add(self, step: Step) -> None:
+        self.steps.append(step)
+        self.progress.trained += step.seconds
 
     @property
     def elapsed(self) -> float:
         return time.perf_counter() - self.started
 
+    def told(self) -> dict[str, float]:
+        """The figures of a Record; none before the first step."""
+        if not self.steps:
+            return {}
+        busy, count = sum(s.seconds for s in self.steps), len(self.steps)
+        return {
+            "train_loss": sum(s.loss for s in self.steps) / count,
+            "gradient": sum(s.gradient for s in self.steps) / count,
+            "tokens_per_second": sum(s.tokens for s in self.steps) / busy,
+            "data_share": sum(s.data for s in self.steps) / busy,
+        }
+
 
 def learning_rate(config: RunConfig, step: int) -> float:
-    """The rate of a step: a linear rise over `warmup`, then constant, or a cosine down to a tenth at the last step."""
+    """The rate of a step: a linear rise over `warmup`, then constant, a cosine down to a tenth at the last step, or
+    falling as 1/√step (Vaswani 2017, section 5.3, with `learning_rate` as its peak)."""
     rise = min(1.0, step / (config.warmup + 1))
     if config.schedule == "constant":
         return config.learning_rate * rise
+    if config.schedule == "inverse_sqrt":
+        return config.learning_rate * min(rise, math.sqrt((config.warmup + 1) / step))
     done = min(1.0, step / config.steps)
     return config.learning_rate * rise * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
-def _optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
-    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    return kinds[config.optimizer](model.parameters(), lr=config.learning_rate)
-
-
-def _step(session: Session, step: int) -> tuple[float, float, int, float]:
-    """One update: its loss (nats a token), the gradient's norm before clipping, tokens seen, seconds."""
+def one_step(session: Session, step: int) -> Step:
+    """One update of the session's model."""
     started = time.perf_counter()
     config, model = session.config, session.model
     model.train()
     for group in session.optimizer.param_groups:
         group["lr"] = learning_rate(config, step)
     batch = session.task.batch(config.batch_size, session.data).to(session.device)
-    logits = model(batch.source, batch.source_mask, batch.target_in).logits  # (B, T, V)
-    loss = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD)
+    made = time.perf_counter() - started
+    with torch.autocast(session.device, torch.bfloat16, enabled=config.precision == "bf16"):
+        logits = model(batch.source, batch.source_mask, batch.target_in).logits
+    loss = objective(session.task).loss(logits.float(), batch, config.label_smoothing)
     session.optimizer.zero_grad(set_to_none=True)
     loss.backward()
     gradient = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
@@ -145,38 +158,37 @@ def _step(session: Session, step: int) -> tuple[float, float, int, float]:
     if not math.isfinite(value):
         raise FloatingPointError(f"The loss is no longer a number at step {step}; take a smaller learning rate.")
     session.optimizer.step()
-    return value, float(gradient), batch.tokens, time.perf_counter() - started
+    return Step(value, float(gradient), batch.tokens, time.perf_counter() - started, made)
 
 
-def _measure(session: Session, clock: Clock, step: int, stop: Callable[[], bool], final: bool = False) -> Record:
-    """The record of this step; it decodes freely on every `decode_every`-th record and on the final one."""
-    config, task, model = session.config, session.task, session.model
+def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, final: bool = False) -> Record:
+    """The record of this step; the model runs free on every `decode_every`-th record and on the final one."""
+    config, task, model, step = session.config, session.task, session.model, session.progress.step
+    told, gradients = clock.told(), {} if final else gradient_norms(session)
     model.eval()
     examples = task.held_out(FINAL) if final else session.held_out
     given = measure_given(model, task, examples, session.device, stop)
     free = final or step % (config.record_every * config.decode_every) == 0 or step >= config.steps
     predictions = measure_free(model, task, examples, session.device, stop) if free else []
     record = Record(
-        step=step,
-        train_loss=_mean(clock.losses),
-        loss=given.loss,
-        letters=given.letters,
-        **(score(task, predictions) if free else {}),
-        expected=given.expected,
-        even=given.even,
-        gradient=_mean(clock.gradients),
-        tokens_per_second=clock.tokens / clock.busy if clock.busy else None,
-        elapsed=clock.elapsed,
-        held_out=len(predictions),
-        final=final,
-        examples=tuple(predictions[: config.watch]),
-        buckets=buckets(task, predictions) if final else (),
-        maps=cross_maps(model, task, session.held_out[: config.watch], session.device),
+        step=step, loss=given.loss, letters=given.letters, expected=given.expected, even=given.even,
+        **(objective(task).score(task, predictions) if free else {}), **told,
+        gradients=gradients, rate=learning_rate(config, step) if step else None,
+        elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,
+        examples=tuple(predictions[: config.watch]), buckets=buckets(task, predictions) if final else (),
+        maps=frames(model, config.model, task, session.held_out[: config.watch], session.device),
     )
+    session.progress.elapsed = record.elapsed
     if not final:
         clock.clear()
     return record
 
 
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def gradient_norms(session: Session) -> dict[str, float]:
+    """The norm of the last step's gradient (as clipped) in each part of the model; empty before the first step."""
+    found = {}
+    for name, weights in parts_of(session.model).items():
+        grads = [weight.grad for weight in weights if weight.grad is not None]
+        if grads:
+            found[name] = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
+    return found

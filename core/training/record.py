@@ -35,11 +35,17 @@ class Bucket:
 class Record:
     """One step of a run, measured.
 
-    Losses are nats a token. `letters` is the share of tokens right with the right past given, `exact` the share of
-    whole outputs right when the model runs free. `expected` holds, a layer and a head, the mean weight on the position
-    the output comes from, and `even` what uniform attention would put there. `maps` holds the cross-attention of
-    the watched examples, example number -> (layers, H, T, S). `buckets` tells long sources from short ones, in the
-    final record.
+    Losses are nats a token (a squared error for a series). `letters` is the share of tokens right with the right past
+    given, `exact` the share of whole outputs right when the model runs free (of classes, for a label), `error` a
+    series' absolute error as a share of that of repeating the last season. `expected` holds, a layer and a head, the
+    mean weight on the position the output comes from, and `even` what uniform attention would put there.
+
+    Since the record before: `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part
+    of the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time
+    that went into making batches. `elapsed` are seconds with measuring, `trained` without.
+
+    `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` tells long sources
+    from short ones, in the final record.
     """
 
     step: int
@@ -50,9 +56,14 @@ class Record:
     bleu: float | None = None
     expected: tuple[tuple[float, ...], ...] | None = None
     even: float | None = None
+    error: float | None = None
     gradient: float | None = None
+    gradients: dict[str, float] = field(default_factory=dict)
+    rate: float | None = None
     tokens_per_second: float | None = None
+    data_share: float | None = None
     elapsed: float = 0.0
+    trained: float = 0.0
     held_out: int = 0
     final: bool = False
     examples: tuple[Prediction, ...] = ()
@@ -81,8 +92,8 @@ class Record:
 
     def numbers(self) -> tuple:
         """What must be the same from the same seed: everything but the clock."""
-        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.expected, self.gradient)
-        return (self.step, *scores, self.examples)
+        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.error, self.expected)
+        return (self.step, *scores, self.gradient, self.gradients, self.examples)
 
 
 def _finite(value: object) -> object:

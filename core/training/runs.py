@@ -1,11 +1,11 @@
-"""A run is a folder: what was asked, how it stands, every record, the attention frames and the weights.
+"""A run is a folder: what was asked, how it stands, every record, the attention frames and the checkpoints.
 
-    run.json        the config and when it was asked for; written once
+    run.json        the config, when it was asked for, its name and where it comes from
     status.json     state, process, words; replaced whole, by one writer at a time
-    metrics.jsonl   one record a line; only ever appended
+    metrics.jsonl   one record a line; appended, and cut only where a run goes on from an earlier checkpoint
     frames/         NNNNNN.safetensors, the attention of the watched examples at that step
-    weights.safetensors
-    stop            its presence asks the worker to end
+    checkpoints/    NNNNNN.safetensors, all that the run needs to go on from that step (its model as model.*)
+    stop            its presence asks the worker to end, and its content how: stop or pause
     lock            held by the worker for as long as it lives: the one honest sign of life
 """
 
@@ -24,19 +24,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
+import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
+from safetensors.torch import save as save_tensors
+from torch import Tensor
 
+from core.models import Model, build_model
+from core.tasks import Task, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
+from core.training.session import Session
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
-ENDED = ("finished", "stopped", "failed")
+ENDED = ("finished", "stopped", "paused", "failed")
+CHECKPOINTS = 10  # kept along a run, the last one among them
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a run stands: `state` is queued, starting, running, finished, stopped or failed; `message` says why."""
+    """How a run stands: `state` is queued, starting, running or one of ENDED; `message` says why."""
 
     state: str
     message: str = ""
@@ -109,14 +116,87 @@ class Run:
     def frame_steps(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.path / "frames").glob("[0-9]*.safetensors"))
 
-    def save_weights(self, weights: dict[str, np.ndarray]) -> None:
-        write_atomically(self.path / "weights.safetensors", save(weights))
+    def checkpoint_path(self, step: int) -> Path:
+        return self.path / "checkpoints" / f"{step:06d}.safetensors"
 
-    def ask_to_stop(self) -> None:
-        (self.path / "stop").touch()
+    def checkpoint_steps(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self.path / "checkpoints").glob("[0-9]*.safetensors"))
 
-    def stop_asked(self) -> bool:
-        return (self.path / "stop").exists()
+    def keep(self, session: Session, config: RunConfig) -> None:
+        """Keep the session as it is now; of many checkpoints those nearest to every tenth of the run stay, and the
+        last."""
+        tensors, text = session.state()
+        now = session.progress.step
+        write_atomically(self.checkpoint_path(now), save_tensors(tensors, text))
+        tenth = max(1, config.steps // CHECKPOINTS)
+        steps = self.checkpoint_steps()
+        near = {min(steps, key=lambda step: abs(step - mark)) for mark in range(0, now + tenth, tenth)} | {now}
+        for step in set(steps) - near:
+            self.checkpoint_path(step).unlink(missing_ok=True)
+
+    def checkpoint(self, step: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """What was kept at a step, as Session.state gave it; ValueError in words when it cannot be read."""
+        try:
+            with safe_open(self.checkpoint_path(step), "pt") as file:
+                names = file.keys()  # a safetensors file is no dict: it cannot be iterated
+                return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"The checkpoint of step {step:,} cannot be read: {error}") from error
+
+    def model(self, step: int | None = None) -> tuple[Model, Task]:
+        """The trained model at a kept step (the last by default), in eval mode, and its task.
+
+        ValueError when nothing was kept, or what was does not fit. Building it leaves torch's generator as it was.
+        """
+        steps = self.checkpoint_steps()
+        if not steps:
+            raise ValueError("This run has kept no weights yet.")
+        config = self.config()
+        task = make_task(config.task)
+        with torch.random.fork_rng(devices=[]):
+            model = build_model(config.model, task.shape)
+        tensors, _ = self.checkpoint(steps[-1] if step is None else step)
+        try:
+            model.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
+                                   if name.startswith("model.")})
+        except RuntimeError as error:
+            raise ValueError(f"The kept weights do not fit this model: {error}") from error
+        return model.eval(), task
+
+    def cut(self, step: int) -> None:
+        """Forget what came after a step: records, frames and checkpoints."""
+        lines = [json.dumps(r.to_json(), ensure_ascii=False) + "\n" for r in self.records() if r.step <= step]
+        write_atomically(self.path / "metrics.jsonl", "".join(lines).encode())
+        for folder in ("frames", "checkpoints"):
+            for path in (self.path / folder).glob("[0-9]*.safetensors"):
+                if int(path.stem) > step:
+                    path.unlink(missing_ok=True)
+
+    def change(self, **what: object) -> None:
+        """Change what run.json says beside the rest: config, name, …; None takes a word out."""
+        asked = {key: value for key, value in {**self.asked(), **what}.items() if value is not None}
+        write_atomically(self.path / "run.json", json.dumps(asked, indent=1).encode())
+
+    @property
+    def name(self) -> str:
+        """The name a person gave it, or its id."""
+        return str(self.asked().get("name") or self.id)
+
+    def ask_to_stop(self, how: str = "stop") -> None:
+        """Ask the worker to end, so that the run is stopped, or paused (how = "pause")."""
+        write_atomically(self.path / "stop", how.encode())
+
+    def go_on(self) -> None:
+        """Take back what was asked, and queue the run again; its worker goes on from the last checkpoint."""
+        (self.path / "stop").unlink(missing_ok=True)
+        self.set_status("queued")
+
+    def stop_asked(self) -> str:
+        """How the run was asked to end: "stop", "pause", or "" when it was not."""
+        try:
+            return (self.path / "stop").read_text() or "stop"
+        except OSError:
+            return ""
 
     def stop_age(self) -> float:
         """Seconds since Stop was asked for; 0 when it was not."""
@@ -150,12 +230,14 @@ def runs_folder() -> Path:
     return Path(chosen).expanduser().absolute()
 
 
-def create_run(config: RunConfig, root: Path | None = None, path: Path | None = None) -> Run:
-    """A new folder that asks for this run: under `root` with a fresh name, or exactly at `path`."""
+def create_run(config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
+    """A new folder that asks for this run: under `root` with a fresh id, or exactly at `path`; `more` is kept beside
+    the config (name, parent, sweep)."""
     name = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     run = Run(path or (root or runs_folder()) / name)
-    (run.path / "frames").mkdir(parents=True, exist_ok=True)
-    asked = {"config": config.to_json(), "created": time.time()}
+    for folder in ("frames", "checkpoints"):
+        (run.path / folder).mkdir(parents=True, exist_ok=True)
+    asked = {"config": config.to_json(), "created": time.time(), **more}
     write_atomically(run.path / "run.json", json.dumps(asked, indent=1).encode())
     return run
 

@@ -1,9 +1,7 @@
 """Train one run's folder in a process of its own: `python -m core.training.worker RUN_DIR`.
 
-With --spare it first imports torch and takes one optimizer step, then waits for a RUN_DIR on its standard input.
-With --new FILE it makes the folder first, from a config in JSON or another run's run.json, among the page's own runs
-unless RUN_DIR says where; so the same command trains without any page:
-`python -m core.training.worker --new dashboard/example_run/run.json`.
+A folder that has a checkpoint goes on from its last one. With --spare it first imports torch and takes one optimizer
+step, then waits for a RUN_DIR on its standard input. `python -m core.training` is the command for people.
 """
 
 from __future__ import annotations
@@ -16,27 +14,33 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from core.attention import ConfigError
-from core.training.loop import prepare, train
-from core.training.runs import Run
+from core.training.loop import train
+from core.training.record import Record
+from core.training.runs import CHECKPOINTS, Run
+from core.training.session import prepare
 
 MEMORY_MB = 3_000
 
 
-def work(path: Path, memory_mb: float | None = None) -> str:
-    """Train the run in this folder to its end and return its last state; every way it can end is written there."""
+def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], None] = lambda record: None) -> str:
+    """Train the run in this folder to its end and return its last state; every way it can end is written there.
+
+    `said` is told of each record as it comes.
+    """
     run = Run(path)
     stop = _listen(run)
     with run.held():
         run.set_status("running", pid=os.getpid())
         _watch_memory(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB))
         try:
-            state, message = _train(run, stop)
-        except (ConfigError, FloatingPointError) as error:
+            state, message = _train(run, stop, said)
+        except (ConfigError, FloatingPointError, ValueError) as error:
             state, message = "failed", str(error)
         except Exception as error:  # a crash costs this run alone, and says what it was
             traceback.print_exc()
@@ -45,26 +49,33 @@ def work(path: Path, memory_mb: float | None = None) -> str:
     return state
 
 
-def _train(run: Run, stop) -> tuple[str, str]:
+def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -> tuple[str, str]:
     config = run.config()
     session = prepare(config)
-    last = None
+    if steps := run.checkpoint_steps():
+        session.restore(*run.checkpoint(steps[-1]))
+        run.cut(steps[-1])
+    last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)
-    run.save_weights({name: value.cpu().numpy() for name, value in session.model.state_dict().items()})
+        said(last)
+        if last.step % tenth < config.record_every:
+            run.keep(session, config)
+    run.keep(session, config)
     if last is not None and last.final:
         late = f" The cap of {config.seconds:g} s was reached." if last.elapsed > config.seconds else ""
         return "finished", f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{late}"
-    reached = 0 if last is None else last.step
-    return "stopped", f"Stopped; everything up to step {reached:,} is kept."
+    paused = run.stop_asked() == "pause"
+    how = "Paused at" if paused else "Stopped; everything up to"
+    return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."
 
 
-def _listen(run: Run):
+def _listen(run: Run) -> Callable[[], bool]:
     """A function that says whether Stop was asked for, by the stop file or by a signal."""
     asked = threading.Event()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    return lambda: asked.is_set() or run.stop_asked()
+    return lambda: asked.is_set() or bool(run.stop_asked())
 
 
 def _watch_memory(run: Run, limit_mb: float) -> None:
@@ -104,15 +115,10 @@ def _wait_warm() -> Path | None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m core.training.worker", description=__doc__.splitlines()[0])
     parser.add_argument("run_dir", nargs="?", type=Path)
-    parser.add_argument("--new", metavar="FILE", type=Path, help="a config in JSON to make the run from")
     parser.add_argument("--spare", action="store_true", help="warm up, then read RUN_DIR from standard input")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     path = _wait_warm() if chosen.spare else chosen.run_dir
-    if chosen.new:
-        path = _make(chosen.new, path)
-        if chosen.run_dir is None:
-            print(f"Training {path}; on the Train page it is ?run={path.name}", flush=True)
     if path is None:
         return 0 if chosen.spare else parser.error("RUN_DIR is missing")
     if chosen.spare:
@@ -122,17 +128,6 @@ def main(arguments: list[str] | None = None) -> int:
     state = work(path)
     print(f"{state}: {Run(path).status().message}")
     return 0 if state != "failed" else 1
-
-
-def _make(file: Path, path: Path | None) -> Path:
-    import json
-
-    from core.training.config import RunConfig
-    from core.training.runs import create_run
-
-    asked = json.loads(file.read_text(encoding="utf-8"))
-    asked = asked["config"] if isinstance(asked, dict) and "config" in asked else asked
-    return create_run(RunConfig.from_json(asked), path=path).path
 
 
 if __name__ == "__main__":

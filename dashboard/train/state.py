@@ -102,7 +102,7 @@ def look(run: Run) -> Shown:
 def frames(shown: Shown, example: int) -> list[tuple[int, np.ndarray]]:
     """(step, weights (layers, H, T, S)) of one watched example, oldest first; only steps that have a record."""
     steps = {record.step for record in shown.records}
-    kept = [(step, shown.run.frame(step).get(str(example))) for step in shown.run.frame_steps() if step in steps]
+    kept = [(step, shown.run.frame(step).get(f"{example}:cross")) for step in shown.run.frame_steps() if step in steps]
     return [(step, weights) for step, weights in kept if weights is not None]
 
 

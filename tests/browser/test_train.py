@@ -43,7 +43,7 @@ def test_reverse_is_learned_and_found_again(page, server):
     run = the_run(page, server)
     last = run.records()[-1]
     assert last.final and last.exact >= 0.99
-    heads = run.frame(last.step)["0"][0]  # (H, T, S); the ten letters' rows come before that of the end mark
+    heads = run.frame(last.step)["0:cross"][0]  # (H, T, S); the ten letters' rows come before that of the end mark
     on = max(sum(weights[t, 9 - t] for t in range(10)) / 10 for weights in heads)
     assert on > 0.4, "the anti-diagonal holds far more than even attention would give it"
     page.reload()

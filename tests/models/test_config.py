@@ -23,14 +23,14 @@ RECURRENT = ModelConfig.recurrent(24).to_json()
 
 
 @pytest.mark.parametrize(("data", "words"), [
-    (BASE | {"kind": "mlp"}, "expected one of transformer, recurrent"),
+    (BASE | {"kind": "mlp"}, "expected one of transformer, decoder"),
     (BASE | {"layers": 0}, "layers = 0; expected a whole number from 1"),
     (BASE | {"layers": True}, "layers = True"),
     (BASE | {"d_model": "24"}, "d_model = '24'"),
     (BASE | {"d_model": 48}, "give both the same"),
     (BASE | {"dropout": 1.0}, "dropout = 1.0"),
     (BASE | {"dropout": float("nan")}, "dropout = nan"),
-    (BASE | {"attention": None}, "A transformer needs an attention"),
+    (BASE | {"attention": None}, "kind = transformer needs an attention"),
     (BASE | {"norm": "middle"}, "expected one of post, pre"),
     (BASE | {"heads": 3}, "has no heads"),
     ({"kind": "recurrent"}, "needs attention"),

@@ -5,10 +5,11 @@ import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError
 from core.attention.compatible import config_with, example, needs
-from core.models import ModelConfig, build_model
+from core.models import ModelConfig, Shape, build_model
 from core.models.blocks import computed_exactly
 
 VOCAB, LENGTHS, T, C, H = 13, (7, 4), 6, 24, 2
+SHAPE = Shape(VOCAB, VOCAB, 12)
 ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 
 
@@ -21,7 +22,7 @@ def batch():
 def learns(model):
     """Its gradients are finite, and word by word it decodes what it makes of all words at once."""
     torch.manual_seed(0)
-    model = build_model(model, VOCAB, VOCAB, 12)
+    model = build_model(model, SHAPE)
     source, mask, target = batch()
     loss = torch.nn.functional.cross_entropy(model(source, mask, target).logits.flatten(0, 1), target.flatten())
     loss.backward()
@@ -74,7 +75,7 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
     """A step at a time the window stands where it stands when all words are known."""
     torch.manual_seed(0)
     model = build_model(ModelConfig("recurrent", C, 1, config_with({"projection": "identity", "mask": example(
-        "mask", mask, window=1)}, C, 1)), VOCAB, VOCAB, 12).eval()
+        "mask", mask, window=1)}, C, 1)), SHAPE).eval()
     source, real, target = batch()
     forced, memory = model(source, real, target, record=True), model.encode(source, real)
     state = model.start(memory)
@@ -89,6 +90,6 @@ def test_a_kernel_that_cannot_be_causal_gives_way_and_says_where():
     linformer = config_with({"kernel": "linformer"}, C, H)
     assert computed_exactly(linformer) == ("the decoder's self-attention",)
     assert computed_exactly(config_with({"kernel": "chunked"}, C, H)) == ()
-    model = build_model(transformer(linformer), VOCAB, VOCAB, 12)
+    model = build_model(transformer(linformer), SHAPE)
     assert model.encoder.layers[0].attention.config.kernel.key == "linformer"
     assert model.layers[0].causal.config.kernel.key == "exact"

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from core.models import ModelConfig, build_model
+from core.models import ModelConfig, Shape, build_model
 
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
 SCORES = ("dot", "scaled_dot", "general", "concat", "additive")
@@ -20,13 +20,14 @@ CONFIGS = {
     "lstm-two-layers": ModelConfig.recurrent(10, None, 2, cell="lstm"),
 }
 SOURCE_VOCAB, TARGET_VOCAB, LENGTHS, T = 13, 17, (7, 2, 1, 5), 6
+SHAPE = Shape(SOURCE_VOCAB, TARGET_VOCAB, 20)
 
 every_model = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 
 
 def made(config):
     torch.manual_seed(0)
-    model = build_model(config, SOURCE_VOCAB, TARGET_VOCAB, 20).eval()
+    model = build_model(config, SHAPE).eval()
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     source = torch.randint(4, SOURCE_VOCAB, mask.shape).masked_fill(~mask, 0)
     return model, source, mask, torch.randint(4, TARGET_VOCAB, (len(LENGTHS), T))
@@ -113,7 +114,7 @@ def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
 def test_without_attention_only_the_last_state_is_left(cell):
     """Bidirectional states end where a sentence begins, too: nothing else may tell two memories apart."""
     torch.manual_seed(0)
-    model = build_model(ModelConfig.recurrent(10, None, cell=cell), SOURCE_VOCAB, TARGET_VOCAB, 20).eval()
+    model = build_model(ModelConfig.recurrent(10, None, cell=cell), SHAPE).eval()
     memory = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
     other = type(memory)(torch.randn_like(memory.states), memory.mask, memory.last)
     target = torch.tensor([[1, 8, 9]])

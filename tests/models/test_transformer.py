@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from core.entries import Choice, ConfigError
-from core.models import Encoder, ModelConfig, build_model
+from core.models import Encoder, ModelConfig, Shape, build_model
 from core.models.blocks import DecoderLayer, EncoderLayer
 
 C, HEADS, D_FF, B, T, S = 21, 3, 13, 5, 7, 11
@@ -111,14 +111,14 @@ def test_dropout_acts_in_training_alone():
 def test_a_table_too_short_is_said_at_once():
     short = ModelConfig.transformer(8, 2, position=Choice.of("learned", max_len=5))
     with pytest.raises(ConfigError, match="max_len ≥ 9"):
-        build_model(short, 7, 7, max_length=9)
+        build_model(short, Shape(7, 7, longest=9))
 
 
 def test_padding_mask_and_compositions_can_be_asked_for():
     torch.manual_seed(0)
     source, real = torch.randint(4, 9, (2, 5)), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     for mask in ("padding", Choice.of("and", Choice("padding"), Choice.of("local", window=1))):
-        model = build_model(ModelConfig.transformer(8, 2, mask=mask), 9, 9, 8).eval()
+        model = build_model(ModelConfig.transformer(8, 2, mask=mask), Shape(9, 9, 8)).eval()
         for keep in (real, torch.ones_like(real)):
             out = model(source, keep, source[:, :3], record=True)
             assert out.logits.shape == (2, 3, 9)

@@ -14,8 +14,7 @@ def learned(task, recipe, steps):
     """A model after `steps` of its recipe, the rate rising and then falling as the recipe says."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
-    longest = max(task.max_source, task.max_target) + 1
-    model = build_model(ModelConfig.from_json(recipe.model), len(task.source_vocab), len(task.target_vocab), longest)
+    model = build_model(ModelConfig.from_json(recipe.model), task.shape)
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate)
     shape = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.learning_rate, steps, pct_start=0.1)
     for _ in range(steps):

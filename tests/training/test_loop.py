@@ -36,8 +36,8 @@ def test_same_seed_same_numbers():
 
 def test_maps_are_rows_of_weights():
     record = next(train(small_run()))
-    assert set(record.maps) == {"0", "1"}
-    weights = record.maps["0"]
+    assert set(record.maps) == {f"{i}:{kind}" for i in "01" for kind in ("self", "causal", "cross")}
+    weights = record.maps["0:cross"]
     assert weights.shape == (1, 2, 7, 6)  # layers, heads, six letters and the end, six letters
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
@@ -59,7 +59,7 @@ def test_the_final_record_tells_long_sources_from_short_ones():
 def test_the_expected_weight_is_what_the_maps_say():
     config = small_run(held_out=2)
     record = next(train(config))
-    by_hand = [[np.mean([record.maps[e][0, h, t, 5 - t] for e in "01" for t in range(6)]) for h in range(2)]]
+    by_hand = [[np.mean([record.maps[f"{e}:cross"][0, h, t, 5 - t] for e in "01" for t in range(6)]) for h in range(2)]]
     np.testing.assert_allclose(record.expected, by_hand, rtol=1e-5)
     assert record.even == pytest.approx(1 / 6)
 
@@ -104,11 +104,11 @@ def test_a_loss_that_is_no_number_says_so():
 
 
 def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
-    from core.training import loop
+    from core.training.objectives import Objective
 
     refused, confirmed = 0.98, 0.995
     scores = iter([0.0, 0.995, 0.5, 0.99, 1.0, refused, 0.99, 1.0, confirmed])
-    monkeypatch.setattr(loop, "score", lambda task, predictions: {"exact": next(scores)})
+    monkeypatch.setattr(Objective, "score", lambda *_: {"exact": next(scores)})
     records = list(train(small_run(steps=50)))
     assert [r.exact for r in records] == [0.0, 0.995, 0.5, 0.99, 1.0, 0.99, 1.0, confirmed]
     assert records[-1].step == 12 and records[-1].final

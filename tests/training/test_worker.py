@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from safetensors.numpy import load_file
 
 from core.training import create_run, train
 from core.training.runs import Run, find_run
@@ -20,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LONG = dict(steps=20_000, seconds=120, record_every=20, finish_early=False)
 
 
-def command(*arguments: str, **env: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, text=True,
+def command(*arguments: str, module: str = "core.training.worker", **env: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, "OMP_NUM_THREADS": "1", **env})
 
@@ -43,20 +42,21 @@ def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
     file = tmp_path / "asked.json"
     file.write_text(json.dumps(run.config().to_json()))
     by_command = Run(tmp_path / "by-command")
-    plain = command("--new", str(file), str(by_command.path))
+    plain = command("train", str(file), str(by_command.path), module="core.training")
     spare = command("--spare")
     assert spare.stdout.readline() == "ready\n"
     spare.communicate(f"{run.path}\n", timeout=60)
     assert "finished" in plain.communicate(timeout=60)[0]
     assert [r.numbers() for r in run.records()] == here == [r.numbers() for r in by_command.records()]
     assert run.status().state == "finished" and "4 steps" in run.status().message
-    assert load_file(run.path / "weights.safetensors")
+    assert run.checkpoint_steps()[-1] == 4
 
 
 def test_a_run_from_the_shell_is_found_by_the_page(tmp_path):
     file = tmp_path / "asked.json"
     file.write_text(json.dumps(small_run(seed=3).to_json()))
-    said = command("--new", str(file), ATTENTION_LAB_RUNS=str(tmp_path / "runs")).communicate(timeout=60)[0]
+    said = command("train", str(file), module="core.training",
+                   ATTENTION_LAB_RUNS=str(tmp_path / "runs")).communicate(timeout=60)[0]
     found = find_run(re.search(r"\?run=(\S+)", said)[1], tmp_path / "runs")
     assert found is not None and found.status().state == "finished"
 
@@ -73,7 +73,7 @@ def test_stop_takes_less_than_a_second_and_keeps_what_was_reached(tmp_path, ask)
     assert time.time() - asked < 2  # a second of its own, twice that on a busy machine
     worker.wait(timeout=20)
     assert run.status().state == "stopped" and "is kept" in run.status().message
-    assert not run.alive() and load_file(run.path / "weights.safetensors")
+    assert not run.alive() and run.checkpoint_steps()
 
 
 def test_a_spare_ends_with_whoever_started_it():

@@ -1,0 +1,29 @@
+"""What the rows and columns of a model's maps stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from core.models.config import ModelConfig
+
+BEGIN, END, CLASS = "<bos>", "<eos>", "[class]"
+Tokens = tuple[str, ...]
+
+
+def map_tokens(
+    config: ModelConfig, kind: str, source: Sequence[str], target: Sequence[str] | None
+) -> tuple[Tokens, Tokens]:
+    """The tokens of the rows and of the columns of a map of that kind (self, causal, cross), and so its size.
+
+    `target` is None where the model is fed no target: a language model reads its source, a classifier answers once.
+    """
+    read, said = tuple(source), tuple(target or ())
+    if kind == "cross":
+        return (*said, END), read
+    if kind == "causal":
+        fed = () if target is None else (BEGIN, *said)
+        both = (*read, *fed) if config.kind == "decoder" else fed
+        return both, both
+    if config.kind == "classifier" and config.pool == "first":
+        read = (CLASS, *read)
+    return read, read

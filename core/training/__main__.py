@@ -1,0 +1,125 @@
+"""Train from a shell, in the same folders as the page: `python -m core.training --help`.
+
+    python -m core.training recipe reverse > reverse.json    settings known to learn a task, to change as you like
+    python -m core.training train reverse.json               train them; Ctrl-C stops and keeps what was reached
+    python -m core.training resume RUN [--steps N]           go on where a run was left, or train it longer
+    python -m core.training list                             every run, and how it stands
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.attention import ConfigError
+from core.tasks import TASKS, TaskConfig, make_task
+from core.training.config import RunConfig
+from core.training.recipes import recommended
+from core.training.record import Record
+from core.training.runs import Run, create_run, find_run, list_runs
+from core.training.worker import work
+
+
+def main(arguments: list[str] | None = None) -> int:
+    chosen = _parser().parse_args(arguments)
+    try:
+        return chosen.run(chosen)
+    except (ConfigError, OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def recipe(chosen: argparse.Namespace) -> int:
+    """Print a task's recipe as a config file."""
+    given: dict[str, Any] = {key: _value(text) for key, _, text in (pair.partition("=") for pair in chosen.set)}
+    task = make_task(TaskConfig.of(chosen.task, **given))
+    print(json.dumps(recommended(task, chosen.model).to_json(), indent=1, ensure_ascii=False))
+    return 0
+
+
+def train(chosen: argparse.Namespace) -> int:
+    """Make a run of a config file, or of another run's run.json, and train it."""
+    asked = json.loads(chosen.file.read_text(encoding="utf-8"))
+    asked = asked["config"] if isinstance(asked, dict) and "config" in asked else asked
+    run = create_run(RunConfig.from_json(asked), path=chosen.run_dir)
+    where = "" if chosen.run_dir else f"; on the Train page it is ?run={run.id}"
+    print(f"Training {run.path}{where}", flush=True)
+    return _work(run)
+
+
+def resume(chosen: argparse.Namespace) -> int:
+    """Go on from the last checkpoint of a run, with more steps or seconds if they are given."""
+    run = find_run(chosen.name) or Run(Path(chosen.name))
+    if not run.exists():
+        raise ValueError(f"There is no run {chosen.name}; `python -m core.training list` names those there are.")
+    more = {key: value for key, value in (("steps", chosen.steps), ("seconds", chosen.seconds)) if value is not None}
+    run.change(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
+    run.go_on()
+    return _work(run)
+
+
+def listed(chosen: argparse.Namespace) -> int:
+    """One line a run, oldest first."""
+    for run in list_runs():
+        records = run.records()
+        print(run.id, run.status().state, f"step {records[-1].step}" if records else "not begun", run.name, sep="\t")
+    return 0
+
+
+def _work(run: Run) -> int:
+    torch.set_num_threads(1)
+    config = run.config()
+    state = work(run.path, said=lambda record: print(progress(record, config), flush=True))
+    print(f"{state}: {run.status().message}")
+    return 0 if state != "failed" else 1
+
+
+def progress(record: Record, config: RunConfig) -> str:
+    """A record in a line."""
+    parts = [f"step {record.step:,}/{config.steps:,}", f"{record.elapsed:.1f} s"]
+    for name, value in (("loss", record.loss), ("training", record.train_loss), ("right", record.letters),
+                        ("exact", record.exact), ("bleu", record.bleu), ("error", record.error)):
+        if value is not None:
+            parts.append(f"{name} {value:.3f}")
+    if record.expected:
+        parts.append(f"expected position {max(map(max, record.expected)):.2f}")
+    return "  ".join(parts)
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m core.training", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("recipe", help=recipe.__doc__)
+    one.add_argument("task", choices=[entry.key for entry in TASKS])
+    one.add_argument("model", nargs="?", help="a kind of model that the task names; its best one by default")
+    one.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the task")
+    one.set_defaults(run=recipe)
+    one = commands.add_parser("train", help=train.__doc__)
+    one.add_argument("file", type=Path)
+    one.add_argument("run_dir", nargs="?", type=Path, help="where to keep the run; among the page's runs by default")
+    one.set_defaults(run=train)
+    one = commands.add_parser("resume", help=resume.__doc__)
+    one.add_argument("name", help="a run's name in the list, or its folder")
+    one.add_argument("--steps", type=int)
+    one.add_argument("--seconds", type=float)
+    one.set_defaults(run=resume)
+    one = commands.add_parser("list", help=listed.__doc__)
+    one.set_defaults(run=listed)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

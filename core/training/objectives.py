@@ -1,0 +1,120 @@
+"""What is asked of a model, by the form of its task: the loss, what counts as right, and what it says by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from core.decoding import greedy
+from core.tasks import PAD, Batch, Example, Task
+from core.tasks.metrics import bleu, exact_match
+from core.training.record import Prediction
+
+CONTINUED = 64  # tokens that a language model goes on with, to be looked at
+
+
+class Objective:
+    """Pairs: the next token of a target, the right past given (cross-entropy, nats a token)."""
+
+    def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
+        """The mean over all that is asked; smoothing as in Szegedy 2016, section 7."""
+        return F.cross_entropy(logits.flatten(0, -2), batch.target_out.flatten(), ignore_index=PAD,
+                               label_smoothing=smoothing)
+
+    def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
+        """The sum of losses, how many are right, and how many were asked."""
+        kept = batch.target_out != PAD
+        logits, wanted = logits[kept], batch.target_out[kept]
+        loss = F.cross_entropy(logits, wanted, reduction="sum")
+        return loss.item(), float((logits.argmax(-1) == wanted).sum()), int(kept.sum())
+
+    def outputs(self, batch: Batch) -> int:
+        """How many outputs a row has, and so how many rows an expected position may be told for."""
+        return batch.target_out.shape[1]
+
+    def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
+        """What the model says by itself for each example."""
+        batch = task.collate(examples).to(device)
+        written = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
+        return [Prediction(*task.shown(example), tuple(task.target_vocab.decode(ids)))
+                for example, ids in zip(examples, written, strict=True)]
+
+    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, float]:
+        """Figures of a Record, by name."""
+        written, wanted = [p.predicted for p in predictions], [p.target for p in predictions]
+        scores = {"exact": exact_match(written, wanted)}
+        if "bleu" in task.metrics:
+            scores["bleu"] = bleu(written, wanted)
+        return scores
+
+
+class Text(Objective):
+    """The next token of everything that is read."""
+
+    def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
+        """The first half of each window, and how the model goes on."""
+        starts = [Example(e.source[: max(1, len(e.source) // 2)], ()) for e in examples]
+        batch = task.collate(starts).to(device)
+        written = greedy(model, batch.source, batch.source_mask, min(CONTINUED, len(examples[0].source) // 2)).tolist()
+        return [Prediction(task.shown(start)[0], task.shown(whole)[0][len(start.source) :],
+                           tuple(task.target_vocab.decode(ids)))
+                for start, whole, ids in zip(starts, examples, written, strict=True)]
+
+    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, float]:
+        return {}
+
+
+class Label(Objective):
+    """One class for all that is read."""
+
+    def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
+        return F.cross_entropy(logits, batch.target_out, label_smoothing=smoothing)
+
+    def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
+        loss = F.cross_entropy(logits, batch.target_out, reduction="sum")
+        return loss.item(), float((logits.argmax(-1) == batch.target_out).sum()), len(batch.target_out)
+
+    def outputs(self, batch: Batch) -> int:
+        return 1
+
+    def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
+        batch = task.collate(examples).to(device)
+        places = model(batch.source, batch.source_mask).logits.argmax(-1).tolist()
+        return [Prediction(*task.shown(example), (task.classes[place],))
+                for example, place in zip(examples, places, strict=True)]
+
+
+class Series(Objective):
+    """Numbers ahead: the mean squared error in units of the task."""
+
+    def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
+        return F.mse_loss(logits, batch.target_out)
+
+    def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
+        loss = F.mse_loss(logits, batch.target_out, reduction="sum")
+        return loss.item(), float("nan"), batch.target_out.numel()
+
+    def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
+        batch = task.collate(examples).to(device)
+        values = model(batch.source, batch.source_mask).logits.tolist()
+        return [Prediction(*task.shown(example), tuple(f"{value:.3f}" for value in row))
+                for example, row in zip(examples, values, strict=True)]
+
+    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, float]:
+        """The absolute error as a share of that of repeating the last season (MASE, Hyndman & Koehler 2006)."""
+        told = torch.tensor([[float(x) for x in p.predicted] for p in predictions])
+        wanted = torch.tensor([[float(x) for x in p.target] for p in predictions])
+        naive = torch.tensor([task.naive([float(x) for x in p.source]) for p in predictions])
+        return {"error": float((told - wanted).abs().mean() / (naive - wanted).abs().mean())}
+
+
+OBJECTIVES: dict[str, Objective] = {"pairs": Objective(), "text": Text(), "label": Label(), "series": Series()}
+
+
+def objective(task: Task) -> Objective:
+    """The objective of a task's form."""
+    return OBJECTIVES[task.form]

@@ -1,0 +1,110 @@
+"""Everything a run changes as it learns, and that as plain tensors, so that a run goes on where it was left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from core.models import Model, build_model
+from core.tasks import Example, Task, make_task
+from core.training.config import RunConfig, resolve_device
+
+Optimizer = torch.optim.Optimizer
+
+
+@dataclass
+class Progress:
+    """What is counted along the way; `elapsed` are seconds with measuring, `trained` without."""
+
+    step: int = 0
+    passes: int = 0  # held-out passes in a row
+    best: float = float("inf")  # the smallest held-out loss
+    waited: int = 0  # records since
+    elapsed: float = 0.0
+    trained: float = 0.0
+
+
+@dataclass
+class Session:
+    """A task, a model, its optimizer and the generator of the data, in the middle of a run."""
+
+    config: RunConfig
+    task: Task
+    model: Model
+    optimizer: Optimizer
+    data: torch.Generator
+    device: str
+    held_out: tuple[Example, ...]
+    progress: Progress
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """All of it as tensors by name (model.*, optimizer.*, and the generators), and the progress as text."""
+        tensors = {f"model.{name}": value.detach() for name, value in self.model.state_dict().items()}
+        for index, values in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()
+                        if value is not None}
+        tensors |= {"generator.data": self.data.get_state(), "generator.torch": torch.get_rng_state()}
+        text = {name: repr(value) for name, value in vars(self.progress).items()}
+        # .contiguous().clone(): tied weights are one tensor twice, which a safetensors file does not hold.
+        return ({name: value.cpu().contiguous().clone() for name, value in tensors.items()},
+                text | {"optimizer": self.config.optimizer})
+
+    def restore(self, tensors: dict[str, Tensor], text: dict[str, str]) -> None:
+        """Go on from a state; an optimizer of another kind begins anew. ValueError when the weights do not fit."""
+        try:
+            self.model.load_state_dict(_within(tensors, "model."))
+        except RuntimeError as error:
+            raise ValueError(f"The kept weights do not fit this model: {error}") from error
+        if text.get("optimizer") == self.config.optimizer:
+            self._restore_optimizer(_within(tensors, "optimizer."))
+        self.data.set_state(tensors["generator.data"])
+        torch.set_rng_state(tensors["generator.torch"])
+        kinds: dict[str, Any] = {name: type(value) for name, value in vars(Progress()).items()}
+        self.progress = Progress(**{name: kind(text[name]) for name, kind in kinds.items()})
+
+    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, part = name.split(".", 1)
+            state.setdefault(int(index), {})[part] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def prepare(config: RunConfig) -> Session:
+    """Seed torch and build the task, the model and its optimizer; seeding is process-wide, so do this in a worker."""
+    device = resolve_device(config.device)
+    torch.manual_seed(config.seed)
+    task = make_task(config.task)
+    model = build_model(config.model, task.shape).to(device)
+    if config.checkpointing:
+        model.checkpointing = True
+    data = torch.Generator().manual_seed(config.seed)
+    return Session(config, task, model, make_optimizer(config, model), data, device, task.held_out(config.held_out),
+                   Progress())
+
+
+def make_optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
+    """The optimizer of a config; AdamW decays weights apart from the gradient (Loshchilov & Hutter 2019)."""
+    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop,
+                             "sgd": torch.optim.SGD}
+    more = {"momentum": 0.9} if config.optimizer == "sgd" else {}
+    return kinds[config.optimizer](model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay,
+                                   **more)
+
+
+def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
+    """The parameters by part of the model, in order: "source", "encoder.layers.0", …, "output"."""
+    found: dict[str, list[nn.Parameter]] = {}
+    for name, weight in model.named_parameters():
+        words = name.split(".")[:-1]
+        places = [i for i, word in enumerate(words) if word.isdecimal()]
+        found.setdefault(".".join(words[: places[0] + 1] if places else words[:1] or [name]), []).append(weight)
+    return found
+
+
+def _within(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
+    return {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
