@@ -38,16 +38,19 @@ def step_chart(
     guess: tuple[float, str] | None = None,
     percent: bool = False,
     height: int = 200,
+    unit: str = "step",
 ) -> alt.LayerChart:
-    """Curves over training steps; `guess` is a level to beat and its words, `step` the picked one, `high` fixes y."""
+    """Curves over training steps, or seconds (`unit`); `guess` is a level to beat and its words, `step` the picked
+    place, `high` fixes y."""
     curves = [curve for curve in curves if curve.kept()]
-    x = alt.X("x:Q", title="step", scale=alt.Scale(domain=[0, max(1, last_x)], nice=False), axis=_axis(ink, False))
+    x = alt.X("x:Q", title=unit, scale=alt.Scale(domain=[0, last_x or 1], nice=False),
+              axis=_axis(ink, False, unit=unit))
     top = high if high is not None else _top(curves, guess)
     axis = _axis(ink, True, "datum.value + ' %'" if percent else None)
     y = alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, top * 1.04], nice=False), axis=axis)
     layers = [] if guess is None else _guess(guess, x, y, ink, last_x)
     for i, curve in enumerate(curves):
-        layers += _curve(curve, x, y, ink.series[i % len(ink.series)], DASHES[i % len(DASHES)])
+        layers += _curve(curve, x, y, ink.series[i % len(ink.series)], DASHES[i % len(DASHES)], unit)
     layers += _labels(curves, x, y, ink, last_x, top)
     if step is not None:
         layers += _picked(curves, step, x, y, ink)
@@ -59,12 +62,13 @@ def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
     return max(values, default=1.0) or 1.0
 
 
-def _axis(ink: Ink, vertical: bool, label: str | None = None) -> alt.Axis:
+def _axis(ink: Ink, vertical: bool, label: str | None = None, unit: str = "step") -> alt.Axis:
     shared = dict(labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, labelPadding=6)
     if not vertical:
         # whole steps only: a short run would repeat its rounded labels
-        return alt.Axis(grid=False, tickCount=4, tickMinStep=1, titleColor=ink.quiet, titleFontSize=12,
-                        titleFontWeight="normal", titleAnchor="end", titlePadding=2, format=",d", **shared)
+        ticks = dict(tickMinStep=1, format=",d") if unit == "step" else dict(format=".3~g")
+        return alt.Axis(grid=False, tickCount=4, titleColor=ink.quiet, titleFontSize=12, titleFontWeight="normal",
+                        titleAnchor="end", titlePadding=2, **ticks, **shared)
     extra = {"labelExpr": label, "values": [0, 25, 50, 75, 100], "labelOverlap": False} if label else {}
     return alt.Axis(grid=True, gridColor=ink.hairline, tickCount=4, **extra, **shared)
 
@@ -73,8 +77,9 @@ def _rows(points: Points, name: str = "") -> alt.Data:
     return alt.Data(values=[{"x": x, "y": y, "name": name} for x, y in points])
 
 
-def _curve(curve: Curve, x: alt.X, y: alt.Y, colour: str, dash: list[int]) -> list[alt.Chart]:
-    tips = [alt.Tooltip("x:Q", title="step", format=",d"), alt.Tooltip("y:Q", title=curve.name, format=".3~f")]
+def _curve(curve: Curve, x: alt.X, y: alt.Y, colour: str, dash: list[int], unit: str) -> list[alt.Chart]:
+    tips = [alt.Tooltip("x:Q", title=unit, format=",d" if unit == "step" else ".3~g"),
+            alt.Tooltip("y:Q", title=curve.name, format=".3~f")]
     points = curve.kept()
     line = alt.Chart(_rows(points, curve.name)).mark_line(color=colour, strokeWidth=2, strokeDash=dash)
     touch = alt.Chart(_rows(points, curve.name)).mark_point(opacity=0, size=200).encode(x, y, tooltip=tips)
