@@ -2,7 +2,7 @@
 # make test     the checks, the tests, and the tests in a real browser
 # make check    style and types only
 # make bench    speed beside the peers, as one Markdown table
-# make example  trains the example run that the Train page shows first
+# make example  trains the two example runs that Train, Runs and Compare runs show first
 # make measured measures the kernels as the Cost and speed page shows them first
 
 VENV   ?= .venv
@@ -30,12 +30,14 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
 
-EXAMPLE := dashboard/example_run
+EXAMPLES := dashboard/example_run dashboard/example_recurrent
 example: $(VENV)/.installed
-	$(BIN)/python -c "import json; print(json.dumps(json.load(open('$(EXAMPLE)/run.json'))['config']))" > $(VENV)/example.json
-	rm -rf $(EXAMPLE)
-	$(BIN)/python -m core.training train $(VENV)/example.json $(EXAMPLE)
-	ls $(EXAMPLE)/checkpoints/* | sort | sed '$$d' | xargs rm  # the last one is enough to look at
+	for kept in $(EXAMPLES); do \
+	  $(BIN)/python -c "import json, sys; print(json.dumps(json.load(open(sys.argv[1]))['config']))" $$kept/run.json \
+	    > $(VENV)/example.json && rm -rf $$kept && \
+	  $(BIN)/python -m core.training train $(VENV)/example.json $$kept && \
+	  ls $$kept/checkpoints/* | sort | sed '$$d' | xargs rm || exit 1; \
+	done  # the last checkpoint is enough to look at
 
 measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.efficient.example
