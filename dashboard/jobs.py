@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from core.training.config import RunConfig
-from core.training.runs import Run, create_run, list_runs, prune, runs_folder
+from core.training.runs import Run, create_run, list_runs, runs_folder
+from core.training.shelf import KEPT, prune
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = 200
 QUEUE = 100
 START_SECONDS = 30.0
 STOP_SECONDS = 3.0

@@ -16,7 +16,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -257,14 +256,6 @@ def list_runs(root: Path | None = None) -> list[Run]:
     except OSError:
         return []
     return [run for run in (find_run(name, root) for name in names) if run is not None]
-
-
-def prune(keep: int, root: Path | None = None) -> None:
-    """Delete the oldest ended runs so that at most `keep` remain."""
-    runs = list_runs(root)
-    spare = [run for run in runs if run.status().ended and not run.alive()]
-    for run in spare[: max(0, len(runs) - keep)]:
-        shutil.rmtree(run.path, ignore_errors=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -5,7 +5,6 @@ import pytest
 
 from core.training import Record, create_run, find_run, list_runs
 from core.training.record import Prediction
-from core.training.runs import Run, prune
 from tests.training.small import small_run
 
 EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
@@ -66,18 +65,6 @@ def test_alive_is_whether_the_lock_is_held(tmp_path):
     with run.held():
         assert run.alive()
     assert not run.alive()
-
-
-def test_prune_keeps_the_newest_and_never_a_run_under_way(tmp_path):
-    runs = []
-    for i in range(4):
-        run = Run(tmp_path / f"20261120-12000{i}-abcdef")
-        create_run(small_run(), path=run.path)
-        runs.append(run)
-    for run in (runs[0], runs[2], runs[3]):
-        run.set_status("finished")
-    prune(2, tmp_path)
-    assert list_runs(tmp_path) == [runs[1], runs[3]]
 
 
 def test_run_json_reads_as_plain_json(tmp_path):

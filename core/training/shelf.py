@@ -1,0 +1,103 @@
+"""The shelf on which runs lie: how much room they take, what goes first when it is too much, copies, and deleting."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from core.training.runs import RUN_ID, Run, create_run, list_runs, runs_folder
+
+KEPT = 200  # runs
+MOST_BYTES = 2_000_000_000  # of all of them; $ATTENTION_LAB_DISK_MB says otherwise
+GRACE = 3_600.0  # seconds in which a deleted run can be brought back
+LONGEST_NAME = 80
+DELETED = ".deleted"  # no run's name, so nothing in it is listed or found
+
+
+def most_bytes() -> int:
+    """The room that all runs together may take."""
+    return int(float(os.environ.get("ATTENTION_LAB_DISK_MB") or MOST_BYTES / 1e6) * 1e6)
+
+
+def size(run: Run) -> int:
+    """The bytes of a run's files."""
+    total = 0
+    for folder in (run.path, run.path / "frames", run.path / "checkpoints"):
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(OSError):  # a draft that was renamed between the two looks
+                    total += entry.stat().st_size if entry.is_file() else 0
+    return total
+
+
+def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -> None:
+    """Delete ended runs until at most `keep` remain and all fit into `most` bytes: the oldest without a name first,
+    then the oldest with one. Before them goes what was deleted; that goes for good after an hour in any case."""
+    most = most_bytes() if most is None else most
+    runs = list_runs(root)
+    sizes = {run: size(run) for run in runs}
+    count, total = len(runs), sum(sizes.values())
+    room = most - total
+    for run in deleted(root):  # the latest first
+        room -= size(run)
+        if room < 0 or time.time() - _left_at(run) > GRACE:
+            shutil.rmtree(run.path, ignore_errors=True)
+    spare = [run for run in runs if run.status().ended and not run.alive()]
+    for run in sorted(spare, key=lambda run: (bool(run.asked().get("name")), run.id)):
+        if count <= keep and total <= most:
+            return
+        shutil.rmtree(run.path, ignore_errors=True)
+        count, total = count - 1, total - sizes[run]
+
+
+def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
+    """A whole copy under a name of its own, so that one of the two can be trained longer. ConfigError when the run's
+    settings cannot be read."""
+    copied = create_run(run.config(), root, name=name[:LONGEST_NAME], parent=run.asked().get("parent"))
+    copied.set_status("stopped", "Being copied.")
+    for folder in ("frames", "checkpoints"):
+        shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
+    with suppress(FileNotFoundError):  # a run that never began
+        shutil.copy(run.path / "metrics.jsonl", copied.path / "metrics.jsonl")
+    status = run.status()
+    copied.set_status(*(status.state, status.message) if status.ended else ("stopped", "Copied as it was under way."))
+    return copied
+
+
+def discard(run: Run) -> None:
+    """Lay a run aside; bring_back undoes it for an hour. ValueError while it is under way."""
+    if not run.status().ended or run.alive():
+        raise ValueError("This run is under way; stop it first, then delete it.")
+    aside = run.path.parent / DELETED
+    aside.mkdir(exist_ok=True)
+    run.path.rename(aside / run.id)
+    os.utime(aside / run.id)  # the hour begins now
+
+
+def bring_back(run_id: str, root: Path | None = None) -> Run | None:
+    """The deleted run of that name, back in its place; None when it is gone for good."""
+    found = next((run for run in deleted(root) if run.id == run_id), None)
+    if found is None:
+        return None
+    there = Run((root or runs_folder()) / run_id)
+    found.path.rename(there.path)
+    return there
+
+
+def deleted(root: Path | None = None) -> list[Run]:
+    """What can still be brought back, the latest first."""
+    aside = (root or runs_folder()) / DELETED
+    with suppress(OSError):
+        found = [Run(aside / name) for name in os.listdir(aside) if RUN_ID.fullmatch(name)]
+        return sorted(found, key=_left_at, reverse=True)
+    return []
+
+
+def _left_at(run: Run) -> float:
+    try:
+        return run.path.stat().st_mtime
+    except OSError:
+        return 0.0
