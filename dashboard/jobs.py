@@ -46,8 +46,8 @@ _lock = threading.RLock()
 
 
 def most_workers() -> int:
-    """How many runs train at once: one core is left to the pages."""
-    return max(1, (os.cpu_count() or 2) - 1)
+    """How many runs train at once: one core is left to the pages, but two models can always race each other."""
+    return max(2, (os.cpu_count() or 2) - 1)
 
 
 def warm_up() -> None:

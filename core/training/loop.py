@@ -175,7 +175,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
         **(objective(task).score(task, predictions) if free else {}), **told,
         gradients=gradients, rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,
-        examples=tuple(predictions[: config.watch]), buckets=buckets(task, predictions) if final else (),
+        examples=tuple(predictions[: config.watch]), buckets=buckets(task, predictions) if free else (),
         maps=frames(model, config.model, task, session.held_out[: config.watch], session.device),
     )
     session.progress.elapsed = record.elapsed

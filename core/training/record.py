@@ -45,7 +45,7 @@ class Record:
     that went into making batches. `elapsed` are seconds with measuring, `trained` without.
 
     `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` tells long sources
-    from short ones, in the final record.
+    from short ones, wherever the model ran free.
     """
 
     step: int
