@@ -2,11 +2,13 @@
 
 from core.models.base import Memory, Model, ModelOutput, Seq2Seq, Shape
 from core.models.config import ModelConfig
+from core.models.hybrid import HybridSeq2Seq
 from core.models.recurrent import RecurrentSeq2Seq
 from core.models.tokens import map_tokens
 from core.models.transformer import Encoder, TransformerSeq2Seq
 
-KINDS: dict[str, type[Model]] = {"transformer": TransformerSeq2Seq, "recurrent": RecurrentSeq2Seq}
+KINDS: dict[str, type[Model]] = {"transformer": TransformerSeq2Seq, "recurrent": RecurrentSeq2Seq,
+                                "hybrid": HybridSeq2Seq}
 
 
 def build_model(config: ModelConfig, shape: Shape) -> Model:
@@ -17,5 +19,5 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
     return KINDS[config.kind](config, shape)  # type: ignore[call-arg]
 
 
-__all__ = ["KINDS", "Encoder", "Memory", "Model", "ModelConfig", "ModelOutput", "RecurrentSeq2Seq", "Seq2Seq", "Shape",
-           "TransformerSeq2Seq", "build_model", "map_tokens"]
+__all__ = ["KINDS", "Encoder", "HybridSeq2Seq", "Memory", "Model", "ModelConfig", "ModelOutput", "RecurrentSeq2Seq",
+           "Seq2Seq", "Shape", "TransformerSeq2Seq", "build_model", "map_tokens"]

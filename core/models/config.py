@@ -94,7 +94,12 @@ class ModelConfig:
             raise ConfigError(f"A bidirectional encoder splits d_model = {self.d_model} between two directions; "
                               "take an even d_model, or bidirectional = false.")
         if self.attention is None:
+            if self.feeding != "none":
+                raise ConfigError(f"feeding = {self.feeding} feeds what an attention finds; take feeding = none, or an "
+                                  "attention.")
             return
+        if self.kind == "hybrid":
+            return  # its self-attention is one of a single sequence, where all positions and masks mean something
         if self.attention.position.key != "none":
             raise ConfigError(f"kind = {self.kind} has order from its cells; "
                               f"position = {self.attention.position.key} does not go with it, take position = none.")

@@ -1,40 +1,78 @@
-"""The recurrent seq2seq (Sutskever 2014) with Luong's readout (2015), asking any attention, or none."""
+"""The recurrent seq2seq (Sutskever 2014), asking any attention as Luong (2015) or Bahdanau (2014) did, or none."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from core.attention import Attention, Steps
+from core.attention import Attention, AttentionConfig, Steps
+from core.entries import ConfigError
 from core.models.base import Memory, ModelOutput, Seq2Seq, Shape, recorded
 from core.models.config import ModelConfig
 
-Cells = Tensor | tuple[Tensor, Tensor]  # (layers, B, C), and the cell's own for an LSTM
-State = tuple[int, Cells]  # how many words were read, and what is remembered of them
+Cells = Tensor | tuple[Tensor, Tensor]  # (B, layers, C), and the cell's own for an LSTM
+Maps = dict[str, list[Steps]]
+OVER_TIME = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "extra", "merged", "mask",
+             "bias")
+
+
+@dataclass(frozen=True)
+class State:
+    """How many words were read, what is remembered of them, and what the next step is fed beside its word."""
+
+    place: int
+    cells: Cells
+    fed: Any = None  # (B, C), or None where nothing is fed
 
 
 class RecurrentSeq2Seq(Seq2Seq):
-    """An encoder, a decoder that starts from its last state, and logits from tanh(W[c; s]). Luong 2015, equation 5.
+    """An encoder, a decoder that starts from what was read last, and logits from its state s and the context c.
 
-    c is what the attention finds for the decoder state s; without attention it is the encoder's last state, the same
-    at every step. c is not fed back into the cells, so all steps of a known target run at once.
+    | feeding | step t, after the word y | what the logits are read from | paper |
+    | --- | --- | --- | --- |
+    | none | s = f(y, s⁻), c found for s | h = tanh(W[c; s]) | Luong 2015, equation 5 |
+    | input | s = f([y; h⁻], s⁻), c found for s | h = tanh(W[c; s]) | Luong 2015, section 3.3 |
+    | bahdanau | c found for s⁻, s = f([y; c], s⁻) | maxout(W[s⁻; y; c]) | Bahdanau 2014, appendix A.2 |
+
+    s⁻ and h⁻ are those of the step before. Without attention c is the encoder's last state, the same at every step.
+    Where nothing is fed back all steps of a known target run at once. Bahdanau's decoder starts from
+    tanh(W s), s being where the backward encoder ended; the others start from the last states of both directions. His
+    GRU resets before the product U(r∘s), torch's after it, r∘(Us).
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
+        if (shape.input, shape.output) != ("tokens", "tokens"):
+            raise ConfigError(f"kind = {config.kind} reads tokens and says tokens, and this task has {shape.input} and "
+                              f"{shape.output}; take kind = classifier, transformer or forecaster.")
         self.config = config
-        size, directions = config.d_model, 2 if config.bidirectional else 1
+        size, directions, feeding = config.d_model, 2 if config.bidirectional else 1, config.feeding
         cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
         between = config.dropout if config.layers > 1 else 0.0
         self.source, self.target = nn.Embedding(shape.source, size), nn.Embedding(shape.target, size)
         self.encoder = cell(size, size // directions, config.layers, batch_first=True, dropout=between,
                             bidirectional=config.bidirectional)
-        self.decoder = cell(size, size, config.layers, batch_first=True, dropout=between)
-        self.attention = None if config.attention is None else Attention(config.attention)
-        self.readout, self.output = nn.Linear(2 * size, size), nn.Linear(size, shape.target)
+        self.enter = nn.Linear(size // directions, size) if feeding == "bahdanau" else None
+        self.decoder = cell(size if feeding == "none" else 2 * size, size, config.layers, batch_first=True,
+                            dropout=between)
+        asked = self.asked(config)
+        self.attention: Any = None if asked is None else Attention(asked)
+        self.readout = nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
+        self.output = nn.Linear(size, shape.target)
+        if config.tied:
+            self.output.weight = self.target.weight
+            nn.init.normal_(self.target.weight, std=size**-0.5)  # one matrix: logits begin near zero, as words do
         self.dropout = nn.Dropout(config.dropout)
+
+    def asked(self, config: ModelConfig) -> AttentionConfig | None:
+        """The attention of the decoder to the source."""
+        return config.attention
 
     def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
         """ValueError for a row without a token, or with padding before its last one."""
@@ -44,42 +82,98 @@ class RecurrentSeq2Seq(Seq2Seq):
         else:
             packed, last = self.encoder(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
             states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])
-        last = tuple(map(self._join, last)) if isinstance(last, tuple) else self._join(last)
-        return Memory(states, source_mask, last)
+        return Memory(states, source_mask, each(self._last, last))
 
-    def _join(self, last: Float[Tensor, "LD B D"]) -> Float[Tensor, "L B C"]:
-        """The last states of both directions, side by side."""
+    def _last(self, last: Float[Tensor, "LD B D"]) -> Float[Tensor, "B L C"]:
+        """The last states of both directions side by side; for Bahdanau what the backward one becomes."""
         layers, directions = self.config.layers, 2 if self.config.bidirectional else 1
-        split = last.reshape(layers, directions, *last.shape[1:])
-        return split.transpose(1, 2).flatten(2).contiguous()  # (L, B, C)
+        split = last.reshape(layers, directions, *last.shape[1:]).permute(2, 0, 1, 3)  # (B, L, directions, D)
+        return split.flatten(2) if self.enter is None else torch.tanh(self.enter(split[:, :, -1]))
 
     def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        return recorded(logits, maps)
+        return recorded(logits, ({"self": list(memory.steps)} if memory.steps else {}) | maps if record else {})
 
     def start(self, memory: Memory) -> State:
-        return 0, memory.last
+        fed = torch.zeros_like(memory.states[:, 0]) if self.config.feeding == "input" else None
+        return State(0, memory.last, fed)
 
     def step(
         self, memory: Memory, state: State, tokens: Int[Tensor, " B"], record: bool = False
-    ) -> tuple[Float[Tensor, "B V"], State, dict[str, list[Steps]]]:
+    ) -> tuple[Float[Tensor, "B V"], State, Maps]:
         logits, state, maps = self._run(memory, state, tokens[:, None], record)
         return logits[:, 0], state, maps
 
     def _run(
         self, memory: Memory, state: State, tokens: Int[Tensor, "B T"], record: bool
-    ) -> tuple[Float[Tensor, "B T V"], State, dict[str, list[Steps]]]:
-        place, cells = state
-        s, cells = self.decoder(self.dropout(self.target(tokens)), cells)  # (B, T, C)
+    ) -> tuple[Float[Tensor, "B T V"], State, Maps]:
+        words = self.dropout(self.target(tokens))
+        mask = None if bool(memory.mask.all()) and not record else memory.mask
+        if self.config.feeding == "none":
+            read, state, found = self._at_once(memory, mask, state, words, record)
+            return self.output(self.dropout(read)), state, {"cross": found} if record and found else {}
+        one, reads, found = self._bahdanau if self.config.feeding == "bahdanau" else self._input, [], []
+        for word in words.split(1, dim=1):
+            read, state, steps = one(memory, mask, state, word, record)
+            reads.append(read)
+            found.append(steps)
+        return self.output(self.dropout(torch.cat(reads, dim=1))), state, {"cross": [joined(found)]} if record else {}
+
+    def _at_once(
+        self, memory: Memory, mask: Tensor | None, state: State, words: Float[Tensor, "B T C"], record: bool
+    ) -> tuple[Float[Tensor, "B T C"], State, list[Steps]]:
+        s, cells = self._cell(words, state.cells)
         if self.attention is None:
-            last = memory.last[0] if isinstance(memory.last, tuple) else memory.last
-            context, maps = last[-1][:, None].expand_as(s), {}
+            context, found = top(memory.last).expand_as(s), []
         else:
-            key_mask = None if bool(memory.mask.all()) and not record else memory.mask
-            steps = self.attention(s, memory.states, key_mask=key_mask, offset=place, record=record)
-            context, maps = steps.merged, {"cross": [steps]} if record else {}
+            found = [self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)]
+            context = found[0].merged
         read = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
-        return self.output(self.dropout(read)), (place + s.shape[1], cells), maps
+        return read, State(state.place + s.shape[1], cells), found
+
+    def _input(
+        self, memory: Memory, mask: Tensor | None, state: State, word: Float[Tensor, "B 1 C"], record: bool
+    ) -> tuple[Float[Tensor, "B 1 C"], State, Steps]:
+        s, cells = self._cell(torch.cat((word, state.fed[:, None]), dim=-1), state.cells)
+        steps = self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)
+        h = torch.tanh(self.readout(torch.cat((steps.merged, s), dim=-1)))
+        return h, State(state.place + 1, cells, h[:, 0]), steps
+
+    def _bahdanau(
+        self, memory: Memory, mask: Tensor | None, state: State, word: Float[Tensor, "B 1 C"], record: bool
+    ) -> tuple[Float[Tensor, "B 1 C"], State, Steps]:
+        before = top(state.cells)
+        steps = self.attention(before, memory.states, key_mask=mask, offset=state.place, record=record)
+        _, cells = self._cell(torch.cat((word, steps.merged), dim=-1), state.cells)
+        pairs = self.readout(torch.cat((before, word, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
+        return pairs.amax(-1), State(state.place + 1, cells), steps
+
+    def _cell(self, x: Float[Tensor, "B T I"], cells: Cells) -> tuple[Float[Tensor, "B T C"], Cells]:
+        """torch's cells take their states layer first; a State has the batch first, as all that decoding picks from."""
+        x, cells = self.decoder(x, each(swapped, cells))
+        return x, each(swapped, cells)
+
+
+def each(change: Callable[[Tensor], Tensor], cells: Any) -> Any:
+    """The change made to a GRU's state, or to both of an LSTM's."""
+    return tuple(map(change, cells)) if isinstance(cells, tuple) else change(cells)
+
+
+def swapped(cells: Float[Tensor, "L B C"]) -> Float[Tensor, "B L C"]:
+    return cells.transpose(0, 1).contiguous()
+
+
+def top(cells: Cells) -> Float[Tensor, "B 1 C"]:
+    """The state of the highest layer."""
+    return (cells[0] if isinstance(cells, tuple) else cells)[:, -1:]
+
+
+def joined(steps: Sequence[Steps]) -> Steps:
+    """Steps of one query each as those of all queries; k and v are the source's, the same at every step."""
+    first = steps[0]
+    whole = {name: torch.cat([getattr(one, name) for one in steps], dim=-2) for name in OVER_TIME
+             if getattr(first, name) is not None}
+    return replace(first, **whole)
 
 
 def check_lengths(mask: Bool[Tensor, "B S"]) -> Int[Tensor, " B"]:

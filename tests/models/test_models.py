@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from core.models import ModelConfig, Shape, build_model
+from core.models.config import RECURRENT
 
 POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
 SCORES = ("dot", "scaled_dot", "general", "concat", "additive")
@@ -18,6 +19,16 @@ CONFIGS = {
     "gru-two-layers": ModelConfig.recurrent(10, "dot", 2, bidirectional=False),
     "lstm": ModelConfig.recurrent(10, "general", cell="lstm"),
     "lstm-two-layers": ModelConfig.recurrent(10, None, 2, cell="lstm"),
+    "gru-input": ModelConfig.recurrent(10, "general", feeding="input"),
+    "gru-input-local": ModelConfig.recurrent(10, "general", feeding="input", mask="local_p"),
+    "lstm-input-two-layers": ModelConfig.recurrent(10, "dot", 2, cell="lstm", feeding="input", tied=True),
+    "gru-bahdanau": ModelConfig.recurrent(10, "additive", feeding="bahdanau"),
+    "lstm-bahdanau-two-layers": ModelConfig.recurrent(10, "additive", 2, cell="lstm", bidirectional=False,
+                                                      feeding="bahdanau"),
+    "hybrid": ModelConfig.recurrent(10, "scaled_dot", kind="hybrid", cell="lstm", num_heads=5,
+                                    projection="multi_head"),
+    "hybrid-input": ModelConfig.recurrent(10, "scaled_dot", kind="hybrid", cell="lstm", num_heads=5,
+                                          projection="multi_head", feeding="input", position="rope", mask="causal"),
 }
 SOURCE_VOCAB, TARGET_VOCAB, LENGTHS, T = 13, 17, (7, 2, 1, 5), 6
 SHAPE = Shape(SOURCE_VOCAB, TARGET_VOCAB, 20)
@@ -65,15 +76,16 @@ def test_recording_keeps_every_map_and_changes_nothing(config):
     plain, kept = model(source, mask, target), model(source, mask, target, record=True)
     torch.testing.assert_close(plain.logits, kept.logits, rtol=1e-4, atol=1e-5)
     assert plain.maps == {}
-    recurrent = config.kind == "recurrent"
-    kinds = () if config.attention is None else ("cross",) if recurrent else ("self", "causal", "cross")
+    kinds = {"recurrent": ("cross",), "hybrid": ("self", "cross")}.get(config.kind, ("self", "causal", "cross"))
+    kinds = kinds if config.attention else ()
     assert tuple(kept.maps) == kinds
     for kind, layers in kept.maps.items():
-        assert len(layers) == (1 if recurrent else config.layers)
+        assert len(layers) == (1 if config.kind in RECURRENT else config.layers)
         queries, keys = {"self": (7, 7), "causal": (T, T), "cross": (T, 7)}[kind]
         for steps in layers:
             assert steps.weights.shape == (4, config.num_heads, queries, keys)
-            torch.testing.assert_close(steps.weights.sum(-1), torch.ones(4, config.num_heads, queries))
+            if config.attention.mask.key != "local_p":  # whose Gaussian takes from the sum
+                torch.testing.assert_close(steps.weights.sum(-1), torch.ones(4, config.num_heads, queries))
             if kind != "causal":
                 assert steps.weights.masked_select(~mask[:, None, None]).abs().sum() == 0
 

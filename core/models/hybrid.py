@@ -1,0 +1,37 @@
+"""The hybrid: cells read in order, self-attention then lets what they read look at one another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from core.attention import Attention, AttentionConfig
+from core.models.base import Memory, Shape
+from core.models.blocks import cross_config
+from core.models.config import ModelConfig
+from core.models.recurrent import RecurrentSeq2Seq
+
+
+class HybridSeq2Seq(RecurrentSeq2Seq):
+    """A recurrent encoder (as a rule a BiLSTM) under norm(x + self-attention(x)), and a recurrent decoder that asks it.
+
+    The config's mask and position serve the self-attention, where they speak of one sequence; the decoder sees all of
+    the source. Feeding and readout are those of the recurrent model.
+    """
+
+    def __init__(self, config: ModelConfig, shape: Shape) -> None:
+        super().__init__(config, shape)
+        self.inner, self.norm = Attention(config.attention, add_positions=True), nn.LayerNorm(config.d_model)
+
+    def asked(self, config: ModelConfig) -> AttentionConfig | None:
+        return cross_config(config.attention)
+
+    def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+        memory = super().encode(source, source_mask, record)
+        own = self.config.attention.mask.key != "none"  # it may ask which keys are real
+        key_mask = source_mask if own or not bool(source_mask.all()) else None
+        steps = self.inner(memory.states, key_mask=key_mask, record=record)
+        states = self.norm(memory.states + self.dropout(steps.merged))
+        return replace(memory, states=states, steps=(steps,) if record else ())
