@@ -4,6 +4,8 @@
     python -m core.training train reverse.json               train them; Ctrl-C stops and keeps what was reached
     python -m core.training resume RUN [--steps N]           go on where a run was left, or train it longer
     python -m core.training list                             every run, and how it stands
+    python -m core.training sweep reverse.json --axis score --values dot additive --seeds 0 1 2
+                                                             one setting's values × seeds; their means and spreads
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import torch
 
 from core.attention import ConfigError
 from core.tasks import TASKS, TaskConfig, make_task
+from core.training import sweep_command
 from core.training.config import RunConfig
 from core.training.recipes import recommended
 from core.training.record import Record
@@ -71,6 +74,17 @@ def listed(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def sweep(chosen: argparse.Namespace) -> int:
+    """Train every value of a setting from several seeds; a sweep that is there already is gone on with."""
+    given = {"axis": chosen.axis, "values": chosen.values and [*map(_value, chosen.values)], "seeds": chosen.seeds,
+             "equal": chosen.seconds and "seconds", "seconds": chosen.seconds}
+    found = sweep_command.start(chosen.file, {key: value for key, value in given.items() if value}, chosen.to)
+    print(f"Sweep {found.id}: {len(found.missing())} runs to train, {chosen.workers} at a time", flush=True)
+    done = sweep_command.run_sweep(found, chosen.workers, lambda text: print(text + "\n", end="", flush=True))
+    print(*sweep_command.summary(found), sep="\n")
+    return 0 if done else 1
+
+
 def _work(run: Run) -> int:
     torch.set_num_threads(1)
     config = run.config()
@@ -118,7 +132,19 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(run=resume)
     one = commands.add_parser("list", help=listed.__doc__)
     one.set_defaults(run=listed)
+    _sweep_parser(commands.add_parser("sweep", help=sweep.__doc__))
     return parser
+
+
+def _sweep_parser(one: argparse.ArgumentParser) -> None:
+    one.add_argument("file", help="a sweep's file, or a run's and what to vary in it; or the name of a sweep")
+    one.add_argument("--axis", help="score, position, d_model, learning_rate, task.length, …")
+    one.add_argument("--values", nargs="+")
+    one.add_argument("--seeds", nargs="+", type=int)
+    one.add_argument("--seconds", type=float, help="equal seconds of training for each, instead of equal steps")
+    one.add_argument("--workers", type=int, default=1, help="runs side by side")
+    one.add_argument("--to", type=Path, help="where to keep the sweep; among the page's by default")
+    one.set_defaults(run=sweep)
 
 
 if __name__ == "__main__":

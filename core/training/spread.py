@@ -1,0 +1,84 @@
+"""What several seeds come to together: their mean and spread, at the end and along the way."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+GRID = 60  # points of a line over seconds, which every run counts in its own rhythm
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The numbers of several seeds, with their mean and sample standard deviation (none of a single one)."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def low(self) -> float:
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        return max(self.values)
+
+
+def spread(values: Sequence[float | None]) -> Spread | None:
+    """The spread of what was measured; None where nothing was."""
+    found = tuple(value for value in values if value is not None)
+    return Spread(found) if found else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A mean over several runs, with the smallest and the largest of them at each place."""
+
+    x: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def line(runs: Sequence[Points], shared: bool) -> Line | None:
+    """The mean of several runs of (x, y); None when there is no point.
+
+    Runs that `share` their places (steps) are taken at those they all have; others (seconds) at places in between, up
+    to where the first of them ends.
+    """
+    runs = [points for points in runs if points]
+    if not runs:
+        return None
+    if shared:
+        common = set.intersection(*({x for x, _ in points} for points in runs))
+        x = np.array(sorted(common), dtype=float)
+    else:
+        x = np.linspace(0.0, min(points[-1][0] for points in runs), GRID)
+    if not len(x):
+        return None
+    y = np.array([np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs])  # (runs, places)
+    return Line(*(tuple(row.tolist()) for row in (x, y.mean(0), y.min(0), y.max(0))))
+
+
+def apart(a: Spread, b: Spread) -> bool:
+    """Whether two means lie further from each other than twice the standard error of their difference (Welch).
+
+    A difference that does not is not told from luck; with a single seed nothing is.
+    """
+    if a.deviation is None or b.deviation is None:
+        return False
+    error = (a.deviation**2 / len(a.values) + b.deviation**2 / len(b.values)) ** 0.5
+    return abs(a.mean - b.mean) > 2 * error

@@ -1,0 +1,104 @@
+"""Sweep from a shell: the same file as the page's, its runs in worker processes, a few side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from core.attention import ConfigError
+from core.training.runs import Run, create_run
+from core.training.spread import spread
+from core.training.sweep_files import MEASURES, Outcome, Sweep, create_sweep, find_sweep
+from core.training.sweeps import Cell, SweepConfig, told
+
+Say = Callable[[str], None]
+
+
+def asked(file: str, changes: dict[str, Any]) -> Sweep | SweepConfig:
+    """The sweep of that name or file, to be gone on with; or what a file asks for: a sweep, or a run and what to vary.
+
+    Raises ConfigError and OSError.
+    """
+    if found := find_sweep(file):
+        return found
+    path = Path(file)
+    data = json.loads(path.read_text("utf-8"))
+    if not isinstance(data, dict):
+        raise ConfigError("A sweep is described by an object with base, axis, values and seeds.")
+    if "outcomes" in data:
+        return Sweep(path)
+    data = data.get("config", data)
+    return SweepConfig.from_json((data if "base" in data else {"base": data}) | changes)
+
+
+def run_sweep(sweep: Sweep, workers: int, say: Say) -> bool:
+    """Train what has not finished yet, `workers` at a time; whether all finished. Ctrl-C stops the runs, and keeps
+    what they reached."""
+    config, cells = sweep.config(), sweep.missing()
+    config.try_models()
+    children: list[subprocess.Popen] = []
+
+    def train(cell: Cell) -> None:
+        run = create_run(config.run(*cell), sweep={"id": sweep.id, "value": cell[0]})
+        run.set_status("starting")  # or a page that is open beside would take it from the queue
+        sweep.begin({cell: run})
+        children.append(child := _worker(run))
+        child.wait()
+        say(f"{_name(config, cell)}: {_said(Outcome.of(run))}")
+
+    pool = ThreadPoolExecutor(workers)
+    try:
+        list(pool.map(train, cells))
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in children:
+            child.terminate()
+        say("Stopped; the same command with the sweep's name goes on.")
+        return False
+    return all(outcome.state == "finished" for outcome in sweep.outcomes().values())
+
+
+def _worker(run: Run) -> subprocess.Popen:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    with open(run.path / "worker.log", "ab") as log:
+        return subprocess.Popen([sys.executable, "-m", "core.training.worker", str(run.path)], env=env, stdout=log,
+                                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def summary(sweep: Sweep) -> list[str]:
+    """Mean ± deviation of each value, a line each, with how many of its seeds finished."""
+    config, outcomes = sweep.config(), sweep.outcomes()
+    lines = []
+    for place, value in enumerate(config.values):
+        own = [outcomes[cell] for cell in config.cells if cell[0] == place and cell in outcomes]
+        finished = sum(outcome.state == "finished" for outcome in own)
+        parts = [f"{told(config.axis, value)}:", f"{finished} of {len(config.seeds)} seeds", *measured(own)]
+        lines.append("  ".join(parts))
+    return lines
+
+
+def measured(outcomes: Sequence[Outcome]) -> list[str]:
+    """Each measure that was taken, as name mean ± deviation."""
+    found = ((name, spread([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
+    return [f"{name} {s.mean:.4g}" + ("" if s.deviation is None else f" ± {s.deviation:.2g}")
+            for name, s in found if s is not None]
+
+
+def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
+    """The sweep to train: one that is there, or a new one, kept at `to` or among the others."""
+    found = asked(file, changes)
+    return found if isinstance(found, Sweep) else create_sweep(found, to)
+
+
+def _name(config: SweepConfig, cell: Cell) -> str:
+    return f"{told(config.axis, config.values[cell[0]])}, seed {cell[1]}"
+
+
+def _said(outcome: Outcome) -> str:
+    return "  ".join(measured([outcome])) if outcome.state == "finished" else outcome.message

@@ -1,0 +1,200 @@
+"""A sweep on disk: one JSON file that says what was asked, which runs it has, and what each came to.
+
+Its runs are ordinary runs. As soon as one has finished or failed its numbers are kept here too, so a sweep outlives
+the folders of its runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from core.training.record import Record
+from core.training.runs import RUN_ID, Run, find_run, new_id, runs_folder, write_atomically
+from core.training.sweeps import Cell, SweepConfig
+
+KEPT = 50
+LASTING = ("finished", "failed")  # a run that was stopped may go on
+MEASURES = ("loss", "letters", "exact", "bleu", "error", "expected")
+DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to, or has come to so far: its state, and the measures of its records by name.
+
+    All columns have one number (or None) a record; the last, when the run finished, is over more held-out items.
+    `even` is what uniform attention would put on the expected position, `expected` what the best head does.
+    """
+
+    state: str
+    message: str = ""
+    steps: tuple[int, ...] = ()
+    trained: tuple[float, ...] = ()
+    measures: Mapping[str, tuple[float | None, ...]] | None = None
+    held_out: int = 0
+    even: float | None = None
+
+    @classmethod
+    def of(cls, run: Run | None) -> Outcome:
+        """What a run's folder says now."""
+        if run is None:
+            return cls("lost", "Its folder was deleted before it had ended.")
+        status, records = run.status(), run.records()
+        found = {r.step: r for r in records}  # the final record replaces the last of its step
+        kept = [found[step] for step in sorted(found)]
+        columns = {name: tuple(_measure(record, name) for record in kept) for name in MEASURES}
+        return cls(status.state, status.message, tuple(r.step for r in kept), tuple(_short(r.trained) for r in kept),
+                   {name: column for name, column in columns.items() if any(v is not None for v in column)},
+                   kept[-1].held_out if kept else 0, _short(next((r.even for r in kept if r.even is not None), None)))
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in ("queued", "starting", "running")
+
+    def last(self, measure: str) -> float | None:
+        """The last number of a measure; none of a run that has not finished, so that no half-way is told as an end."""
+        column = (self.measures or {}).get(measure, ()) if self.state == "finished" else ()
+        return next((value for value in reversed(column) if value is not None), None)
+
+    def points(self, measure: str, over: str = "steps") -> list[tuple[float, float]]:
+        """(x, y) along the run, over "steps" or over seconds "trained"."""
+        columns = zip(getattr(self, over), (self.measures or {}).get(measure, ()), strict=False)
+        return [(x, y) for x, y in columns if y is not None]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
+        measures = {name: tuple(column) for name, column in data["measures"].items()}
+        return cls(**{**data, "steps": tuple(data["steps"]), "trained": tuple(data["trained"]), "measures": measures})
+
+
+def _measure(record: Record, name: str) -> float | None:
+    if name == "expected":
+        return _short(max(map(max, record.expected))) if record.expected else None
+    return _short(getattr(record, name))
+
+
+def _short(value: float | None) -> Any:
+    return None if value is None else float(f"{value:.{DIGITS}g}")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep's file; what it says is read anew at each look, so reloads, tabs and shells agree."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    def exists(self) -> bool:
+        return self.path.is_file()
+
+    def data(self) -> dict[str, Any]:
+        """What the file says; an empty dict where it cannot be read."""
+        try:
+            data = json.loads(self.path.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def config(self) -> SweepConfig:
+        """What was asked; ConfigError when the file does not describe a sweep."""
+        return SweepConfig.from_json(self.data().get("config"))
+
+    def outcomes(self) -> dict[Cell, Outcome]:
+        """Every run that was begun, as it stands; those that ended are kept in the file from then on."""
+        data = self.data()
+        kept = {_cell(key): Outcome.from_json(value) for key, value in data.get("outcomes", {}).items()}
+        runs = {_cell(key): find_run(name) for key, name in data.get("runs", {}).items()}
+        fresh = {cell: Outcome.of(run) for cell, run in runs.items() if cell not in kept}
+        lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in LASTING}
+        if lasting:
+            self._add(outcomes={_key(cell): asdict(outcome) for cell, outcome in lasting.items()})
+        return kept | fresh
+
+    def runs(self) -> dict[Cell, Run]:
+        """The folders of its runs that are still there."""
+        found = {_cell(key): find_run(name) for key, name in self.data().get("runs", {}).items()}
+        return {cell: run for cell, run in found.items() if run is not None}
+
+    def begin(self, runs: Mapping[Cell, Run]) -> None:
+        """Say which folder each of these runs has; what was kept of an earlier try is forgotten."""
+        with self._held():
+            data = self.data()
+            for cell, run in runs.items():
+                data.setdefault("runs", {})[_key(cell)] = run.id
+                data.setdefault("outcomes", {}).pop(_key(cell), None)
+            self._write(data)
+
+    def missing(self) -> list[Cell]:
+        """The cells that have not finished and are not on their way, in their order."""
+        found = self.outcomes()
+        return [cell for cell in self.config().cells
+                if cell not in found or (found[cell].ended and found[cell].state != "finished")]
+
+    def _add(self, outcomes: dict[str, Any]) -> None:
+        with self._held():
+            data = self.data()
+            data["outcomes"] = {**data.get("outcomes", {}), **outcomes}
+            self._write(data)
+
+    def _write(self, data: dict[str, Any]) -> None:
+        write_atomically(self.path, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with open(self.path.with_suffix(".lock"), "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _key(cell: Cell) -> str:
+    return f"{cell[0]}:{cell[1]}"
+
+
+def _cell(key: str) -> Cell:
+    place, seed = key.split(":")
+    return int(place), int(seed)
+
+
+def sweeps_folder() -> Path:
+    """Where sweeps are kept: beside the runs."""
+    return runs_folder() / "sweeps"
+
+
+def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
+    """A new file that asks for this sweep, among the others or exactly at `path`; the oldest give way to new ones."""
+    sweep = Sweep(path or sweeps_folder() / f"{new_id()}.json")
+    sweep.path.parent.mkdir(parents=True, exist_ok=True)
+    sweep._write({"config": config.to_json(), "created": time.time(), "runs": {}, "outcomes": {}})
+    if path is None:
+        for old in list_sweeps()[:-KEPT]:
+            delete_sweep(old)
+    return sweep
+
+
+def find_sweep(sweep_id: object) -> Sweep | None:
+    """The sweep of this name, or None; a name that is no sweep's is never joined to a path."""
+    if not isinstance(sweep_id, str) or not RUN_ID.fullmatch(sweep_id):
+        return None
+    sweep = Sweep(sweeps_folder() / f"{sweep_id}.json")
+    return sweep if sweep.exists() else None
+
+
+def list_sweeps() -> list[Sweep]:
+    """Every sweep, oldest first."""
+    return [sweep for path in sorted(sweeps_folder().glob("*.json")) if (sweep := find_sweep(path.stem)) is not None]
+
+
+def delete_sweep(sweep: Sweep) -> None:
+    """Forget a sweep; the folders of its runs stay among the runs."""
+    for path in (sweep.path, sweep.path.with_suffix(".lock")):
+        path.unlink(missing_ok=True)

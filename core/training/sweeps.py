@@ -1,0 +1,197 @@
+"""A sweep: one setting takes several values, everything else stays, and each value is trained from several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
+from core.entries import complete
+from core.models import ModelConfig, build_model
+from core.tasks import TaskConfig, make_task, task_entry
+from core.training.config import BOUNDS, RunConfig
+from core.training.recipes import recommended
+
+# What may be swept, and what it is called; a parameter of the task is task.NAME.
+ATTENTION = {"attention": "Whole mechanism", "projection": "Projection", "score": "Score", "position": "Position",
+             "mask": "Mask", "normalizer": "Normalizer", "kernel": "Kernel"}
+MODEL = {"kind": "Kind of model", "d_model": "d_model", "num_heads": "Heads", "layers": "Layers", "d_ff": "d_ff",
+         "norm": "Place of the norm", "normalization": "Normalization", "activation": "Activation",
+         "dropout": "Dropout", "tied": "Tied embeddings", "pool": "Pooling", "cell": "Cell",
+         "bidirectional": "Bidirectional encoder", "feeding": "Feeding"}
+TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedule": "Schedule", "warmup": "Warm-up",
+            "batch_size": "Batch", "weight_decay": "Weight decay", "label_smoothing": "Label smoothing",
+            "clip": "Gradient clipping"}
+SETTINGS = {**ATTENTION, **MODEL, **TRAINING}
+EQUAL = ("steps", "seconds")
+VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs in all
+LONGEST = float(BOUNDS["seconds"][1])
+MOST_STEPS = int(BOUNDS["steps"][1])
+RECORD_EVERY = 20  # steps, at least, where seconds are equal: how many steps there will be is not known
+
+Cell = tuple[int, int]  # the value's place, and the seed
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """Which setting of `base` takes which values, from which seeds; ConfigError, in words, for what cannot run.
+
+    Equal steps: every run takes base.steps. Equal seconds: every run trains for `seconds`, measuring apart, at a rate
+    that stays constant after its warm-up, because how many steps there will be is not known before. No run ends early.
+    """
+
+    base: RunConfig
+    axis: str
+    values: tuple[Any, ...]
+    seeds: tuple[int, ...] = (0, 1, 2)
+    equal: str = "steps"
+    seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        name_of(self.axis, self.base.task)
+        values = tuple(_value(self.axis, value) for value in self.values)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "seeds", tuple(self.seeds))
+        if self.equal not in EQUAL:
+            raise ConfigError(f"equal = {self.equal!r}; take one of {', '.join(EQUAL)}.")
+        for what, found, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
+            if not few <= len(found) <= many:
+                raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(found)}.")
+            if any(value in found[:at] for at, value in enumerate(found)):
+                raise ConfigError(f"The {what} of a sweep differ; one of them stands twice.")
+        if len(values) * len(self.seeds) > RUNS:
+            raise ConfigError(f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
+                              f"runs; a sweep has at most {RUNS}.")
+        for place, value in enumerate(values):
+            try:
+                self.run(place, self.seeds[0])
+            except ConfigError as error:
+                what = f"{name_of(self.axis)} = {told(self.axis, value)}"
+                raise ConfigError(f"{what} cannot be swept. {error}") from error
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every run, seed by seed, so that each value has its first result early."""
+        return tuple((place, seed) for seed in self.seeds for place in range(len(self.values)))
+
+    def run(self, place: int, seed: int) -> RunConfig:
+        """The run of one value and one seed."""
+        run = vary(self.base, self.axis, self.values[place])
+        run = replace(run, seed=seed, finish_early=False, patience=0, watch=1, seconds=LONGEST)
+        if self.equal == "steps":
+            return replace(run, steps=self.base.steps, record_every=self.base.record_every, trained=LONGEST)
+        schedule = run.schedule if self.axis == "schedule" else "constant"
+        return replace(run, steps=MOST_STEPS, trained=self.seconds, schedule=schedule,
+                       record_every=max(self.base.record_every, RECORD_EVERY))
+
+    def try_models(self) -> None:
+        """Build every model once; ConfigError where one cannot serve the task. Torch's generator stays as it was."""
+        with torch.random.fork_rng(devices=[]):
+            for place, seed in self.cells[: len(self.values)]:
+                run = self.run(place, seed)
+                build_model(run.model, make_task(run.task).shape)
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = [value.to_json() if isinstance(value, Choice | AttentionConfig) else value for value in self.values]
+        return plain | {"base": self.base.to_json(), "values": values, "seeds": list(self.seeds)}
+
+    @classmethod
+    def from_json(cls, data: object) -> SweepConfig:
+        """The sweep that a dict describes; ConfigError for a name or a value that cannot be."""
+        if not isinstance(data, Mapping):
+            raise ConfigError("a sweep is described by an object with base, axis, values and seeds.")
+        if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
+            raise ConfigError(f"a sweep has no {unknown[0]}.")
+        if missing := [name for name in ("base", "axis", "values") if name not in data]:
+            raise ConfigError(f"the sweep says nothing about {' and '.join(missing)}.")
+        for name in ("values", "seeds"):
+            if not isinstance(data.get(name, []), list | tuple):
+                raise ConfigError(f"the {name} of a sweep are a list; got {data[name]!r}.")
+        return cls(**{**data, "base": RunConfig.from_json(data["base"])})
+
+
+def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
+    """The run with one setting changed and what must follow it: an attention its model's sizes, d_ff its d_model.
+
+    Another kind of model comes with its own recipe for the task. ConfigError when the run cannot have that value.
+    """
+    if axis == "kind":
+        return recommended(make_task(base.task), value, steps=base.steps, record_every=base.record_every)
+    if axis in TRAINING:
+        return replace(base, **{axis: value})
+    if axis.startswith("task."):
+        params = dict(base.task.params) | {axis.removeprefix("task."): value}
+        return replace(base, task=TaskConfig.of(base.task.key, base.task.seed, **params))
+    return replace(base, model=_model(base.model, axis, value))
+
+
+def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
+    attention = model.attention
+    if axis == "attention":
+        sizes = dict(d_model=model.d_model, num_heads=model.num_heads, dropout=model.dropout)
+        return replace(model, attention=value and value.with_(**sizes))
+    if axis in AXES:
+        if attention is None:
+            raise ConfigError("This model has no attention; take one with attention.")
+        return replace(model, attention=attention.with_(**{axis: value}))
+    more: dict[str, Any] = {axis: value}
+    if axis in ("d_model", "num_heads", "dropout") and attention is not None:
+        more["attention"] = attention.with_(**{axis: value})
+    if axis == "d_model" and isinstance(value, int):
+        more["d_ff"] = max(1, model.d_ff * value // model.d_model)
+    return replace(model, **more)
+
+
+def name_of(axis: str, task: TaskConfig | None = None) -> str:
+    """What a setting is called; ConfigError, when the task is given too, for one that there is not."""
+    if axis in SETTINGS:
+        return SETTINGS[axis]
+    key = axis.removeprefix("task.")
+    known = {} if task is None else {param.key: param.name for param in task_entry(task.key).params}
+    if task is not None and (key == axis or key not in known):
+        raise ConfigError(f"axis = {axis!r}; take one of {', '.join([*SETTINGS, *(f'task.{k}' for k in known)])}.")
+    return known.get(key, key)
+
+
+def _value(axis: str, value: Any) -> Any:
+    """A value as its setting has it: a choice of an axis of the attention, a whole attention or none, or as it is."""
+    if axis in AXES:
+        return complete(value if isinstance(value, Choice) else Choice.from_json(value), AXES[axis], axis)
+    if axis == "attention" and value is not None and not isinstance(value, AttentionConfig):
+        return AttentionConfig.from_json(value)
+    if axis not in ATTENTION and not isinstance(value, bool | int | float | str):
+        raise ConfigError(f"{axis} = {value!r}; expected a number, a word, or true or false.")
+    return value
+
+
+def told(axis: str, value: Any) -> str:
+    """A value in words: an entry's name with what was changed in it, a mechanism's, a number as it is typed."""
+    if value is None:
+        return "No attention"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Choice):
+        usual = dict(complete(Choice(value.key), AXES[axis], axis).params)
+        more = [told(axis, part) for part in value.parts]
+        more += [f"{name} {given}" for name, given in value.params if usual.get(name) != given]
+        return entry(axis, value.key).name + (f" ({', '.join(more)})" if more else "")
+    if isinstance(value, AttentionConfig):
+        return _mechanism(value)
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
+
+
+def _mechanism(config: AttentionConfig) -> str:
+    """The name of the preset that it is, else of its choices that are not the plainest."""
+    for item in PRESETS:
+        try:
+            if item.config(config.d_model, config.num_heads) == replace(config, dropout=0.0):
+                return item.name
+        except ConfigError:
+            continue
+    plain = AttentionConfig(config.d_model, config.num_heads)
+    own = [told(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
+    return ", ".join(own) or entry("score", config.score.key).name
