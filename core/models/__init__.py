@@ -1,14 +1,19 @@
 """Models around the attention layer: every one takes any attention of the six axes that makes sense in it."""
 
 from core.models.base import Memory, Model, ModelOutput, Seq2Seq, Shape
+from core.models.classifier import Classifier, OneToken
 from core.models.config import ModelConfig
+from core.models.decoder import Decoder
+from core.models.forecaster import Forecaster
 from core.models.hybrid import HybridSeq2Seq
 from core.models.recurrent import RecurrentSeq2Seq
 from core.models.tokens import map_tokens
 from core.models.transformer import Encoder, TransformerSeq2Seq
 
-KINDS: dict[str, type[Model]] = {"transformer": TransformerSeq2Seq, "recurrent": RecurrentSeq2Seq,
-                                "hybrid": HybridSeq2Seq}
+KINDS: dict[str, type[Model]] = {
+    "transformer": TransformerSeq2Seq, "decoder": Decoder, "classifier": Classifier, "one_token": OneToken,
+    "forecaster": Forecaster, "recurrent": RecurrentSeq2Seq, "hybrid": HybridSeq2Seq,
+}
 
 
 def build_model(config: ModelConfig, shape: Shape) -> Model:
@@ -19,5 +24,8 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
     return KINDS[config.kind](config, shape)  # type: ignore[call-arg]
 
 
-__all__ = ["KINDS", "Encoder", "HybridSeq2Seq", "Memory", "Model", "ModelConfig", "ModelOutput", "RecurrentSeq2Seq",
-           "Seq2Seq", "Shape", "TransformerSeq2Seq", "build_model", "map_tokens"]
+__all__ = [
+    "KINDS", "Classifier", "Decoder", "Encoder", "Forecaster", "HybridSeq2Seq", "Memory", "Model", "ModelConfig",
+    "ModelOutput", "OneToken", "RecurrentSeq2Seq", "Seq2Seq", "Shape", "TransformerSeq2Seq", "build_model",
+    "map_tokens",
+]

@@ -25,7 +25,7 @@ class Shape:
     | series | numbers (B, S, D) | channels |
 
     `output` is tokens (`target` words), label (`target` classes) or values (`target` numbers ahead). `longest` is the
-    longest source or target, end mark included.
+    longest source or target, end mark included; `one_vocabulary` where source and target number the same words.
     """
 
     source: int
@@ -35,6 +35,7 @@ class Shape:
     output: str = "tokens"
     columns: tuple[int, ...] = ()
     grid: tuple[int, int] = (0, 0)
+    one_vocabulary: bool = False
 
 
 @dataclass(frozen=True)

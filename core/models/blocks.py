@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from core.attention import Attention, AttentionConfig, Steps, entry
 from core.entries import Choice, ConfigError
 from core.models.config import ModelConfig
 
 
+def normalization(config: ModelConfig) -> nn.Module:
+    """LayerNorm (Ba 2016), or RMSNorm (Zhang & Sennrich 2019), which neither centres nor shifts."""
+    return nn.LayerNorm(config.d_model) if config.normalization == "layer" else nn.RMSNorm(config.d_model, eps=1e-6)
+
+
+def last_norm(config: ModelConfig) -> nn.Module:
+    """What a stack ends on: a norm where its layers norm only what they read."""
+    return normalization(config) if config.norm == "pre" else nn.Identity()
+
+
 class FeedForward(nn.Module):
-    """W₂ act(W₁x), at each position alone. Vaswani 2017, section 3.3."""
+    """W₂ act(W₁x), at each position alone. Vaswani 2017, section 3.3.
+
+    SwiGLU is W₂ (silu(W₁x) · W₃x), of the same inner width and so half as many numbers again. Shazeer 2020, section 2.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.inner, self.outer = nn.Linear(config.d_model, config.d_ff), nn.Linear(config.d_ff, config.d_model)
-        self.activation = {"relu": F.relu, "gelu": F.gelu}[config.activation]
+        self.gate = nn.Linear(config.d_model, config.d_ff) if config.activation == "swiglu" else None
+        self.activation = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}[config.activation]
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
-        return self.outer(self.dropout(self.activation(self.inner(x))))
+        inner = self.activation(self.inner(x))
+        return self.outer(self.dropout(inner if self.gate is None else inner * self.gate(x)))
 
 
 class Residual(nn.Module):
@@ -30,7 +48,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm, self.pre = nn.LayerNorm(config.d_model), config.norm == "pre"
+        self.norm, self.pre = normalization(config), config.norm == "pre"
         self.dropout = nn.Dropout(config.dropout)
 
     def enter(self, x: Tensor) -> Tensor:
@@ -59,6 +77,22 @@ class EncoderLayer(nn.Module):
         return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), steps
 
 
+class CausalLayer(nn.Module):
+    """Causal self-attention, then feed-forward: a layer of a decoder that has no source beside it. Radford 2018."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.causal, self.around_causal = Attention(causal_config(inner_config(config.attention))), Residual(config)
+        self.feed_forward, self.around_feed_forward = FeedForward(config), Residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None = None, record: bool = False
+    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
+        """x on, all R positions that self-attention has read (the next `past`), and its Steps."""
+        x, seen, causal = look_back(self.causal, self.around_causal, x, past, record)
+        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), seen, causal
+
+
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to the memory, then feed-forward."""
 
@@ -73,15 +107,30 @@ class DecoderLayer(nn.Module):
         past: Float[Tensor, "B P C"] | None = None, record: bool = False,
     ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps, Steps]:
         """x on, all R positions that self-attention has read (the next `past`), and the Steps of both attentions."""
-        read = self.around_causal.enter(x)
-        seen = read if past is None else torch.cat((past, read), dim=1)
-        offset = seen.shape[1] - read.shape[1]
-        causal = self.causal(read, None if past is None else seen, offset=offset, record=record)
-        x = self.around_causal.leave(x, causal.merged)
+        x, seen, causal = look_back(self.causal, self.around_causal, x, past, record)
+        offset = seen.shape[1] - x.shape[1]
         cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record)
         x = self.around_cross.leave(x, cross.merged)
         x = self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
         return x, seen, causal, cross
+
+
+def look_back(
+    attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None, record: bool
+) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
+    """x after causal self-attention on what came before and itself, all that was read, and the Steps."""
+    read = around.enter(x)
+    seen = read if past is None else torch.cat((past, read), dim=1)
+    steps = attention(read, None if past is None else seen, offset=seen.shape[1] - read.shape[1], record=record)
+    return around.leave(x, steps.merged), seen, steps
+
+
+def run_layer(layer: nn.Module, again: bool, *inputs: Any) -> Any:
+    """layer(*inputs); `again` keeps nothing of what it makes and computes it a second time for its gradients.
+
+    Chen 2016. Where no gradient is asked, nothing is kept anyway.
+    """
+    return checkpoint(layer, *inputs, use_reentrant=False) if again and torch.is_grad_enabled() else layer(*inputs)
 
 
 def inner_config(config: AttentionConfig) -> AttentionConfig:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.models.config import ModelConfig
 
-BEGIN, END, CLASS = "<bos>", "<eos>", "[class]"
+BEGIN, END, CLASS, ROW, AHEAD = "<bos>", "<eos>", "[class]", "row", "+"
 Tokens = tuple[str, ...]
 
 
@@ -15,7 +15,8 @@ def map_tokens(
 ) -> tuple[Tokens, Tokens]:
     """The tokens of the rows and of the columns of a map of that kind (self, causal, cross), and so its size.
 
-    `target` is None where the model is fed no target: a language model reads its source, a classifier answers once.
+    `target` is None where the model has no place for a target: a language model reads its source, a classifier answers
+    once. A forecaster has a place for each value that it is asked.
     """
     read, said = tuple(source), tuple(target or ())
     if kind == "cross":
@@ -24,6 +25,10 @@ def map_tokens(
         fed = () if target is None else (BEGIN, *said)
         both = (*read, *fed) if config.kind == "decoder" else fed
         return both, both
+    if config.kind == "one_token":
+        return (ROW,), (ROW,)
     if config.kind == "classifier" and config.pool == "first":
         read = (CLASS, *read)
+    if config.kind == "forecaster":
+        read = (*read, *(f"{AHEAD}{step}" for step in range(1, len(said) + 1)))
     return read, read

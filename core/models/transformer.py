@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.attention import AttentionConfig, Steps
-from core.entries import ConfigError, find
+from core.attention import Steps
 from core.models.base import Memory, ModelOutput, Seq2Seq, Shape, recorded
-from core.models.blocks import DecoderLayer, EncoderLayer
+from core.models.blocks import DecoderLayer, EncoderLayer, last_norm, run_layer
 from core.models.config import ModelConfig
-from core.positions import POSITIONS
+from core.models.inputs import Places, Words, reader, refuse
 
 
 class Encoder(nn.Module):
@@ -23,36 +21,21 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        self.norm, self.reads_padding = last_norm(config), config.attention.mask.key != "none"
 
     def forward(
-        self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False
+        self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False,
+        checkpointing: bool = False,
     ) -> tuple[Float[Tensor, "B S C"], list[Steps]]:
         """x after all layers, and each layer's Steps (empty unless recorded)."""
         kept = []
+        if key_mask is not None and not self.reads_padding:
+            key_mask = needed(key_mask)
         for layer in self.layers:
-            x, steps = layer(x, key_mask, record)
+            x, steps = run_layer(layer, checkpointing, x, key_mask, record)
             if record:
                 kept.append(steps)
         return self.norm(x), kept
-
-
-class Embedding(nn.Module):
-    """√C · E[token], with absolute positions added. Vaswani 2017, sections 3.4 and 3.5."""
-
-    def __init__(self, vocab: int, config: AttentionConfig, dropout: float, max_length: int) -> None:
-        super().__init__()
-        self.token = nn.Embedding(vocab, config.d_model)
-        nn.init.normal_(self.token.weight, std=config.d_model**-0.5)
-        longest = dict(config.position.params).get("max_len", max_length)
-        if longest < max_length:
-            raise ConfigError(f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
-                              f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi).")
-        self.position = find(POSITIONS, "position", config.position.key).build(config)
-        self.dropout, self.scale = nn.Dropout(dropout), math.sqrt(config.d_model)
-
-    def forward(self, tokens: Int[Tensor, "B T"], offset: int = 0) -> Float[Tensor, "B T C"]:
-        return self.dropout(self.position.add(self.token(tokens) * self.scale, offset))
 
 
 @dataclass(frozen=True)
@@ -64,21 +47,26 @@ class Decoded:
 
 
 class TransformerSeq2Seq(Seq2Seq):
-    """Embedding and encoder, embedding and decoder, a linear map to the target's words."""
+    """Embedding and encoder, embedding and decoder, a linear map to the target's words.
+
+    Its source may be the patches of a picture: image-to-text, by cross-attention.
+    """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
+        refuse(config, shape, ("tokens", "patches"), ("tokens",))
         self.config = config
-        self.source = Embedding(shape.source, config.attention, config.dropout, shape.longest)
+        self.source, self.source_places = reader(config, shape), Places(config, shape.longest)
         self.encoder = Encoder(config)
-        self.target = Embedding(shape.target, config.attention, config.dropout, shape.longest)
+        self.target, self.target_places = Words(shape.target, config.d_model), Places(config, shape.longest)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, shape.target)
+        self.norm, self.output = last_norm(config), nn.Linear(config.d_model, shape.target)
+        if config.tied:
+            self.output.weight = self.target.token.weight
 
-    def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
-        own = self.config.attention.mask.key != "none"  # it may ask which keys are real
-        states, steps = self.encoder(self.source(source), source_mask if own else needed(source_mask), record)
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+        x = self.source_places(self.source(source))
+        states, steps = self.encoder(x, source_mask, record, self.checkpointing)
         return Memory(states, source_mask, steps=tuple(steps))
 
     def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
@@ -97,10 +85,10 @@ class TransformerSeq2Seq(Seq2Seq):
     def _run(
         self, memory: Memory, state: Decoded, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], Decoded, dict[str, list[Steps]]]:
-        x, memory_mask = self.target(tokens, state.length), needed(memory.mask)
+        x, memory_mask = self.target_places(self.target(tokens), state.length), needed(memory.mask)
         seen, maps = [], {"causal": [], "cross": []}
         for layer, past in zip(self.layers, state.past, strict=True):
-            x, read, causal, cross = layer(x, memory.states, memory_mask, past, record)
+            x, read, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
             seen.append(read)
             if record:
                 maps["causal"].append(causal)

@@ -191,7 +191,8 @@ class Task:
     def shape(self) -> Shape:
         """What a model is built for."""
         longest = max(self.max_source, self.max_target) + 1  # the end mark
-        return Shape(len(self.source_vocab), len(self.target_vocab), longest)
+        return Shape(len(self.source_vocab), len(self.target_vocab), longest,
+                     one_vocabulary=self.source_vocab is self.target_vocab)
 
     @property
     def baseline_loss(self) -> float:
@@ -250,8 +251,14 @@ class Task:
         return Batch(source, source != PAD, target_in, target_out)
 
     def expected(self, example: Example) -> tuple[int, ...] | None:
-        """For each target token the index of the source token it should look at; None where no single one is right."""
+        """For each target token the index of the source token it should look at, −1 where there is none; None where
+        no single one is right."""
         return None
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
+        """All places that each output may well look at: the expected one, or several where a task overrides this."""
+        one = self.expected(example)
+        return None if one is None else tuple((place,) if place >= 0 else () for place in one)
 
 
 def choose(generator: torch.Generator, high: int) -> int:

@@ -67,14 +67,15 @@ class Mass:
         self.rows = self.even = 0.0
 
     def add(self, answer: ModelOutput, batch: Batch, keys: Tensor) -> None:
-        """`keys` (B, T) holds a place in the source for each output, −1 where none is expected."""
+        """`keys` (B, T, K) holds the places in the source that each output may look at, −1 filling up."""
         if not answer.looks:
             return
         found = torch.stack([_mass(weights, keys) for weights in answer.looks])  # (layers, H)
         self.found = found if self.found is None else self.found + found
         visible = batch.source_mask.sum(1, keepdim=True) if answer.visible is None else answer.visible
-        self.rows += float((keys >= 0).sum())
-        self.even += float(((keys >= 0) / visible).sum())
+        there = (keys >= 0).sum(-1)
+        self.rows += float((there > 0).sum())
+        self.even += float((there / visible).sum())
 
     def mean(self) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
         if self.found is None or not self.rows:
@@ -83,19 +84,21 @@ class Mass:
 
 
 def expected_keys(task: Task, examples: Sequence[Example], length: int, device: str) -> Tensor | None:
-    """The key each output should look at, (B, T) with -1 where none; None when the task has no such thing."""
-    keys = [row for row in map(task.expected, examples) if row is not None]
+    """The keys each output may well look at, (B, T, K), −1 filling up; None when the task has no such thing."""
+    keys = [row for row in map(task.places, examples) if row is not None]
     if len(keys) < len(examples):
         return None
-    padded = [list(row[:length]) + [-1] * (length - len(row)) for row in keys]
-    return torch.tensor(padded, device=device)
+    most = max((len(places) for row in keys for places in row), default=0)
+    padded = [[[*places, *[-1] * (most - len(places))] for places in (*row[:length], *[()] * (length - len(row)))]
+              for row in keys]
+    return torch.tensor(padded, device=device, dtype=torch.long)
 
 
 def _mass(weights: Tensor, keys: Tensor) -> Tensor:
-    """Weight (B, H, T, S) on keys (B, T), summed over all outputs that expect one: (H,)."""
-    index = keys.clamp(min=0)[:, None, :, None].expand(-1, weights.shape[1], -1, 1)
-    there = weights.gather(3, index).squeeze(3)  # (B, H, T)
-    return (there * (keys >= 0)[:, None, :]).sum((0, 2))
+    """Weight (B, H, T, S) on keys (B, T, K), summed over all outputs: (H,)."""
+    index = keys.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
+    there = weights.gather(3, index)  # (B, H, T, K)
+    return (there * (keys >= 0)[:, None]).sum((0, 2, 3))
 
 
 @torch.no_grad()
@@ -135,9 +138,10 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
     found: dict[str, np.ndarray] = {}
     for i, example in enumerate(examples):
         source, target = task.shown(example)
+        fed = None if task.form in ("text", "label") else target
         cut = {}
         for kind, layers in maps.items():
-            rows, columns = map(len, map_tokens(config, kind, source, None if batch.target_in is None else target))
+            rows, columns = map(len, map_tokens(config, kind, source, fed))
             cut[f"{i}:{kind}"] = torch.stack([steps.weights[i, :, :rows, :columns] for steps in layers])
         found |= {name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()}
         if sum(weights.size for weights in found.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:

@@ -1,0 +1,78 @@
+"""Encoder-only classifiers: of a text, of a picture (Dosovitskiy 2021), of a table's row (Gorishniy 2021)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from core.models.base import Model, ModelOutput, Shape
+from core.models.config import ModelConfig
+from core.models.inputs import Places, reader, refuse
+from core.models.transformer import Encoder
+
+
+class Classifier(Model):
+    """An encoder over tokens, patches or features, and one answer of what its first or its mean state says.
+
+    With pool = first a learned vector stands before the source, and its row is what the answer looked at (Devlin 2019);
+    with pool = mean that is the mean of the real rows.
+    """
+
+    def __init__(self, config: ModelConfig, shape: Shape) -> None:
+        super().__init__()
+        refuse(config, shape, ("tokens", "features", "patches"), ("label",))
+        self.config = config
+        self.source, self.places = reader(config, shape), Places(config, shape.longest + 1)
+        self.first = nn.Parameter(torch.randn(config.d_model)) if config.pool == "first" else None
+        self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, shape.target)
+
+    def forward(
+        self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
+        record: bool = False,
+    ) -> ModelOutput:
+        """Logits (B, V) of the classes."""
+        x, mask = self.source(source), source_mask
+        if self.first is not None:
+            x = torch.cat((self.first.expand(len(x), 1, -1), x), dim=1)
+            mask = torch.cat((mask.new_ones(len(x), 1), mask), dim=1)
+        x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
+        read = x[:, 0] if self.first is not None else mean_of(x, mask)
+        looks = [self._looks(kept.weights, mask) for kept in steps]
+        return ModelOutput(self.output(read), {"self": steps} if record else {}, looks, mask.sum(1, keepdim=True))
+
+    def _looks(
+        self, weights: Float[Tensor, "B H L L"], mask: Bool[Tensor, "B L"]
+    ) -> Float[Tensor, "B H one S"]:
+        if self.first is not None:
+            return weights[:, :, :1, 1:]
+        return mean_of(weights.transpose(1, 2), mask)[:, :, None]
+
+
+class OneToken(Model):
+    """The tabular classifier of many tutorials: the whole row is one token, so attention has one key to look at.
+
+    Its weights are 1, whatever q and k say: softmax of a single score. What is left is a feed-forward network.
+    """
+
+    def __init__(self, config: ModelConfig, shape: Shape) -> None:
+        super().__init__()
+        refuse(config, shape, ("features",), ("label",))
+        self.config = config
+        self.source, self.places = reader(config, shape), Places(config, 1)
+        self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, shape.target)
+
+    def forward(
+        self, source: Float[Tensor, "B F"], source_mask: Bool[Tensor, "B F"],
+        target_in: Int[Tensor, "B T"] | None = None, record: bool = False,
+    ) -> ModelOutput:
+        """Logits (B, V) of the classes; its one look is at the row itself, so no column has a share."""
+        token = (self.source(source) * source_mask[..., None]).sum(1, keepdim=True)  # (B, 1, C): one map of all columns
+        x, steps = self.encoder(self.places(token), None, record, self.checkpointing)
+        return ModelOutput(self.output(x[:, 0]), {"self": steps} if record else {})
+
+
+def mean_of(x: Float[Tensor, "B L *rest"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, B *rest]:
+    """The mean over real places."""
+    real = mask.reshape(*mask.shape, *(1,) * (x.dim() - 2))
+    return x.masked_fill(~real, 0.0).sum(1) / real.sum(1)

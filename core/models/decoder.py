@@ -1,0 +1,96 @@
+"""Decoder only (Radford 2018): a language model, and for pairs the source and its target in one line."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from core.attention import Steps
+from core.models.base import Memory, ModelOutput, Seq2Seq, Shape
+from core.models.blocks import CausalLayer, last_norm, run_layer
+from core.models.config import ModelConfig
+from core.models.inputs import Places, Words, at_places, in_line, reader, refuse, rows_at
+from core.models.transformer import Decoded
+
+
+class Decoder(Seq2Seq):
+    """A stack of causal layers over one line: the source, then the target from its start mark on.
+
+    Without a target it says at every place what comes next. Source and target share their words' vectors where they
+    share one vocabulary. Stepwise, all sources of a batch have one length.
+    """
+
+    one_length = True
+
+    def __init__(self, config: ModelConfig, shape: Shape) -> None:
+        super().__init__()
+        refuse(config, shape, ("tokens", "patches"), ("tokens",))
+        self.config = config
+        self.target = Words(shape.target, config.d_model)
+        self.source = self.target if shape.one_vocabulary else reader(config, shape)
+        self.places = Places(config, 2 * shape.longest)
+        self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.layers))
+        self.norm, self.output = last_norm(config), nn.Linear(config.d_model, shape.target)
+        if config.tied:
+            self.output.weight = self.target.token.weight
+
+    def forward(
+        self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
+        record: bool = False,
+    ) -> ModelOutput:
+        """Logits of what follows each place of the target, or of the source where there is no target.
+
+        Padding needs no mask: it stands at the end of the line, where no real place looks.
+        """
+        x = self.source(source)
+        if target_in is None:
+            places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
+        else:
+            x, places = in_line(x, source_mask, self.target(target_in))
+        x, _, steps = self._run(x, self.start(None), record)
+        maps = {"causal": steps} if record else {}
+        looks = [self._looks(kept.weights, places, source_mask) for kept in steps] if record else []
+        return ModelOutput(self.output(at_places(x, places)), maps, looks, places + 1)
+
+    def _looks(
+        self, weights: Float[Tensor, "B H L L"], places: Int[Tensor, "B T"], mask: Bool[Tensor, "B S"]
+    ) -> Float[Tensor, "B H T S"]:
+        return rows_at(weights, places, mask.shape[1]) * mask[:, None, None]  # beyond a short source stands its target
+
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+        """The line up to the end of the source; ValueError unless all sources have one length."""
+        length = int(source_mask.sum(1).max())
+        if not bool(source_mask[:, :length].all()):
+            raise ValueError("Word by word, a decoder-only model reads sources of one length; decode them in groups.")
+        x, state, steps = self._run(self.source(source[:, :length]), self.start(None), record)
+        return Memory(x, source_mask[:, :length], state, tuple(steps))
+
+    def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
+        x, _, steps = self._run(self.target(target_in), memory.last, record)
+        size = memory.states.shape[1]
+        visible = size + 1 + torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
+        return ModelOutput(self.output(x), {"causal": steps} if record else {},
+                           [kept.weights[..., :size] for kept in steps if kept.weights is not None], visible)
+
+    def start(self, memory: Memory | None) -> Decoded:
+        return Decoded(0, (None,) * len(self.layers)) if memory is None else memory.last
+
+    def step(
+        self, memory: Memory, state: Decoded, tokens: Int[Tensor, " B"], record: bool = False
+    ) -> tuple[Float[Tensor, "B V"], Decoded, dict[str, list[Steps]]]:
+        x, state, steps = self._run(self.target(tokens[:, None]), state, record)
+        return self.output(x[:, 0]), state, {"causal": steps} if record else {}
+
+    def _run(
+        self, x: Float[Tensor, "B T C"], state: Decoded, record: bool
+    ) -> tuple[Float[Tensor, "B T C"], Decoded, list[Steps]]:
+        """x after all layers and the last norm, how far the line has come, and the Steps where recorded."""
+        length, seen, kept = state.length + x.shape[1], [], []
+        x = self.places(x, state.length)
+        for layer, past in zip(self.layers, state.past, strict=True):
+            x, read, steps = run_layer(layer, self.checkpointing, x, past, record)
+            seen.append(read)
+            if record:
+                kept.append(steps)
+        return self.norm(x), Decoded(length, tuple(seen)), kept

@@ -1,0 +1,46 @@
+"""A forecaster: an encoder over a window of a series and the places after it, whose values are asked."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from core.models.base import Model, ModelOutput, Shape
+from core.models.config import ModelConfig
+from core.models.inputs import Places, at_places, in_line, reader, refuse, rows_at
+from core.models.transformer import Encoder
+
+
+class Forecaster(Model):
+    """Every moment is a token, and so is every moment asked: a learned vector at its place, which looks back.
+
+    Each window is read less its own mean, in units of its own spread, and the answer of the first channel is put back
+    into its units (Kim 2022, RevIN, without its two weights).
+    """
+
+    def __init__(self, config: ModelConfig, shape: Shape) -> None:
+        super().__init__()
+        refuse(config, shape, ("series",), ("values",))
+        self.config, self.ahead = config, shape.target
+        self.source, self.places = reader(config, shape), Places(config, shape.longest + shape.target)
+        self.asked = nn.Parameter(torch.randn(config.d_model))
+        self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, 1)
+
+    def forward(
+        self, source: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "B S"],
+        target_in: Int[Tensor, "B T"] | None = None, record: bool = False,
+    ) -> ModelOutput:
+        """Values (B, N) of the first channel."""
+        (batch, size, _), real = source.shape, source_mask[..., None]
+        count = real.sum(1, keepdim=True)
+        mean = source.masked_fill(~real, 0.0).sum(1, keepdim=True) / count  # (B, 1, D)
+        spread = (((source - mean).masked_fill(~real, 0.0).square().sum(1, keepdim=True) / count) + 1e-6).sqrt()
+        x, places = in_line(self.source((source - mean) / spread), source_mask,
+                            self.asked.expand(batch, self.ahead, -1))
+        mask = torch.arange(x.shape[1], device=x.device) <= places[:, -1:]
+        x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
+        values = self.output(at_places(x, places))[..., 0] * spread[..., 0] + mean[..., 0]
+        looks = [rows_at(kept.weights, places, size) * source_mask[:, None, None] for kept in steps]
+        visible = mask.sum(1, keepdim=True).expand_as(places)
+        return ModelOutput(values, {"self": steps} if record else {}, looks, visible)

@@ -1,0 +1,115 @@
+"""How a source becomes vectors, one a place, whatever it is made of; and two sequences put into one line."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from core.entries import ConfigError, find
+from core.models.base import Shape
+from core.models.config import ModelConfig
+from core.positions import POSITIONS
+
+
+class Places(nn.Module):
+    """Adds absolute positions, where the config has such, then drops out. Vaswani 2017, sections 3.5 and 5.4."""
+
+    def __init__(self, config: ModelConfig, max_length: int) -> None:
+        """ConfigError where a table of positions is shorter than `max_length`."""
+        super().__init__()
+        longest = dict(config.attention.position.params).get("max_len", max_length)
+        if longest < max_length:
+            raise ConfigError(f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
+                              f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi).")
+        self.position = find(POSITIONS, "position", config.attention.position.key).build(config.attention)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Float[Tensor, "B S C"], offset: int = 0) -> Float[Tensor, "B S C"]:
+        return self.dropout(self.position.add(x, offset))
+
+
+class Words(nn.Module):
+    """√C · E[token]. Vaswani 2017, section 3.4."""
+
+    def __init__(self, vocab: int, size: int) -> None:
+        super().__init__()
+        self.token = nn.Embedding(vocab, size)
+        nn.init.normal_(self.token.weight, std=size**-0.5)
+        self.scale = math.sqrt(size)
+
+    def forward(self, tokens: Int[Tensor, "B S"]) -> Float[Tensor, "B S C"]:
+        return self.token(tokens) * self.scale
+
+
+class Features(nn.Module):
+    """A table's row as tokens: a number times its column's vector plus another, a category's own vector.
+
+    Gorishniy 2021, section 3.3. A category comes as its index; columns are told apart by their vectors alone.
+    """
+
+    def __init__(self, columns: tuple[int, ...], size: int) -> None:
+        """`columns` holds 0 for a number, else how many categories the column has."""
+        super().__init__()
+        self.columns = columns
+        self.weight = nn.Parameter(torch.randn(sum(not count for count in columns), size))
+        self.bias = nn.Parameter(torch.randn(len(columns), size))
+        self.categories = nn.ModuleList(nn.Embedding(count, size) for count in columns if count)
+
+    def forward(self, source: Float[Tensor, "B F"]) -> Float[Tensor, "B F C"]:
+        """One vector a column; ValueError for a row of other columns."""
+        if source.shape[1] != len(self.columns):
+            raise ValueError(f"A row has {source.shape[1]} columns; this model reads {len(self.columns)}.")
+        source = source.nan_to_num()  # a missing number: the mask hides it, but 0 · NaN would not
+        weights, tables = iter(self.weight), iter(self.categories)
+        parts = [next(tables)(column.long()) if count else column[:, None] * next(weights)
+                 for count, column in zip(self.columns, source.unbind(1), strict=True)]
+        return torch.stack(parts, dim=1) + self.bias
+
+
+def reader(config: ModelConfig, shape: Shape) -> nn.Module:
+    """What makes vectors (B, S, C) of a source of that shape, before positions; ConfigError names what it lacks."""
+    if shape.input == "tokens":
+        return Words(shape.source, config.d_model)
+    if shape.input == "features":
+        return Features(shape.columns, config.d_model)
+    return nn.Linear(shape.source, config.d_model)  # a patch or a moment is numbers: Dosovitskiy 2021, equation 1
+
+
+def refuse(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+    """ConfigError unless the model can read such a source and say such an answer."""
+    for name, value, fitting in (("reads", shape.input, inputs), ("answers with", shape.output, outputs)):
+        if value not in fitting:
+            raise ConfigError(f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
+                              "one of the kinds that the task names.")
+
+
+def in_line(
+    first: Float[Tensor, "B S C"], first_mask: Bool[Tensor, "B S"], second: Float[Tensor, "B T C"]
+) -> tuple[Float[Tensor, "B L C"], Int[Tensor, "B T"]]:
+    """Each row's real part of `first`, then `second`, with no hole between, and at which places `second` stands.
+
+    L = S + T; what is left over of a row stands at its end, where causal attention never looks from a real place.
+    """
+    (_, size, _), length = first.shape, second.shape[1]
+    lengths = first_mask.sum(1, keepdim=True)  # (B, 1)
+    places = lengths + torch.arange(length, device=first.device)
+    both = torch.cat((first, second), dim=1)
+    if bool((lengths == size).all()):
+        return both, places
+    place = torch.arange(size + length, device=first.device).expand(len(first), -1)
+    moved = torch.where(place < lengths, place, place - lengths + size).clamp(max=size + length - 1)  # (B, L)
+    return at_places(both, moved), places
+
+
+def at_places(x: Float[Tensor, "B L C"], places: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
+    """The vectors that stand at those places."""
+    return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def rows_at(weights: Float[Tensor, "B H L K"], places: Int[Tensor, "B T"], keys: int) -> Float[Tensor, "B H T S"]:
+    """The rows of a map at those places, on its first `keys` columns."""
+    index = places[:, None, :, None].expand(-1, weights.shape[1], -1, keys)
+    return weights[..., :keys].gather(2, index)
