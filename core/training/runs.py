@@ -229,11 +229,15 @@ def runs_folder() -> Path:
     return Path(chosen).expanduser().absolute()
 
 
+def new_id() -> str:
+    """A run's name that no other has: when it was made, and a little chance."""
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+
+
 def create_run(config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
     """A new folder that asks for this run: under `root` with a fresh id, or exactly at `path`; `more` is kept beside
     the config (name, parent, sweep)."""
-    name = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
-    run = Run(path or (root or runs_folder()) / name)
+    run = Run(path or (root or runs_folder()) / new_id())
     for folder in ("frames", "checkpoints"):
         (run.path / folder).mkdir(parents=True, exist_ok=True)
     asked = {"config": config.to_json(), "created": time.time(), **more}

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from core.training.runs import RUN_ID, Run, create_run, list_runs, runs_folder
+from core.training.config import RunConfig
+from core.training.runs import RUN_ID, Run, create_run, list_runs, new_id, runs_folder
 
 KEPT = 200  # runs
 MOST_BYTES = 2_000_000_000  # of all of them; $ATTENTION_LAB_DISK_MB says otherwise
 GRACE = 3_600.0  # seconds in which a deleted run can be brought back
 LONGEST_NAME = 80
 DELETED = ".deleted"  # no run's name, so nothing in it is listed or found
+DRAFT = ".draft-"
 
 
 def most_bytes() -> int:
@@ -45,6 +50,9 @@ def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -
         room -= size(run)
         if room < 0 or time.time() - _left_at(run) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
+    for path in (root or runs_folder()).glob(f"{DRAFT}*"):  # of a server that was killed
+        if time.time() - path.stat().st_mtime > GRACE:
+            shutil.rmtree(path, ignore_errors=True)
     spare = [run for run in runs if run.status().ended and not run.alive()]
     for run in sorted(spare, key=lambda run: (bool(run.asked().get("name")), run.id)):
         if count <= keep and total <= most:
@@ -53,18 +61,36 @@ def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -
         count, total = count - 1, total - sizes[run]
 
 
+@contextmanager
+def aside(root: Path | None = None) -> Iterator[Path]:
+    """A folder beside the runs in which one can be made before anyone sees it; gone at the end."""
+    root = root or runs_folder()
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=root) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def new_run(config: RunConfig, root: Path | None = None, **more: Any) -> Iterator[Run]:
+    """A run to be filled, which takes its place among the others, under a name of its own, only when it is whole."""
+    with aside(root) as folder:
+        run = create_run(config, path=folder / new_id(), **more)
+        yield run
+        run.path.rename(folder.parent / run.id)
+
+
 def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
     """A whole copy under a name of its own, so that one of the two can be trained longer. ConfigError when the run's
     settings cannot be read."""
-    copied = create_run(run.config(), root, name=name[:LONGEST_NAME], parent=run.asked().get("parent"))
-    copied.set_status("stopped", "Being copied.")
-    for folder in ("frames", "checkpoints"):
-        shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
-    with suppress(FileNotFoundError):  # a run that never began
-        shutil.copy(run.path / "metrics.jsonl", copied.path / "metrics.jsonl")
     status = run.status()
-    copied.set_status(*(status.state, status.message) if status.ended else ("stopped", "Copied as it was under way."))
-    return copied
+    with new_run(run.config(), root, name=name[:LONGEST_NAME], parent=run.asked().get("parent")) as copied:
+        for folder in ("frames", "checkpoints"):
+            shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
+        with suppress(FileNotFoundError):  # a run that never began
+            shutil.copy(run.path / "metrics.jsonl", copied.path / "metrics.jsonl")
+        ended = (status.state, status.message) if status.ended else ("stopped", "Copied while it was under way.")
+        copied.set_status(*ended)
+    return Run((root or runs_folder()) / copied.id)
 
 
 def discard(run: Run) -> None:

@@ -1,0 +1,144 @@
+"""A run as one zip: out for whoever wants it, and in from anyone, of whom nothing is believed.
+
+The zip holds run.json, status.json, metrics.jsonl, frames/ and checkpoints/, alone or within one folder. Names and
+sizes are checked before a byte is unpacked, unpacking stops at what was declared, and every file is checked in a
+folder aside before it becomes a run. Nothing in it is executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from core.training import checked
+from core.training.runs import ENDED, Run, runs_folder
+from core.training.shelf import LONGEST_NAME, aside, new_run
+
+MOST_ZIPPED = 100_000_000  # bytes
+MOST_UNPACKED = 256_000_000
+MOST_FILES = 5_000
+MOST_TEXT = 500  # characters of a run's last words
+CHUNK = 1 << 20
+NAMES = re.compile(r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
+                   r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors)")
+FOLDERS = re.compile(r"(?:[^/\\\0]{1,100}/)?(?:frames/|checkpoints/)?")
+FLAT = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def pack(run: Run) -> bytes:
+    """The run as a zip, its last checkpoint first and of the earlier ones as many as fit.
+
+    ValueError when its settings cannot be read, or its curves and frames alone are more than `unpack` takes.
+    """
+    out, name = io.BytesIO(), run.id
+    asked = {key: value for key, value in run.asked().items() if key in ("name", "created", "parent")}
+    status = run.status()
+    words = {"run.json": json.dumps({"config": run.config().to_json(), **asked}, indent=1).encode(),
+             "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
+             "metrics.jsonl": b"".join(json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n"
+                                       for r in run.records())}
+    steps = run.checkpoint_steps()[::-1]
+    files = [*map(run.checkpoint_path, steps[:1]), *map(run.frame_path, run.frame_steps())]
+    room = MOST_UNPACKED - sum(map(len, words.values())) - sum(path.stat().st_size for path in files)
+    if room < 0 or len(files) + len(words) > MOST_FILES:
+        raise ValueError(f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, which is "
+                         "the most a zip may hold.")
+    for path in map(run.checkpoint_path, steps[1:]):
+        room -= path.stat().st_size
+        files += [path] * (room >= 0)
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for key, data in words.items():
+            file.writestr(f"{name}/{key}", data)
+        for path in files:
+            file.write(path, f"{name}/{path.parent.name}/{path.name}")
+    return out.getvalue()
+
+
+def unpack(data: bytes | BinaryIO, root: Path | None = None) -> Run:
+    """A new run out of a zip that `pack`, or a person, made; ValueError in words for anything that is not a run."""
+    stream = io.BytesIO(data) if isinstance(data, bytes) else data
+    if stream.seek(0, io.SEEK_END) > MOST_ZIPPED:
+        raise ValueError(f"The file is larger than {MOST_ZIPPED // 1_000_000} MB.")
+    with aside(root) as folder:
+        try:
+            with zipfile.ZipFile(stream) as file:
+                for info, name in members(file):
+                    _write(file, info, folder / name)
+        except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+            raise ValueError(f"The zip cannot be read: {error}") from error
+        return _adopt(Run(folder), root)
+
+
+def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
+    """What a zip says it holds, with each file's name in the run's folder; ValueError for any that no run has."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    tops = set()
+    for info in file.infolist():
+        match = NAMES.fullmatch(info.filename)
+        if match is None:
+            if FOLDERS.fullmatch(info.filename):
+                continue
+            raise ValueError(f"The zip holds {info.filename[:80]!r}, which no run has.")
+        name = match[1]
+        tops.add(info.filename.removesuffix(name))
+        if name in found or len(tops) > 1:
+            raise ValueError(f"The zip holds {name} more than once: it must be one run.")
+        if info.flag_bits & 1 or info.compress_type not in FLAT:
+            raise ValueError(f"{name} is encrypted, or packed in a way other than deflate.")
+        found[name] = info
+    if len(found) > MOST_FILES:
+        raise ValueError(f"The zip holds {len(found):,} files; at most {MOST_FILES:,} are taken.")
+    total = sum(info.file_size for info in found.values())
+    if total > MOST_UNPACKED:
+        raise ValueError(f"Unpacked it would be {total / 1e6:,.0f} MB; at most {MOST_UNPACKED // 1_000_000} are taken.")
+    if missing := {"run.json", "metrics.jsonl"} - found.keys():
+        raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is no run.")
+    return [(info, name) for name, info in found.items()]
+
+
+def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
+    """Unpack one file, up to the size that it declared."""
+    path.parent.mkdir(exist_ok=True)
+    left = info.file_size
+    with file.open(info) as packed, path.open("wb") as out:
+        while part := packed.read(CHUNK):
+            left -= len(part)
+            if left < 0:
+                raise ValueError(f"{info.filename} unpacks to more than it says.")
+            out.write(part)
+
+
+def _adopt(given: Run, root: Path | None) -> Run:
+    """Check every file of a folder aside, and make a run of what was understood."""
+    config, asked = checked.config(given.path / "run.json")
+    records = checked.records(given.path / "metrics.jsonl")
+    checked.frames(given, config, records)
+    checked.checkpoints(given, config)
+    status = given.status()
+    ended = (status.state, status.message[:MOST_TEXT]) if status.state in ENDED else (
+        "stopped", "It was under way when it was taken.")
+    with new_run(config, root, uploaded=time.time(), **_beside(asked)) as run:
+        for path in [*map(given.frame_path, given.frame_steps()),
+                     *map(given.checkpoint_path, given.checkpoint_steps())]:
+            path.rename(run.path / path.parent.name / path.name)
+        for record in records:
+            run.append(record)
+        run.set_status(*ended)
+    return Run((root or runs_folder()) / run.id)
+
+
+def _beside(asked: dict[str, Any]) -> dict[str, Any]:
+    """What run.json says beside the config, as far as it is what it should be."""
+    kept: dict[str, Any] = {}
+    if isinstance(asked.get("name"), str):
+        kept["name"] = asked["name"][:LONGEST_NAME]
+    parent = asked.get("parent")
+    if isinstance(parent, dict) and isinstance(parent.get("run"), str) and checked.count(parent.get("step")):
+        kept["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
+    return kept

@@ -1,0 +1,204 @@
+"""What a run's files must be before anything reads them: for folders that came from elsewhere.
+
+Each check raises ValueError in words, which name the file and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from core.entries import ConfigError
+from core.models import build_model, map_tokens
+from core.tasks import Task, make_task
+from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
+from core.training.record import Prediction, Record
+from core.training.runs import Run
+from core.training.session import Progress
+
+LONGEST_HEADER = 1_000_000  # bytes of a safetensors file that tell what is in it; ours need some thousands
+LONGEST_LINE = 2_000_000
+MOST_RECORDS = int(BOUNDS["steps"][1]) + 2
+
+Test = Callable[[Any], bool]
+Found = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
+
+
+def config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """The config in a run.json, and all that the file says."""
+    try:
+        asked = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(asked, dict):
+            raise ValueError("it holds no object")
+        return RunConfig.from_json(asked.get("config")), asked
+    except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ValueError(f"run.json does not describe a run: {error}") from error
+
+
+def records(path: Path) -> list[Record]:
+    """Every record of a metrics.jsonl; none may say what a record does not."""
+    found: list[Record] = []
+    with path.open("rb") as file:
+        for number in range(1, MOST_RECORDS + 1):
+            line = file.readline(LONGEST_LINE)
+            if not line:
+                return found
+            found.append(_record(line, number))
+            if len(found) > 1 and found[-1].step < found[-2].step:
+                raise ValueError(f"metrics.jsonl, line {number}: step {found[-1].step} comes after {found[-2].step}.")
+    raise ValueError(f"metrics.jsonl has more than {MOST_RECORDS:,} lines.")
+
+
+def _record(line: bytes, number: int) -> Record:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"metrics.jsonl, line {number} is no JSON: {error}") from error
+    if not isinstance(data, dict) or "step" not in data:
+        raise ValueError(f"metrics.jsonl, line {number} is no record of a step.")
+    for name, value in data.items():
+        if name not in FIELDS:
+            raise ValueError(f"metrics.jsonl, line {number}: a record has no {name[:40]}.")
+        if not FIELDS[name](value):
+            raise ValueError(f"metrics.jsonl, line {number}: {name} = {str(value)[:40]} cannot be.")
+    return Record.from_json(data)
+
+
+def number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def maybe(value: Any) -> bool:
+    return value is None or number(value)
+
+
+def count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9
+
+
+def words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def table(value: Any) -> bool:
+    """Rows of numbers, all of one length, or nothing."""
+    return value is None or (isinstance(value, list) and all(isinstance(row, list) and all(map(number, row))
+                                                             for row in value) and len(set(map(len, value))) == 1)
+
+
+def parts(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= 500 and all(map(maybe, value.values()))
+
+
+def listed(fields: dict[str, Test]) -> Test:
+    """Objects that have these fields and no other."""
+    return lambda value: isinstance(value, list) and all(
+        isinstance(item, dict) and item.keys() == fields.keys() and all(test(item[name])
+                                                                        for name, test in fields.items())
+        for item in value)
+
+
+# What each field of a Record may hold.
+FIELDS: dict[str, Test] = {
+    **dict.fromkeys(("train_loss", "loss", "letters", "exact", "bleu", "even", "error", "gradient", "rate",
+                     "tokens_per_second", "data_share"), maybe),
+    **dict.fromkeys(("elapsed", "trained"), number),
+    **dict.fromkeys(("step", "held_out"), count),
+    "expected": table,
+    "gradients": parts,
+    "final": lambda value: isinstance(value, bool),
+    "examples": listed({"source": words, "target": words, "predicted": words}),
+    "buckets": listed({"lengths": lambda value: isinstance(value, str), "count": count, "exact": number,
+                       "bleu": maybe}),
+}
+
+
+def frames(run: Run, config: RunConfig, records: Sequence[Record]) -> None:
+    """Every frame holds maps of the watched examples, as long as their words; the same layers and heads throughout."""
+    task = make_task(config.task)
+    examples = next((record.examples for record in records if record.examples), ())
+    heads: dict[str, tuple[int, ...]] = {}
+    for step in run.frame_steps():
+        where = f"frames/{step:06d}.safetensors"
+        for name, (kind, shape) in tensors(run.frame_path(step), where)[0].items():
+            size = _map_size(name, config, task, examples)
+            if kind != "F16" or size is None or shape[2:] != size:
+                raise ValueError(f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
+                                 f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example.")
+            if heads.setdefault(name, shape[:2]) != shape[:2] or not 0 < shape[0] * shape[1] <= 12 * 64:
+                raise ValueError(f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}.")
+
+
+def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Prediction]) -> tuple[int, int] | None:
+    index, _, kind = name.partition(":")
+    if kind not in ("self", "causal", "cross") or not index.isdecimal() or not int(index) < len(examples):
+        return None
+    example = examples[int(index)]
+    target = example.target if task.form == "pairs" else None
+    rows, columns = map_tokens(config.model, kind, example.source, target)
+    return len(rows), len(columns)
+
+
+def checkpoints(run: Run, config: RunConfig) -> None:
+    """Every checkpoint holds what Session.restore takes: the model's weights, the optimizer's, two generators."""
+    if not run.checkpoint_steps():
+        return
+    with torch.device("meta"):  # shapes alone: no memory, whatever the sizes
+        model = build_model(config.model, make_task(config.task).shape)
+    weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
+    shapes = [tuple(value.shape) for value in model.parameters()]
+    generator = tuple(torch.get_rng_state().shape)
+    for step in run.checkpoint_steps():
+        where = f"checkpoints/{step:06d}.safetensors"
+        found, text = tensors(run.checkpoint_path(step), where)
+        if missing := sorted(weights.keys() - found.keys()):
+            raise ValueError(f"{where} has no {missing[0]}, which this model needs.")
+        for name, (_, shape) in found.items():
+            fits = (weights[name],) if name in weights else _beside(name, shapes, generator)
+            if shape not in fits:
+                raise ValueError(f"{where}: {name[:80]} is {shape}; expected "
+                                 f"{' or '.join(map(str, fits)) or 'no such tensor'}.")
+        if not {"generator.data", "generator.torch"} <= found.keys():
+            raise ValueError(f"{where} lacks the state of the random generators.")
+        _progress(text, step, where)
+
+
+def _beside(name: str, shapes: list[tuple[int, ...]], generator: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The shapes that a tensor beside the weights may have; none when there is no such tensor."""
+    kind, _, rest = name.partition(".")
+    index, _, part = rest.partition(".")
+    numbered = index.isdecimal() and len(index) < 6 and int(index) < len(shapes)
+    if kind == "optimizer" and numbered and part.isidentifier():
+        return shapes[int(index)], ()
+    return (generator,) if name in ("generator.data", "generator.torch") else ()
+
+
+def _progress(text: dict[str, str], step: int, where: str) -> None:
+    try:
+        now = {name: type(value)(text[name]) for name, value in vars(Progress()).items()}
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{where} does not say how far the run was: {error}") from error
+    if now["step"] != step or text.get("optimizer") not in OPTIMIZERS:
+        raise ValueError(f"{where} is of step {now['step']}, optimizer {text.get('optimizer', 'unknown')[:40]}.")
+
+
+def tensors(path: Path, where: str) -> tuple[Found, dict[str, str]]:
+    """The type and shape of every tensor in a safetensors file, and its text; no tensor is read."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(LONGEST_HEADER, path.stat().st_size):
+        raise ValueError(f"{where} is no safetensors file: its header would have {length:,} bytes.")
+    try:
+        with safe_open(path, "pt") as file:
+            names = file.keys()
+            slices = {name: file.get_slice(name) for name in names}
+            return ({name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()},
+                    dict(file.metadata() or {}))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{where} is no safetensors file: {error}") from error
