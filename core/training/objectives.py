@@ -56,10 +56,11 @@ class Text(Objective):
     """The next token of everything that is read."""
 
     def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
-        """The first half of each window, and how the model goes on."""
-        starts = [Example(e.source[: max(1, len(e.source) // 2)], ()) for e in examples]
-        batch = task.collate(starts).to(device)
-        written = greedy(model, batch.source, batch.source_mask, min(CONTINUED, len(examples[0].source) // 2)).tolist()
+        """The first half of each window, and how the model goes on from its last token: there is no start mark."""
+        starts = [Example(e.source[: max(2, len(e.source) // 2)], ()) for e in examples]
+        batch, longest = task.collate(starts).to(device), max(1, min(CONTINUED, len(examples[0].source) // 2))
+        written = greedy(model, batch.source[:, :-1], batch.source_mask[:, :-1], longest,
+                         begin=batch.source[:, -1]).tolist()
         return [Prediction(task.shown(start)[0], task.shown(whole)[0][len(start.source) :],
                            tuple(task.target_vocab.decode(ids)))
                 for start, whole, ids in zip(starts, examples, written, strict=True)]

@@ -1,0 +1,68 @@
+"""What may be said next: temperature, top-k and top-p reshape a distribution, no-repeat forbids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+NEVER = -torch.inf
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn: temperature first, then the k likeliest, then the fewest that hold p. ValueError in words.
+
+    top_k = 0 and top_p = 1 keep all. Fan 2018 (top-k), Holtzman 2020, section 3 (top-p).
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.05 <= self.temperature <= 10:
+            raise ValueError(f"temperature = {self.temperature}; expected 0.05 to 10.")
+        if self.top_k < 0:
+            raise ValueError(f"top_k = {self.top_k}; expected 0, for all tokens, or more.")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p = {self.top_p}; expected more than 0, up to 1.")
+
+    def reshape(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        """The logits of the distribution that is drawn from; −∞ where a token cannot be drawn."""
+        logits = logits / self.temperature
+        if self.top_k:
+            logits = top_k(logits, self.top_k)
+        return top_p(logits, self.top_p) if self.top_p < 1 else logits
+
+
+def top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
+    """−∞ for all below the k-th largest; what ties with it stays."""
+    least = logits.topk(min(k, logits.shape[-1])).values[:, -1:]
+    return logits.masked_fill(logits < least, NEVER)
+
+
+def top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
+    """−∞ for all but the fewest likeliest tokens that together have at least probability p; one always stays."""
+    ordered, order = logits.sort(descending=True, stable=True)
+    share = ordered.softmax(-1)
+    beyond = share.cumsum(-1) - share >= p  # those before it hold p already
+    return logits.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), NEVER)
+
+
+def no_repeat(logits: Float[Tensor, "B V"], said: Sequence[Sequence[int]], n: int) -> Float[Tensor, "B V"]:
+    """−∞ for a token that would say n tokens in a row a second time, in each row by what it has said; 0 forbids none.
+
+    Paulus 2017, section 2.5.
+    """
+    if n < 0:
+        raise ValueError(f"no_repeat = {n}; expected 0, for none, or more.")
+    logits = logits.clone() if n else logits
+    for row, tokens in enumerate(said if n else ()):
+        last = tuple(tokens[len(tokens) - n + 1 :])
+        again = [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tuple(tokens[i : i + n - 1]) == last]
+        logits[row, again] = NEVER
+    return logits

@@ -1,0 +1,56 @@
+"""Greedy decoding of a padded batch: the likeliest token at each step."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.functional import pad as filled
+
+from core.decoding.prefix import BOS, EOS, PAD, judging, longest_of
+from core.models.base import Seq2Seq
+
+
+@torch.no_grad()
+def greedy(
+    model: Seq2Seq, source: Tensor, source_mask: Bool[Tensor, ...], max_length: int | None = None, *,
+    begin: Int[Tensor, " B"] | None = None, bos: int = BOS, eos: int = EOS, pad: int = PAD,
+) -> Int[Tensor, "B L"]:
+    """The likeliest token at each step for source (B, S) or (B, S, D) and source_mask (B, S).
+
+    Each row ends on EOS, then PAD fills up. A row says at most twice its own source and two tokens more, and never more
+    than `max_length`; `begin` is fed first instead of the start mark. Nothing is dropped out, whatever mode the model
+    is in. A model that reads sources of one length is given them length by length. ValueError when sizes do not fit.
+    """
+    if source_mask.dim() != 2 or source.shape[:2] != source_mask.shape:
+        raise ValueError("source and source_mask are both (B, S), and source may have numbers at each place; got "
+                         f"{tuple(source.shape)} and {tuple(source_mask.shape)}.")
+    longest = longest_of(max_length, source_mask)
+    begin = torch.full_like(source_mask[:, 0], bos, dtype=torch.long) if begin is None else begin
+    with judging(model):
+        if not getattr(model, "one_length", False):
+            return _greedy(model, source, source_mask, begin, longest, eos, pad)
+        lengths = source_mask.sum(1)
+        said = torch.full((len(source), longest), pad, device=source.device)
+        for length in lengths.unique().tolist():
+            rows = (lengths == length).nonzero()[:, 0]
+            part = _greedy(model, source[rows, :length], source_mask[rows, :length], begin[rows], longest, eos, pad)
+            said[rows] = filled(part, (0, longest - part.shape[1]), value=pad)
+        written = (said != pad).any(0).nonzero()
+        return said[:, : int(written[-1]) + 1 if len(written) else 1]
+
+
+def _greedy(
+    model: Seq2Seq, source: Tensor, source_mask: Tensor, begin: Tensor, longest: int, eos: int, pad: int
+) -> Int[Tensor, "B L"]:
+    memory = model.encode(source, source_mask)
+    state, tokens, said = model.start(memory), begin, []
+    done, allowed = torch.zeros_like(tokens, dtype=torch.bool), 2 * source_mask.sum(1) + 2
+    for _ in range(longest):
+        logits, state, _ = model.step(memory, state, tokens)
+        tokens = logits.argmax(-1).masked_fill(done, pad)
+        said.append(tokens)
+        done = done | (tokens == eos) | (len(said) >= allowed)
+        if bool(done.all()):
+            break
+    return torch.stack(said, dim=1)

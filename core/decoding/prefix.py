@@ -1,0 +1,96 @@
+"""What all decoding shares: a prompt, which rows go on, and a model that drops nothing out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from core.models.base import ModelOutput, Seq2Seq
+
+BOS, EOS, PAD = 1, 2, 0
+LONGEST = 4096
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One source to decode from: source (1, S) or (1, S, D), its mask (1, S), and the token that is fed first.
+
+    With `text` the model goes on with what it reads; then the last token read is the one that is fed first.
+    """
+
+    source: Tensor
+    mask: Bool[Tensor, "1 S"]
+    begin: int = BOS
+    text: bool = False
+
+    @classmethod
+    def of_text(cls, ids: Sequence[int], device: str = "cpu") -> Prompt:
+        """A text to go on with; ValueError for fewer than two tokens."""
+        if len(ids) < 2:
+            raise ValueError("A text to go on with needs two tokens at least.")
+        source = torch.tensor([ids[:-1]], device=device)
+        return cls(source, torch.ones_like(source, dtype=torch.bool), int(ids[-1]), text=True)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a model makes of one way to go on: all log-probabilities of each step, and where each step looked.
+
+    `looks` holds, a layer, the weight of each said token on each place of the source (of all that was read, for text).
+    """
+
+    logp: Float[Tensor, "T V"]
+    looks: list[Float[Tensor, "H T S"]]
+
+
+@torch.no_grad()
+def follow(model: Seq2Seq, prompt: Prompt, tokens: Sequence[int]) -> Followed:
+    """The steps that say these tokens, all at once, with attention recorded; ValueError for no token."""
+    if not tokens:
+        raise ValueError("There is no token to follow.")
+    fed = torch.tensor([[prompt.begin, *tokens[:-1]]], device=prompt.mask.device)
+    with judging(model):
+        if not prompt.text:
+            return _followed(model(prompt.source, prompt.mask, fed, record=True), 0)
+        line = torch.cat((prompt.source, fed), dim=1)
+        return _followed(model(line, torch.ones_like(line, dtype=torch.bool), record=True), prompt.source.shape[1])
+
+
+def _followed(answer: ModelOutput, first: int) -> Followed:
+    return Followed(answer.logits[0, first:].log_softmax(-1), [weights[0, :, first:] for weights in answer.looks])
+
+
+def pick(kept: Any, rows: Int[Tensor, " R"]) -> Any:
+    """A memory or a state with those rows of its batch: every tensor in one has the batch first."""
+    if isinstance(kept, Tensor):
+        return kept[rows]
+    if isinstance(kept, tuple | list):
+        return type(kept)(pick(part, rows) for part in kept)
+    if is_dataclass(kept) and not isinstance(kept, type):
+        return replace(kept, **{field.name: pick(getattr(kept, field.name), rows) for field in fields(kept)})
+    return kept
+
+
+@contextmanager
+def judging(model: Seq2Seq) -> Iterator[None]:
+    """Nothing is dropped out, whatever mode the model is in, and that mode comes back."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def longest_of(max_length: int | None, mask: Bool[Tensor, "B S"]) -> int:
+    """The most tokens to say, twice the source and two more unless told; ValueError for none or too many."""
+    longest = 2 * mask.shape[1] + 2 if max_length is None else max_length
+    if not 1 <= longest <= LONGEST:
+        raise ValueError(f"max_length = {longest}; expected 1 to {LONGEST}.")
+    return longest
