@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.models.base import Memory, Shape
-from core.models.blocks import cross_config
+from core.models.blocks import cross_config, inner_config
 from core.models.config import ModelConfig
+from core.models.inputs import Places
 from core.models.recurrent import RecurrentSeq2Seq
 
 
@@ -23,7 +24,8 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__(config, shape)
-        self.inner, self.norm = Attention(config.attention, add_positions=True), nn.LayerNorm(config.d_model)
+        self.places, self.norm = Places(config, shape.longest), nn.LayerNorm(config.d_model)
+        self.inner = Attention(inner_config(config.attention))
 
     def asked(self, config: ModelConfig) -> AttentionConfig | None:
         return cross_config(config.attention)
@@ -32,6 +34,6 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
         memory = super().encode(source, source_mask, record)
         own = self.config.attention.mask.key != "none"  # it may ask which keys are real
         key_mask = source_mask if own or not bool(source_mask.all()) else None
-        steps = self.inner(memory.states, key_mask=key_mask, record=record)
+        steps = self.inner(self.places(memory.states), key_mask=key_mask, record=record)
         states = self.norm(memory.states + self.dropout(steps.merged))
         return replace(memory, states=states, steps=(steps,) if record else ())
