@@ -8,6 +8,7 @@ from typing import Any
 
 from core.attention import AttentionConfig
 from core.entries import Choice, ConfigError
+from core.masks import build_mask
 
 STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
 RECURRENT = ("recurrent", "hybrid")  # cells, with attention beside them
@@ -15,6 +16,8 @@ _CHOICES = {"kind": (*STACKED, *RECURRENT), "cell": ("gru", "lstm"), "norm": ("p
             "normalization": ("layer", "rms"), "activation": ("relu", "gelu", "swiglu"), "pool": ("first", "mean"),
             "feeding": ("none", "input", "bahdanau")}
 _FLAGS = ("bidirectional", "tied")
+_READS = {"transformer": ("tied",), "decoder": ("tied",), "classifier": ("pool",)}  # of what only some read
+_LONG = 256  # tokens; no text here is much longer
 SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that say something of another sequence
 _BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096)}
 
@@ -83,11 +86,23 @@ class ModelConfig:
             raise ConfigError(
                 f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
                 f"{self.d_model} and {self.num_heads}; give both the same.")
-        if self.kind in STACKED and attention.projection.key == "identity" and self.num_heads > 1:
-            raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
-                              "projection = multi_head.")
         if self.kind in RECURRENT:
             self._check_recurrent()
+        else:
+            self._check_stacked()
+
+    def _check_stacked(self) -> None:
+        if self.attention.projection.key == "identity" and self.num_heads > 1:
+            raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
+                              "projection = multi_head.")
+        unread = {"cell", "bidirectional", "feeding", "pool", "tied"} - set(_READS.get(self.kind, ()))
+        for field in fields(self):
+            if field.name in unread and getattr(self, field.name) != field.default:
+                raise ConfigError(f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}.")
+        if self.kind == "classifier" and self.pool == "first" and _first_sees_itself(self.attention.mask):
+            raise ConfigError(f"With pool = first the answer is read from a token before the source, which mask = "
+                              f"{self.attention.mask.key} keeps from seeing any of it; take pool = mean, or mask = "
+                              "none.")
 
     def _check_recurrent(self) -> None:
         if self.bidirectional and self.d_model % 2:
@@ -148,6 +163,15 @@ class ModelConfig:
             raise ConfigError(f"A model needs {missing[0]}.")
         attention = data["attention"]
         return cls(**{**data, "attention": None if attention is None else AttentionConfig.from_json(attention)})
+
+
+def _first_sees_itself(mask: Choice) -> bool:
+    """Whether the first token of a text sees none but itself."""
+    try:
+        seen = build_mask(mask, _LONG, _LONG)
+    except ConfigError:  # a mask that reads the queries has no matrix of its own
+        return False
+    return seen is not None and not bool(seen[..., 0, 1:].any())
 
 
 def _need_ints(**values: Any) -> None:
