@@ -140,7 +140,7 @@ def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Predi
     if kind not in ("self", "causal", "cross") or not index.isdecimal() or not int(index) < len(examples):
         return None
     example = examples[int(index)]
-    target = example.target if task.form == "pairs" else None
+    target = None if task.form in ("text", "label") else example.target
     rows, columns = map_tokens(config.model, kind, example.source, target)
     return len(rows), len(columns)
 
