@@ -1,7 +1,7 @@
 """Start, queue, stop and follow runs: each in a worker process, a few at a time, with one warm spare waiting.
 
 Nothing here is remembered that the runs' folders do not say, so a reload, a second tab or a restarted server finds
-every run as it is. Only the spare's process handle lives in memory.
+every run as it is. Only the spare's process handle lives in memory, and the thread that keeps the queue moving.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,8 +25,9 @@ from core.training.shelf import KEPT, prune
 
 ROOT = Path(__file__).resolve().parents[1]
 QUEUE = 100
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 STOP_SECONDS = 3.0
+WATCH_SECONDS = 1.0
 
 
 class QueueFull(Exception):
@@ -43,6 +44,7 @@ class _Spare:
 
 _spare = _Spare()
 _lock = threading.RLock()
+_watcher: threading.Thread | None = None
 
 
 def most_workers() -> int:
@@ -62,11 +64,16 @@ def start(config: RunConfig, **more: Any) -> Run:
 
     `more` is kept beside the config in run.json (name, sweep).
     """
-    _check_queue()
-    prune(KEPT - 1)
-    run = create_run(config, **more)
+    return start_all([(config, more)])[0]
+
+
+def start_all(asked: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
+    """Ask for several runs at once, all of them or, raising QueueFull, none."""
+    _check_queue(len(asked))
+    prune(KEPT - len(asked))
+    runs = [create_run(config, **more) for config, more in asked]
     tick()
-    return run
+    return runs
 
 
 def stop(run: Run, how: str = "stop") -> None:
@@ -110,15 +117,16 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     return forked
 
 
-def _check_queue() -> None:
-    if len(waiting()) >= QUEUE:
-        raise QueueFull(f"{QUEUE} runs wait already; stop one of them first.")
+def _check_queue(more: int = 1) -> None:
+    if (there := len(waiting())) + more > QUEUE:
+        room = "stop one of them" if more == 1 else f"there is room for {QUEUE - there} of these {more}; stop some"
+        raise QueueFull(f"{there} runs wait already; {room} first.")
 
 
 def waiting() -> list[Run]:
-    """The runs in the queue, first the one that comes next."""
-    queued = [run for run in list_runs() if run.status().state == "queued"]
-    return sorted(queued, key=lambda run: run.status().at)
+    """The runs in the queue, first the one that comes next: a run that a person waits for goes before a sweep's."""
+    queued = [(run, status.at) for run in list_runs() if (status := run.status()).state == "queued"]
+    return [run for run, _ in sorted(queued, key=lambda pair: ("sweep" in pair[0].asked(), pair[1]))]
 
 
 def place(run: Run) -> int | None:
@@ -129,11 +137,34 @@ def place(run: Run) -> int | None:
 
 def tick() -> None:
     """Bring the folders up to date: name the dead, end the deaf, and give free workers to those who wait."""
+    global _watcher
+    under_way = _tick()
+    with _lock:
+        if under_way and (_watcher is None or not _watcher.is_alive()):
+            _watcher = threading.Thread(target=_watch, args=(runs_folder(),), daemon=True)
+            _watcher.start()
+
+
+def _tick() -> bool:
+    """Whether anything is under way still."""
     with _folder_lock():
         busy = sum(_still_busy(run) for run in list_runs())
-        for run in waiting()[: max(0, most_workers() - busy)]:
+        waits = waiting()
+        for run in waits[: max(0, most_workers() - busy)]:
             run.set_status("starting")
             _give(run)
+        return bool(busy or waits)
+
+
+def _watch(folder: Path) -> None:
+    """Keep the queue moving though no page looks: workers that an earlier server began end without telling this one."""
+    global _watcher
+    while True:
+        time.sleep(WATCH_SECONDS)
+        with _lock:
+            if runs_folder() != folder or not _tick():
+                _watcher = None
+                return
 
 
 def _still_busy(run: Run) -> bool:
@@ -176,16 +207,18 @@ def _give(run: Run) -> None:
                 process = None
         if process is None:
             process = _spawn([str(run.path)], log=run.path / "worker.log")
-    threading.Thread(target=_attend, args=(process,), daemon=True).start()
+    threading.Thread(target=_attend, args=(process, run), name=f"attend {run.id}", daemon=True).start()
 
 
-def _attend(process: subprocess.Popen) -> None:
+def _attend(process: subprocess.Popen, run: Run) -> None:
     """Wait for a worker to end, then let the next run begin; the next spare warms up once the run is under way."""
     try:
         process.wait(timeout=4)
     except subprocess.TimeoutExpired:
         warm_up()
         process.wait()
+    if run.status().state == "starting" and not run.alive():
+        run.set_status("failed", _last_words(run))  # it ended before its first word
     warm_up()
     tick()
 

@@ -36,8 +36,8 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
     run = Run(path)
     stop = _listen(run)
     with run.held():
-        if (status := run.status()).ended:
-            return status.state  # another worker had it first
+        if (state := run.status().state) in ("finished", "stopped", "paused"):
+            return state  # another worker had it first, or it was stopped before it began
         run.set_status("running", pid=os.getpid())
         _watch_memory(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB))
         try:

@@ -1,7 +1,9 @@
 """Start, queue, stop and follow, with workers that are small scripts instead of training."""
 
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +20,8 @@ import sys, time
 from pathlib import Path
 from core.training.runs import Run
 run = Run(Path(sys.argv[1]))
+if "stillborn" in sys.argv:
+    sys.exit(1)
 with run.held():
     import os
     run.set_status("running", pid=os.getpid())
@@ -42,9 +46,13 @@ def workers(monkeypatch, tmp_path):
     started_with: list[str] = []
     monkeypatch.setattr(jobs, "_spawn", spawn)
     yield started, started_with
+    monkeypatch.setattr(jobs, "most_workers", lambda: 0)  # what still waits shall not begin
     for process in started:
         process.kill()
         process.wait()
+    for thread in threading.enumerate():
+        if thread.name.startswith("attend"):
+            thread.join()  # or it would look after the next test's runs
 
 
 def wait_for(what, seconds: float = 40):
@@ -94,6 +102,56 @@ def test_a_restarted_server_finds_its_runs(workers):
     jobs.tick()
     assert dead.status().state == "failed" and lost.status().state == "failed"
     wait_for(lambda: waits.status().state == "running")
+
+
+def test_a_run_that_is_waited_for_goes_before_a_sweep(workers):
+    first, *swept = jobs.start_all([(small_run(seed=i), {"sweep": {"id": "s"}}) for i in range(3)])
+    wait_for(lambda: first.status().state == "running")
+    asked = jobs.start(small_run(seed=9))
+    assert [jobs.place(r) for r in (asked, *swept)] == [1, 2, 3]
+    jobs.stop(first)
+    wait_for(lambda: asked.status().state == "running")
+    assert {r.status().state for r in swept} == {"queued"}
+
+
+def test_several_runs_are_all_taken_or_none(workers, monkeypatch):
+    monkeypatch.setattr(jobs, "QUEUE", 3)
+    jobs.start(small_run())
+    with pytest.raises(jobs.QueueFull, match="stop some first"):
+        jobs.start_all([(small_run(seed=i), {}) for i in range(4)])
+    assert len(list_runs()) == 1
+
+
+def test_a_worker_that_dies_before_its_first_word_gives_its_place_away(workers):
+    workers[1].append("stillborn")
+    run = jobs.start(small_run())
+    wait_for(lambda: run.status().ended)  # long before START_SECONDS, and though no page looks
+    assert run.status().state == "failed" and "not measured anything" in run.status().message
+
+
+def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers, monkeypatch):
+    """That server's thread which waited for the worker is gone with it, and nobody looks at a page."""
+    monkeypatch.setattr(jobs, "WATCH_SECONDS", 0.05)
+    earlier, waits = create_run(small_run()), create_run(small_run(seed=1))
+    earlier.set_status("starting")
+    workers[0].append(subprocess.Popen([sys.executable, "-c", OBEYS, str(earlier.path)], cwd=ROOT))
+    wait_for(earlier.alive)
+    jobs.tick()  # what the first page does that is opened
+    assert waits.status().state == "queued"
+    earlier.ask_to_stop()
+    wait_for(lambda: waits.status().state == "running")
+    jobs.stop(waits)
+    wait_for(lambda: waits.status().ended)
+
+
+def test_two_servers_give_a_run_to_one_worker(workers, tmp_path):
+    """Both tick at the same moment; the folder's lock lets one of them take the run."""
+    code = "import sys; from dashboard import jobs; jobs._give = lambda run: print(run.id); jobs.tick()"
+    env = {**os.environ, "ATTENTION_LAB_RUNS": str(tmp_path / "runs")}
+    run = create_run(small_run())
+    servers = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+               for _ in range(2)]
+    assert sorted(server.communicate(timeout=60)[0].strip() for server in servers) == ["", run.id]
 
 
 def test_the_queue_has_an_end(workers, monkeypatch):
