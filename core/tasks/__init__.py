@@ -1,11 +1,14 @@
 """Tasks: fresh training batches by a seed, and held-out examples that never occur among them."""
 
 from core.entries import ConfigError
+from core.tasks.addition import ADDITION
 from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary
-from core.tasks.sequences import COPY, REVERSE
+from core.tasks.language import LANGUAGE
+from core.tasks.lookup import INDUCTION, RECALL
+from core.tasks.sequences import COPY, REVERSE, SORT
 from core.tasks.translation import DATES, NUMBERS
 
-TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, NUMBERS, DATES)
+TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, ADDITION, NUMBERS, DATES, LANGUAGE)
 
 
 def task_entry(key: str) -> TaskEntry:

@@ -1,69 +1,58 @@
-"""Copy and reverse: random letters whose attention should be a diagonal, or an anti-diagonal."""
+"""Copy, reverse and sort: random letters whose attention should be a diagonal, an anti-diagonal, or a staircase."""
 
 from __future__ import annotations
 
-import string
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from core.entries import ConfigError, Param
-from core.tasks.base import Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary, is_held_out
+from core.tasks import recipes
+from core.tasks.base import Example, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.rows import FEWEST, LETTERS, RowTask
 
-ALPHABET = string.ascii_lowercase + string.ascii_uppercase
+ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "copy": lambda source: source,
+    "reverse": lambda source: source.flip(1),
+    "sort": lambda source: source.sort(1).values,  # ids are in the order of the alphabet
+}
 
 
-class SequenceTask(Task):
-    """`length` letters out of `vocab`, to be said again forwards or backwards."""
+class SequenceTask(RowTask):
+    """`length` letters out of `vocab`, to be said again in the order that the task's key names."""
 
-    def __init__(self, config: TaskConfig, entry: TaskEntry, backwards: bool) -> None:
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
-        self.backwards, self.length, self.letters = backwards, int(config["length"]), int(config["vocab"])
-        self.source_vocab = self.target_vocab = Vocabulary(ALPHABET[: self.letters])
+        self.length, self.letters = int(config["length"]), int(config["vocab"])
+        self.source_vocab = self.target_vocab = Vocabulary(LETTERS[: self.letters])
+        self.ids = torch.tensor(self.source_vocab.encode(LETTERS[: self.letters]))
         self.max_source = self.max_target = self.length
-        self.recommended = _recipes(self.length)
+        self.recommended = recipes.sort() if entry.key == "sort" else recipes.repeat(self.length, entry.key)
 
-    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
-        while True:
-            rows = torch.randint(self.letters, (16, self.length), generator=generator).tolist()
-            for row in rows:
-                source = "".join(ALPHABET[i] for i in row)
-                if is_held_out(source) == held_out:
-                    return self._example(source)
-
-    def batch(self, batch_size: int, generator: torch.Generator):
-        found: list[Example] = []
-        while len(found) < batch_size:
-            rows = torch.randint(self.letters, (batch_size + 16, self.length), generator=generator).tolist()
-            sources = ("".join(ALPHABET[i] for i in row) for row in rows)
-            found += [self._example(source) for source in sources if not is_held_out(source)]
-        return self.collate(found[:batch_size])
-
-    def _example(self, source: str) -> Example:
-        return Example(tuple(source), tuple(source[::-1] if self.backwards else source))
+    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        source = self.ids[torch.randint(self.letters, (count, self.length), generator=generator)]
+        return source, ORDERS[self.key](source)
 
     def expected(self, example: Example) -> tuple[int, ...]:
+        """Of a letter that occurs twice, −1: sorted, both places are as good."""
         n = len(example.source)
-        return tuple(range(n - 1, -1, -1) if self.backwards else range(n))
+        if self.key == "sort":
+            return tuple(there[0] if len(there) == 1 else -1 for there in self.places(example))
+        return tuple(range(n - 1, -1, -1) if self.key == "reverse" else range(n))
 
-
-def _recipes(length: int) -> dict[str, Recipe]:
-    from core.models.config import ModelConfig
-
-    short = length <= 12
-    transformer = ModelConfig.transformer(32 if short else 64, num_heads=2, layers=1, position="sinusoidal")
-    recurrent = ModelConfig.recurrent(d_model=64, score="dot")
-    rate = 5e-3 if short else 3e-3
-    return {
-        "transformer": Recipe(transformer.to_json(), 400 if short else 600, 64, rate, seconds=15 if short else 60),
-        "recurrent": Recipe(recurrent.to_json(), 1200, 64, 5e-3, seconds=60),
-    }
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        if self.key != "sort":
+            return tuple((place,) for place in self.expected(example))
+        return tuple(tuple(i for i, letter in enumerate(example.source) if letter == wanted)
+                     for wanted in sorted(example.source))
 
 
 def check(length: int, vocab: int) -> None:
     """ConfigError when there are too few different sequences to hold some out."""
-    if vocab**length < 20_000:
+    if vocab**length < FEWEST:
         raise ConfigError(f"length = {length} with vocab = {vocab} gives only {vocab**length:,} different sequences, "
-                          "too few to hold some out; take vocab ** length ≥ 20,000.")
+                          f"too few to hold some out; take vocab ** length ≥ {FEWEST:,}.")
 
 
 PARAMS = (
@@ -73,8 +62,15 @@ PARAMS = (
 COPY = TaskEntry(
     "copy", "Copy", "Say the same letters again.",
     "Each output looks at the letter in its own place: a diagonal.",
-    lambda config: SequenceTask(config, COPY, backwards=False), PARAMS, check)
+    lambda config: SequenceTask(config, COPY), PARAMS, check)
 REVERSE = TaskEntry(
     "reverse", "Reverse", "Say the letters backwards.",
     "Each output looks at the letter as far from the end as it is from the start: an anti-diagonal.",
-    lambda config: SequenceTask(config, REVERSE, backwards=True), PARAMS, check)
+    lambda config: SequenceTask(config, REVERSE), PARAMS, check)
+SORT = TaskEntry(
+    "sort", "Sort", "Say the letters in the order of the alphabet.",
+    "Each output looks at the next letter of the alphabet that is there, wherever it stands: one mark in each row, and "
+    "one in each column.",
+    lambda config: SequenceTask(config, SORT),
+    (Param("length", "Length", 6, 2, 32, 1, meaning="letters in a sequence"),
+     Param("vocab", "Letters", 10, 2, 26, 1, meaning="different letters that may occur")), check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import replace
@@ -12,7 +13,8 @@ import torch
 from babel.dates import format_date
 
 from core.entries import Param
-from core.tasks.base import Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
+from core.tasks import recipes
+from core.tasks.base import Batch, Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
 from core.tasks.words import LARGEST, number_words
 
 SEPARATOR = ";"
@@ -55,7 +57,7 @@ class Numbers(PairTask):
         self.target_vocab = Vocabulary([SEPARATOR, *(token for words in self.words for token in words)])
         self.max_source = int(config["max_source"])
         self.max_target = int(config["numbers"]) * (max(map(len, self.words)) + 1)
-        self.recommended = _recipes(d_model=128, learning_rate=4e-3, steps=600, seconds=110)
+        self.recommended = recipes.numbers()
 
     def tokens(self, text: str) -> list[str]:
         """Words and ";" of what was typed; digits up to 9999 become their words."""
@@ -72,6 +74,19 @@ class Numbers(PairTask):
             source = _join(self.english, numbers)
             if len(source) <= self.max_source and is_held_out(",".join(map(str, numbers))) == held_out:
                 return Example(source, _join(self.words, numbers))
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """All words of the same number; for a ";" the one in the same place."""
+        sources, targets = _parts(example.source), _parts(example.target)
+        same = dict(zip(targets, sources, strict=False))  # what was typed has no target
+        return tuple(tuple(same.get(part, ())) for part in targets for _ in part)
+
+
+def _parts(tokens: tuple[str, ...]) -> list[range]:
+    """Where each number stands, and each separator between two."""
+    ends = [place for place, token in enumerate(tokens) if token == SEPARATOR]
+    cuts = [0, *(cut for end in ends for cut in (end, end + 1)), len(tokens)]
+    return [range(low, high) for low, high in itertools.pairwise(cuts)]
 
 
 def _join(words: tuple[tuple[str, ...], ...], numbers: list[int]) -> tuple[str, ...]:
@@ -92,7 +107,7 @@ class Dates(PairTask):
         self.source_vocab = Vocabulary([*"0123456789", *(letter for text in forms for letter in text)])
         self.target_vocab = Vocabulary("0123456789-")
         self.max_source, self.max_target = max(map(len, forms)) + 2, len("2000-01-01")
-        self.recommended = _recipes(d_model=64, learning_rate=5e-3, steps=600, seconds=30)
+        self.recommended = recipes.dates()
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
@@ -102,21 +117,29 @@ class Dates(PairTask):
                 text = written(day, place, FORMATS[choose(generator, len(FORMATS))])
                 return Example(tuple(text), tuple(day.isoformat()))
 
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """The year's digits for the year, the month's digits or letters for the month, the day's digits for the day."""
+        parts = date_parts("".join(example.source))
+        found = [tuple(part) for part, size in zip(parts, (4, 2, 2), strict=True) for _ in range(size)]
+        return tuple([*found[:4], (), *found[4:6], (), *found[6:]][: len(example.target)])
+
 
 def written(day: date, place: str, form: str) -> str:
     """A day in a locale's short, medium, long or full form; every kind of space becomes a plain one."""
     return " ".join(format_date(day, form, locale=place).split())
 
 
-def _recipes(d_model: int, learning_rate: float, steps: int, seconds: float) -> dict[str, Recipe]:
-    from core.models.config import ModelConfig
-
-    recurrent = ModelConfig.recurrent(d_model=d_model, score="dot")
-    transformer = ModelConfig.transformer(d_model=64, num_heads=4, layers=2, position="sinusoidal", norm="pre")
-    return {
-        "recurrent": Recipe(recurrent.to_json(), steps, 64, learning_rate, seconds=seconds),
-        "transformer": Recipe(transformer.to_json(), 1500, 64, 2e-3, seconds=2 * seconds),
-    }
+def date_parts(text: str) -> tuple[range, range, range]:
+    """Where year, month and day stand in what `written` makes; empty where the text is no such date."""
+    numbers, names = ([range(*m.span()) for m in re.finditer(part, text)] for part in (r"\d+", r"[^\W\d_]+"))
+    if len(numbers) < 2 or (not names and len(numbers) < 3):
+        return range(0), range(0), range(0)
+    year, day = numbers[-1], numbers[0]
+    if names:  # a weekday may stand before the month
+        return year, names[-1], day
+    # Of the short forms only the American one says the month first: slashes, and a year of two digits.
+    first, second = numbers[:2]
+    return (year, first, second) if "/" in text and len(year) == 2 else (year, second, first)
 
 
 PAIRS = Param("train_pairs", "Training pairs", 20_000, 1000, 50_000, 1000, meaning="pairs made before training")

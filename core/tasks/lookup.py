@@ -1,0 +1,108 @@
+"""Associative recall and induction: what stood beside this the last time it was seen?"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from core.entries import ConfigError, Param
+from core.tasks import recipes
+from core.tasks.base import Example, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.rows import FEWEST, LETTERS, RowTask
+
+SYLLABLES = tuple(first + vowel + last for last in ("", "n") for vowel in "aeiou" for first in "bcdfghjklmnpqrstvwxz")
+
+
+class Recall(RowTask):
+    """Pairs of a small letter and a capital in a row, then one of the small letters: which capital came with it?
+
+    Ba 2016 (fast weights), section 4.1; here both are letters, and no key comes twice.
+    """
+
+    whole = "answers"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.pairs, self.keys = int(config["pairs"]), int(config["keys"])
+        keys, values = LETTERS[: self.keys], LETTERS[: self.keys].upper()
+        self.source_vocab = self.target_vocab = Vocabulary(keys + values)
+        self.key_ids, self.value_ids = (torch.tensor(self.source_vocab.encode(kind)) for kind in (keys, values))
+        self.max_source, self.max_target = 2 * self.pairs + 1, 1
+        self.recommended = recipes.recall()
+
+    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        keys = torch.rand(count, self.keys, generator=generator).argsort(1)[:, : self.pairs]  # each at most once
+        values = torch.randint(self.keys, keys.shape, generator=generator)
+        asked = torch.randint(self.pairs, (count, 1), generator=generator)
+        pairs = torch.stack((self.key_ids[keys], self.value_ids[values]), 2).flatten(1)
+        return (torch.cat((pairs, self.key_ids[keys.gather(1, asked)]), 1), self.value_ids[values.gather(1, asked)])
+
+    def expected(self, example: Example) -> tuple[int, ...]:
+        *pairs, asked = example.source
+        keys = pairs[::2]
+        return (2 * keys.index(asked) + 1,) if asked in keys else (-1,)
+
+
+class Induction(RowTask):
+    """Different words in a row, then one of them once more: the words that came after it (Olsson 2022)."""
+
+    separator = " "
+    unit = "word"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.length, self.words, self.said = (int(config[name]) for name in ("length", "vocab", "said"))
+        words = SYLLABLES[: self.words]
+        self.source_vocab = self.target_vocab = Vocabulary(words)
+        self.ids = torch.tensor(self.source_vocab.encode(words))
+        self.max_source, self.max_target = self.length + 1, self.said
+        self.recommended = recipes.induction()
+
+    def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        # The largest of random numbers stand at places that differ: words without one that comes twice.
+        words = self.ids[torch.rand(count, self.words, generator=generator).topk(self.length).indices]
+        start = torch.randint(self.length - self.said, (count, 1), generator=generator)
+        return (torch.cat((words, words.gather(1, start)), 1),
+                words.gather(1, start + 1 + torch.arange(self.said)))
+
+    def expected(self, example: Example) -> tuple[int, ...]:
+        *words, asked = example.source
+        first = words.index(asked) + 1 if asked in words else len(words)
+        return tuple(place if place < len(words) else -1 for place in range(first, first + len(example.target)))
+
+
+def check_recall(pairs: int, keys: int) -> None:
+    """ConfigError when there are fewer keys than pairs, or too few different sources to hold some out."""
+    if keys < pairs:
+        raise ConfigError(f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}.")
+    if (different := math.perm(keys, pairs) * keys**pairs * pairs) < FEWEST:
+        raise ConfigError(f"pairs = {pairs} with keys = {keys} give only {different:,} different sources, too few to "
+                          f"hold some out; take more of either, for {FEWEST:,}.")
+
+
+def check_induction(length: int, vocab: int, said: int) -> None:
+    """ConfigError when the words cannot all differ, or none is left to be asked for."""
+    if vocab < length:
+        raise ConfigError(f"length = {length} different words need as many to choose from, but vocab = {vocab}; take "
+                          f"vocab ≥ {length}.")
+    if said >= length:
+        raise ConfigError(f"said = {said} words must follow one of length = {length}; take said ≤ {length - 1}.")
+
+
+RECALL = TaskEntry(
+    "recall", "Associative recall", "Pairs of letters, then one letter: say which came with it.",
+    "The answer looks at the capital that stands behind the letter asked for, found by what it is and not by where.",
+    lambda config: Recall(config, RECALL),
+    (Param("pairs", "Pairs", 8, 2, 16, 1, meaning="pairs in a source"),
+     Param("keys", "Letters", 16, 4, 26, 1, meaning="different small letters, and as many capitals, that may occur")),
+    check_recall)
+INDUCTION = TaskEntry(
+    "induction", "Induction", "Words, then one of them again: say those that followed it.",
+    "Each output looks at the word after the earlier place of the word before it: a diagonal that begins anywhere.",
+    lambda config: Induction(config, INDUCTION),
+    (Param("length", "Length", 16, 8, 64, 1, meaning="words before one is repeated"),
+     Param("vocab", "Words", 200, 16, 200, 1, meaning="different words that may occur"),
+     Param("said", "Words to say", 4, 1, 8, 1, meaning="words that follow the repeated one")),
+    check_induction)

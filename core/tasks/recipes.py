@@ -1,0 +1,95 @@
+"""Settings measured to learn each task, for every kind of model that makes sense of it, the best first.
+
+`python -m benchmarks tasks` measures them again. Seconds are caps, about 2.5 times what a quiet core takes.
+"""
+
+from __future__ import annotations
+
+from core.models.config import ModelConfig
+from core.tasks.base import Recipe
+
+Recipes = dict[str, Recipe]
+
+
+def recipe(model: ModelConfig, steps: int, rate: float, seconds: float, batch_size: int = 64) -> Recipe:
+    return Recipe(model.to_json(), steps, batch_size, rate, seconds=seconds)
+
+
+def repeat(length: int, key: str) -> Recipes:
+    """Copy and reverse: one layer is enough, for the place to look at is known from the place alone."""
+    short = length <= 12
+    width, rate, steps, seconds = (32, 5e-3, 400, 15) if short else (64, 3e-3, 600, 60)
+    return {
+        "transformer": recipe(ModelConfig.transformer(width, 2, position="sinusoidal"), steps, rate, seconds),
+        "decoder": recipe(ModelConfig.transformer(width, 2, kind="decoder", position="learned"), steps, rate, seconds),
+        "recurrent": recipe(ModelConfig.recurrent(64), 1200, 5e-3, 60),
+        "hybrid": recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm"), 1200, 5e-3, 60),
+    }
+
+
+def sort() -> Recipes:
+    """Two layers: which letters are there, and which of them comes next."""
+    return {
+        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 1000, 3e-3, 60),
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 1000, 3e-3, 60),
+        "recurrent": recipe(ModelConfig.recurrent(64), 1200, 5e-3, 60),
+        "hybrid": recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm"), 1200, 5e-3, 60),
+    }
+
+
+def recall() -> Recipes:
+    """Two layers: a value learns its key, then the key that is asked for finds it. Rotary positions: the one before."""
+    return {
+        "decoder": recipe(ModelConfig.transformer(64, 1, 2, kind="decoder", position="rope"), 1500, 3e-3, 40),
+        "transformer": recipe(ModelConfig.transformer(64, 1, 2, position="rope"), 1500, 3e-3, 60),
+        "recurrent": recipe(ModelConfig.recurrent(64), 1500, 5e-3, 60),
+        "hybrid": recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm"), 1500, 5e-3, 60),
+    }
+
+
+def induction() -> Recipes:
+    """Two layers, as Olsson 2022 found them: the word before, then the same word's earlier place."""
+    return {
+        "decoder": recipe(ModelConfig.transformer(64, 2, 2, kind="decoder", position="rope"), 1000, 3e-3, 40),
+        "transformer": recipe(ModelConfig.transformer(64, 2, 2, position="rope"), 1000, 3e-3, 60),
+        "recurrent": recipe(ModelConfig.recurrent(64), 1500, 5e-3, 60),
+        "hybrid": recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm"), 1500, 5e-3, 60),
+    }
+
+
+def addition() -> Recipes:
+    return {
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3, 60),
+        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 2000, 3e-3, 60),
+        "recurrent": recipe(ModelConfig.recurrent(64), 2000, 5e-3, 60),
+        "hybrid": recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm"), 2000, 5e-3, 60),
+    }
+
+
+def numbers() -> Recipes:
+    return {
+        "recurrent": recipe(ModelConfig.recurrent(128), 600, 4e-3, 110),
+        "transformer": recipe(
+            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3, 220),
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3,
+                          220),
+        "hybrid": recipe(ModelConfig.recurrent(128, kind="hybrid", cell="lstm"), 600, 4e-3, 220),
+    }
+
+
+def dates() -> Recipes:
+    return {
+        "recurrent": recipe(ModelConfig.recurrent(64), 600, 5e-3, 30),
+        "transformer": recipe(
+            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3, 60),
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3,
+                          60),
+        "hybrid": recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm"), 600, 5e-3, 60),
+    }
+
+
+def language() -> Recipes:
+    return {
+        "classifier": recipe(ModelConfig.transformer(32, 2, 1, kind="classifier", position="sinusoidal"), 400, 5e-3,
+                             30),
+    }
