@@ -6,8 +6,8 @@ from core.attention.config import entry
 from core.training.loop import train
 from dashboard import jobs, panels
 from dashboard.train.bar import bar, pictures
-from dashboard.train.setup import setup
-from dashboard.train.state import asked_run, chosen_run, take_over
+from dashboard.train.setup import adopt, setup
+from dashboard.train.state import asked_run, brought, chosen_run
 
 panels.title("Train and watch",
              "A small model learns here, in seconds. Drag the step and see what its attention was doing.")
@@ -16,7 +16,8 @@ jobs.warm_up()
 run, trouble = chosen_run(asked_run())
 if trouble:
     st.warning(trouble)
-take_over(run)
+if (config := brought(run)) is not None:
+    adopt(config)
 
 left, right = st.columns([0.27, 0.73], gap="medium")
 with left:

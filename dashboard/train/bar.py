@@ -1,37 +1,50 @@
-"""Train and Stop, how far the run is, and the fragments that follow it."""
+"""Train, pause, go on, stop, train longer; how far the run is; and the fragments that follow it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
-from core.training.config import RunConfig
+from core.attention import ConfigError
+from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
 from dashboard import jobs
+from dashboard.panels import plain
 from dashboard.train import words
-from dashboard.train.state import EXAMPLE, Shown, look, show_example
+from dashboard.train.state import EXAMPLE, Shown, look, show, show_example
 from dashboard.train.view import draw
 
 BEAT = 0.5
 PATIENCE = 0.6
+TROUBLE = "train:trouble"
 
 
 def bar(run: Run, config: RunConfig | None) -> None:
-    """The one primary button (Train, or Stop while the run is on its way) and the run's progress."""
-    live = _live(run)
+    """The one primary button (Train; Stop while the run is on its way; Continue when it is paused), and progress."""
+    live, paused = _live(run), run != EXAMPLE and run.status().state == "paused"
+    row = st.container(horizontal=True, gap="small")
     if live:
-        row = st.container(horizontal=True, gap="small")
         row.button("Stop", icon=":material/stop:", type="primary", width="stretch", key="train:stop",
-                    on_click=_stop, args=(run,))
+                   on_click=_end, args=(run, "stop"))
+        row.button("", icon=":material/pause:", key="train:pause", help="Pause: it goes on where it was",
+                   on_click=_end, args=(run, "pause"))
         row.button("", icon=":material/replay:", key="train:again", disabled=config is None,
-                     help="Stop, and train anew with these settings", on_click=_again, args=(run, config))
+                   help="Stop, and train anew with these settings", on_click=_again, args=(run, config))
+    elif paused:
+        row.button("Continue", icon=":material/resume:", type="primary", width="stretch", key="train:continue",
+                   on_click=_go_on, args=(run,))
+        row.button("", icon=":material/replay:", key="train:again", disabled=config is None,
+                   help="Leave it, and train anew with these settings", on_click=_train, args=(config,))
     else:
-        st.button("Train", icon=":material/play_arrow:", type="primary", width="stretch", key="train:train",
-                  disabled=config is None, on_click=_train, args=(config,))
-    if trouble := st.session_state.pop("train:trouble", ""):
-        st.warning(trouble)
+        row.button("Train", icon=":material/play_arrow:", type="primary", width="stretch", key="train:train",
+                   disabled=config is None, on_click=_train, args=(config,))
+        if run != EXAMPLE and run.checkpoint_steps():
+            _longer(run)
+    if trouble := st.session_state.pop(TROUBLE, ""):
+        st.warning(plain(trouble))
     _follow(_progress, run, live)
 
 
@@ -44,20 +57,60 @@ def _live(run: Run) -> bool:
     return run != EXAMPLE and not run.status().ended
 
 
+def _longer(run: Run) -> None:
+    """A popover: how many steps more, from the last that was kept."""
+    shown = look(run)
+    if shown.config is None:
+        return
+    panel = st.popover("Train longer", icon=":material/forward:", width="stretch", on_change="rerun",
+                       key="train:longer")
+    if not panel.open:
+        return
+    reached, most = run.checkpoint_steps()[-1], int(BOUNDS["steps"][1])
+    with panel:
+        if reached >= most:
+            st.caption(f"This run has made all {most:,} steps that a run may have.")
+            return
+        usual = min(most - reached, max(100, reached))
+        more = st.number_input("Steps more", 1, most - reached, usual, 100, key=f"train:more:{run.id}")
+        st.caption(f"From step {reached:,} to {reached + more:,}, in {shown.config.seconds:g} seconds more at most. "
+                   f"The schedule ({shown.config.schedule}) is stretched over all steps.")
+        st.button("Go on", icon=":material/resume:", key="train:go-on", on_click=_go_on, args=(run, more))
+
+
 def _train(config: RunConfig) -> None:
     try:
         run = jobs.start(config)
     except (jobs.QueueFull, OSError) as error:
-        st.session_state["train:trouble"] = f"The run could not be started: {error}"
+        st.session_state[TROUBLE] = f"The run could not be started: {error}"
         return
     st.session_state["train:follow"] = True
-    st.query_params["run"] = run.id
+    show(run)
     _wait(lambda: run.records() or run.status().state == "queued")
 
 
-def _stop(run: Run) -> None:
-    jobs.stop(run)
+def _end(run: Run, how: str) -> None:
+    jobs.stop(run, how)
     _wait(lambda: run.status().ended)
+
+
+def _go_on(run: Run, more: int = 0) -> None:
+    """Let a run go on, for `more` steps over those it made and as many seconds again; a paused one just goes on."""
+    changes: dict[str, Any] = {}
+    if more:
+        shown = look(run)
+        if shown.config is None:
+            return
+        spent = shown.records[-1].elapsed if shown.records else 0.0
+        changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False,
+                   "seconds": min(float(BOUNDS["seconds"][1]), spent + shown.config.seconds)}
+    try:
+        jobs.go_on(run, **changes)
+    except (jobs.QueueFull, ConfigError, OSError) as error:
+        st.session_state[TROUBLE] = f"The run could not go on: {error}"
+        return
+    st.session_state["train:follow"] = True
+    _wait(lambda: run.status().state == "running" and run.alive())
 
 
 def _wait(done: Callable[[], object]) -> None:
@@ -68,11 +121,11 @@ def _wait(done: Callable[[], object]) -> None:
 
 
 def _again(run: Run, config: RunConfig) -> None:
-    _stop(run)
+    _end(run, "stop")
     _train(config)
 
 
-def _follow(body: Callable[[Shown, bool], None], run: Run, live: bool) -> None:
+def _follow(body: Callable[[Shown], None], run: Run, live: bool) -> None:
     """Run the body now, and again on each beat while the run lives; when it ends, the whole page once more."""
 
     def look_again() -> None:
@@ -91,7 +144,7 @@ def _progress(shown: Shown) -> None:
         st.caption("A kept run. Train starts one of your own.")
     elif not shown.live:
         tell = st.error if shown.status.state == "failed" else st.caption
-        tell(words.ending(shown.status, shown.records))
+        tell(plain(words.ending(shown.status, shown.records)))
     elif place := jobs.place(shown.run):
         st.progress(0.0, words.waiting(place))
     elif shown.config is not None:
@@ -100,7 +153,7 @@ def _progress(shown: Shown) -> None:
 
 def _pictures(shown: Shown) -> None:
     if shown.trouble:
-        st.error(shown.trouble)
+        st.error(plain(shown.trouble))
         st.button("Show the kept example", key="train:example-instead", on_click=show_example)
     elif shown.records:
         draw(shown)

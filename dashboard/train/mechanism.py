@@ -11,11 +11,13 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError, entry, preset
 from core.models import ModelConfig
 from core.models.blocks import computed_exactly, encoder_masks
+from core.models.config import RECURRENT, STACKED
 from dashboard.mechanism import mechanism, preset_of
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
 WORDS = {RECOMMENDED: "As recommended", OWN: "Your own choices", NONE: "No attention"}
-AXES_OF = {"transformer": tuple(AXES), "recurrent": tuple(axis for axis in AXES if axis != "position")}
+AXES_OF = {**dict.fromkeys(STACKED, tuple(AXES)),
+           **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position"))}
 KEEP: dict[str, Any] = {"persist_state": "session"}
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
-from core.tasks import Task, make_task
-from core.trace import AttentionMap, AttentionTrace
+from core.tasks import Task, TaskConfig, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Run, Status, find_run
-from dashboard.train.setup import adopt
 
-LAST = "train:last"
+LAST, SETTINGS_OF = "train:last", "train:settings-of"
 EXAMPLE = Run(Path(__file__).resolve().parents[1] / "example_run")
+
+
+@lru_cache(maxsize=8)
+def task_of(config: TaskConfig) -> Task:
+    """A task, made once for every look at it."""
+    return make_task(config)
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,15 @@ class Shown:
         return not self.status.ended
 
     def task(self) -> Task:
-        return make_task(self.config.task)
+        assert self.config is not None
+        return task_of(self.config.task)
 
-    def at(self, step: int | None) -> Record | None:
+    def at(self, step: int | None) -> Record:
         """The record of a step, or the last one."""
-        return next((r for r in self.records if r.step == step), self.records[-1] if self.records else None)
+        return next((r for r in self.records if r.step == step), self.records[-1])
+
+    def until(self, step: int) -> tuple[Record, ...]:
+        return tuple(record for record in self.records if record.step <= step)
 
     def decoded_at(self, step: int) -> Record | None:
         """The latest record up to a step in which the model ran free."""
@@ -70,20 +78,24 @@ def asked_run() -> str | None:
     return asked
 
 
+def show(run: Run) -> None:
+    """Make this the run of the page, whose settings the controls already have."""
+    st.query_params["run"] = run.id
+    st.session_state[SETTINGS_OF] = run.id
+
+
 def show_example() -> None:
     """Leave the run for the kept example."""
     st.query_params.clear()
     st.session_state.pop(LAST, None)
 
 
-def take_over(run: Run) -> None:
-    """Once a session, when a link names a run: set the controls to that run's settings."""
-    if st.session_state.setdefault("train:came-with", run.id) != run.id or "train:took" in st.session_state:
-        return
-    st.session_state["train:took"] = True
-    config = None if run == EXAMPLE else look(run).config
-    if config is not None:
-        adopt(config)
+def brought(run: Run) -> RunConfig | None:
+    """The settings of a run that a link has just brought, once; None for the example and for one's own runs."""
+    if run == EXAMPLE or st.session_state.get(SETTINGS_OF) == run.id:
+        return None
+    st.session_state[SETTINGS_OF] = run.id
+    return look(run).config
 
 
 def look(run: Run) -> Shown:
@@ -93,36 +105,8 @@ def look(run: Run) -> Shown:
         status = Status("finished")
     try:
         config, trouble = run.config(), ""
+        task_of(config.task)
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
     records = {record.step: record for record in run.records()}  # the final one replaces the last of its step
     return Shown(run, config, status, tuple(records[step] for step in sorted(records)), trouble)
-
-
-def frames(shown: Shown, example: int) -> list[tuple[int, np.ndarray]]:
-    """(step, weights (layers, H, T, S)) of one watched example, oldest first; only steps that have a record."""
-    steps = {record.step for record in shown.records}
-    kept = [(step, shown.run.frame(step).get(f"{example}:cross")) for step in shown.run.frame_steps() if step in steps]
-    return [(step, weights) for step, weights in kept if weights is not None]
-
-
-def trace(shown: Shown, example: int, weights: np.ndarray) -> AttentionTrace:
-    """The cross-attention of a watched example at one step as a trace: outputs by inputs."""
-    source, target = _tokens(shown, example)
-    queries, keys = (*target, "<eos>")[: weights.shape[2]], source[: weights.shape[3]]
-    maps = tuple(AttentionMap("cross", layer, w, queries, keys) for layer, w in enumerate(weights))
-    return AttentionTrace(maps, source=f"run {shown.run.id}")
-
-
-def _tokens(shown: Shown, example: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    found = next(r.examples[example] for r in shown.records if len(r.examples) > example)
-    return found.source, found.target
-
-
-def best_head(record: Record | None) -> tuple[int, int]:
-    """The (layer, head) that puts most weight where the output comes from; the first where nothing is expected."""
-    if record is None or not record.expected:
-        return 0, 0
-    heads = [(w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)]
-    _, layer, head = max(heads)
-    return -layer, -head

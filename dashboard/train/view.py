@@ -7,103 +7,89 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from core.training.record import Record
 from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
-from dashboard.charts import Curve, step_chart
+from dashboard.attention_view.payload import READS
 from dashboard.panels import fact, theme
-from dashboard.train import words
-from dashboard.train.state import Shown, best_head, frames, trace
+from dashboard.train import curves, frames, looks, tables, words
+from dashboard.train.examples import examples
+from dashboard.train.state import Shown
 
-LONG = 24  # tokens
-LONG_TABLE = 300  # pixels
+
+@dataclass(frozen=True)
+class Head:
+    """Which map is drawn: of which example, kind, layer and head; `of` is (layers, heads) of that kind.
+
+    `looks` says whether a kind is the one by which outputs look at their source, and so the one that is measured.
+    """
+
+    example: int
+    kind: str
+    layer: int
+    head: int
+    of: tuple[int, int]
+    looks: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"head {self.head}" if self.of[0] == 1 else f"head L{self.layer}·H{self.head}"
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What the page points at: a step of the run, and the (layer, head) whose attention is drawn."""
+    """What the page points at: a step of the run, and the head drawn with its weights (T, S) there."""
 
     step: int
-    head: tuple[int, int] | None
+    head: Head | None
+    weights: np.ndarray | None = None
 
 
 def draw(shown: Shown) -> None:
     """Curves above, below them the attention over training time beside the examples and the fact, all at one step."""
     ink = Ink.of(theme())
     with st.container(gap="small"):
-        curves = st.columns(2, gap="medium")
+        top = st.columns(2, gap="medium")
         below = st.columns(2, gap="medium")
     with below[0]:
         moment = _attention(shown)
-    with curves[0]:
-        _loss(shown, moment.step, ink)
-    with curves[1]:
-        _exact(shown, moment.step, ink)
+        _looked(shown, moment, ink)
+    found = curves.findings(shown, moment.step)
+    with top[0]:
+        curves.loss(shown, moment.step, ink, found.get("loss", ()))
+    with top[1]:
+        curves.metric(shown, moment.step, ink)
     with below[1]:
-        _examples(shown, moment, ink)
-
-
-def title(text: str) -> None:
-    st.markdown(f":small[**{text}**]")
-
-
-def _last_x(shown: Shown) -> float:
-    return shown.config.steps if shown.live else shown.records[-1].step
-
-
-def _loss(shown: Shown, step: int, ink: Ink) -> None:
-    title("Loss")
-    task = shown.task()
-    one, _ = words.unit(task.key)
-    held_out = Curve("held-out", [(r.step, r.loss) for r in shown.records])
-    training = Curve("training", [(r.step, r.train_loss) for r in shown.records])
-    guess = (task.baseline_loss, f"guessing a {one}: {task.baseline_loss:.2f}")
-    figure = step_chart([held_out, training], ink=ink, last_x=_last_x(shown), step=step, guess=guess)
-    at = shown.at(step)
-    st.altair_chart(figure, key="train:loss", alt=f"Held-out loss over training; {at.loss:.2f} at step {step}.")
-
-
-def _exact(shown: Shown, step: int, ink: Ink) -> None:
-    one, many = words.unit(shown.config.task.key)
-    bleu = any(r.bleu is not None for r in shown.records)
-    title("Exact match and BLEU, held-out" if bleu else "Exact match, held-out")
-    curves = [
-        Curve(f"whole {many}", [(r.step, None if r.exact is None else 100 * r.exact) for r in shown.records]),
-        Curve(f"single {one}s", [(r.step, None if r.letters is None else 100 * r.letters) for r in shown.records]),
-        Curve("BLEU", [(r.step, r.bleu) for r in shown.records]),
-    ]
-    figure = step_chart(curves, ink=ink, last_x=_last_x(shown), step=step, high=100, percent=not bleu)
-    st.altair_chart(figure, key="train:exact", alt=f"Share of held-out {many} all right over training.")
+        _told(shown, moment, ink)
+    curves.beneath(shown, moment.step, ink, found)
 
 
 def _attention(shown: Shown) -> Moment:
     """The map, its filmstrip and its slider; without attention a plain slider through the records."""
-    watched = len(next((r.examples for r in shown.records if r.examples), ()))
-    example, head = _pickers(shown, watched)
-    kept = frames(shown, example) if watched else []
+    steps = frames.kept_steps(shown)
+    head = _pickers(shown, steps[-1]) if steps else None
+    if head is None:
+        return _no_attention(shown)
+    following, wish_key = _following(shown), f"train:wish:{shown.run.id}"
+    wish = None if following else st.session_state.setdefault(wish_key, steps[-1])
+    key = f"train:map:{shown.run.id}:{head.example}:{head.kind}"
+    picked = st.session_state.get(f"{key}:view", {}).get("frame")
+    kept = frames.head_over_time(shown.run, steps, head.example, head.kind, head.layer, head.head, picked or wish)
     if not kept:
         return _no_attention(shown)
-    layer, h = head
-    following = _following(shown)
-    key = f"train:map:{shown.run.id}:{example}"
-    last = kept[-1]
-    wish = None if following else st.session_state.setdefault(f"train:wish:{shown.run.id}", last[0])
-    before = next((w for step, w in kept if step == wish), last[1])
     state = attention_view(
-        trace(shown, example, before), key=key, layout="frames", layer=layer, head=h, frame=wish,
-        frames=[(step, np.ascontiguousarray(w[layer, h])) for step, w in kept], live=shown.live,
-        title=f"Held-out example, head {h}" if len(last[1]) == 1 else f"Held-out example, head L{layer}·H{h}",
-        reads="output (row) attends to → input (column)", height=300,
+        frames.trace(shown, head.example, head.kind, head.layer, kept[-1][1], head.of[1]), key=key, layout="frames",
+        layer=head.layer, head=head.head, frame=wish, frames=kept, live=shown.live,
+        title=f"Held-out example, {head.name}", reads=READS[head.kind], height=300,
     )
-    step = last[0] if state.frame is None else state.frame
-    if following and step != last[0]:
+    step = kept[-1][0] if state.frame is None else state.frame
+    if following and step != kept[-1][0]:
         st.session_state["train:follow"] = False  # whoever scrubs wants to stay there
-    return Moment(step, head)
+    return Moment(step, head, dict(kept).get(step))
 
 
 def _no_attention(shown: Shown) -> Moment:
     steps = [r.step for r in shown.records]
-    if shown.config.model.attention is None:
+    if shown.config is not None and shown.config.model.attention is None:
         st.markdown("**No attention**")
         st.caption("This model hands its last encoder state on, and nothing else: there is no map to draw.")
     if len(steps) < 2 or _following(shown):
@@ -111,54 +97,84 @@ def _no_attention(shown: Shown) -> Moment:
     return Moment(st.select_slider("Step", steps, steps[-1], key=f"train:step:{shown.run.id}"), None)
 
 
-def _pickers(shown: Shown, watched: int) -> tuple[int, tuple[int, int]]:
-    """Which held-out example and which head; the head that looks best where the output comes from stands first."""
-    best = best_head(shown.records[-1])
-    model = shown.config.model
-    if not watched or model.attention is None:
-        return 0, best
-    heads = [(layer, h) for layer in range(_layers(shown)) for h in range(model.num_heads)]
-    row = st.columns([3, 2] if len(heads) > 1 else [1], gap="small")
-    found = next(r.examples for r in shown.records if r.examples)
-    separator = shown.task().separator
-    example = row[0].selectbox("Held-out example", range(watched), key="train:example", label_visibility="collapsed",
-                               format_func=lambda i: separator.join(found[i].source))
-    if len(heads) == 1:
-        return example, heads[0]
-    one_layer = heads[-1][0] == 0
-    head = row[1].selectbox("Head", heads, heads.index(best) if best in heads else 0, label_visibility="collapsed",
-                            key=f"train:head:{shown.run.id}",
-                            format_func=lambda p: f"head {p[1]}" if one_layer else f"head L{p[0]}·H{p[1]}")
-    return example, head
+def _pickers(shown: Shown, step: int) -> Head | None:
+    """Which held-out example, which kind of attention and which head; the head that looks best stands first."""
+    row = st.container(horizontal=True, gap="small")
+    watched = range(frames.watched(shown.run, step))
+    example = row.selectbox("Held-out example", watched, key="train:example", label_visibility="collapsed",
+                            format_func=lambda i: _label(shown, i)) or 0
+    sizes = frames.sizes(shown.run, step, example)
+    if not sizes.kinds:
+        return None
+    kind = sizes.kinds[0]
+    if len(sizes.kinds) > 1:
+        kind = row.selectbox("Attention", sizes.kinds, key=f"train:kind:{shown.run.id}", format_func=frames.NAMES.get,
+                             label_visibility="collapsed")
+    layers, count = of = sizes.layers[kind]
+    heads = [(layer, h) for layer in range(layers) for h in range(count)]
+    looks_back = kind == sizes.kinds[0]
+    best = frames.best_head(shown.records[-1]) if looks_back else (0, 0)
+    layer, h = heads[0]
+    if len(heads) > 1:
+        layer, h = row.selectbox("Head", heads, heads.index(best) if best in heads else 0,
+                                 key=f"train:head:{shown.run.id}:{kind}", label_visibility="collapsed",
+                                 format_func=lambda place: Head(example, kind, *place, of).name)
+    return Head(example, kind, layer, h, of, looks_back)
 
 
-def _layers(shown: Shown) -> int:
-    return 1 if shown.config.model.kind == "recurrent" else shown.config.model.layers
+def _label(shown: Shown, example: int) -> str:
+    found = next((r.examples[example] for r in shown.records if len(r.examples) > example), None)
+    task = shown.task()
+    if found is None or task.input in ("patches", "series"):
+        return f"Example {example + 1}" + (f": {task.separator.join(found.target)}" if found and task.classes else "")
+    return (task.separator or ("" if task.input == "tokens" else " · ")).join(found.source)
+
+
+def _looked(shown: Shown, moment: Moment, ink: Ink) -> None:
+    """Pictures tinted by what each output looked at, or a series with its forecast."""
+    task, head, config = shown.task(), moment.head, shown.config
+    if task.input not in ("patches", "series") or config is None:
+        return
+    example = 0 if head is None else head.example
+    kept = frames.watched_examples(config.task, config.watch)[example]
+    found = None
+    if head is not None and moment.weights is not None:
+        rows, _ = frames.tokens(shown, example, head.kind)
+        found = looks.looked(config.model, head.kind, moment.weights, rows, len(kept.source))
+    if task.input == "patches" and found is not None:
+        outputs, weights = found
+        curves.title(f"Where it looks, step {moment.step:,}")
+        st.html(looks.tiles(kept.source, task.shape.grid, outputs, weights, theme(), ink))
+        st.caption("The darkest patch has the largest weight of all pictures here.")
+    decoded = shown.decoded_at(moment.step)
+    if task.form == "series" and decoded is not None and len(decoded.examples) > example:
+        told = decoded.examples[example]
+        past, wanted, said = ([float(x) for x in words] for words in (told.source, told.target, told.predicted))
+        curves.title(f"Forecast at step {decoded.step:,}")
+        figure = looks.forecast_chart(past, wanted, said, task.naive(past), None if found is None else found[1], ink,
+                                      theme())
+        st.altair_chart(figure, key="train:forecast", alt="The past, what came, and what the model said.")
 
 
 def _following(shown: Shown) -> bool:
     return shown.live and bool(st.session_state.get("train:follow", True))
 
 
-def _examples(shown: Shown, moment: Moment, ink: Ink) -> None:
+def _told(shown: Shown, moment: Moment, ink: Ink) -> None:
+    """The examples, the fact, and how fast it went."""
     record, decoded = shown.at(moment.step), shown.decoded_at(moment.step)
     if decoded is not None:
-        title(f"Examples at step {decoded.step:,}")
-        separator = shown.task().separator
-        table = words.examples_table(decoded.examples, separator, ink.pick, ink.hairline)
-        # Long sentences scroll, so that the fact below them stays in sight.
-        long = max(len(e.source) for e in decoded.examples) > LONG
-        with st.container(height=LONG_TABLE if long else "content", border=False):
-            st.html(table)
+        examples(shown, decoded, ink)
     if record.buckets:
-        title("By length of the source")
-        st.html(words.buckets_table(record.buckets, ink.hairline))
-    head = moment.head or best_head(record)
-    fact(words.fact(record, shown.config.task.key, head))
+        curves.title("By length of the source")
+        st.html(tables.lengths(record.buckets, ink.hairline))
+    head = moment.head
+    place = (head.layer, head.head) if head is not None and head.looks else frames.best_head(record)
+    fact(words.fact(record, shown.task(), place))
     if shown.live:
         st.session_state.setdefault("train:follow", True)
         st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(shown.run.id,))
-    _pace(record)
+    st.caption(words.pace(record))
 
 
 def _follow_again(run_id: str) -> None:
@@ -166,12 +182,3 @@ def _follow_again(run_id: str) -> None:
     for key in [k for k in st.session_state if str(k).startswith((f"train:map:{run_id}", f"train:wish:{run_id}"))]:
         if str(key).endswith(":view") or "wish" in str(key):
             del st.session_state[key]
-
-
-def _pace(record: Record) -> None:
-    parts = [f"{record.elapsed:.1f} s in"]
-    if record.gradient is not None:
-        parts.append(f"gradient norm {record.gradient:.2f}")
-    if record.tokens_per_second:
-        parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
-    st.caption(" · ".join(parts))

@@ -1,0 +1,149 @@
+"""What goes wrong in a run, read from its records alone: a measured sentence, and what to try."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.training.config import RunConfig
+from core.training.record import Record
+
+FEWEST = 6  # records before anything is said
+RISE = 1.1  # held-out loss over its smallest, with training still falling
+RISE_NATS = 0.03
+FADED = 1e-3  # of the largest part's gradient
+VANISHED = 1e-5  # of all gradients, while there is something to learn
+BURST = 30.0  # times the usual norm
+STILL = 0.97  # of the loss at the start, or of guessing
+HIGH_RATE, LOW_RATE = 1e-2, 2e-4
+STARVED = 0.2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that goes wrong: `beside` names the curve that shows it (loss, gradient, parts, rate)."""
+
+    key: str
+    beside: str
+    said: str
+    advice: str
+
+
+def diagnose(records: Sequence[Record], config: RunConfig, baseline: float, failed: str = "") -> tuple[Finding, ...]:
+    """Everything that goes wrong up to the last of the records.
+
+    `baseline` is the loss of guessing, `failed` the words of a run that ended in an error.
+    """
+    measured = [record for record in records if record.loss is not None]
+    if "no longer a number" in failed:
+        return (_diverged(measured, config),)
+    if len(measured) < FEWEST:
+        return ()
+    checks = (_overfits(measured), _bursts(measured, config), _vanishes(measured, baseline), _fades(measured, baseline),
+              _stands_still(measured, config, baseline), _starves(measured))
+    return tuple(found for found in checks if found is not None)
+
+
+def _diverged(records: Sequence[Record], config: RunConfig) -> Finding:
+    last = f"; the last one measured was {records[-1].loss:.3g} at step {records[-1].step:,}" if records else ""
+    return Finding("diverged", "loss", f"The loss is no longer a number{last}.",
+                   f"Try a learning rate below {config.learning_rate:g}, a longer warm-up, or a smaller clip.")
+
+
+def _overfits(records: Sequence[Record]) -> Finding | None:
+    """The held-out loss rises for three records and more while the training loss falls on."""
+    best = min(records, key=_loss)
+    after = [record for record in records if record.step > best.step and not record.final]
+    trained = next((r.train_loss for r in records if r.step >= best.step and r.train_loss is not None), None)
+    if len(after) < 3 or trained is None or best.step == records[0].step:
+        return None
+    now, lowest = _usual(after[-3:]), _loss(best)
+    fitted = statistics.median(record.train_loss or trained for record in after[-3:])
+    if now < RISE * lowest + RISE_NATS or fitted >= trained:
+        return None
+    return Finding(
+        "overfitting", "loss",
+        f"Since step {best.step:,} the held-out loss rose from {lowest:.2f} to {now:.2f} while the training loss "
+        f"fell from {trained:.2f} to {fitted:.2f}: the model learns its examples by heart.",
+        "Try more data, dropout, weight decay or a smaller model; or stop early.")
+
+
+def _bursts(records: Sequence[Record], config: RunConfig) -> Finding | None:
+    """A norm far over the usual one, above what is clipped."""
+    norms = [(record.gradient, record.step) for record in records if record.gradient is not None]
+    if len(norms) < FEWEST:
+        return None
+    usual = statistics.median(norm for norm, _ in norms)
+    most, step = max(norms)
+    if most < BURST * usual or most < 10 * min(config.clip, usual * BURST):
+        return None
+    clipped = f"; clipping at {config.clip:g} holds it" if config.clip < most else ""
+    return Finding("exploding", "gradient", f"The gradient norm burst to {most:,.3g} about step {step:,}; "
+                   f"{usual:.3g} is usual here{clipped}.",
+                   "Try a smaller learning rate, a longer warm-up, or pre-norm.")
+
+
+def _vanishes(records: Sequence[Record], baseline: float) -> Finding | None:
+    last = records[-3:]
+    norms = [record.gradient for record in last if record.gradient is not None]
+    if not norms or max(norms) > VANISHED or not _unlearned(last, baseline):
+        return None
+    return Finding("vanishing", "gradient", f"The gradient norm is {max(norms):.2g} while the loss is still "
+                   f"{last[-1].loss:.2f}: nothing moves the weights.",
+                   "Try pre-norm, fewer layers, or another activation or normalizer.")
+
+
+def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
+    """A part of the model that a thousandth of the largest gradient reaches, three records in a row."""
+    told = [record.gradients for record in records if record.gradients][-3:]
+    if len(told) < 3 or not _unlearned(records[-3:], baseline):
+        return None
+    shares = {name: max(each.get(name, 0.0) / (max(each.values()) or 1.0) for each in told) for name in told[-1]}
+    name, share = min(shares.items(), key=lambda item: item[1])
+    if share > FADED:
+        return None
+    return Finding("fading", "parts", f"The gradient fades on its way: {name} gets {share:.1g} of what the largest "
+                   "part gets.", "Try pre-norm, fewer layers, or a residual path that is not squeezed.")
+
+
+def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float) -> Finding | None:
+    """Past the warm-up and a tenth of the run, the loss is where it began, or where guessing is."""
+    last = records[-1]
+    if last.step <= config.warmup + config.steps / 10:
+        return None
+    now, begun, rate = _usual(records[-3:]), _loss(records[0]), config.learning_rate
+    if now < STILL * min(begun, baseline) or not math.isfinite(now):
+        return None
+    said = f"After {last.step:,} steps the held-out loss is {now:.2f}; it began at {begun:.2f}, and guessing gives " \
+           f"{baseline:.2f}."
+    if rate >= HIGH_RATE and config.optimizer != "sgd":
+        return Finding("rate_high", "rate", said, f"A rate of {rate:g} is large for {config.optimizer}: try a tenth of "
+                       "it, with a warm-up.")
+    if rate <= LOW_RATE or config.optimizer == "sgd":
+        return Finding("rate_dead", "rate", said, f"A rate of {rate:g} moves {config.optimizer} very little: try ten "
+                       "times as much.")
+    return Finding("still", "loss", said, "Try another learning rate, positions where order matters, or more layers.")
+
+
+def _starves(records: Sequence[Record]) -> Finding | None:
+    shares = [record.data_share for record in records[-3:] if record.data_share is not None]
+    if not shares or min(shares) < STARVED:
+        return None
+    return Finding("starving", "loss", f"{100 * statistics.median(shares):.0f} % of the training time goes into making "
+                   "batches.", "Try a smaller batch.")
+
+
+def _unlearned(records: Sequence[Record], baseline: float) -> bool:
+    """There is still something to learn: the loss is over a tenth of guessing."""
+    return all(_loss(record) > baseline / 10 for record in records)
+
+
+def _loss(record: Record) -> float:
+    return math.nan if record.loss is None else record.loss
+
+
+def _usual(records: Sequence[Record]) -> float:
+    """The median held-out loss."""
+    return statistics.median(map(_loss, records))

@@ -1,0 +1,166 @@
+"""The curves of a run: loss, what its task is judged by, and what tells how it learns; all with the picked step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import streamlit as st
+
+from core.training.diagnose import Finding, diagnose
+from dashboard.attention_view.palette import Ink
+from dashboard.charts import Curve, step_chart
+from dashboard.panels import plain
+from dashboard.train import words
+from dashboard.train.state import Shown
+
+SMALL = 130  # pixels
+MOST_HEADS = 4  # lines that are told apart
+FORMS_IN_NATS = ("pairs", "text", "label")
+
+
+def title(text: str) -> None:
+    st.markdown(f":small[**{text}**]")
+
+
+def findings(shown: Shown, step: int) -> dict[str, list[Finding]]:
+    """What goes wrong up to a step, by the curve that it stands beside."""
+    if shown.config is None:
+        return {}
+    ended = shown.status.message if shown.status.state == "failed" else ""
+    found: dict[str, list[Finding]] = {}
+    for one in diagnose(shown.until(step), shown.config, shown.task().baseline_loss, ended):
+        found.setdefault(one.beside, []).append(one)
+    return found
+
+
+def say(found: Sequence[Finding]) -> None:
+    """A sentence of what was measured, and one of what to try."""
+    for one in found:
+        st.markdown(f":small[**{plain(one.said)}** {plain(one.advice)}]")
+
+
+def loss(shown: Shown, step: int, ink: Ink, found: Sequence[Finding]) -> None:
+    """Held-out and training loss, and the loss of guessing."""
+    task = shown.task()
+    title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
+    curves = [Curve("held-out", [(r.step, r.loss) for r in shown.records]),
+              Curve("training", [(r.step, r.train_loss) for r in shown.records])]
+    guess = (task.baseline_loss, f"{words.guessing(task)}: {task.baseline_loss:.2f}")
+    top = _top(shown, guess[0])
+    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=guess, high=top)
+    at = shown.at(step)
+    st.altair_chart(figure, key="train:loss", alt=f"Held-out loss over training; {words.number(at.loss)} at {step}.")
+    say(found)
+
+
+def _top(shown: Shown, guess: float) -> float:
+    """A spike does not flatten the rest: the axis ends at three times guessing, or at the start."""
+    first = shown.records[0].loss or guess
+    most = max((r.loss or 0.0 for r in shown.records), default=guess)
+    return max(guess, first, min(most, 3 * guess))
+
+
+def metric(shown: Shown, step: int, ink: Ink) -> None:
+    """What the task is judged by."""
+    task, records = shown.task(), shown.records
+    if task.form == "series":
+        title("Error beside repeating the last season, held-out")
+        curves = [Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
+        figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=(100.0, "the last season again"))
+        st.altair_chart(figure, key="train:exact", alt="Held-out error over training, in percent of the naive one.")
+        return
+    one, many = words.unit(task)
+    bleu = any(r.bleu is not None for r in records)
+    title({"text": f"{one.capitalize()}s right, held-out", "label": "Right, held-out"}.get(
+        task.form, "Exact match and BLEU, held-out" if bleu else "Exact match, held-out"))
+    whole = [(r.step, None if r.exact is None else 100 * r.exact) for r in records]
+    single = [(r.step, None if r.letters is None else 100 * r.letters) for r in records]
+    curves = {"pairs": [Curve(f"whole {many}", whole), Curve(f"single {one}s", single)],
+              "label": [Curve(many, single)]}.get(task.form, [Curve(f"single {one}s", single)])
+    curves += [Curve("BLEU", [(r.step, r.bleu) for r in records])]
+    guess = (100 / len(task.classes), "guessing") if task.form == "label" else None
+    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not bleu, guess=guess)
+    st.altair_chart(figure, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
+
+
+def beneath(shown: Shown, step: int, ink: Ink, found: dict[str, list[Finding]]) -> None:
+    """Where its heads look, the learning rate, the gradients over time, and those of each part of the model."""
+    panels = [_gradient, _parts, _rate]
+    panels = [_expected, *panels] if any(r.expected for r in shown.records) else [*panels, _speed]
+    for start in range(0, len(panels), 2):
+        for column, panel in zip(st.columns(2, gap="medium"), panels[start : start + 2], strict=False):
+            with column:
+                panel(shown, step, ink)
+                say(found.get(panel.__name__.removeprefix("_"), ()))
+
+
+def _expected(shown: Shown, step: int, ink: Ink) -> None:
+    title("Weight on the expected position")
+    last = next(r for r in reversed(shown.records) if r.expected)
+    assert last.expected is not None
+    heads = sorted(((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)), reverse=True)
+    curves = [Curve(f"L{layer}·H{h}", [(r.step, r.expected[layer][h] if r.expected else None) for r in shown.records])
+              for _, layer, h in heads[:MOST_HEADS]]
+    even = (last.even, f"even attention: {last.even:.2f}") if last.even is not None else None
+    _small(shown, curves, step, ink, "expected", high=1.0, guess=even)
+    if len(heads) > MOST_HEADS:
+        st.caption(f"The {MOST_HEADS} of {len(heads)} heads that end highest.")
+
+
+def _gradient(shown: Shown, step: int, ink: Ink) -> None:
+    title("Gradient norm, before clipping")
+    assert shown.config is not None
+    clip = shown.config.clip
+    curve = Curve("all weights", [(r.step, r.gradient) for r in shown.records])
+    seen = max((r.gradient or 0.0 for r in shown.records), default=0.0)
+    guess = (clip, f"clipped at {clip:g}") if clip <= 5 * max(seen, 1e-9) else None
+    _small(shown, [curve], step, ink, "gradient", guess=guess)
+
+
+def _parts(shown: Shown, step: int, ink: Ink) -> None:
+    """The norm in each part of the model, first part on top: where it grows or fades with depth is seen."""
+    record = next((r for r in reversed(shown.until(step)) if r.gradients), None)
+    if record is None:
+        title("Gradient norm by part of the model")
+        st.caption("From the first step on.")
+        return
+    title(f"Gradient norm by part, step {record.step:,}")
+    figure = parts_chart(record.gradients, ink, height=max(SMALL, 17 * len(record.gradients)))
+    st.altair_chart(figure, key="train:parts", alt="Gradient norm of each part of the model.")
+
+
+def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> alt.LayerChart:
+    """Bars on a logarithmic axis, one a part, from the input down to the output."""
+    most = max(gradients.values()) or 1.0
+    low = min([value for value in gradients.values() if value > 0] or [most]) / 3
+    rows = [{"part": name, "norm": max(value, low), "told": f"{value:.2g}", "low": low}
+            for name, value in gradients.items()]
+    label = alt.Axis(title=None, labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, labelLimit=150)
+    y = alt.Y("part:N", sort=None, axis=label)
+    x = alt.X("norm:Q", scale=alt.Scale(type="log", domain=[low, most * 4], nice=False), axis=None)
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
+    bars = base.mark_bar(color=ink.series[0], height={"band": 0.6}).encode(x=x, x2=alt.X2("low:Q"))
+    told = base.mark_text(align="left", dx=4, fontSize=12, color=ink.quiet).encode(x=x, text="told:N")
+    return alt.layer(bars, told).properties(height=height, width="container").configure_view(stroke=None)
+
+
+def _rate(shown: Shown, step: int, ink: Ink) -> None:
+    title("Learning rate")
+    _small(shown, [Curve("rate", [(r.step, r.rate) for r in shown.records])], step, ink, "rate")
+
+
+def _speed(shown: Shown, step: int, ink: Ink) -> None:
+    title("Tokens a second, while it trains")
+    _small(shown, [Curve("tokens", [(r.step, r.tokens_per_second) for r in shown.records])], step, ink, "speed")
+
+
+def _small(shown: Shown, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
+           guess: tuple[float, str] | None = None) -> None:
+    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL)
+    st.altair_chart(figure, key=f"train:{key}", alt=f"{key} over training.")
+
+
+def last_x(shown: Shown) -> float:
+    assert shown.config is not None
+    return shown.config.steps if shown.live else shown.records[-1].step

@@ -1,0 +1,59 @@
+"""A reader's own data: pasted or uploaded, read nowhere but here, and said what is wrong with it where it stands."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.entries import ConfigError, Param
+from core.tasks.reading import MOST_SIGNS, checked, decoded
+from dashboard.controls import say_unreadable
+from dashboard.panels import plain
+from dashboard.train.options import KEEP
+
+DATA = "data"  # the task parameter that holds a reader's own text, whole
+MOST_MB = 2
+LONG = 4_000  # characters; what is longer is summed up instead of edited
+HEAD_LINES, HEAD_SIGNS = 4, 60
+
+
+def data_widget(param: Param, key: str) -> str:
+    """A field to paste into and a file to upload; the text, with what is wrong with it said under it."""
+    st.file_uploader(f"{param.name}: upload a file", type=["txt", "csv", "tsv", "md"], key=f"{key}:file",
+                     max_upload_size=MOST_MB, on_change=_take_file, args=(key,), help=param.meaning)
+    text = str(st.session_state.get(key, param.default))
+    if len(text) > LONG:
+        st.session_state[key] = text  # no widget holds it while it is too long to be edited
+        st.code(_head(text), language=None, wrap_lines=False)
+        st.button("Paste something else", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
+    else:
+        text = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=MOST_SIGNS, **KEEP) or ""
+    lines = text.count("\n") + bool(text)
+    st.caption(f"{lines:,} lines, {len(text):,} of at most {MOST_SIGNS:,} characters. It stays on this machine, in the "
+               "run's own folder, and nothing in it is executed.")
+    if trouble := st.session_state.get(f"{key}:trouble"):
+        st.markdown(f":small[:red[{plain(trouble)}]]")
+    say_unreadable(param, text)
+    return text
+
+
+def _head(text: str) -> str:
+    lines = text.split("\n", HEAD_LINES)
+    shown = [line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…" for line in lines[:HEAD_LINES]]
+    return "\n".join([*shown, "…"])
+
+
+def _clear(key: str) -> None:
+    for name in (key, f"{key}:trouble"):
+        st.session_state.pop(name, None)
+
+
+def _take_file(key: str) -> None:
+    """An uploaded file becomes the text, or says why it cannot."""
+    file = st.session_state.get(f"{key}:file")
+    st.session_state.pop(f"{key}:trouble", None)
+    if file is None:
+        return
+    try:
+        st.session_state[key] = checked(decoded(file.getvalue()), file.name)
+    except ConfigError as error:
+        st.session_state[f"{key}:trouble"] = str(error)

@@ -1,0 +1,97 @@
+"""The setup of the Train page alone: every task, every kind of model, every option, and a reader's own data."""
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from core.entries import Choice
+from core.tasks import TASKS, TaskConfig, make_task
+from core.training import RunConfig, recommended
+from dashboard.train import options, own
+
+TASKS_READY = [entry.key for entry in TASKS if not any(param.key == own.DATA for param in entry.params)]
+SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
+
+
+def script():
+    import streamlit as st
+
+    from dashboard.train.setup import adopt, setup
+
+    if st.session_state.get("bring") is not None:
+        adopt(st.session_state.pop("bring"))
+    st.session_state["asked"] = setup()
+
+
+def asked(**state) -> tuple[RunConfig | None, AppTest]:
+    """What the setup asks for when the session holds `state`."""
+    app = AppTest.from_function(script, default_timeout=60)
+    for key, value in state.items():
+        app.session_state[key] = value
+    app.run()
+    assert not app.exception, app.exception
+    return app.session_state["asked"], app
+
+
+@pytest.mark.parametrize("task, kind", SORTS)
+def test_every_task_and_model_asks_for_its_recipe(task, kind):
+    config, app = asked(**{"train:task": task, f"train:{task}:kind": kind})
+    assert not app.error
+    assert config == recommended(make_task(TaskConfig.of(task)), kind)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "decoder", "recurrent", "hybrid"])
+def test_every_option_is_drawn_and_asked_for(kind):
+    name = f"train:reverse:{kind}"
+    base = recommended(make_task(TaskConfig.of("reverse")), kind)
+    app = AppTest.from_function(script, default_timeout=60)
+    for key, value in {"train:reverse:kind": kind, f"{name}:sizes": True, f"{name}:training": True}.items():
+        app.session_state[key] = value
+    app.run()
+    assert not app.exception and not app.error
+    drawn = {element.key for group in (app.slider, app.number_input, app.selectbox, app.toggle) for element in group}
+    params = [*options.of_model(base.model), *(p for _, group in options.of_training(base, "pairs") for p in group)]
+    assert {f"{name}:{param.key}" for param in params} <= drawn
+
+
+def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
+    config, app = asked(**{"train:reverse:kind": "decoder", "train:reverse:decoder:layers": 3,
+                           "train:reverse:decoder:normalization": "rms", "train:reverse:decoder:dropout": 0.1,
+                           "train:reverse:decoder:optimizer": "sgd", "train:reverse:decoder:patience": 7})
+    assert config is not None
+    assert (config.model.layers, config.model.normalization, config.optimizer, config.patience) == (3, "rms", "sgd", 7)
+    assert config.model.dropout == config.model.attention.dropout == 0.1
+    said = " ".join(caption.value for caption in app.caption)
+    assert "layers 3" in said and "SGD" in said, "a closed popover says what differs from the recipe"
+
+
+@pytest.mark.parametrize("task, kind", [("reverse", "transformer"), ("numbers", "recurrent"), ("recall", "decoder")])
+def test_the_settings_of_a_run_come_back_whole(task, kind):
+    base = recommended(make_task(TaskConfig.of(task)), kind, optimizer="rmsprop", weight_decay=0.2, warmup=7, seed=5,
+                       schedule="inverse_sqrt", label_smoothing=0.1, patience=3, steps=333, learning_rate=1.7e-3)
+    config, app = asked(bring=base)
+    assert not app.error and config == base
+
+
+def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
+    usual = recommended(make_task(TaskConfig.of("reverse"))).model.attention
+    short = usual.with_(position=Choice.of("learned", max_len=3))
+    config, app = asked(**{"train:reverse:transformer:attention:now": short})
+    assert config is None and "max\\_len" in app.error[0].value
+
+
+def test_the_file_of_a_reader_becomes_the_text(monkeypatch):
+    class File:
+        name = "mine.csv"
+
+        def __init__(self, data: bytes) -> None:
+            self.getvalue = lambda: data
+
+    state: dict = {}
+    monkeypatch.setattr(st, "session_state", state)
+    state["k:file"] = File("a,b\nü,2\n".encode())
+    own._take_file("k")
+    assert state["k"] == "a,b\nü,2\n" and "k:trouble" not in state
+    state["k:file"] = File("a,b\nü,2\n".encode("latin-1"))
+    own._take_file("k")
+    assert "Line 2" in state["k:trouble"] and state["k"] == "a,b\nü,2\n", "what was there stays"
