@@ -30,14 +30,16 @@ def greedy(
     with judging(model):
         if not getattr(model, "one_length", False):
             return _greedy(model, source, source_mask, begin, longest, eos, pad)
-        lengths = source_mask.sum(1)
-        said = torch.full((len(source), longest), pad, device=source.device)
+        lengths, parts = source_mask.sum(1), {}
         for length in lengths.unique().tolist():
             rows = (lengths == length).nonzero()[:, 0]
-            part = _greedy(model, source[rows, :length], source_mask[rows, :length], begin[rows], longest, eos, pad)
-            said[rows] = filled(part, (0, longest - part.shape[1]), value=pad)
-        written = (said != pad).any(0).nonzero()
-        return said[:, : int(written[-1]) + 1 if len(written) else 1]
+            parts[length] = rows, _greedy(
+                model, source[rows, :length], source_mask[rows, :length], begin[rows], longest, eos, pad)
+        width = max(part.shape[1] for _, part in parts.values())
+        said = torch.full((len(source), width), pad, device=source.device)
+        for rows, part in parts.values():
+            said[rows] = filled(part, (0, width - part.shape[1]), value=pad)
+        return said
 
 
 def _greedy(

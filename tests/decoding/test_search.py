@@ -1,0 +1,127 @@
+"""The trees of beam search and sampling: what is in them follows from the model, and bounds are said."""
+
+import pytest
+import torch
+
+from core.decoding import EOS, ROOT, Prompt, Sampling, beam, follow, greedy, no_repeat, sample
+from core.models import ModelConfig, Shape, build_model
+
+KINDS = {"transformer": ModelConfig.transformer(12, 3, 2, position="rope"),
+         "input feeding": ModelConfig.recurrent(10, "general", 2, cell="lstm", feeding="input"),
+         "no attention": ModelConfig.recurrent(10, None),
+         "hybrid": ModelConfig.recurrent(12, "scaled_dot", kind="hybrid", num_heads=3, projection="multi_head"),
+         "decoder": ModelConfig.transformer(12, 3, 2, kind="decoder", position="learned")}
+every_kind = pytest.mark.parametrize("config", KINDS.values(), ids=KINDS.keys())
+
+
+def made(config, text=False):
+    torch.manual_seed(5)
+    model = build_model(config, Shape(11, 11, 30, one_vocabulary=True)).eval()
+    torch.nn.init.normal_(model.output.weight, std=1.0)
+    source = torch.randint(4, 11, (1, 6))
+    return model, Prompt.of_text(source[0].tolist()) if text else Prompt(source, torch.ones_like(source).bool())
+
+
+def searches(model, prompt, **more):
+    yield beam(model, prompt, width=4, length_penalty=0.6, **more)
+    yield sample(model, prompt, torch.Generator().manual_seed(1), samples=9, how=Sampling(1.3, 8, 0.95), **more)
+
+
+@every_kind
+def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(config):
+    model, prompt = made(config)
+    for tree in searches(model, prompt, max_length=6):
+        leaves = [place for place in range(len(tree.candidates))
+                  if not any(one.parent == place for one in tree.candidates)]
+        assert len(leaves) > 8
+        for leaf in leaves:
+            followed = follow(model, prompt, tree.tokens(leaf))
+            sums = followed.logp.gather(1, torch.tensor(tree.tokens(leaf))[:, None])[:, 0].cumsum(0)
+            for place, total in zip(tree.path(leaf), sums.tolist(), strict=True):
+                assert tree.candidates[place].total == pytest.approx(total, abs=1e-3)
+            layers = 0 if config.attention is None else 1 if config.kind in ("recurrent", "hybrid") else config.layers
+            assert [look.shape for look in followed.looks] == [(config.num_heads, len(sums), 6)] * layers
+
+
+def test_a_text_goes_on_from_its_last_token():
+    """Nothing is fed between the text and what follows it: each step is the language model's own next token."""
+    model, prompt = made(KINDS["decoder"], text=True)
+    for tree in searches(model, prompt, max_length=5):
+        said = tree.hypotheses[0].tokens
+        line = torch.cat((prompt.source[0], torch.tensor([prompt.begin, *said[:-1]])))[None]
+        logp = model(line, torch.ones_like(line).bool()).logits[0, 5:].log_softmax(-1).detach()
+        wanted = float(logp.gather(1, torch.tensor(said)[:, None]).sum())
+        assert tree.hypotheses[0].logp == pytest.approx(wanted, abs=1e-3)
+        assert follow(model, prompt, said).looks[0].shape == (3, len(said), 5 + len(said))
+
+
+@every_kind
+def test_a_beam_of_one_is_greedy_and_a_wider_one_finds_no_worse(config):
+    model, prompt = made(config)
+    one = beam(model, prompt, width=1).hypotheses
+    assert len(one) == 1
+    assert list(one[0].tokens) == greedy(model, prompt.source, prompt.mask)[0].tolist()
+    drawn = sample(model, prompt, torch.Generator(), samples=5, how=Sampling(top_k=1)).hypotheses
+    assert [(each.tokens, each.drawn) for each in drawn] == [(one[0].tokens, 5)]
+    assert beam(model, prompt, width=40).hypotheses[0].score >= one[0].score - 1e-4
+
+
+@every_kind
+def test_what_is_kept_and_dropped_adds_up(config):
+    model, prompt = made(config)
+    by_beam, by_chance = searches(model, prompt)
+    for tree in (by_beam, by_chance):
+        assert [one.parent for one in tree.candidates if one.step == 0] == [ROOT] * sum(
+            one.step == 0 for one in tree.candidates)
+        for place, one in enumerate(tree.candidates):
+            assert one.step == len(tree.path(place)) - 1
+            assert one.parent == ROOT or tree.candidates[one.parent].fate == "kept"
+            assert (one.fate == "ended") <= (one.token == EOS)
+    assert max(sum(one.step == step and one.fate == "kept" for one in by_beam.candidates) for step in range(14)) == 4
+    assert len(by_beam.hypotheses) == 4
+    assert sum(one.drawn for one in by_chance.hypotheses) == 9
+    for place, one in enumerate(by_chance.candidates):
+        below = sum(other.drawn for other in by_chance.candidates if other.parent == place)
+        assert one.drawn == (below if one.fate == "kept" else one.drawn)
+
+
+def test_no_repeat_lets_nothing_be_said_twice():
+    model, prompt = made(KINDS["transformer"])
+    for tree in searches(model, prompt, no_repeat=2, max_length=14):
+        for one in tree.hypotheses:
+            pairs = list(zip(one.tokens, one.tokens[1:], strict=False))
+            assert len(pairs) == len(set(pairs))
+
+
+def test_the_same_generator_draws_the_same_and_training_mode_comes_back():
+    model, prompt = made(KINDS["transformer"])
+    model.train()
+    first, second, other = (sample(model, prompt, torch.Generator().manual_seed(seed)).hypotheses for seed in (3, 3, 4))
+    assert model.training
+    assert first == second != other
+
+
+def test_lengths_are_decoded_in_groups_by_a_model_that_reads_one_at_a_time():
+    model, _ = made(KINDS["decoder"])
+    mask = torch.arange(6) < torch.tensor([6, 2, 4, 2])[:, None]
+    source = torch.randint(4, 11, mask.shape).masked_fill(~mask, 0)
+    together = greedy(model, source, mask, max_length=7)
+    for row, length in enumerate((6, 2, 4, 2)):
+        alone = greedy(model, source[row : row + 1, :length], mask[row : row + 1, :length], max_length=7)[0]
+        assert torch.equal(alone, together[row, : len(alone)])
+        assert (together[row, len(alone) :] == 0).all()
+
+
+def test_what_is_out_of_bounds_is_said():
+    model, prompt = made(KINDS["transformer"])
+    for words, asked in (
+        ("width = 0", lambda: beam(model, prompt, width=0)), ("length_penalty", lambda: beam(
+            model, prompt, length_penalty=-1)), ("samples = 0", lambda: sample(model, prompt, torch.Generator(),
+                                                                              samples=0)),
+        ("temperature", lambda: Sampling(0.0)), ("top_k", lambda: Sampling(top_k=-1)),
+        ("top_p", lambda: Sampling(top_p=0.0)), ("no_repeat", lambda: no_repeat(torch.zeros(1, 3), [[]], -1)),
+        ("max_length", lambda: beam(model, prompt, max_length=0)), ("two tokens", lambda: Prompt.of_text([5])),
+        ("no token", lambda: follow(model, prompt, ())),
+    ):
+        with pytest.raises(ValueError, match=words):
+            asked()
