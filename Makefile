@@ -4,6 +4,7 @@
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the two example runs that Train, Runs and Compare runs show first
 # make measured measures the kernels as the Cost and speed page shows them first
+# make bottleneck trains with and without attention, as the first page shows it: about six minutes on two cores
 
 VENV   ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -12,7 +13,7 @@ PIP_ARGS ?=
 RUN_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench example measured screenshot browser clean
+.PHONY: run test check bench example measured bottleneck screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
@@ -41,6 +42,9 @@ example: $(VENV)/.installed
 
 measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.efficient.example
+
+bottleneck: $(VENV)/.installed
+	$(BIN)/python -m dashboard.why.experiment
 
 screenshot: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png

@@ -37,7 +37,7 @@ class Moved:
 
 
 PAGES = (
-    Moved(""), Moved("scores"), Moved("heads"), Moved("positions", "button", "Shuffle again"),
+    Moved("one_query"), Moved("scores"), Moved("heads"), Moved("positions", "button", "Shuffle again"),
     Moved("masks", "spinbutton"), Moved("normalizers"),
     Moved("mechanisms", "spinbutton", query="?mechanisms:axis=Masks&mechanisms:mask=Local window · 2015"),
     Moved("compare", "spinbutton", "Seed", "?source=seeded", inside="Tokens"),
@@ -110,6 +110,6 @@ def row(page: Page, moved: Moved, beside: Page, count: int) -> Row:
             if number >= 0:
                 found[name].append(value)
     page.close()
-    what = f"{moved.key or 'one_query'}: {moved.control} to new picture"
+    what = f"{moved.key}: {moved.control} to new picture"
     return Row(what, "empty rerun", f"{statistics.median(found['ours']):.0f} ms",
                f"{statistics.median(found['empty']):.0f} ms", median_ratio(found["ours"], found["empty"]), BUDGET)

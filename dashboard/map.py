@@ -30,8 +30,9 @@ class Step:
 
 GROUPS: dict[str, tuple[Step, ...]] = {
     "Take apart": (
+        Step("why", "Why attention", ":material/hourglass:", "See what a sentence loses in one vector.", default=True),
         Step("one_query", "One query, step by step", ":material/stairs_2:",
-             "Follow one query through the formula.", default=True),
+             "Follow one query through the formula."),
         Step("scores", "Scores", ":material/compare_arrows:", "See every way in which a query can meet a key."),
         Step("heads", "Heads", ":material/view_column:", "Split one attention into many heads."),
         Step("positions", "Positions", ":material/straighten:", "See how order enters."),

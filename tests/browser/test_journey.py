@@ -14,7 +14,7 @@ def go(page: Page, name: str) -> None:
 
 
 def test_settings_outlive_a_look_at_another_page(page: Page):
-    page.goto("/")
+    page.goto("/one_query")
     wait_ready(page)
     page.get_by_role("textbox", name="Tokens").fill("dogs chase cats daily")
     page.get_by_role("textbox", name="Tokens").press("Enter")

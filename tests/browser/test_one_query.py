@@ -11,7 +11,7 @@ VIEW = ".step-view"
 
 
 def opened(page: Page, link: str = "") -> Page:
-    page.goto(f"/{link}")
+    page.goto(f"/one_query{link}")
     expect(page.locator(f"{VIEW} svg")).to_be_visible(timeout=20_000)
     wait_ready(page)
     return page

@@ -15,7 +15,7 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"one:{name}"] = value
-    return calm(at.run())
+    return calm(at.switch_page("../pages/one_query.py").run())
 
 
 def calm(at):

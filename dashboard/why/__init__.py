@@ -1,0 +1,1 @@
+"""Why attention: a sentence through one vector, or looked back at."""

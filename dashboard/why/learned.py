@@ -1,0 +1,137 @@
+"""What is drawn of a model that was trained, whether in this session or kept: curves, lengths, and one sentence."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from core.training import Record, Run, RunConfig
+from core.training.record import Bucket, Prediction
+
+METRICS = ("bleu", "exact")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model left to itself at one step: seconds of training, BLEU (0 to 100) and exact match (0 to 1)."""
+
+    step: int
+    seconds: float
+    bleu: float
+    exact: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One trained model; `buckets` are of its latest decode, over `held_out` sentences. No score is no attention."""
+
+    score: str | None
+    seed: int
+    points: tuple[Point, ...]
+    buckets: tuple[Bucket, ...]
+    held_out: int
+
+    @classmethod
+    def of(cls, config: RunConfig, records: Iterable[Record]) -> Learned:
+        free = [r for r in records if r.exact is not None and r.bleu is not None]
+        points = {r.step: Point(r.step, r.trained, r.bleu, r.exact) for r in free}
+        last = free[-1] if free else None
+        score = None if config.model.attention is None else config.model.attention.score.key
+        return cls(score, config.seed, tuple(points.values()), last.buckets if last else (),
+                   last.held_out if last else 0)
+
+    def to_json(self) -> dict[str, Any]:
+        points = [[p.step, round(p.seconds, 2), round(p.bleu, 3), p.exact] for p in self.points]
+        return asdict(self) | {"points": points}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Learned:
+        points = tuple(Point(*point) for point in data["points"])
+        buckets = tuple(Bucket(**bucket) for bucket in data["buckets"])
+        return cls(data["score"], data["seed"], points, buckets, data["held_out"])
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A long held-out sentence: what each model makes of it, and the attention of the one that has it.
+
+    `frames` are (step, weights (T, S)), oldest first; the target's end mark is the last row.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    said: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
+    frames: tuple[tuple[int, np.ndarray], ...] = ()
+
+
+def longest(examples: Sequence[Prediction]) -> int:
+    """Which of the watched examples has the longest source."""
+    return max(range(len(examples)), key=lambda i: len(examples[i].source))
+
+
+def sentence(found: Mapping[str | None, tuple[Run, Sequence[Record]]], frames: int | None = None) -> Sentence | None:
+    """The longest watched sentence of runs by their score, with the last few frames; None before the first decode."""
+    said, weights, first = {}, [], None
+    for score, (run, records) in found.items():
+        free = [r for r in records if r.examples]
+        if not free:
+            continue
+        at = longest(free[0].examples)
+        first, said[score] = free[0].examples[at], free[-1].examples[at].predicted
+        if score is not None:
+            steps = [step for step in run.frame_steps() if step in {r.step for r in records}]
+            weights = [(step, run.frame(step).get(f"{at}:cross")) for step in steps]
+    if first is None:
+        return None
+    kept = [(step, w[-1, 0]) for step, w in weights if w is not None]
+    return Sentence(first.source, first.target, said, tuple(kept if frames is None else thinned(kept, frames)))
+
+
+def thinned(items: Sequence[Any], most: int) -> list[Any]:
+    """At most so many items, evenly over all, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds, and the standard deviation between them (0 for a single one)."""
+
+    mean: float
+    spread: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
+
+
+def scores(learned: Iterable[Learned]) -> list[str | None]:
+    """The models there are, no attention first."""
+    return sorted({one.score for one in learned}, key=lambda score: (score is not None, score != "dot", score))
+
+
+def by_length(learned: Sequence[Learned], score: str | None, metric: str) -> dict[str, Spread]:
+    """BLEU or exact match in percent, by the source's length, over the seeds of one model."""
+    values: dict[str, list[float]] = {}
+    for one in learned:
+        for bucket in one.buckets if one.score == score else ():
+            values.setdefault(bucket.lengths, []).append(_percent(bucket, metric))
+    return {lengths: Spread.of(found) for lengths, found in values.items()}
+
+
+def over_time(learned: Sequence[Learned], score: str | None, metric: str) -> list[tuple[float, Spread]]:
+    """(seconds of training, BLEU or exact match in percent) at each step that all seeds of one model have reached."""
+    own = [{point.step: point for point in one.points} for one in learned if one.score == score]
+    steps = sorted(set.intersection(*(set(points) for points in own))) if own else []
+    return [(statistics.fmean(points[step].seconds for points in own),
+             Spread.of([_percent(points[step], metric) for points in own])) for step in steps]
+
+
+def _percent(found: Bucket | Point, metric: str) -> float:
+    return 100 * found.exact if metric == "exact" else float(found.bleu or 0.0)
