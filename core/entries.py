@@ -19,7 +19,8 @@ class ConfigError(ValueError):
 class Param:
     """One parameter of an entry: its default, its bounds, and what it means. Sliders are made from it.
 
-    A text without choices is typed freely, and `parse` raises ConfigError where it cannot be read.
+    A text without choices is typed freely, up to `longest` signs, and `parse` raises ConfigError where it cannot be
+    read.
     """
 
     key: str
@@ -32,6 +33,7 @@ class Param:
     meaning: str = ""
     labels: tuple[str, ...] = ()
     parse: Callable[[str], object] | None = None
+    longest: int = LONGEST_TEXT
 
     def label(self, choice: str) -> str:
         """What a page calls a choice: its label, or the choice itself."""
@@ -56,8 +58,8 @@ class Param:
         return kind(value)
 
     def _read(self, value: Value, owner: str) -> str:
-        if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-            raise ConfigError(f"{owner}: {self.key} = {value!r:.60}; expected a text of at most {LONGEST_TEXT} signs.")
+        if not isinstance(value, str) or len(value) > self.longest:
+            raise ConfigError(f"{owner}: {self.key} = {value!r:.60}; expected a text of at most {self.longest} signs.")
         if self.parse is not None:
             self.parse(value)
         return value

@@ -177,6 +177,8 @@ class Task:
     separator = ""
     unit, whole = "word", "sentences"  # what one token and what whole outputs are called
     classes: tuple[str, ...] = ()  # of a label
+    finite = False  # whether its held-out items are all there are, so that they must not say when training ends
+    notes: tuple[str, ...] = ()  # what a person should know of how their data was read
     metrics: tuple[str, ...] = ("exact",)
     source_vocab: Vocabulary
     target_vocab: Vocabulary
@@ -202,6 +204,10 @@ class Task:
     def naive(self, values: Sequence[float]) -> list[float]:
         """A series' last season again: what a forecast must beat."""
         raise NotImplementedError
+
+    def peer(self) -> tuple[str, float] | None:
+        """A plain method that knows nothing of attention, by name, and its exact match on the held-out items."""
+        return None
 
     def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Source and target as words: names beside the maps, and what examples are told with."""

@@ -1,0 +1,118 @@
+"""A person's own text, sentence pairs or table: each is one parameter, `data`, so that a run's folder is complete.
+
+What a page shows beside it: `core.tasks.reading.decoded` turns an uploaded file into text, `column_names` lists a
+table's columns for the choice of the class, and a task's `notes` say how its data was read. All that is wrong with
+data is a ConfigError that names lines.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from core.entries import ConfigError, Param
+from core.tasks import samples
+from core.tasks.base import Task, TaskConfig, TaskEntry
+from core.tasks.pairs import OwnPairs, Pairs, parse_pairs
+from core.tasks.reading import MOST_SIGNS, checked
+from core.tasks.sentences import SentenceTask
+from core.tasks.tables import Texts, parse_table, sheet_of
+from core.tasks.tabular import Table, TableTask
+from core.tasks.text import LENGTH, UNIT, Corpus, TextTask, unseen
+
+HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
+               labels=("find out", "names of columns", "data"), meaning="what the first line of the file is")
+
+
+def _data(name: str, default: str, meaning: str) -> Param:
+    return Param("data", name, default, meaning=meaning, parse=checked, longest=MOST_SIGNS)
+
+
+class OwnText(TextTask):
+    """Windows of a person's own text, the last tenth of it held out."""
+
+    finite = True
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry, own_corpus(str(config["data"]), str(config["unit"])))
+        corpus = self.corpus
+        self.notes = (f"{len(corpus.trained):,} {corpus.unit} are learned, the last {len(corpus.held_out):,} held out; "
+                      f"{len(corpus.vocab) - 4:,} different ones.",)
+        if corpus.unknown:
+            self.notes += (f"{corpus.unknown:.1%} of the held-out {corpus.unit} never occur in what is learned.",)
+
+
+@lru_cache(maxsize=4)
+def own_corpus(data: str, unit: str) -> Corpus:
+    """A text cut at a line's end near its last tenth, or right there where no line ends."""
+    text = checked(data).strip()
+    cut = len(text) - len(text) // 10
+    line = text.rfind("\n", cut - len(text) // 20, cut)
+    cut = line + 1 if line > 0 else cut
+    return Corpus.of(text[:cut], text[cut:], unit)
+
+
+@lru_cache(maxsize=8)
+def own_pairs(data: str, header: str, unit: str, seed: int) -> Pairs:
+    return parse_pairs(data, header, unit, seed)
+
+
+@lru_cache(maxsize=8)
+def own_table(data: str, header: str, label: str, text: str) -> Table | Texts:
+    return parse_table(data, header, label, text)
+
+
+@lru_cache(maxsize=8)
+def column_names(data: str, header: str = "auto") -> tuple[str, ...]:
+    """The columns of a table, to choose the class from; ConfigError when it cannot be read."""
+    return sheet_of(data, header).names
+
+
+def make_table_task(config: TaskConfig) -> Task:
+    """A classifier of rows, or of texts where a text is all there is to read."""
+    read = own_table(*(str(config[name]) for name in ("data", "header", "label", "text")))
+    return SentenceTask(config, OWN_TABLE, read) if isinstance(read, Texts) else TableTask(config, OWN_TABLE, read)
+
+
+def check_text(data: str, unit: str, length: int) -> None:
+    """ConfigError unless windows fit into both parts of the text, and one of the held-out part is new."""
+    corpus = own_corpus(data, unit)
+    if len(corpus.held_out) < length + 2:
+        count = len(corpus.trained) + len(corpus.held_out)
+        raise ConfigError(f"The text has {count:,} {unit}, of which a tenth is held out: too few for a window of "
+                          f"{length}. Take shorter windows or a longer text.")
+    if next(unseen(corpus, length, 0), None) is None:
+        raise ConfigError("All of the end of the text, which is held out, stands word for word in what is learned; "
+                          "take a text that repeats itself less.")
+
+
+def check_pairs(data: str, header: str, unit: str) -> None:
+    own_pairs(data, header, unit, 0)
+
+
+def check_table(data: str, header: str, label: str, text: str) -> None:
+    own_table(data, header, label, text)
+
+
+OWN_TEXT = TaskEntry(
+    "own_text", "Your own text", "Tell each next character or word of a text that you give.",
+    "Each token looks at those just before it, most at the nearest, and where the text repeats itself, at what came "
+    "next the last time.",
+    lambda config: OwnText(config, OWN_TEXT),
+    (_data("Text", samples.SONNETS, "any text in UTF-8; the sonnets of Shakespeare stand in until there is one"),
+     Param("length", "Window", 32, LENGTH.low, LENGTH.high, LENGTH.step, meaning=LENGTH.meaning), UNIT), check_text)
+OWN_PAIRS = TaskEntry(
+    "own_pairs", "Your own pairs", "Say the right side of each pair from its left side.",
+    "Each output looks at the part of the source that it is the answer to.",
+    lambda config: OwnPairs(config, OWN_PAIRS, own_pairs(
+        str(config["data"]), str(config["header"]), str(config["unit"]), config.seed)),
+    (_data("Pairs", samples.roman_pairs(), "TSV or CSV, a pair in each line: source, then target; Roman numerals stand "
+           "in until there are some"), HEADER, UNIT), check_pairs)
+OWN_TABLE = TaskEntry(
+    "own_table", "Your own table", "Tell the class in one column of a table from the other columns.",
+    "The class looks at the columns that tell it, or at the words.",
+    make_table_task,
+    (_data("Table", samples.characters(), "CSV, one row in each line, one column of which is the class; what Unicode "
+           "says of some characters stands in until there is one"), HEADER,
+     Param("label", "Class", "", meaning="the column to be told, by its name or number; empty: the last one"),
+     Param("text", "Text", "", meaning="a column to be read word by word, instead of all columns; empty: none")),
+    check_table)

@@ -1,0 +1,140 @@
+"""A person's own sentence pairs: what stands left is read, what stands right is to be said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from core.entries import ConfigError
+from core.tasks.base import Example, Recipe, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.reading import Row, read_rows
+from core.tasks.text import MOST_WORDS, split
+from core.tasks.translation import PairTask
+
+FEWEST_PAIRS, MOST_TOKENS = 30, 128
+HELD_OUT = 0.1
+# What the first line of a file of pairs says when it names its columns.
+NAMES = frozenset("""source target input output src tgt from to question answer text translation word words roman digits
+english german french spanish italian dutch en de fr es it nl pt left right original sentence1 sentence2""".split())
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs to learn from and pairs held out, which share no source, with notes on how they were read."""
+
+    trained: tuple[Example, ...]
+    held_out: tuple[Example, ...]
+    unit: str
+    notes: tuple[str, ...]
+
+
+class OwnPairs(PairTask):
+    """Pairs as they were given; batches are of like length. Its words are those of the pairs that are trained on."""
+
+    metrics = ("exact", "bleu")
+    finite = True
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry, pairs: Pairs) -> None:
+        super().__init__(config, entry)
+        self.pairs, self.notes = pairs, pairs.notes
+        self.unit, self.whole = pairs.unit.removesuffix("s"), "targets"
+        self.separator = " " if pairs.unit == "words" else ""
+        both = (*pairs.trained, *pairs.held_out)
+        self.source_vocab = vocabulary(pair.source for pair in pairs.trained)
+        self.target_vocab = vocabulary(pair.target for pair in pairs.trained)
+        self.max_source = max(len(pair.source) for pair in both)
+        self.max_target = max(len(pair.target) for pair in both)
+        self.recommended = recipes()
+
+    @cached_property
+    def pool(self) -> list[Example]:
+        return sorted(self.pairs.trained, key=lambda pair: len(pair.source))
+
+    def tokens(self, text: str) -> list[str]:
+        return split(text.strip(), self.pairs.unit)
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        side = self.pairs.held_out if held_out else self.pairs.trained
+        return side[int(torch.randint(len(side), (), generator=generator))]
+
+    def held_out(self, n: int) -> tuple[Example, ...]:
+        """All that is held out, or the first n of it."""
+        return self.pairs.held_out[:n]
+
+
+def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
+    """Pairs from the first two columns of a TSV or CSV; a tenth of the sources, by the seed, is held out.
+
+    ConfigError names the lines of pairs with an empty side or too many tokens, and says when they are too few.
+    """
+    rows, _ = read_rows(text, "list of pairs")
+    first = rows[0].cells[:2]
+    named = header == "yes" or header == "auto" and all(cell.casefold() in NAMES for cell in first)
+    rows = rows[1:] if named else rows
+    notes = [f"The first line {'names the columns' if named else 'is a pair itself'}."]
+    if rows and len(rows[0].cells) > 2:
+        notes.append(f"The first two of {len(rows[0].cells)} columns are read.")
+    found: dict[Example, None] = {}
+    for row in rows:
+        found[_pair(row, unit)] = None
+    if (twice := len(rows) - len(found)):
+        notes.append(f"{twice:,} {'pair stands' if twice == 1 else 'pairs stand'} there again, and count once.")
+    if len(found) < FEWEST_PAIRS:
+        raise ConfigError(f"There are {len(found)} different pairs; {FEWEST_PAIRS} are needed at least, as a tenth is "
+                          "held out.")
+    trained, held_out = _sides(tuple(found), seed)
+    notes.append(f"{len(trained):,} pairs are learned, {len(held_out):,} held out; no source is on both sides.")
+    known = (vocabulary(pair.source for pair in trained), vocabulary(pair.target for pair in trained))
+    strange = {token for pair in held_out for vocab, side in zip(known, pair, strict=True) for token in side
+               if token not in vocab.tokens}
+    if strange:
+        notes.append(f"{len(strange):,} {unit} of the held-out pairs are in no pair that is learned, such as "
+                     f"{min(strange)!r}; nobody can get those right.")
+    return Pairs(trained, held_out, unit, tuple(notes))
+
+
+def _pair(row: Row, unit: str) -> Example:
+    sides = [tuple(split(cell, unit)) for cell in row.cells[:2]]
+    for name, side in zip(("source", "target"), sides, strict=True):
+        if not side:
+            raise ConfigError(f"Line {row.line} has an empty {name}; fill it in or take the line out.")
+        if len(side) > MOST_TOKENS:
+            raise ConfigError(f"Line {row.line} has a {name} of {len(side)} {unit}; at most {MOST_TOKENS} are taken. "
+                              "Cut the line in two, or take it out.")
+    return Example(*sides)
+
+
+def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """What is trained on and what is held out: all pairs of one source on one side."""
+    sources = list(dict.fromkeys(pair.source for pair in pairs))
+    if len(sources) < FEWEST_PAIRS:
+        raise ConfigError(f"There are {len(sources)} different sources; {FEWEST_PAIRS} are needed at least.")
+    order = torch.randperm(len(sources), generator=torch.Generator().manual_seed(seed)).tolist()
+    held = {sources[i]: place for place, i in enumerate(order[: max(1, round(HELD_OUT * len(sources)))])}
+    there = sorted((pair for pair in pairs if pair.source in held), key=lambda pair: held[pair.source])
+    return tuple(pair for pair in pairs if pair.source not in held), tuple(there)
+
+
+def vocabulary(sides: object) -> Vocabulary:
+    """The MOST_WORDS most frequent tokens."""
+    counts = Counter(token for side in sides for token in side)  # type: ignore[attr-defined]
+    return Vocabulary(token for token, _ in counts.most_common(MOST_WORDS))
+
+
+def recipes() -> Mapping[str, Recipe]:
+    """What learns translation, dates and numerals alike."""
+    from core.models.config import ModelConfig
+
+    stacked = dict(num_heads=4, layers=2, norm="pre")
+    return {
+        "recurrent": Recipe(ModelConfig.recurrent(64).to_json(), 1000, 64, 5e-3, seconds=90),
+        "transformer": Recipe(ModelConfig.transformer(64, position="sinusoidal", **stacked).to_json(), 1500, 64, 2e-3,
+                              seconds=120),
+        "decoder": Recipe(ModelConfig.transformer(64, kind="decoder", position="rope", **stacked).to_json(), 1500, 64,
+                          2e-3, seconds=120),
+        "hybrid": Recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm").to_json(), 1000, 64, 5e-3, seconds=120),
+    }

@@ -1,0 +1,137 @@
+"""A person's own data, from bytes to text to rows; what cannot be read is said with the line it stands in.
+
+Nothing here runs, imports or evaluates what it reads: bytes are decoded, and the csv module splits lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import NamedTuple
+
+from core.entries import ConfigError
+
+MOST_SIGNS = 300_000
+MOST_COLUMNS = 64
+DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
+TOLD = 3  # wrong lines named in one message
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
+_MAGIC = {b"PK\x03\x04": "a zip file or an Excel workbook", b"%PDF": "a PDF", b"\xd0\xcf\x11\xe0": "an old Excel file",
+          b"\x1f\x8b": "a gzip file", b"\x89PNG": "a picture", b"\xff\xd8\xff": "a picture", b"SQLite": "a database"}
+
+
+class Row(NamedTuple):
+    """One row of a table and the line it begins in, counted from 1."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+def decoded(data: bytes) -> str:
+    """The text in an uploaded file: UTF-8, or UTF-16 with its mark; ConfigError says what else it seems to be."""
+    for start, kind in _MAGIC.items():
+        if data.startswith(start):
+            raise ConfigError(f"This is {kind}, not a text; save it as plain text or CSV in UTF-8, and take that.")
+    if len(data) > 4 * MOST_SIGNS:
+        raise ConfigError(f"The file has {len(data):,} bytes; a text may have {MOST_SIGNS:,} characters.")
+    coding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        return data.decode(coding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        if coding == "utf-16":
+            raise ConfigError(f"The file says that it is UTF-16, but breaks off at byte {error.start}.") from error
+        as_windows = data[error.start : error.start + 1].decode("cp1252", "replace")
+        raise ConfigError(
+            f"Line {line} is not UTF-8: its byte {column} is 0x{data[error.start]:02X} (in Windows-1252 "
+            f"{as_windows!r}). Save the file as UTF-8 and take it again.") from error
+
+
+def checked(text: str, what: str = "text") -> str:
+    """The text with every line end a newline; ConfigError when it is empty, too long, or holds what no text holds."""
+    if not text.strip():
+        raise ConfigError(f"There is no {what} yet; paste some or choose a file.")
+    if len(text) > MOST_SIGNS:
+        raise ConfigError(f"The {what} has {len(text):,} characters; at most {MOST_SIGNS:,} are taken. Cut it shorter.")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if found := _CONTROL.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ConfigError(f"Line {line} holds the control character U+{ord(found[0]):04X}, which no text has; is this "
+                          "really a text file in UTF-8?")
+    return text
+
+
+def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
+    """All rows with something in them, each as wide as the first, and what separates their cells.
+
+    The separator is the one that gives most rows the width of the first row, two columns at least. ConfigError names
+    the lines that are wider or narrower, and a quotation mark that is never closed.
+    """
+    text = checked(text, what)
+    found = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
+    if not found:
+        first = text.strip().split("\n")[0]
+        raise ConfigError(f"The {what} has a single column: no tab, semicolon, comma or bar separates {first!r:.60}.")
+    best = max(found, key=lambda mark: _fit(found[mark]))
+    rows, trouble = found[best]
+    if trouble and best == "\t":  # no cell can hold a tab, so its quotation marks may be plain signs
+        rows, trouble = _split(text, best, csv.QUOTE_NONE)
+    if trouble:
+        raise ConfigError(trouble)
+    _check_width(rows, best, what)
+    return rows, best
+
+
+def _split(text: str, delimiter: str, quoting: int = csv.QUOTE_MINIMAL) -> tuple[list[Row], str]:
+    """The rows up to the first that cannot be read, and what is wrong with that one."""
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, quoting=quoting, strict=True)
+    rows: list[Row] = []
+    line = 1
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                rows.append(Row(line, tuple(cell.strip() for cell in cells)))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        if "end of data" in str(error):
+            return rows, (f"Line {line} opens a quotation mark that is never closed. Close it, or write two "
+                          'quotation marks ("") where one belongs to the text.')
+        if "limit" in str(error):
+            return rows, f"Line {line} begins a cell of more than {csv.field_size_limit():,} characters; cut it."
+        return rows, (f"Line {reader.line_num}: a cell in quotation marks goes on after they are closed. Write two "
+                      'quotation marks ("") where one belongs to the text.')
+    return rows, ""
+
+
+def _fit(found: tuple[list[Row], str]) -> tuple[bool, int]:
+    """How well a separator explains a table; the earlier one in DELIMITERS wins where two do alike."""
+    rows, trouble = found
+    width = len(rows[0].cells) if rows else 0
+    return not trouble, sum(len(row.cells) == width for row in rows) if width > 1 else 0
+
+
+def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
+    first = rows[0]
+    width = len(first.cells)
+    if width < 2:
+        raise ConfigError(f"The {what} has a single column in line {first.line}; it needs two at least, with tabs, "
+                          "semicolons, commas or bars between.")
+    if width > MOST_COLUMNS:
+        raise ConfigError(f"The {what} has {width} columns; at most {MOST_COLUMNS} are taken.")
+    ragged = [row for row in rows if len(row.cells) != width]
+    if ragged:
+        told = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:TOLD])
+        more = f"; and {len(ragged) - TOLD:,} more" if len(ragged) > TOLD else ""
+        raise ConfigError(f"Rows are of unlike width: line {first.line} has {width} cells, {told}{more}. "
+                          f"{DELIMITERS[delimiter].capitalize()} separate the cells; put a cell that holds one in "
+                          "quotation marks.")
+
+
+def lines_told(lines: list[int]) -> str:
+    """A few line numbers in words: "line 3", "lines 3, 9 and 4 more"."""
+    first = ", ".join(map(str, lines[:TOLD]))
+    more = f" and {len(lines) - TOLD:,} more" if len(lines) > TOLD else ""
+    return f"line{'s' if len(lines) > 1 else ''} {first}{more}"
