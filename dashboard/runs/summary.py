@@ -1,0 +1,90 @@
+"""What a list of runs says of each: read from its folder once, and again only when the folder has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from core.attention import ConfigError
+from core.tasks import task_entry
+from core.training.config import RunConfig
+from core.training.record import Record
+from core.training.runs import Run, Status
+from core.training.shelf import size
+from dashboard.runs import words
+from dashboard.runs.kept import KEPT, status_of
+
+CURVE = 40  # points of a small curve
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run in a line; `trouble` says in words why its settings cannot be read."""
+
+    run: Run
+    name: str
+    named: bool
+    config: RunConfig | None
+    task: str
+    status: Status
+    created: float
+    steps: int
+    trained: float  # seconds
+    loss: float | None
+    curve: tuple[float, ...]  # held-out loss
+    last: Record | None  # the latest in which the model ran free
+    kept: tuple[int, ...]  # steps at which weights were kept
+    bytes: int
+    parent: str = ""
+    trouble: str = ""
+
+    @property
+    def example(self) -> bool:
+        return self.run in KEPT
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+
+def summary(run: Run) -> Summary:
+    """A run in a line; reading it again costs four looks at its folder, as long as nothing has changed."""
+    return _read(run, tuple(map(_changed, (run.path / "metrics.jsonl", run.path / "run.json", run.path / "status.json",
+                                           run.path / "checkpoints"))))
+
+
+def _changed(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=512)
+def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
+    asked, records, trouble = run.asked(), run.records(), ""
+    config: RunConfig | None = None
+    try:
+        config = run.config()
+    except (ConfigError, TypeError, ValueError, KeyError) as error:
+        trouble = f"Its settings cannot be read: {error}"
+    losses = [record.loss for record in records if record.loss is not None]
+    every = -(-len(losses) // CURVE) or 1
+    named = bool(asked.get("name"))
+    parent = asked.get("parent")
+    return Summary(
+        run=run, name=str(asked["name"]) if named else words.name_of(config, run in KEPT), named=named, config=config,
+        task=task_entry(config.task.key).name if config else "–", status=status_of(run),
+        created=_seconds(asked.get("created")), steps=records[-1].step if records else 0,
+        trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
+        curve=tuple(losses[::every]),
+        last=next((r for r in reversed(records) if r.exact is not None or r.error is not None), None),
+        kept=tuple(run.checkpoint_steps()), bytes=size(run), trouble=trouble,
+        parent=f"{parent.get('run')} at step {parent.get('step')}" if isinstance(parent, dict) else "",
+    )
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 else 0.0
