@@ -42,6 +42,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
     ),
     "Train": (
         Step("train", "Train and watch", ":material/play_circle:", "Watch attention form while a model learns."),
+        Step("runs", "Runs", ":material/history:", "Find what was trained, and go on with it."),
     ),
     "Compare": (
         Step("compare", "Side by side", ":material/compare:", "Hold mechanisms against each other."),
