@@ -162,17 +162,22 @@ def one_step(session: Session, step: int) -> Step:
 
 
 def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, final: bool = False) -> Record:
-    """The record of this step; the model runs free on every `decode_every`-th record and on the final one."""
+    """The record of this step; the model runs free on every `decode_every`-th record and on the final one.
+
+    Where it does so on few of them it is slow, so an untrained model, which says nothing, is not waited for.
+    """
     config, task, model, step = session.config, session.task, session.model, session.progress.step
     told, gradients = clock.told(), {} if final else gradient_norms(session)
     model.eval()
     examples = task.held_out(FINAL) if final else session.held_out
     given = measure_given(model, task, examples, session.device, stop)
-    free = final or step % (config.record_every * config.decode_every) == 0 or step >= config.steps
-    predictions = measure_free(model, task, examples, session.device, stop) if free else []
+    due = step % (config.record_every * config.decode_every) == 0 and (step > 0 or config.decode_every == 1)
+    free, asks = final or due or step >= config.steps, objective(task)
+    told_of = examples if asks.scored else examples[: config.watch]
+    predictions = measure_free(model, task, told_of, session.device, stop) if free else []
     record = Record(
         step=step, loss=given.loss, letters=given.letters, expected=given.expected, even=given.even,
-        **(objective(task).score(task, predictions) if free else {}), **told,
+        **(asks.score(task, predictions) if free else {}), **told,
         gradients=gradients, rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,
         examples=tuple(predictions[: config.watch]), buckets=buckets(task, predictions) if free else (),

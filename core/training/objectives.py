@@ -20,6 +20,8 @@ CONTINUED = 64  # tokens that a language model goes on with, to be looked at
 class Objective:
     """Pairs: the next token of a target, the right past given (cross-entropy, nats a token)."""
 
+    scored = True  # whether what the model says by itself is judged, or only shown
+
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         """The mean over all that is asked; smoothing as in Szegedy 2016, section 7."""
         return F.cross_entropy(logits.flatten(0, -2), batch.target_out.flatten(), ignore_index=PAD,
@@ -54,6 +56,8 @@ class Objective:
 
 class Text(Objective):
     """The next token of everything that is read."""
+
+    scored = False
 
     def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
         """The first half of each window, and how the model goes on from its last token: there is no start mark."""

@@ -13,6 +13,7 @@ from core.training.runs import Run
 from dashboard import jobs
 from tests.training.small import small_run
 
+
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
