@@ -67,7 +67,8 @@ class OneToken(Model):
         target_in: Int[Tensor, "B T"] | None = None, record: bool = False,
     ) -> ModelOutput:
         """Logits (B, V) of the classes; its one look is at the row itself, so no column has a share."""
-        token = (self.source(source) * source_mask[..., None]).sum(1, keepdim=True)  # (B, 1, C): one map of all columns
+        columns = self.source(source).masked_fill(~source_mask[..., None], 0.0)  # (B, F, C)
+        token = columns.sum(1, keepdim=True)  # (B, 1, C): one linear map of the whole row
         x, steps = self.encoder(self.places(token), None, record, self.checkpointing)
         return ModelOutput(self.output(x[:, 0]), {"self": steps} if record else {})
 

@@ -59,6 +59,55 @@ def test_every_preset_trains_in_the_model_that_it_was_made_for(item):
         learns(ModelConfig("recurrent", C, 1, config))
 
 
+ALL_CHOICES = [*((axis, key) for axis, key in ENTRIES), *(("preset", item.key) for item in PRESETS)]
+BY_KEY = {item.key: item for item in PRESETS}
+
+
+def attention_of(axis, key) -> AttentionConfig:
+    if axis == "preset":
+        return BY_KEY[key].config(C, 1 if BY_KEY[key].config(C, 1).projection.key == "identity" else H)
+    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
+    return config_with(beside | {axis: example(axis, key)}, C, 1 if key == "identity" else H)
+
+
+@pytest.mark.parametrize(("axis", "key"), ALL_CHOICES)
+@pytest.mark.parametrize("kind", ["decoder", "classifier", "forecaster"])
+def test_every_choice_trains_in_every_stack(kind, axis, key):
+    """Its gradients are finite, recording changes nothing, and neither does padding."""
+    attention = attention_of(axis, key)
+    shape = {"decoder": Shape(VOCAB, VOCAB, 12, one_vocabulary=True), "classifier": Shape(VOCAB, 3, 12, output="label"),
+             "forecaster": Shape(1, 4, 12, "series", "values")}[kind]
+    torch.manual_seed(0)
+    pool = "mean" if kind == "classifier" else "first"  # a causal mask would keep the first from seeing any other
+    model = build_model(ModelConfig(kind, C, attention.num_heads, attention, d_ff=16, pool=pool), shape)
+    source, mask, target = batch()
+    source = torch.randn(*mask.shape, 1) if kind == "forecaster" else source
+    target = target if kind == "decoder" else None
+    model(source, mask, target).logits.square().sum().backward()
+    felt = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    assert felt and all(grad.isfinite().all() for grad in felt) and any(grad.any() for grad in felt)
+    plain = model.eval()(source, mask, target).logits
+    torch.testing.assert_close(model(source, mask, target, record=True).logits, plain, rtol=1e-3, atol=1e-4)
+    if "bigbird" in key and kind != "decoder":
+        return  # its last block follows from the length, so it is another mask in a longer batch, as it says
+    alone = model(source[1:, : LENGTHS[1]], mask[1:, : LENGTHS[1]], None if target is None else target[1:]).logits
+    torch.testing.assert_close(alone, plain[1:], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("axis", "key"), ALL_CHOICES)
+def test_a_decoder_says_word_by_word_what_it_says_at_once(axis, key):
+    attention = attention_of(axis, key)
+    torch.manual_seed(0)
+    model = build_model(ModelConfig("decoder", C, attention.num_heads, attention, d_ff=16), SHAPE).eval()
+    source, mask, target = batch()
+    forced, memory = model(source[:1], mask[:1], target[:1]).logits, model.encode(source[:1], mask[:1])
+    state, said = model.start(memory), []
+    for t in range(T):
+        logits, state, _ = model.step(memory, state, target[:1, t])
+        said.append(logits)
+    torch.testing.assert_close(torch.stack(said, 1), forced, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(("axis", "key"), ENTRIES)
 def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key):
     try:

@@ -1,0 +1,254 @@
+"""Whole models and every gradient of theirs, against the same written plainly: torch's, a GPT, a ViT, a table."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from core.models import ModelConfig, Shape, build_model
+
+C, H, INNER, LAYERS, B, S, T, V = 12, 3, 20, 2, 4, 7, 5, 11
+D = C // H
+LENGTHS = torch.tensor([7, 3, 1, 5])
+REAL = torch.arange(S) < LENGTHS[:, None]
+
+
+def made(shape, **more):
+    torch.manual_seed(0)
+    model = build_model(ModelConfig.transformer(C, H, LAYERS, INNER, **more), shape)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.4)
+    return model
+
+
+def agree(model, mine, theirs):
+    """Outputs, and the gradient of each of the model's weights: `theirs` reads copies of them by name."""
+    ours = dict(model.named_parameters())
+    copies = {name: weight.detach().clone().requires_grad_() for name, weight in ours.items()}
+    a, b = mine(), theirs(copies)
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    probe = torch.linspace(-1, 1, a.numel()).reshape(a.shape)
+    first = torch.autograd.grad((a * probe).sum(), list(ours.values()))
+    second = torch.autograd.grad((b * probe).sum(), list(copies.values()), allow_unused=True)
+    for name, x, y in zip(ours, first, second, strict=True):
+        torch.testing.assert_close(x, torch.zeros_like(x) if y is None else y, rtol=1e-3, atol=1e-4,
+                                   msg=lambda words, name=name: f"{name}: {words}")
+
+
+def linear(w, name, x):
+    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+
+def layer_norm(w, name, x):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def rms_norm(w, name, x):
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w[f"{name}.weight"]
+
+
+def attention(w, name, x, allowed):
+    """One row (T, C), head by head."""
+    q, k, v = (linear(w, f"{name}.projection.{part}", x) for part in ("query", "key", "value"))
+    heads = []
+    for h in range(H):
+        part = slice(h * D, (h + 1) * D)
+        scores = (q[:, part] @ k[:, part].T / math.sqrt(D)).masked_fill(~allowed, -torch.inf)
+        heads.append(torch.softmax(scores, -1) @ v[:, part])
+    return linear(w, f"{name}.projection.output", torch.cat(heads, -1))
+
+
+def gelu(x):
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def test_a_decoder_is_a_gpt():
+    """Pre-norm, learned places, GELU, tied: each row of the batch as one line of its own, nothing padded."""
+    model = made(Shape(V, V, 10, one_vocabulary=True), kind="decoder", norm="pre", activation="gelu", tied=True,
+                 position="learned")
+    source, target = torch.randint(4, V, (B, S)), torch.randint(4, V, (B, T))
+
+    def gpt(w):
+        rows = []
+        for row, n in enumerate(LENGTHS.tolist()):
+            line = torch.cat((source[row, :n], target[row]))
+            x = w["target.token.weight"][line] * math.sqrt(C) + w["places.position.table.weight"][: len(line)]
+            seen = torch.ones(len(line), len(line), dtype=torch.bool).tril()
+            for i in range(LAYERS):
+                at = f"layers.{i}"
+                x = x + attention(w, f"{at}.causal", layer_norm(w, f"{at}.around_causal.norm", x), seen)
+                inner = gelu(linear(w, f"{at}.feed_forward.inner", layer_norm(w, f"{at}.around_feed_forward.norm", x)))
+                x = x + linear(w, f"{at}.feed_forward.outer", inner)
+            rows.append((layer_norm(w, "norm", x) @ w["target.token.weight"].T + w["output.bias"])[n:])
+        return torch.stack(rows)
+
+    agree(model, lambda: model(source.masked_fill(~REAL, 0), REAL, target).logits, gpt)
+
+
+def test_a_language_model_with_rms_norm_and_swiglu():
+    model = made(Shape(V, V, 10, one_vocabulary=True), kind="decoder", norm="pre", normalization="rms",
+                 activation="swiglu", position="sinusoidal")
+    source = torch.randint(4, V, (1, S))
+    places = torch.arange(S)[:, None] / 10000 ** (torch.arange(0, C, 2) / C)
+
+    def llama(w):
+        x = w["target.token.weight"][source[0]] * math.sqrt(C)
+        x = x + torch.stack((places.sin(), places.cos()), -1).flatten(1)
+        for i in range(LAYERS):
+            at = f"layers.{i}"
+            seen = torch.ones(S, S, dtype=torch.bool).tril()
+            x = x + attention(w, f"{at}.causal", rms_norm(w, f"{at}.around_causal.norm", x), seen)
+            read = rms_norm(w, f"{at}.around_feed_forward.norm", x)
+            inner, gate = (linear(w, f"{at}.feed_forward.{part}", read) for part in ("inner", "gate"))
+            x = x + linear(w, f"{at}.feed_forward.outer", inner * torch.sigmoid(inner) * gate)
+        return linear(w, "output", rms_norm(w, "norm", x))[None]
+
+    agree(model, lambda: model(source, torch.ones(1, S, dtype=torch.bool)).logits, llama)
+
+
+def encoder(w, x, norm):
+    """One row through a post- or pre-norm encoder with ReLU."""
+    everything = torch.ones(len(x), len(x), dtype=torch.bool)
+    for i in range(LAYERS):
+        at = f"encoder.layers.{i}"
+        for part in ("attention", "feed_forward"):
+            name = f"{at}.around_{part}.norm"
+            read = layer_norm(w, name, x) if norm == "pre" else x
+            if part == "attention":
+                x = x + attention(w, f"{at}.attention", read, everything)
+            else:
+                x = x + linear(w, f"{at}.feed_forward.outer", linear(w, f"{at}.feed_forward.inner", read).clamp(min=0))
+            x = x if norm == "pre" else layer_norm(w, name, x)
+    return layer_norm(w, "encoder.norm", x) if norm == "pre" else x
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("pool", ["first", "mean"])
+def test_a_classifier_of_patches_is_a_vision_transformer(norm, pool):
+    model = made(Shape(5, 3, 10, "patches", "label"), kind="classifier", norm=norm, pool=pool, position="learned")
+    patches = torch.randn(B, S, 5)
+
+    def vit(w):
+        rows = []
+        for row in patches:
+            x = linear(w, "source", row)
+            x = torch.cat((w["first"][None], x)) if pool == "first" else x
+            x = encoder(w, x + w["places.position.table.weight"][: len(x)], norm)
+            rows.append(linear(w, "output", x[0] if pool == "first" else x.mean(0)))
+        return torch.stack(rows)
+
+    agree(model, lambda: model(patches, torch.ones(B, S, dtype=torch.bool)).logits, vit)
+
+
+def test_a_classifier_of_padded_words():
+    model = made(Shape(V, 3, 10, output="label"), kind="classifier")
+    source = torch.randint(4, V, (B, S))
+
+    def bert(w):
+        rows = [torch.cat((w["first"][None], w["source.token.weight"][source[row, :n]] * math.sqrt(C)))
+                for row, n in enumerate(LENGTHS.tolist())]
+        return torch.stack([linear(w, "output", encoder(w, x, "post")[0]) for x in rows])
+
+    agree(model, lambda: model(source.masked_fill(~REAL, 0), REAL).logits, bert)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "one_token"])
+def test_a_classifier_of_a_tables_rows(kind):
+    model = made(Shape(3, 4, 5, "features", "label", columns=(0, 3, 0)), kind=kind)
+    rows = torch.tensor([[0.3, 2.0, -1.0], [1.2, 0.0, 0.4], [-0.7, 1.0, 0.9]])
+
+    def table(w):
+        said = []
+        for number, category, other in rows:
+            x = torch.stack((number * w["source.weight"][0], w["source.categories.0.weight"][int(category)],
+                             other * w["source.weight"][1])) + w["source.bias"]
+            x = torch.cat((w["first"][None], x)) if kind == "classifier" else x.sum(0, keepdim=True)
+            said.append(linear(w, "output", encoder(w, x, "post")[0]))
+        return torch.stack(said)
+
+    agree(model, lambda: model(rows, torch.ones(3, 3, dtype=torch.bool)).logits, table)
+
+
+def test_a_forecaster_reads_a_window_and_asks_the_places_after_it():
+    model = made(Shape(2, 3, 10, "series", "values"), kind="forecaster", norm="pre", position="learned")
+    windows = torch.randn(B, S, 2) * 3 + 2
+
+    def forecast(w):
+        said = []
+        for row in windows:
+            mean, spread = row.mean(0), (row.var(0, correction=0) + 1e-6).sqrt()
+            x = torch.cat((linear(w, "source", (row - mean) / spread), w["asked"].expand(3, -1)))
+            x = encoder(w, x + w["places.position.table.weight"][: len(x)], "pre")
+            said.append(linear(w, "output", x[S:])[:, 0] * spread[0] + mean[0])
+        return torch.stack(said)
+
+    agree(model, lambda: model(windows, torch.ones(B, S, dtype=torch.bool)).logits, forecast)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("source", ["tokens", "patches"])
+def test_the_transformer_is_torchs(norm, source):
+    """nn.Transformer between our embeddings and output, from weights to the gradient of every weight."""
+    shape = Shape(V if source == "tokens" else 5, V, 10, source)
+    model = made(shape, norm=norm)
+    peer = torch_transformer(norm)
+    read = torch.randint(4, V, (B, S)) if source == "tokens" else torch.randn(B, S, 5)
+    target = torch.randint(4, V, (B, T))
+
+    def torchs(w):
+        x = w["source.token.weight"][read] * math.sqrt(C) if source == "tokens" else linear(w, "source", read)
+        y = w["target.token.weight"][target] * math.sqrt(C)
+        future = torch.ones(T, T, dtype=torch.bool).triu(1)
+        out = torch.func.functional_call(peer, renamed(w), (x, y), dict(
+            tgt_mask=future, src_key_padding_mask=~REAL, memory_key_padding_mask=~REAL))
+        return linear(w, "output", out)
+
+    agree(model, lambda: model(read, REAL, target).logits, torchs)
+
+
+def torch_transformer(norm):
+    encoder = nn.TransformerEncoderLayer(C, H, INNER, 0.0, batch_first=True, norm_first=norm == "pre")
+    decoder = nn.TransformerDecoderLayer(C, H, INNER, 0.0, batch_first=True, norm_first=norm == "pre")
+    last = [nn.LayerNorm(C) if norm == "pre" else None for _ in range(2)]
+    return nn.Transformer(C, batch_first=True,
+                          custom_encoder=nn.TransformerEncoder(encoder, LAYERS, last[0], enable_nested_tensor=False),
+                          custom_decoder=nn.TransformerDecoder(decoder, LAYERS, last[1]))
+
+
+def renamed(w):
+    """Our weights by torch's names."""
+    found = {}
+    for side, stack, parts in (
+        ("encoder", "encoder.layers", {"attention": ("self_attn", "norm1"), "feed_forward": (None, "norm2")}),
+        ("decoder", "layers", {"causal": ("self_attn", "norm1"), "cross": ("multihead_attn", "norm2"),
+                               "feed_forward": (None, "norm3")}),
+    ):
+        for i in range(LAYERS):
+            at, to = f"{stack}.{i}", f"{side}.layers.{i}"
+            for part, (theirs, norm) in parts.items():
+                for kind in ("weight", "bias"):
+                    found[f"{to}.{norm}.{kind}"] = w[f"{at}.around_{part}.norm.{kind}"]
+                    if theirs:
+                        packed = [w[f"{at}.{part}.projection.{name}.{kind}"] for name in ("query", "key", "value")]
+                        found[f"{to}.{theirs}.in_proj_{kind}"] = torch.cat(packed)
+                        found[f"{to}.{theirs}.out_proj.{kind}"] = w[f"{at}.{part}.projection.output.{kind}"]
+                    else:
+                        found[f"{to}.linear1.{kind}"] = w[f"{at}.feed_forward.inner.{kind}"]
+                        found[f"{to}.linear2.{kind}"] = w[f"{at}.feed_forward.outer.{kind}"]
+        for kind in ("weight", "bias"):
+            name = "encoder.norm" if side == "encoder" else "norm"
+            if f"{name}.{kind}" in w:
+                found[f"{side}.norm.{kind}"] = w[f"{name}.{kind}"]
+    return found
+
+
+def test_label_smoothing_and_loss_are_what_torch_says_of_the_logits():
+    model = made(Shape(V, 3, 10, output="label"), kind="classifier")
+    logits = model(torch.randint(4, V, (B, S)), REAL).logits
+    wanted = torch.tensor([0, 1, 2, 1])
+    even = -F.log_softmax(logits, -1).mean(-1)
+    right = -F.log_softmax(logits, -1)[torch.arange(B), wanted]
+    torch.testing.assert_close(F.cross_entropy(logits, wanted, label_smoothing=0.1), (0.9 * right + 0.1 * even).mean())
