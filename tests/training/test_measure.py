@@ -32,6 +32,6 @@ def test_every_record_is_decoded_where_it_costs_little(told):
 
 
 def test_a_text_is_continued_for_the_watched_examples_alone(told):
-    task = make_task(TaskConfig.of("own_text", length=8))
+    task = make_task(TaskConfig.of("own_text", length=16))
     record = next(train(recommended(task, held_out=20, watch=3, steps=1)))
     assert told == [3] and len(record.examples) == 3 and record.letters is not None
