@@ -3,16 +3,19 @@
 from core.entries import ConfigError
 from core.tasks.addition import ADDITION
 from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.images import DIGITS
 from core.tasks.language import LANGUAGE
 from core.tasks.lookup import INDUCTION, RECALL
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
+from core.tasks.pictures import PICTURES
 from core.tasks.sequences import COPY, REVERSE, SORT
+from core.tasks.series import SERIES
 from core.tasks.tabular import IRIS
 from core.tasks.text import TOPICS
 from core.tasks.translation import DATES, NUMBERS
 
 TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, ADDITION, NUMBERS, DATES, LANGUAGE,
-                                TOPICS, IRIS, OWN_TEXT, OWN_PAIRS, OWN_TABLE)
+                                TOPICS, IRIS, DIGITS, PICTURES, SERIES, OWN_TEXT, OWN_PAIRS, OWN_TABLE)
 
 
 def task_entry(key: str) -> TaskEntry:

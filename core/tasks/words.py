@@ -15,9 +15,9 @@ _MORPHEMES = ("tausend", "hundert", "zwanzig", "zehn", "zig", "ßig", "und", "nu
 _GERMAN = re.compile("|".join(_MORPHEMES))
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=4)
 def number_words(language: str) -> tuple[tuple[str, ...], ...]:
-    """The tokens of every number from 0 to 9999, in "en", "de" or "fr".
+    """The tokens of every number from 0 to 9999, in "en", "de", "fr" or "es".
 
     The part below a thousand is spelled once and joined to its thousands, as num2words does it for each number.
     """

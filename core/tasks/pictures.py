@@ -1,0 +1,143 @@
+"""Pictures of several handwritten digits to the words of their number: attention from words to what is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from core.entries import Param
+from core.models.base import Shape
+from core.models.config import ModelConfig
+from core.tasks.base import BOS, EOS, PAD, Batch, Example, TaskConfig, TaskEntry, Vocabulary, is_held_out, pad
+from core.tasks.images import PATCH, SIDE, PictureTask, cut, digits
+from core.tasks.recipes import Recipes, recipe
+from core.tasks.tabular import sides
+from core.tasks.words import number_words
+
+DECIDES = 0.5  # a digit decides a word that changes with more than this share of its other values
+
+
+class Pictures(PictureTask):
+    """A number written by hand, to be said in words; neither its number nor any of its digits' pictures is trained on.
+    """
+
+    unit, whole = "word", "numbers"
+    separator = " "
+    metrics = ("exact", "bleu")
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.count, self.patch = int(config["digits"]), int(config["patch"])
+        self.language = str(config["language"])
+        self.words = number_words(self.language)
+        self.number = {words: n for n, words in enumerate(self.words)}
+        first = 10 ** (self.count - 1)
+        self.numbers = {side: torch.tensor([n for n in range(first, 10 * first) if is_held_out(str(n)) == side])
+                        for side in (False, True)}
+        said = [self.words[n] for n in range(first, 10 * first)]
+        self.target_vocab = self.source_vocab = Vocabulary(word for words in said for word in words)
+        self.grid = (SIDE // self.patch, self.count * SIDE // self.patch)
+        self.max_source, self.max_target = self.grid[0] * self.grid[1], max(map(len, said))
+        self.recommended = picture_recipes()
+
+    @property
+    def shape(self) -> Shape:
+        longest = max(self.max_source, self.max_target) + 1
+        return Shape(self.patch**2, len(self.target_vocab), longest, "patches", grid=self.grid)
+
+    @cached_property
+    def ids(self) -> Int[Tensor, "N T"]:
+        """The ids of each number's words, up to EOS, padded; a row for every number below 10 ** digits."""
+        return pad([[*self.target_vocab.encode(self.words[n]), EOS] for n in range(10**self.count)])
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        source, numbers = self._drawn(batch_size, generator, held_out=False)
+        return self._given(source, self.ids[numbers])
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        source, numbers = self._drawn(1, generator, held_out)
+        return Example(tuple(map(tuple, source[0].tolist())), self.words[int(numbers[0])])
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        source = torch.tensor([example.source for example in examples])
+        return self._given(source, pad([[*self.target_vocab.encode(example.target), EOS] for example in examples]))
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
+        """For each word the patches of the digit that decides it; none for a word that no single digit decides."""
+        rows, columns = self.grid
+        wide = SIDE // self.patch
+        of_digit = [tuple(r * columns + digit * wide + c for r in range(rows) for c in range(wide))
+                    for digit in range(self.count)]
+        said = deciding(self.language, self.number[example.target])
+        return tuple(of_digit[digit] if digit >= 0 else () for digit in said)
+
+    def _drawn(
+        self, count: int, generator: torch.Generator, held_out: bool
+    ) -> tuple[Float[Tensor, "B P D"], Int[Tensor, " B"]]:
+        """Numbers of one side of the split, each digit a picture of the same side."""
+        pictures, _ = digits()
+        table, sizes = self._by_digit[held_out]
+        there = self.numbers[held_out]
+        numbers = there[torch.randint(len(there), (count,), generator=generator)]
+        powers = torch.tensor([10**place for place in reversed(range(self.count))])
+        each = numbers[:, None] // powers % 10  # (B, digits)
+        picked = (torch.rand(each.shape, generator=generator) * sizes[each]).long()
+        wide = rearrange(pictures[table[each, picked]], "b k h w -> b h (k w)")
+        return cut(wide, self.patch), numbers
+
+    @cached_property
+    def _by_digit(self) -> Mapping[bool, tuple[Int[Tensor, "ten M"], Int[Tensor, " ten"]]]:
+        """Which pictures show each digit, and how many, on both sides of the split."""
+        pictures, labels = digits()
+        found = sides([row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed)
+        lists = {side: [[i for i in found[side] if int(labels[i]) == digit] for digit in range(10)] for side in found}
+        return {side: (pad(rows), torch.tensor(list(map(len, rows)))) for side, rows in lists.items()}
+
+    def _given(self, source: Float[Tensor, "B P D"], target_out: Int[Tensor, "B T"]) -> Batch:
+        longest = int((target_out != PAD).sum(1).max())
+        target_out = target_out[:, :longest]
+        begun = torch.full((len(target_out), 1), BOS)
+        target_in = torch.cat((begun, target_out[:, :-1].masked_fill(target_out[:, :-1] == EOS, PAD)), dim=1)
+        return Batch(source, torch.ones(source.shape[:2], dtype=torch.bool), target_in, target_out)
+
+
+@lru_cache(maxsize=20_000)
+def deciding(language: str, number: int) -> tuple[int, ...]:
+    """For each word of a number the place of the digit that decides it, −1 where none or several do.
+
+    A digit decides a word that is another one, or gone, for most other values of this digit, the rest kept.
+    """
+    words, written = number_words(language), str(number)
+    spoken = words[number]
+    found = []
+    for i, word in enumerate(spoken):
+        changed = []
+        for place, digit in enumerate(written):
+            others = [other for other in "0123456789" if other != digit and not (place == 0 and other == "0")]
+            said = [words[int(written[:place] + other + written[place + 1 :])] for other in others]
+            changed.append(sum(len(each) <= i or each[i] != word for each in said) / len(said))
+        over = [place for place, share in enumerate(changed) if share > DECIDES]
+        found.append(over[0] if len(over) == 1 else -1)
+    return tuple(found)
+
+
+def picture_recipes() -> Recipes:
+    """Encoder and decoder of two layers, the decoder reading patches by cross-attention."""
+    return {"transformer": recipe(ModelConfig.transformer(64, 4, 2, norm="pre", activation="gelu", position="learned"),
+                                  1500, 2e-3, 120)}
+
+
+PICTURES = TaskEntry(
+    "pictures", "Pictures to words", "Say the number that several handwritten digits show.",
+    "Each word looks at the digit that decides it; in a German number the ones come before the tens.",
+    lambda config: Pictures(config, PICTURES),
+    (Param("language", "Language", "de", choices=("en", "de", "fr", "es"),
+           labels=("English", "German", "French", "Spanish"), meaning="what the number is said in"),
+     Param("digits", "Digits", 3, 2, 4, 1, meaning="digits in a picture"),
+     Param("patch", "Patch", "4", choices=("2", "4", "8"), labels=("2 × 2 pixels", "4 × 4 pixels", "a whole digit"),
+           meaning=PATCH.meaning)))

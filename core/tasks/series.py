@@ -1,0 +1,123 @@
+"""A seasonal series, made by the seed: what comes next is much like what was one season ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from core.entries import Param
+from core.models.base import Shape
+from core.tasks.base import Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry
+from core.tasks.rows import in_held_out
+
+DRIFT, NOISE, TREND = 0.3, 0.15, 0.3  # of a season to the next, of a moment, and of a season's slope
+SPIKE = 4.0
+NUMBERS = 1000  # to the unit, of what decides the side of the split
+
+
+class Seasons(Task):
+    """`seasons` seasons are read, the next is told. Each series has a season of its own, any value at any moment.
+
+    The season drifts from one to the next and the whole rises or falls; `anomalies` is the share of moments read that
+    are spikes of several times the season's spread. What is to be told has no spikes, as nobody can foresee them.
+    """
+
+    form: Form = "series"
+    input = "series"
+    unit, whole = "moment", "forecasts"
+    metrics = ("error",)
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.period, self.seasons = int(config["period"]), int(config["seasons"])
+        self.anomalies = float(config["anomalies"])
+        self.max_source, self.max_target = self.period * self.seasons, self.period
+        self.recommended = recipes()
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(1, self.max_target, self.max_source, "series", "values")
+
+    @cached_property
+    def baseline_loss(self) -> float:
+        """The squared error of telling each window's mean."""
+        errors = [(value - sum(e.source) / len(e.source)) ** 2 for e in self.held_out(200) for value in e.target]
+        return sum(errors) / len(errors)
+
+    def naive(self, values: Sequence[float]) -> list[float]:
+        return list(values[-self.period :])
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        return self._given(*self._drawn(batch_size, generator, held_out=False))
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        source, target = self._drawn(1, generator, held_out)
+        return Example(tuple(source[0].tolist()), tuple(target[0].tolist()))
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        return self._given(torch.tensor([example.source for example in examples]),
+                           torch.tensor([example.target for example in examples]))
+
+    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        source, target = (tuple(f"{value:.3f}" for value in values) for values in example)
+        return source, target
+
+    def example(self, text: str) -> Example:
+        """A series that a person typed, numbers with spaces or commas between; ValueError when it is none."""
+        try:
+            values = tuple(float(word) for word in text.replace(",", " ").split())
+        except ValueError as error:
+            raise ValueError(f"A series is made of numbers: {error}.") from None
+        if not 2 * self.period <= len(values) <= self.max_source:
+            raise ValueError(f"The series has {len(values)} numbers; this task reads {2 * self.period} to "
+                             f"{self.max_source}.")
+        return Example(values, (0.0,) * self.period)
+
+    def expected(self, example: Example) -> tuple[int, ...]:
+        """One season back."""
+        return tuple(range(len(example.source) - self.period, len(example.source)))
+
+    def _drawn(
+        self, wanted: int, generator: torch.Generator, held_out: bool
+    ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B N"]]:
+        """Series of one side of the split, which their first season decides."""
+        firsts: list[Tensor] = []
+        while sum(map(len, firsts)) < wanted:
+            drawn = torch.randn(wanted + wanted // 4 + 16, self.period, generator=generator)
+            firsts.append(drawn[in_held_out((drawn * NUMBERS).round().long()) == held_out])
+        first = torch.cat(firsts)[:wanted]
+        steps = DRIFT * torch.randn(wanted, self.seasons, self.period, generator=generator)
+        seasons = torch.cat((first[:, None], first[:, None] + steps.cumsum(1)), dim=1)  # (B, seasons + 1, period)
+        slope = TREND * torch.randn(wanted, 1, generator=generator)
+        moments = torch.arange((self.seasons + 1) * self.period) / self.period
+        values = seasons.flatten(1) + slope * moments
+        values = values + NOISE * torch.randn(values.shape, generator=generator)
+        source, target = values[:, : self.max_source], values[:, self.max_source :]
+        spikes = torch.rand(source.shape, generator=generator) < self.anomalies
+        signs = torch.randint(2, source.shape, generator=generator) * 2 - 1
+        return source + SPIKE * signs * spikes, target
+
+    def _given(self, source: Float[Tensor, "B S"], target: Float[Tensor, "B N"]) -> Batch:
+        return Batch(source[..., None], torch.ones(source.shape, dtype=torch.bool), None, target)
+
+
+def recipes() -> Mapping[str, Recipe]:
+    """Two layers: which moments are spikes, then what was one season ago."""
+    from core.models.config import ModelConfig
+
+    model = ModelConfig.transformer(32, num_heads=4, layers=2, kind="forecaster", norm="pre", activation="gelu",
+                                    position="learned")
+    return {"forecaster": Recipe(model.to_json(), 1500, 64, 2e-3, seconds=90)}
+
+
+SERIES = TaskEntry(
+    "series", "Time series", "Tell the next season of a series from the seasons before it.",
+    "Each moment asked looks one season back, and past a spike that stands there.",
+    lambda config: Seasons(config, SERIES),
+    (Param("period", "Season", 12, 4, 24, 1, meaning="moments in a season"),
+     Param("seasons", "Seasons", 4, 2, 8, 1, meaning="seasons that are read"),
+     Param("anomalies", "Anomalies", 0.04, 0.0, 0.2, 0.01, meaning="share of the moments read that are spikes")))
