@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import altair as alt
 
@@ -19,10 +20,11 @@ Points = Sequence[tuple[float, float | None]]
 
 @dataclass(frozen=True)
 class Curve:
-    """A named series of (step, value); points without a value are left out."""
+    """A named series of (step, value); points without a value are left out. `place` fixes its colour and dash."""
 
     name: str
     points: Points
+    place: int | None = None
 
     def kept(self) -> list[tuple[float, float]]:
         return [(x, y) for x, y in self.points if y is not None]
@@ -39,22 +41,32 @@ def step_chart(
     percent: bool = False,
     height: int = 200,
     unit: str = "step",
+    named: bool = True,
+    guess_at: Literal["left", "right"] = "right",
 ) -> alt.LayerChart:
-    """Curves over training steps, or seconds (`unit`); `guess` is a level to beat and its words, `step` the picked
-    place, `high` fixes y."""
+    """Curves over training steps, or seconds (`unit`); `guess` is a level to beat and its words, on the side where
+    there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
     curves = [curve for curve in curves if curve.kept()]
     x = alt.X("x:Q", title=unit, scale=alt.Scale(domain=[0, last_x or 1], nice=False),
               axis=_axis(ink, False, unit=unit))
     top = high if high is not None else _top(curves, guess)
     axis = _axis(ink, True, "datum.value + ' %'" if percent else None)
     y = alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, top * 1.04], nice=False), axis=axis)
-    layers = [] if guess is None else _guess(guess, x, y, ink, last_x)
+    layers = [] if guess is None else _guess(guess, x, y, ink, last_x, guess_at)
     for i, curve in enumerate(curves):
-        layers += _curve(curve, x, y, ink.series[i % len(ink.series)], DASHES[i % len(DASHES)], unit)
-    layers += _labels(curves, x, y, ink, last_x, top)
+        layers += _curve(curve, x, y, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit)
+    layers += _labels(curves, x, y, ink, last_x, top) if named else []
     if step is not None:
         layers += _picked(curves, step, x, y, ink)
     return alt.layer(*layers).properties(height=height, width="container").configure_view(stroke=None)
+
+
+def _place(curve: Curve, i: int) -> int:
+    return i if curve.place is None else curve.place
+
+
+def _colour(curve: Curve, i: int, ink: Ink) -> str:
+    return ink.series[_place(curve, i) % len(ink.series)]
 
 
 def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
@@ -96,9 +108,10 @@ def _labels(
     places = _apart([end_y / top for _, end_y in ends], off_line=inside)
     layers = []
     for i, (curve, (end_x, _), place) in enumerate(zip(curves, ends, places, strict=True)):
+        turned = end_x > 0.62 * last_x
         mark = alt.Chart(_rows([(end_x, place * top)], curve.name)).mark_text(
-            align="right" if inside else "left", dx=-8 if inside else 9, fontSize=12, fontWeight=600,
-            color=ink.series[i % len(ink.series)], baseline="middle",
+            align="right" if turned else "left", dx=-8 if turned else 9, fontSize=12, fontWeight=600,
+            color=_colour(curve, i, ink), baseline="middle",
         )
         layers.append(mark.encode(x, y, text="name:N"))
     return layers
@@ -117,14 +130,19 @@ def _apart(heights: Sequence[float], off_line: bool, gap: float = 0.11) -> list[
             if before is not None:
                 place = min(place, before - gap) if high else max(place, before + gap)
             places[i] = before = place
-    return places
+    upper, lower = [[place for place, h in zip(places, heights, strict=True) if (h > 0.5) == high]
+                    for high in (True, False)]
+    lift = max(0.0, max(lower) + gap - min(upper)) if upper and lower else 0.0  # the two stacks must not meet
+    return [place + lift * (h > 0.5) for place, h in zip(places, heights, strict=True)]
 
 
-def _guess(guess: tuple[float, str], x: alt.X, y: alt.Y, ink: Ink, last_x: float) -> list[alt.Chart]:
+def _guess(
+    guess: tuple[float, str], x: alt.X, y: alt.Y, ink: Ink, last_x: float, side: str
+) -> list[alt.Chart]:
     level, words = guess
     rule = alt.Chart(_rows([(0, level), (last_x, level)])).mark_line(color=ink.quiet, strokeWidth=1, strokeDash=[2, 2])
-    text = alt.Chart(_rows([(last_x, level)], words)).mark_text(
-        align="right", baseline="bottom", dy=-3, fontSize=12, color=ink.quiet
+    text = alt.Chart(_rows([(last_x if side == "right" else 0, level)], words)).mark_text(
+        align=side, baseline="bottom", dx=0 if side == "right" else 4, dy=-3, fontSize=12, color=ink.quiet
     )
     return [rule.encode(x, y), text.encode(x, y, text="name:N")]
 

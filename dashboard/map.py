@@ -43,6 +43,9 @@ GROUPS: dict[str, tuple[Step, ...]] = {
     "Train": (
         Step("train", "Train and watch", ":material/play_circle:", "Watch attention form while a model learns."),
         Step("runs", "Runs", ":material/history:", "Find what was trained, and go on with it."),
+        Step("compare_runs", "Compare runs", ":material/stacked_line_chart:",
+             "Hold two to four runs against each other."),
+        Step("decode", "Decode", ":material/account_tree:", "See what a trained model might have said instead."),
     ),
     "Compare": (
         Step("compare", "Side by side", ":material/compare:", "Hold mechanisms against each other."),

@@ -1,0 +1,59 @@
+"""One measure of every run, over steps and over seconds of training: the two may rank the runs differently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dashboard.attention_view.palette import Ink
+from dashboard.charts import Curve, step_chart
+from dashboard.compare_runs.state import Side, Value, expected
+from dashboard.panels import theme
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something that records hold: what it is called, where it stands, and its unit."""
+
+    key: str
+    short: str
+    name: str
+    value: Value
+    share: bool = True  # of 1, drawn in percent
+
+
+MEASURES = (
+    Measure("exact", "Exact", "Whole outputs right", lambda r: r.exact),
+    Measure("error", "Error", "Error, as a share of repeating the last season", lambda r: r.error),
+    Measure("letters", "Tokens", "Single tokens right", lambda r: r.letters),
+    Measure("bleu", "BLEU", "BLEU", lambda r: r.bleu, False),
+    Measure("loss", "Loss", "Held-out loss", lambda r: r.loss, False),
+    Measure("train_loss", "Training loss", "Training loss", lambda r: r.train_loss, False),
+    Measure("expected", "Expected place", "Weight on the expected place, best head", expected),
+)
+
+
+def measured(sides: Sequence[Side]) -> list[Measure]:
+    """The measures that any of the runs has."""
+    return [measure for measure in MEASURES
+            if any(measure.value(record) is not None for side in sides for record in side.records)]
+
+
+def curves(sides: Sequence[Side], measure: Measure, step: int | None) -> None:
+    """The same measure twice: left over steps, right over seconds."""
+    ink = Ink.of(theme())
+    factor = 100 if measure.share else 1
+    left, right = st.columns(2, gap="medium")
+    for place, unit in ((left, "step"), (right, "seconds of training")):
+        points = [[(float(r.step if unit == "step" else r.trained), value if value is None else value * factor)
+                   for r in side.records for value in (measure.value(r),)] for side in sides]
+        drawn = [Curve(side.name, line, side.place) for side, line in zip(sides, points, strict=True)]
+        last = max((x for line in points for x, _ in line), default=1.0)
+        with place:
+            st.markdown(f":small[**{measure.name}**]")
+            figure = step_chart(drawn, ink=ink, last_x=last, step=step if unit == "step" else None, unit=unit,
+                                high=100 if measure.share and measure.key != "error" else None, percent=measure.share)
+            st.altair_chart(figure, key=f"compare_runs:{unit[:4]}",
+                            alt=f"{measure.name} of {len(sides)} runs over {unit}")
