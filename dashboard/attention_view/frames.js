@@ -1,6 +1,6 @@
 // Frames over training: a filmstrip over the slider, each thumbnail over its own place.
 
-const FILM = { size: 38, gap: 4, thumb: 16 };
+const FILM = { size: 38, gap: 4, thumb: 16, tell: 4 };
 
 // A range input's thumb centre for frame k, inside a track of some width.
 function filmX(view, k, width) {
@@ -86,8 +86,10 @@ function togglePlay(view) {
   if (view.frameIndex >= last) showFrame(view, 0);
   view.dom.play.textContent = "❚❚";
   view.dom.play.setAttribute("aria-label", "Pause");
+  let shown = 0;
   view.playing = setInterval(() => {
     showFrame(view, Math.min(view.frames.steps.length - 1, view.frameIndex + 1));
+    if (++shown % FILM.tell === 0) sendFrame(view); // what stands beside the map follows in longer strides
     if (view.frameIndex >= view.frames.steps.length - 1) {
       stopPlaying(view);
       sendFrame(view);

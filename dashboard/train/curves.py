@@ -14,7 +14,8 @@ from dashboard.panels import plain
 from dashboard.train import words
 from dashboard.train.state import Shown
 
-SMALL = 130  # pixels
+SMALL = 140  # pixels
+LEVELS = (0.25, 0.5, 1.01)  # where the axis of shares may end: all of the weight may be a rounding over one
 MOST_HEADS = 4  # lines that are told apart
 FORMS_IN_NATS = ("pairs", "text", "label")
 
@@ -80,7 +81,10 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
               "label": [Curve(many, single)]}.get(task.form, [Curve(f"single {one}s", single)])
     curves += [Curve("BLEU", [(r.step, r.bleu) for r in records])]
     guess = (100 / len(task.classes), "guessing") if task.form == "label" else None
-    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not bleu, guess=guess)
+    if (peer := shown.peer()) is not None:
+        guess = (100 * peer[1], f"{peer[0]}: {words.percent(peer[1])}")
+    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not bleu, guess=guess,
+                        guess_at="left")
     st.altair_chart(figure, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
 
 
@@ -102,8 +106,10 @@ def _expected(shown: Shown, step: int, ink: Ink) -> None:
     heads = sorted(((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)), reverse=True)
     curves = [Curve(f"L{layer}·H{h}", [(r.step, r.expected[layer][h] if r.expected else None) for r in shown.records])
               for _, layer, h in heads[:MOST_HEADS]]
+    most = max(w for r in shown.records for row in r.expected or () for w in row)
+    high = next(level for level in LEVELS if most <= level)
     even = (last.even, f"even attention: {last.even:.2f}") if last.even is not None else None
-    _small(shown, curves, step, ink, "expected", high=1.0, guess=even)
+    _small(shown, curves, step, ink, "expected", high=high, guess=even)
     if len(heads) > MOST_HEADS:
         st.caption(f"The {MOST_HEADS} of {len(heads)} heads that end highest.")
 
@@ -136,7 +142,8 @@ def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> alt.Layer
     low = min([value for value in gradients.values() if value > 0] or [most]) / 3
     rows = [{"part": name, "norm": max(value, low), "told": f"{value:.2g}", "low": low}
             for name, value in gradients.items()]
-    label = alt.Axis(title=None, labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, labelLimit=150)
+    label = alt.Axis(title=None, labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, labelLimit=150,
+                     labelOverlap=False)
     y = alt.Y("part:N", sort=None, axis=label)
     x = alt.X("norm:Q", scale=alt.Scale(type="log", domain=[low, most * 4], nice=False), axis=None)
     base = alt.Chart(alt.Data(values=rows)).encode(y=y)
@@ -157,7 +164,8 @@ def _speed(shown: Shown, step: int, ink: Ink) -> None:
 
 def _small(shown: Shown, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
            guess: tuple[float, str] | None = None) -> None:
-    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL)
+    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL,
+                        named=len(curves) > 1, guess_at="left")
     st.altair_chart(figure, key=f"train:{key}", alt=f"{key} over training.")
 
 

@@ -10,13 +10,13 @@ from safetensors import SafetensorError, safe_open
 
 from core.models import map_tokens
 from core.tasks import Example, TaskConfig
-from core.trace import AttentionMap, AttentionTrace
+from core.trace import AttentionMap, AttentionTrace, Kind
 from core.training.record import Record
 from core.training.runs import Run
 from dashboard.train.state import Shown, task_of
 
-KINDS = ("cross", "causal", "self")  # the first that a model has is what its outputs look at their source with
-NAMES = {"cross": "Cross: output to input", "causal": "Causal: to what came before", "self": "Self: input to input"}
+KINDS: tuple[Kind, ...] = ("cross", "causal", "self")  # first what a model's outputs look at their source with
+NAMES = {"cross": "Cross-attention", "causal": "Decoder's own", "self": "Encoder's own"}
 MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
 FEWEST_FRAMES = 8
 
@@ -28,7 +28,7 @@ class Sizes:
     layers: dict[str, tuple[int, int]]
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in KINDS if kind in self.layers)
 
 
@@ -97,15 +97,16 @@ def tokens(shown: Shown, example: int, kind: str) -> tuple[tuple[str, ...], tupl
     assert shown.config is not None
     task = shown.task()
     source, target = task.shown(watched_examples(shown.config.task, shown.config.watch)[example])
-    return map_tokens(shown.config.model, kind, source, target if task.form == "pairs" else None)
+    return map_tokens(shown.config.model, kind, source, target if task.form in ("pairs", "series") else None)
 
 
-def trace(shown: Shown, example: int, kind: str, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
+def trace(shown: Shown, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
     """One head of a map (T, S) as a trace of `heads` heads, all alike: the frames bring what is drawn."""
     rows, columns = tokens(shown, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
-    maps = tuple(AttentionMap(kind, i, np.broadcast_to(weights, (heads, *weights.shape)), rows, columns)  # type: ignore[arg-type]
-                 for i in range(layer + 1))
+    mask = np.tri(*weights.shape, dtype=bool) if kind == "causal" else None  # what comes later is hidden
+    each = np.broadcast_to(weights, (heads, *weights.shape))
+    maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
     return AttentionTrace(maps, source=f"run {shown.run.id}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.entries import ConfigError, Param
+from core.tasks.own import column_names
 from core.tasks.reading import MOST_SIGNS, checked, decoded
 from dashboard.controls import say_unreadable
 from dashboard.panels import plain
@@ -13,6 +14,7 @@ from dashboard.train.options import KEEP
 DATA = "data"  # the task parameter that holds a reader's own text, whole
 MOST_MB = 2
 LONG = 4_000  # characters; what is longer is summed up instead of edited
+UNNAMED = {"label": "The last column", "text": "None: all columns"}  # what an empty name of a column stands for
 HEAD_LINES, HEAD_SIGNS = 4, 60
 
 
@@ -42,9 +44,26 @@ def _head(text: str) -> str:
     return "\n".join([*shown, "…"])
 
 
+def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
+    """One of the table's columns, or what the task takes when none is named."""
+    options = ["", *names]
+    if st.session_state.get(key, "") not in options:
+        st.session_state.pop(key)  # a column of another table
+    return st.selectbox(param.name, options, key=key, help=param.meaning, **KEEP,
+                        format_func=lambda name: name or UNNAMED[param.key]) or ""
+
+
+def names_of(data: str, header: str) -> tuple[str, ...]:
+    """The columns of a table; none where it cannot be read, which the field of the data says."""
+    try:
+        return column_names(data, header)
+    except ConfigError:
+        return ()
+
+
 def _clear(key: str) -> None:
-    for name in (key, f"{key}:trouble"):
-        st.session_state.pop(name, None)
+    st.session_state[key] = ""
+    st.session_state.pop(f"{key}:trouble", None)
 
 
 def _take_file(key: str) -> None:

@@ -47,6 +47,8 @@ def setup() -> RunConfig | None:
         cells["more"].error(plain(str(error)))
         return None
     cells["told"].caption(f"{entry.meaning} {entry.look}")
+    if task.notes:
+        cells["more"].caption(plain(" ".join(task.notes)))
     try:
         return _run(task, cells)
     except ConfigError as error:
@@ -76,20 +78,35 @@ def adopt(config: RunConfig) -> None:
 
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
-    """A reader's own data and the task's first parameter stand open, the others wait in the popover."""
+    """A reader's own data and all that is asked of it stand open; of another task the first parameter, the others
+    wait in the popover."""
     values: dict[str, Value] = {}
     name = f"train:{entry.key}"
-    short = [param for param in entry.params if param.key != own.DATA]
+    if any(param.key == own.DATA for param in entry.params):
+        with cells["param"]:
+            return TaskConfig.of(entry.key, **_own_data(entry, name))
     with cells["param"]:
-        values |= {param.key: own.data_widget(param, f"{name}:{param.key}")
-                   for param in entry.params if param.key == own.DATA}
-        values |= {param.key: param_widget(param, key=f"{name}:{param.key}", keep=KEEP) for param in short[:1]}
-    if short[1:]:
+        values |= {param.key: param_widget(param, key=f"{name}:{param.key}", keep=KEEP) for param in entry.params[:1]}
+    if entry.params[1:]:
         with cells["more"]:
             panel = options.group("Task settings", ":material/tune:", f"{name}:group")
             with panel:
-                values |= options.values(short[1:], name, panel.open)
+                values |= options.values(entry.params[1:], name, panel.open)
     return TaskConfig.of(entry.key, **values)
+
+
+def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for param in entry.params:
+        key = f"{name}:{param.key}"
+        if param.key == own.DATA:
+            values[param.key] = own.data_widget(param, key)
+        elif param.key in own.UNNAMED:
+            names = own.names_of(str(values[own.DATA]), str(values["header"]))
+            values[param.key] = own.column_widget(param, names, key)
+        else:
+            values[param.key] = param_widget(param, key=key, keep=KEEP)
+    return values
 
 
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:

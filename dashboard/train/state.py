@@ -24,6 +24,12 @@ def task_of(config: TaskConfig) -> Task:
     return make_task(config)
 
 
+@lru_cache(maxsize=8)
+def peer_of(config: TaskConfig) -> tuple[str, float] | None:
+    """A plain method's name and what it gets of a task's held-out items, fitted once."""
+    return task_of(config).peer()
+
+
 @dataclass(frozen=True)
 class Shown:
     """All that one look at a run needs, read once; `trouble` says in words what could not be read."""
@@ -45,6 +51,10 @@ class Shown:
     def task(self) -> Task:
         assert self.config is not None
         return task_of(self.config.task)
+
+    def peer(self) -> tuple[str, float] | None:
+        assert self.config is not None
+        return peer_of(self.config.task)
 
     def at(self, step: int | None) -> Record:
         """The record of a step, or the last one."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
+from core.trace import Kind
 from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
 from dashboard.attention_view.payload import READS
@@ -24,7 +25,7 @@ class Head:
     """
 
     example: int
-    kind: str
+    kind: Kind
     layer: int
     head: int
     of: tuple[int, int]
@@ -99,13 +100,13 @@ def _no_attention(shown: Shown) -> Moment:
 
 def _pickers(shown: Shown, step: int) -> Head | None:
     """Which held-out example, which kind of attention and which head; the head that looks best stands first."""
-    row = st.container(horizontal=True, gap="small")
     watched = range(frames.watched(shown.run, step))
-    example = row.selectbox("Held-out example", watched, key="train:example", label_visibility="collapsed",
+    example = st.selectbox("Held-out example", watched, key="train:example", label_visibility="collapsed",
                             format_func=lambda i: _label(shown, i)) or 0
     sizes = frames.sizes(shown.run, step, example)
     if not sizes.kinds:
         return None
+    row = st.container(horizontal=True, gap="small")
     kind = sizes.kinds[0]
     if len(sizes.kinds) > 1:
         kind = row.selectbox("Attention", sizes.kinds, key=f"train:kind:{shown.run.id}", format_func=frames.NAMES.get,
@@ -123,11 +124,13 @@ def _pickers(shown: Shown, step: int) -> Head | None:
 
 
 def _label(shown: Shown, example: int) -> str:
-    found = next((r.examples[example] for r in shown.records if len(r.examples) > example), None)
+    assert shown.config is not None
     task = shown.task()
-    if found is None or task.input in ("patches", "series"):
-        return f"Example {example + 1}" + (f": {task.separator.join(found.target)}" if found and task.classes else "")
-    return (task.separator or ("" if task.input == "tokens" else " · ")).join(found.source)
+    source, target = task.shown(frames.watched_examples(shown.config.task, shown.config.watch)[example])
+    if task.input in ("patches", "series"):
+        said = f": {task.separator.join(target)}" if task.input == "patches" else ""
+        return f"Example {example + 1}{said}"
+    return (task.separator or ("" if task.input == "tokens" else " · ")).join(source)
 
 
 def _looked(shown: Shown, moment: Moment, ink: Ink) -> None:
@@ -170,7 +173,7 @@ def _told(shown: Shown, moment: Moment, ink: Ink) -> None:
         st.html(tables.lengths(record.buckets, ink.hairline))
     head = moment.head
     place = (head.layer, head.head) if head is not None and head.looks else frames.best_head(record)
-    fact(words.fact(record, shown.task(), place))
+    fact(words.fact(record, shown.task(), place, shown.peer()))
     if shown.live:
         st.session_state.setdefault("train:follow", True)
         st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(shown.run.id,))

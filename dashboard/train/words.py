@@ -32,8 +32,12 @@ def percent(share: float) -> str:
     return f"{max(share * 100, 0.1):.1f}\u00a0%" if whole == 0 and share > 0 else f"{whole}\u00a0%"
 
 
-def fact(record: Record, task: Task, head: tuple[int, int] | None) -> str:
-    """One measured sentence or two about a step, in Markdown; `head` is the (layer, head) whose weight is told."""
+Peer = tuple[str, float] | None
+
+
+def fact(record: Record, task: Task, head: tuple[int, int] | None, peer: Peer = None) -> str:
+    """One measured sentence or two about a step, in Markdown; `head` is the (layer, head) whose weight is told, `peer`
+    a plain method and what it gets."""
     said, step = "", f":primary[**{record.step:,}**]"
     if record.expected and head is not None and record.even is not None:
         layer, h = head
@@ -43,10 +47,10 @@ def fact(record: Record, task: Task, head: tuple[int, int] | None) -> str:
         right = f"the right {task.unit}" if task.form == "pairs" else "the expected place"
         said = f"At step {step} {right} gets **{weight:.2f}** of the weight{where}; "
         said += f"even attention would give it {record.even:.2f}. "
-    return said + _scores(record, task, "So " if said else f"At step {step} ")
+    return said + _scores(record, task, "So " if said else f"At step {step}, ", peer)
 
 
-def _scores(record: Record, task: Task, start: str) -> str:
+def _scores(record: Record, task: Task, start: str, peer: Peer) -> str:
     """What the task is judged by, beside what it beats."""
     if record.error is not None:
         return (f"{start}the forecast is off by **{percent(record.error)}** of what repeating the last season is off "
@@ -56,8 +60,9 @@ def _scores(record: Record, task: Task, start: str) -> str:
     if record.letters is None:
         return ""
     if task.form == "label":
-        return (f"{start}**{percent(record.letters)}** of the held-out {task.whole} are right; guessing would get "
-                f"{percent(1 / len(task.classes))}.")
+        beside = "" if peer is None else f", {peer[0]} gets {percent(peer[1])}"
+        return (f"{start}**{percent(record.letters)}** of the {record.held_out:,} held-out {task.whole} are right; "
+                f"guessing would get {percent(1 / len(task.classes))}{beside}.")
     text = f"{start}{percent(record.letters)} of the {task.unit}s are right"
     if task.form == "text":
         return f"{text}; the loss is {number(record.loss)} nats a {task.unit}, where guessing gives " \

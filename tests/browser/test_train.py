@@ -20,7 +20,7 @@ def opened(page: Page, link: str = "/train") -> Page:
 
 
 def press(page: Page, name: str):
-    return page.locator(f".st-key-train-{name} button")
+    return page.locator(f".st-key-train-{name} button").first  # a button with help stands in another one
 
 
 def the_run(page: Page, server):
@@ -79,3 +79,34 @@ def test_scrubbing_moves_the_examples_and_the_fact(page):
     for _ in range(5):
         slider.press("ArrowLeft")
     expect(page.get_by_text("Examples at step")).not_to_have_text(before)
+
+
+def test_pause_and_continue_and_longer(page, server):
+    opened(page, "/train?train:reverse:length=10")
+    press(page, "train").click()
+    expect(page.get_by_text(re.compile(r"Step [1-9][\d,]* of"))).to_be_visible(timeout=20_000)
+    press(page, "pause").click()
+    expect(page.get_by_text("Paused at step")).to_be_visible(timeout=10_000)
+    run = the_run(page, server)
+    paused = run.records()[-1].step
+    assert run.status().state == "paused" and 0 < paused < run.config().steps
+    press(page, "continue").click()
+    expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
+    steps = [record.step for record in run.records()]
+    assert steps[-1] > paused and len(set(steps)) >= len(steps) - 1, "it went on where it was: no step is told twice"
+    reached = steps[-1]
+    press(page, "longer").click()
+    page.get_by_label("Steps more").fill("40")
+    page.get_by_label("Steps more").press("Enter")
+    wait_ready(page)
+    press(page, "go-on").click()
+    expect(page.get_by_text(f"Finished after {reached + 40:,} steps")).to_be_visible(timeout=120_000)
+    assert run.config().steps == reached + 40
+
+
+def test_play_moves_the_curves_and_the_examples(page):
+    opened(page)
+    before = page.get_by_text("Examples at step").inner_text()
+    page.get_by_role("button", name="Play the frames").click()
+    expect(page.get_by_text("Examples at step")).not_to_have_text(before)
+    expect(page.get_by_text("Examples at step")).to_have_text(before, timeout=30_000)
