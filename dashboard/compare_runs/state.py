@@ -25,11 +25,7 @@ class Side:
     place: int
     item: Summary
     shown: Shown
-
-    @property
-    def name(self) -> str:
-        name = self.item.name.removesuffix(" (example)")
-        return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+    name: str
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -66,7 +62,22 @@ def compared(every: Sequence[Summary]) -> tuple[list[Summary], str]:
 
 
 def sides(chosen: Sequence[Summary]) -> list[Side]:
-    return [Side(place, item, look(item.run)) for place, item in enumerate(chosen)]
+    return [Side(place, item, look(item.run), name)
+            for place, (item, name) in enumerate(zip(chosen, names(chosen), strict=True))]
+
+
+def names(chosen: Sequence[Summary]) -> list[str]:
+    """Names short enough to stand beside a curve, all different; a task that all of them learn needs no saying."""
+    same = len({item.task for item in chosen}) == 1
+    found: list[str] = []
+    for item in chosen:
+        name = item.name.removesuffix(" (example)")
+        if same and not item.named:
+            name = name.removeprefix(f"{item.task}: ")
+            name = name[:1].upper() + name[1:]
+        name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+        found.append(name if name not in found else f"{name} ({len(found) + 1})")
+    return found
 
 
 Value = Callable[[Record], float | None]

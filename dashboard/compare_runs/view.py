@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -10,7 +11,7 @@ from dashboard import jobs
 from dashboard.compare_runs import maps, words
 from dashboard.compare_runs.curves import Measure, curves, measured
 from dashboard.compare_runs.state import MOST, Side, choose, compared, sides
-from dashboard.multiples import multiples
+from dashboard.multiples import MINUS, Tile, difference_map, multiples
 from dashboard.panels import fact, next_page, plain, source_panel, title
 from dashboard.runs.state import every_run
 from dashboard.runs.summary import Summary
@@ -18,6 +19,7 @@ from dashboard.table import table
 from dashboard.train.setup import parameters
 
 BEAT = 1.0
+LINK, READS = "compare_runs", "output (row) attends to → input (column)"
 WORDS = ("First", "Second", "Third", "Fourth")
 
 
@@ -28,7 +30,7 @@ def page() -> None:
     chosen, said = compared(every)
     if said:
         st.warning(plain(said))
-    with st.grid(min_column_width=150, gap="small"):
+    with st.grid(min_column_width=190, gap="small"):
         _choices(every, chosen)
     live = any(item.live for item in chosen)
     st.fragment(_board, run_every=BEAT if live else None, key="compare_runs:board")(chosen, live)
@@ -68,11 +70,12 @@ def _board(chosen: Sequence[Summary], live: bool) -> None:
         return
     top = st.container(gap="small")
     same, others = maps.alike(found)
-    step = _maps(same) if same else max((side.records[-1].step for side in found if side.records), default=0)
+    drawn = _maps(same) if same else None
+    step = drawn.step if drawn else max((side.records[-1].step for side in found if side.records), default=0)
     with top:
         measure = _measure(able)
         curves(found, measure, step)
-    fact(words.fact(found, measure, step))
+    _apart(drawn, words.fact(found, measure, step))
     if others:
         st.caption(words.no_maps(others, bool(same)))
     _tables(found)
@@ -85,22 +88,55 @@ def _measure(able: Sequence[Measure]) -> Measure:
     return names.get(key, able[0])
 
 
-def _maps(same: Sequence[Side]) -> int:
-    """The maps at one step, their difference, and the controls over them; the step."""
+@dataclass(frozen=True)
+class Drawn:
+    """The maps that stand side by side: at which step, and what their rows and columns are."""
+
+    step: int
+    tiles: list[Tile]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def _maps(same: Sequence[Side]) -> Drawn:
+    """The maps at one step, with the controls over them."""
     step, example, heads = _pickers(same)
     found = [(side, kept, head) for side, head in zip(same, heads, strict=True)
              if head is not None and (kept := maps.looks(side, step, example)) is not None]
     if not found:
         st.caption("None of these runs kept attention to its source at this step.")
-        return step
+        return Drawn(step, [], (), ())
     tiles, rows, columns, other = maps.tiles(found)
-    both = (len(tiles) - 1, 0) if len(tiles) > 1 else None
-    multiples(tiles, rows, columns, key=f"compare_runs:maps:{len(rows)}:{len(columns)}", difference=both, height=300,
-              reads="output (row) attends to → input (column)",
-              fact=f"Attention of {len(tiles)} runs at step {step:,} on one held-out example")
+    multiples(tiles, rows, columns, key=f"compare_runs:maps:{len(rows)}:{len(columns)}", height=260, link=LINK,
+              reads=READS, fact=f"Attention of {len(tiles)} runs at step {step:,} on one held-out example")
     if other:
         st.caption(f"{', '.join(plain(side.name) for side in other)}: maps of another size cannot stand beside these.")
-    return step
+    return Drawn(step, tiles, rows, columns)
+
+
+def _apart(drawn: Drawn | None, said: str) -> None:
+    """One map minus another on the left, the measured sentence on the right."""
+    if drawn is None or len(drawn.tiles) < 2:
+        fact(said)
+        return
+    left, right = st.columns([0.42, 0.58], gap="medium")
+    with right:
+        fact(said)
+        st.caption(words.conditions(drawn.step))
+        first, second = _pair(drawn.tiles)
+    with left:
+        difference_map(drawn.tiles[first], drawn.tiles[second], drawn.rows, drawn.columns, link=LINK, height=260,
+                       key=f"compare_runs:apart:{len(drawn.rows)}:{len(drawn.columns)}",
+                       fact=f"{drawn.tiles[first].name} minus {drawn.tiles[second].name}")
+
+
+def _pair(tiles: Sequence[Tile]) -> tuple[int, int]:
+    """Which map minus which; with two there is nothing to choose."""
+    pairs = [(a, b) for b in range(len(tiles)) for a in range(len(tiles)) if a != b]
+    if len(tiles) == 2:
+        return pairs[0]
+    return st.selectbox("Difference", pairs, key=f"compare_runs:pair:{len(tiles)}",
+                        format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}")
 
 
 def _pickers(same: Sequence[Side]) -> tuple[int, int, list[maps.Head | None]]:
@@ -120,7 +156,7 @@ def _pickers(same: Sequence[Side]) -> tuple[int, int, list[maps.Head | None]]:
             one = there[0] if there else None
             if len(there) > 1:
                 one = st.selectbox(f"Head of {plain(side.name)}", there, key=f"compare_runs:head:{side.item.run.id}",
-                                   format_func=lambda head: f"L{head[0]}·H{head[1]}", width=150)
+                                   format_func=lambda head: f"L{head[0]}·H{head[1]}", width=190)
             heads.append(one)
     return step, example, heads
 

@@ -34,7 +34,7 @@ def differences(sides: Sequence[Side]) -> tuple[list[list[str]], int]:
     """A row for each setting in which the runs differ, and how many they share."""
     found = [settings(side.shown.config) for side in sides]
     names = [name for name in dict.fromkeys(name for each in found for name in each) if name not in REPEATED]
-    rows = [[name, *(each.get(name, MISSING) for each in found)] for name in names]
+    rows = [[name.removeprefix("model."), *(each.get(name, MISSING) for each in found)] for name in names]
     apart = [row for row in rows if len(set(row[1:])) > 1]
     return apart, len(rows) - len(apart)
 
@@ -72,7 +72,7 @@ def told(value: float | None, measure: Measure) -> str:
 
 
 def fact(sides: Sequence[Side], measure: Measure, step: int) -> str:
-    """The first two runs (of all, where they are few) at equal steps and at equal seconds of training."""
+    """What each run has at equal steps, and at equal seconds of training."""
     able = [side for side in sides if side.records]
     if len(able) < 2:
         return "Only one of these runs has measured anything yet."
@@ -92,3 +92,10 @@ def no_maps(others: Sequence[Side], some: bool) -> str:
     if not some:
         return "None of these runs kept any attention to draw."
     return f"No map here of {names}: it kept none, or it learns another task and watches other examples."
+
+
+def conditions(step: int) -> str:
+    """What the maps and the numbers are of."""
+    return (f"Each map is what a run kept at step {step:,}, or at its last step before; the right past is given. "
+            "Seconds are of training alone, on the machine each run was trained on. One run a side: seeds differ, so "
+            "take a sweep before you believe a small difference.")
