@@ -1,0 +1,41 @@
+"""What the parts of a model are called, in the words of the papers."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from core.models.inputs import Features, Words
+
+ITSELF = "itself"  # a part's own work, beside that of the parts within it
+NAMES = {
+    "": "Model", "source_places": "Positions of the source", "target_places": "Positions of the target",
+    "places": "Positions", "target": "Target embedding", "encoder": "Encoder", "attention": "Self-attention",
+    "causal": "Causal self-attention", "cross": "Cross-attention", "around_attention": "Add and norm",
+    "around_causal": "Add and norm", "around_cross": "Add and norm", "around_feed_forward": "Add and norm",
+    "feed_forward": "Feed-forward", "inner": "Inner map", "outer": "Outer map", "gate": "Gate", "output": "Output",
+    "projection": "Projections", "query": "W_Q", "key": "W_K", "value": "W_V", "norm": "Norm", "token": "Words",
+    "position": "Position", "score": "Score", "normalizer": "Normalizer", "kernel": "Kernel", "mask": "Mask",
+}
+OWN = {
+    "attention": "Scores, softmax, weights · v", "causal": "Scores, softmax, weights · v",
+    "cross": "Scores, softmax, weights · v", "feed_forward": "Activation", "": "What joins them",
+}
+
+
+def title(path: str, model: nn.Module) -> str:
+    """The name of the part at that path of the model."""
+    above, _, last = path.rpartition(".")
+    if last == ITSELF:
+        return OWN.get(above.rpartition(".")[2], "Sums and scales")
+    if last.isdecimal():
+        stack = "Layer" if above.startswith("encoder") else "Decoder layer"
+        return f"{stack} {last}" if above.endswith("layers") else f"Column {last}"
+    if last == "source":
+        module = model.get_submodule(path)
+        return "Word embedding" if isinstance(module, Words) else "Column embedding" if isinstance(module, Features) \
+            else "Linear map of the input"
+    if last == "norm" and above in ("", "encoder"):
+        return "Last norm"
+    if last == "output" and above:
+        return "W_O"
+    return NAMES.get(last, last.replace("_", " ").capitalize())
