@@ -1,0 +1,163 @@
+"""The controls of the page Decode: which run and step, what it reads, and how its outputs are found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from core.tasks import Task
+from core.training.runs import Run
+from dashboard.controls import BOUND
+from dashboard.decode.state import (
+    BEAM,
+    GREEDY,
+    HALF_TRAINED,
+    HELD_OUT,
+    LONGEST,
+    SAMPLING,
+    STRATEGIES,
+    How,
+    Trained,
+    decodable,
+    held_out,
+    telling,
+    written,
+)
+from dashboard.panels import plain
+from dashboard.train.state import LAST, task_of
+
+RUN, SOURCE_OF = "decode:run", "decode:source-of"
+LINKED = "run"  # the link's word for the run, as on the other pages of this group
+WORDS = {"example_numbers": "Number words, half trained", "example_run": "Reverse, Transformer",
+         "example_recurrent": "Reverse, recurrent"}
+TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All that the controls say."""
+
+    run: Run
+    trained: Trained
+    source: str | int
+    how: How
+
+
+def key(name: str) -> str:
+    return f"decode:{name}"
+
+
+def named(run: Run) -> str:
+    """A run in a few words: its own name, or its task, model and when it was made."""
+    if run.id in WORDS:
+        return f"{WORDS[run.id]} (kept)"
+    config = run.config()
+    return run.name if run.name != run.id else f"{task_of(config.task).name}, {config.model.kind}, {run.id[9:15]}"
+
+
+def choose() -> tuple[Run, str]:
+    """The run of the link, of this page, or the one that was trained last; words when the link's is not here."""
+    runs = {run.id: run for run in decodable()}
+    asked, trouble = st.query_params.get(LINKED), ""
+    if asked is not None and asked not in runs:
+        trouble = ("The run in the link is not on this machine, has kept no weights, or says no tokens one by one. "
+                   "Below is the kept example.")
+        st.session_state.pop(RUN, None)
+        asked = HALF_TRAINED.id
+    wanted = (asked, st.session_state.get(RUN), st.session_state.get(LAST), HALF_TRAINED.id)
+    chosen = next(name for name in wanted if name in runs)
+    st.session_state[RUN] = chosen
+    return runs[chosen], trouble
+
+
+def controls(run: Run) -> Asked:
+    """Everything in two rows, and a popover for what is seldom changed."""
+    runs = {other.id: other for other in decodable()}
+    row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with row.container(width="stretch"):
+        st.selectbox("Run", list(runs), format_func=lambda name: named(runs[name]), key=RUN, on_change=_to_link)
+    trained = _step(run, row)
+    task = trained.load()[1]
+    strategy = row.segmented_control("Strategy", STRATEGIES, default=BEAM, required=True, key=key("strategy"), **BOUND)
+    settings = _settings(strategy, row)
+    more = row.popover("More", icon=":material/tune:", width="stretch")
+    with more:
+        settings |= _more(strategy, task)
+    return Asked(run, trained, _source(trained, task), How(strategy=strategy, **settings))
+
+
+def _to_link() -> None:
+    st.query_params[LINKED] = st.session_state[RUN]
+
+
+def _step(run: Run, row: Any) -> Trained:
+    """The kept steps of the run, the last one first chosen; a control only where there are several."""
+    steps = run.checkpoint_steps()
+    if len(steps) == 1:
+        return Trained.of(run, steps[0])
+    return Trained.of(run, row.selectbox("Trained for", steps, len(steps) - 1, key=f"decode:step:{run.id}",
+                                         format_func=lambda step: f"{step:,} steps", persist_state="session"))
+
+
+def _settings(strategy: str, row: Any) -> dict[str, Any]:
+    if strategy == BEAM:
+        return {"width": row.slider("Width", 1, 16, 4, key=key("width"), help="beginnings kept at each step", **BOUND),
+                "penalty": row.slider("Length penalty α", 0.0, 2.0, 0.6, 0.1, key=key("penalty"), **BOUND,
+                                      help="0 ranks by probability alone, which favours the short; more favours the "
+                                           "long")}
+    if strategy == GREEDY:
+        return {}
+    return {"temperature": row.select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
+                                             help="below 1 sharpens, above 1 flattens"),
+            "top_k": row.number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,
+                                      help="draw from the k likeliest tokens; 0 for all"),
+            "top_p": row.slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
+                                help="draw from the fewest tokens that together have this probability")}
+
+
+def _more(strategy: str, task: Task) -> dict[str, Any]:
+    most = min(LONGEST, task.max_target + 1) if task.form == "pairs" else LONGEST
+    usual = most if task.form == "pairs" else 40
+    found = {"no_repeat": st.number_input("Say no n tokens twice", 0, 5, 0, key=key("no_repeat"), **BOUND,
+                                          help="forbids to say the same n tokens in a row again; 0 forbids nothing"),
+             "longest": st.slider("Tokens at most", 1, most, usual, key=f"decode:longest:{most}",
+                                  persist_state="session")}
+    if strategy == SAMPLING:
+        found["samples"] = st.slider("Samples", 1, 100, 20, key=key("samples"), **BOUND)
+        found["seed"] = st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND)
+    return found
+
+
+def _source(trained: Trained, task: Task) -> str | int:
+    """What is read: typed where the source is tokens, else one of the held-out ones."""
+    examples, here = held_out(trained), f"{trained.path}"
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    if task.input != "tokens":
+        place = row.selectbox("Held-out source", range(len(examples)), key=key("place"), width="stretch",
+                              format_func=lambda i: f"{i}: {' '.join(task.shown(examples[i])[1])}")
+        return int(place)
+    if st.session_state.get(SOURCE_OF) != here:
+        first = SOURCE_OF not in st.session_state and "decode:source" in st.query_params
+        if not first:
+            st.session_state["decode:source"] = written(task, examples[telling(trained)])
+        st.session_state[SOURCE_OF] = here
+    typed = row.text_input("Source" if task.form == "pairs" else "Text to go on with", key="decode:source",
+                           width="stretch", **BOUND)
+    texts = [written(task, example) for example in examples]
+    row.button("Another", icon=":material/shuffle:", help=f"the next of {HELD_OUT} held-out sources",
+               key=key("another"), on_click=_another, args=(texts,))
+    return typed or ""
+
+
+def _another(texts: Sequence[str]) -> None:
+    now = st.session_state.get("decode:source")
+    place = texts.index(now) if now in texts else -1
+    st.session_state["decode:source"] = texts[(place + 1) % len(texts)]
+
+
+def say(trouble: str) -> None:
+    if trouble:
+        st.warning(plain(trouble))

@@ -1,0 +1,93 @@
+"""The parts below the tree: the outputs, the attention along the picked path, and what else could be said there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import numpy as np
+import streamlit as st
+from torch import Tensor
+
+from core.decoding import Followed
+from core.tasks import Task
+from core.trace import AttentionMap, AttentionTrace
+from dashboard.attention_view import attention_view
+from dashboard.attention_view.palette import Ink
+from dashboard.decode import words
+from dashboard.decode.state import SAMPLING, Decoded, How
+from dashboard.panels import theme
+from dashboard.table import table
+
+SHOWN = 8
+
+
+def outputs(found: Decoded, task: Task, how: How) -> None:
+    """Every output with what it is ranked by, the best first."""
+    head = ["output", "log-probability", "tokens", "drawn" if how.strategy == SAMPLING else "score"]
+    head += ["right"] if found.target is not None else []
+    rows = []
+    for one in found.tree.hypotheses[:SHOWN]:
+        ranked = f"{one.drawn}" if how.strategy == SAMPLING else f"{one.score:.2f}"
+        known = words.right(found, task, one)
+        rows.append([words.spoken(task, one.tokens), f"{one.logp:.2f}".replace("-", "−"), str(len(one)),
+                     ranked.replace("-", "−"), *([] if known is None else ["yes" if known else "no"])])
+    table(head, rows, caption="Outputs, the best first", markers=False)
+    if (more := len(found.tree.hypotheses) - SHOWN) > 0:
+        st.caption(f"And {more} more.")
+
+
+def looked(found: Decoded, task: Task, followed: Followed, tokens: Sequence[int]) -> None:
+    """Where each step of the path looked, the picked one in the accent."""
+    if not followed.looks:
+        st.caption("This model has no attention: at each step it sees the encoder's last state alone.")
+        return
+    said = tuple(words.names(task)[token] for token in tokens)
+    read = (*found.source, *said[:-1]) if found.prompt.text else found.source
+    maps = [AttentionMap("cross", layer, np.ascontiguousarray(weights.float().cpu().numpy()), said, tuple(read))
+            for layer, weights in enumerate(followed.looks)]
+    picked = _head(maps)
+    attention_view(AttentionTrace(tuple(maps), "decoded"), key="decode:map", layer=picked[0], head=picked[1],
+                   query=len(said) - 1, show="matrix", height=420, title="Where each step looked",
+                   fact=f"The attention of {len(said)} steps on {len(read)} tokens that were read")
+
+
+def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
+    """The head that is drawn: the sharpest one until another is chosen."""
+    sharp = {(one.layer, head): float(weights.max(-1).mean()) for one in maps for head, weights in
+             enumerate(one.weights)}
+    usual = max(sharp, key=lambda place: sharp[place])
+    if len(sharp) == 1:
+        return usual
+    options = list(sharp)
+    return st.selectbox("Head", options, options.index(usual), key=f"decode:head:{len(maps)}:{len(maps[0].weights)}",
+                        format_func=lambda place: f"L{place[0]}·H{place[1]}", width=180)
+
+
+def next_token(followed: Followed, task: Task, how: How, token: int) -> None:
+    """The likeliest tokens at the picked step, by the model and, where it is reshaped, as they are drawn."""
+    logp = followed.logp[-1]
+    shares = {"model": logp.exp()}
+    if how.strategy == SAMPLING:
+        shares["drawn from"] = how.sampling.reshape(logp[None])[0].softmax(-1)
+    st.markdown(f"**Said at step {len(followed.logp)}**")
+    st.altair_chart(bars(shares, words.names(task), token, Ink.of(theme())), key="decode:bars")
+
+
+def bars(shares: dict[str, Tensor], named: Sequence[str], token: int, ink: Ink) -> alt.LayerChart:
+    """A bar a token for each distribution, the picked token in the accent."""
+    first = next(iter(shares.values()))
+    top = first.topk(min(SHOWN, len(first))).indices.tolist()
+    top = top if token in top else [*top[:-1], token]
+    rows = [{"token": named[i], "p": float(share[i]), "of": name, "picked": i == token,
+             "text": f"{float(share[i]):.3f}"} for name, share in shares.items() for i in top]
+    y = alt.Y("token:N", sort=[named[i] for i in top], title=None,
+              axis=alt.Axis(labelColor=ink.text, labelFontSize=13, domain=False, ticks=False, labelLimit=120))
+    x = alt.X("p:Q", title=None, axis=None, scale=alt.Scale(domain=[0, 1.18]))
+    offset = alt.YOffset("of:N", sort=list(shares)) if len(shares) > 1 else alt.Undefined
+    colour = alt.condition("datum.picked", alt.value(ink.pick), alt.value(ink.series[0]))
+    faint = alt.condition("datum.of == 'model'", alt.value(0.45 if len(shares) > 1 else 1.0), alt.value(1.0))
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y, x=x, yOffset=offset, tooltip=["token:N", "of:N", "text:N"])
+    text = base.mark_text(align="left", dx=4, fontSize=12, color=ink.quiet).encode(text="text:N")
+    return alt.layer(base.mark_bar(cornerRadius=2).encode(color=colour, opacity=faint), text).properties(
+        height=len(top) * (22 if len(shares) == 1 else 34), width="container").configure_view(stroke=None)

@@ -1,0 +1,89 @@
+"""The page Decode: the tree, the sentence about it, and everything about the candidate that is picked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from core.attention import ConfigError
+from core.decoding import beam, sample
+from dashboard.decode import measure, sections, tree, words
+from dashboard.decode.controls import Asked, choose, controls, named, say
+from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, decoded, steps_of
+from dashboard.decode.tree_view import tree_view
+from dashboard.panels import fact, next_page, plain, source_panel, theme, title
+
+PICKED, OF = "decode:picked", "decode:picked-of"
+PAPERS = {
+    GREEDY: ("Sutskever et al. 2014", "https://arxiv.org/abs/1409.3215", "Greedy decoding takes the likeliest token at "
+             "each step and never looks back."),
+    BEAM: ("Wu et al. 2016, section 7", "https://arxiv.org/abs/1609.08144", "Beam search keeps the best beginnings; "
+           "dividing by a power of the length takes back what long outputs lose."),
+    SAMPLING: ("Holtzman et al. 2020", "https://arxiv.org/abs/1904.09751", "Drawing from the fewest tokens that hold "
+               "probability p (top-p, nucleus) leaves out the unreliable tail; top-k is Fan et al. 2018."),
+}
+
+
+def page() -> None:
+    title("Decode", "A trained model says one token at a time. See what else it might have said.")
+    run, trouble = choose()
+    say(trouble)
+    try:
+        asked = controls(run)
+        found = decoded(asked.trained, asked.source, asked.how)
+        plainest = decoded(asked.trained, asked.source, replace(asked.how, strategy=GREEDY)).tree.hypotheses[0]
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        next_page("decode")
+        return
+    _, task = asked.trained.load()
+    path = picked(asked, found)
+    tree_view(tree.picture(found.tree, words.names(task), path, theme()),
+              f"{len(found.tree.candidates)} candidates; the best output is "
+              f"{words.spoken(task, found.tree.hypotheses[0].tokens)}.", key="decode:tree", on_pick=_pick)
+    fact(words.fact(found, task, asked.how, plainest))
+    where = f"{named(run)}, step {asked.trained.step:,}"
+    st.caption(plain(words.caption(found, task, asked.how, len(tree.spots(found.tree, path)), where)))
+    _about(asked, found, path)
+    measure.section(asked)
+    sources(asked)
+    next_page("decode")
+
+
+def _pick() -> None:
+    st.session_state[PICKED] = st.session_state["decode:tree"].get("pick")
+
+
+def picked(asked: Asked, found: Decoded) -> list[int]:
+    """The path to the candidate that was pressed in this very tree, or to the end of the best output."""
+    this = (asked.trained, asked.source, asked.how)
+    if st.session_state.get(OF) != this:
+        st.session_state[OF] = this
+        st.session_state[PICKED] = None
+    place = st.session_state.get(PICKED)
+    inside = isinstance(place, int) and 0 <= place < len(found.tree.candidates)
+    return found.tree.path(place if inside else found.tree.hypotheses[0].leaf)
+
+
+def _about(asked: Asked, found: Decoded, path: list[int]) -> None:
+    """Left the attention along the picked path; right its last step, the equation and all outputs."""
+    _, task = asked.trained.load()
+    tokens = found.tree.tokens(path[-1])
+    followed = steps_of(asked.trained, found.prompt, tokens)
+    left, right = st.columns([0.52, 0.48], gap="medium")
+    with left:
+        sections.looked(found, task, followed, tokens)
+    with right:
+        sections.next_token(followed, task, asked.how, tokens[-1])
+        st.latex(words.equation(asked.how, found.tree, path))
+        sections.outputs(found, task, asked.how)
+
+
+def sources(asked: Asked) -> None:
+    shown = st.expander("Paper and the search that just ran", on_change="rerun", key="decode:source-code")
+    if shown.open:
+        paper, url, meaning = PAPERS[asked.how.strategy]
+        with shown:
+            st.markdown(f"**{asked.how.strategy}** — {meaning} [{paper}]({url})")
+            source_panel(sample if asked.how.strategy == SAMPLING else beam)
