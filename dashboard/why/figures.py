@@ -34,11 +34,11 @@ def by_length(title: str, unit: str, lengths: Sequence[str], theme: Theme) -> di
     return _figure(title, x, {"field": "name", "title": "words"}, unit, theme)
 
 
-def over_time(title: str, unit: str, last: float, theme: Theme) -> dict:
-    """Percent against seconds of training."""
-    x = {"field": "x", "type": "quantitative", "title": "seconds of training",
+def over_time(title: str, unit: str, clock: str, last: float, theme: Theme) -> dict:
+    """Percent against training: `clock` is "seconds" or "step"."""
+    x = {"field": "x", "type": "quantitative", "title": "seconds of training" if clock == "seconds" else "step",
          "scale": {"domain": [0, max(1.0, last)], "nice": False}, "axis": {"grid": False, "tickCount": 5}}
-    return _figure(title, x, {"field": "x", "title": "seconds", "format": ".1f"}, unit, theme)
+    return _figure(title, x, {"field": "x", "title": clock, "format": ",.0f"}, unit, theme)
 
 
 def _figure(title: str, x: dict, at: dict, unit: str, theme: Theme) -> dict:

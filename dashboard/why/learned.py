@@ -11,6 +11,7 @@ import numpy as np
 
 from core.training import Record, Run, RunConfig
 from core.training.record import Bucket, Prediction
+from dashboard.why.setting import Model
 
 METRICS = ("bleu", "exact")
 
@@ -27,9 +28,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Learned:
-    """One trained model; `buckets` are of its latest decode, over `held_out` sentences. No score is no attention."""
+    """One trained model; `buckets` are of its latest decode, over `held_out` sentences."""
 
-    score: str | None
+    model: Model
     seed: int
     points: tuple[Point, ...]
     buckets: tuple[Bucket, ...]
@@ -40,8 +41,7 @@ class Learned:
         free = [r for r in records if r.exact is not None and r.bleu is not None]
         points = {r.step: Point(r.step, r.trained, r.bleu, r.exact) for r in free}
         last = free[-1] if free else None
-        score = None if config.model.attention is None else config.model.attention.score.key
-        return cls(score, config.seed, tuple(points.values()), last.buckets if last else (),
+        return cls(Model.of(config), config.seed, tuple(points.values()), last.buckets if last else (),
                    last.held_out if last else 0)
 
     def to_json(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Learned:
     def from_json(cls, data: Mapping[str, Any]) -> Learned:
         points = tuple(Point(*point) for point in data["points"])
         buckets = tuple(Bucket(**bucket) for bucket in data["buckets"])
-        return cls(data["score"], data["seed"], points, buckets, data["held_out"])
+        return cls(Model(*data["model"]), data["seed"], points, buckets, data["held_out"])
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Sentence:
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    said: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
+    said: Mapping[Model, tuple[str, ...]] = field(default_factory=dict)
     frames: tuple[tuple[int, np.ndarray], ...] = ()
 
 
@@ -73,16 +73,16 @@ def longest(examples: Sequence[Prediction]) -> int:
     return max(range(len(examples)), key=lambda i: len(examples[i].source))
 
 
-def sentence(found: Mapping[str | None, tuple[Run, Sequence[Record]]], frames: int | None = None) -> Sentence | None:
-    """The longest watched sentence of runs by their score, with the last few frames; None before the first decode."""
+def sentence(found: Mapping[Model, tuple[Run, Sequence[Record]]], frames: int | None = None) -> Sentence | None:
+    """The longest watched sentence of some runs, with so many frames at most; None before the first decode."""
     said, weights, first = {}, [], None
-    for score, (run, records) in found.items():
+    for model, (run, records) in found.items():
         free = [r for r in records if r.examples]
         if not free:
             continue
         at = longest(free[0].examples)
-        first, said[score] = free[0].examples[at], free[-1].examples[at].predicted
-        if score is not None:
+        first, said[model] = free[0].examples[at], free[-1].examples[at].predicted
+        if model.score is not None:
             steps = [step for step in run.frame_steps() if step in {r.step for r in records}]
             weights = [(step, run.frame(step).get(f"{at}:cross")) for step in steps]
     if first is None:
@@ -111,25 +111,28 @@ class Spread:
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
 
 
-def scores(learned: Iterable[Learned]) -> list[str | None]:
-    """The models there are, no attention first."""
-    return sorted({one.score for one in learned}, key=lambda score: (score is not None, score != "dot", score))
+def models(learned: Iterable[Learned]) -> list[Model]:
+    """The models there are: the smallest first, and of one size that without attention."""
+    return sorted({one.model for one in learned}, key=lambda m: (m.d_model, m.score is not None, m.score != "dot", m))
 
 
-def by_length(learned: Sequence[Learned], score: str | None, metric: str) -> dict[str, Spread]:
+def by_length(learned: Sequence[Learned], model: Model, metric: str) -> dict[str, Spread]:
     """BLEU or exact match in percent, by the source's length, over the seeds of one model."""
     values: dict[str, list[float]] = {}
     for one in learned:
-        for bucket in one.buckets if one.score == score else ():
+        for bucket in one.buckets if one.model == model else ():
             values.setdefault(bucket.lengths, []).append(_percent(bucket, metric))
     return {lengths: Spread.of(found) for lengths, found in values.items()}
 
 
-def over_time(learned: Sequence[Learned], score: str | None, metric: str) -> list[tuple[float, Spread]]:
-    """(seconds of training, BLEU or exact match in percent) at each step that all seeds of one model have reached."""
-    own = [{point.step: point for point in one.points} for one in learned if one.score == score]
+def over_time(learned: Sequence[Learned], model: Model, metric: str, clock: str) -> list[tuple[float, Spread]]:
+    """BLEU or exact match in percent at each step that all seeds of one model have reached.
+
+    `clock` is what stands before it: "step", or the mean "seconds" of training.
+    """
+    own = [{point.step: point for point in one.points} for one in learned if one.model == model]
     steps = sorted(set.intersection(*(set(points) for points in own))) if own else []
-    return [(statistics.fmean(points[step].seconds for points in own),
+    return [(statistics.fmean(getattr(points[step], clock) for points in own),
              Spread.of([_percent(points[step], metric) for points in own])) for step in steps]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -20,8 +22,8 @@ from dashboard.why import state, words
 from dashboard.why.figures import Line, rows
 from dashboard.why.figures import by_length as length_figure
 from dashboard.why.figures import over_time as time_figure
-from dashboard.why.learned import Learned, Sentence, by_length, over_time, scores
-from dashboard.why.setting import LONGEST, SCORES, SECONDS, SIZES, Setting
+from dashboard.why.learned import Learned, Sentence, Spread, by_length, over_time
+from dashboard.why.setting import LONGEST, SCORES, SECONDS, SIZES, Model, Setting
 from dashboard.why.state import Pair, Shown
 
 BEAT = 0.5  # seconds between two looks at running models
@@ -34,13 +36,19 @@ def explore() -> None:
                            "The longer it is, the more the vector loses.")
     pair, trouble = state.asked_pair()
     live = pair is not None and not all(run.status().ended for run in pair)
-    controls(pair if live else None)
+    setting, kept = controls(pair if live else None), state.kept().setting
     for said in filter(None, (trouble, st.session_state.pop(TROUBLE, ""))):
         st.warning(said)
+    if pair is None and (setting.d_model, setting.longest) != (kept.d_model, kept.longest):
+        st.caption(f"Below is what was measured with {kept.d_model} numbers and up to {kept.longest} words; Run it "
+                   "trains with the settings above.")
+    if st.session_state.setdefault("why:seen", False):
+        jobs.warm_up()  # not on the first run, which has enough to load
+    st.session_state["why:seen"] = True
     st.fragment(_look, run_every=BEAT if live else None, key="why:look")(pair, live)
 
 
-def controls(running: Pair | None) -> None:
+def controls(running: Pair | None) -> Setting:
     """One row: what the next two models are given, and the button."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid:
@@ -61,17 +69,15 @@ def controls(running: Pair | None) -> None:
             st.button("Run it", icon=":material/play_arrow:", type="primary", width="stretch", key="why:run",
                       on_click=start, args=(setting,),
                       help="Trains two models here, at once: one without attention, one with it.")
+    return setting
 
 
 def start(setting: Setting) -> None:
     """Ask for both runs, and put them into the link."""
-    pair = []
+    asked = [(setting.config(model), {"name": f"Why attention: {words.name(model)}"}) for model in setting.pair]
     try:
-        for score in (None, setting.score):
-            pair.append(jobs.start(setting.config(score), name=f"Why attention: {words.name(score)}"))
+        pair = jobs.start_all(asked)
     except (jobs.QueueFull, OSError) as error:
-        for run in pair:
-            jobs.stop(run)
         st.session_state[TROUBLE] = f"The runs could not be started: {error}"
         return
     st.query_params[state.RUNS] = ".".join(run.id for run in pair)
@@ -101,7 +107,7 @@ def standing(shown: Shown) -> None:
         with column:
             if part.status.ended:
                 tell = st.error if part.status.state == "failed" else st.caption
-                tell(f"{words.name(part.learned.score).capitalize()}: {part.status.message}")
+                tell(f"{words.name(part.learned.model).capitalize()}: {part.status.message}")
             else:
                 st.progress(*words.progress(part, shown.setting, jobs.place(part.run)))
     if not shown.live:
@@ -114,7 +120,7 @@ def pictures(shown: Shown) -> None:
     lengths.sort(key=lambda name: int(name.split("–")[0]))
     for column, metric in zip(st.columns(2, gap="medium"), ("bleu", "exact"), strict=True):
         column.vega_lite_chart(
-            rows(lines(shown.learned, metric, by_length)),
+            rows(lines(shown.learned, partial(_lengths, shown.learned, metric))),
             length_figure(f"{words.NAMES[metric]}, by the length of the source", words.NAMES[metric], lengths, theme()),
             theme=None, key=f"why:{metric}", width="stretch",
             alt=f"{words.NAMES[metric]} against words in the source, one line a model")
@@ -127,29 +133,33 @@ def pictures(shown: Shown) -> None:
         if weights is not None and shown.sentence is not None:
             for latex in words.equations(shown.setting, shown.sentence, weights, row):
                 st.latex(latex)
+            st.caption("Above: one vector for every output. Below: one for each; a pinned cell picks the output.")
         learning(shown)
     ink = Ink.of(theme())
     if shown.sentence is not None:
-        st.html(words.sentence_table(shown.sentence, ink.pick, ink.hairline))
+        st.html(words.sentence_table(shown.sentence, words.names(shown.learned), ink.pick, ink.hairline))
     table(["BLEU / exact %", *lengths], words.numbers(shown.learned, lengths), caption="Quality by source length")
     st.caption(words.conditions(shown, None if shown.parts else state.kept()))
 
 
-def lines(learned: Sequence[Learned], metric: str, points: object) -> list[Line]:
-    """A line a model; `points` is by_length or over_time."""
-    found = []
-    for place, score in enumerate(scores(learned)):
-        each = points(learned, score, metric)  # type: ignore[operator]
-        found.append(Line(words.name(score), place, list(each.items()) if isinstance(each, dict) else each))
-    return found
+def lines(learned: Sequence[Learned], points: Callable[[Model], Iterable[tuple[Any, Spread]]]) -> list[Line]:
+    """A line a model through its points."""
+    return [Line(called, place, list(points(model))) for place, (model, called) in
+            enumerate(words.names(learned).items())]
+
+
+def _lengths(learned: Sequence[Learned], metric: str, model: Model) -> Iterable[tuple[str, Spread]]:
+    return by_length(learned, model, metric).items()
 
 
 def learning(shown: Shown) -> None:
-    """BLEU over the seconds of training."""
-    last = max([p.seconds for one in shown.learned for p in one.points], default=1.0)
-    figure = time_figure("BLEU as they learn", "BLEU", max(last, shown.setting.seconds if shown.live else 0), theme())
-    st.vega_lite_chart(rows(lines(shown.learned, "bleu", over_time)), figure, theme=None, key="why:learning",
-                       width="stretch", alt="BLEU against seconds of training, one line a model")
+    """BLEU as they learn, over what both are given equally: seconds of training here, steps in what is kept."""
+    clock = "seconds" if shown.parts else "step"
+    reached = max([getattr(p, clock) for one in shown.learned for p in one.points], default=1.0)
+    figure = time_figure("BLEU as they learn", "BLEU", clock, max(reached, shown.setting.seconds if shown.live else 0),
+                         theme())
+    st.vega_lite_chart(rows(lines(shown.learned, lambda model: over_time(shown.learned, model, "bleu", clock))), figure,
+                       theme=None, key="why:learning", width="stretch", alt=f"BLEU against {clock}, one line a model")
 
 
 def alignment(shown: Shown) -> tuple[np.ndarray | None, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig
@@ -16,6 +17,18 @@ SCORES = ("dot", "general", "additive", "concat", "scaled_dot", "cosine")
 MEASURING = 3.0  # times its training that a run may take with its measuring, on a machine that does other things too
 
 
+class Model(NamedTuple):
+    """What is told apart: the score of the attention (None: no attention), and how many numbers a state has."""
+
+    score: str | None
+    d_model: int
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Model:
+        attention = config.model.attention
+        return cls(None if attention is None else attention.score.key, config.model.d_model)
+
+
 @dataclass(frozen=True)
 class Setting:
     """The vector's size, the longest source in words, the score, the seconds of training each, and the seed."""
@@ -26,25 +39,28 @@ class Setting:
     seconds: float = 45.0
     seed: int = 0
 
-    def config(self, score: str | None) -> RunConfig:
-        """Number words from English to German; no score is no attention. Both get equal seconds of training.
+    @property
+    def pair(self) -> tuple[Model, Model]:
+        return Model(None, self.d_model), Model(self.score, self.d_model)
+
+    def config(self, model: Model) -> RunConfig:
+        """Number words from English to German, all models with equal seconds of training.
 
         The rate falls as 1/√step, which needs no end known beforehand, and neither ends before its time.
         """
         return RunConfig(
-            TaskConfig.of("numbers", max_source=self.longest), ModelConfig.recurrent(self.d_model, score),
+            TaskConfig.of("numbers", max_source=self.longest), ModelConfig.recurrent(model.d_model, model.score),
             steps=BOUNDS["steps"][1], batch_size=64, learning_rate=4e-3, warmup=50, schedule="inverse_sqrt",
             seed=self.seed, seconds=min(BOUNDS["seconds"][1], 60 + MEASURING * self.seconds), trained=self.seconds,
-            record_every=50, held_out=200, watch=8, finish_early=False)
+            record_every=25, decode_every=2, held_out=120, watch=8, finish_early=False)
 
-    def counted(self, score: str | None, steps: int) -> RunConfig:
+    def counted(self, model: Model, steps: int) -> RunConfig:
         """The same for so many steps instead of seconds, which gives the same numbers on any machine."""
-        return replace(self.config(score), steps=steps, trained=BOUNDS["trained"][1], seconds=BOUNDS["seconds"][1],
-                       record_every=max(1, steps // 18))
+        return replace(self.config(model), steps=steps, trained=BOUNDS["trained"][1], seconds=BOUNDS["seconds"][1],
+                       record_every=max(1, steps // 18), decode_every=1)
 
     @classmethod
     def of(cls, config: RunConfig) -> Setting:
-        """The setting that a run was asked with; a run without attention has the default's score."""
-        model = config.model
-        score = cls.score if model.attention is None else model.attention.score.key
-        return cls(model.d_model, int(config.task["max_source"]), score, config.trained, config.seed)
+        """The setting that the run with attention was asked with."""
+        model = Model.of(config)
+        return cls(model.d_model, int(config.task["max_source"]), model.score or cls.score, config.trained, config.seed)

@@ -19,12 +19,13 @@ Pair = tuple[Run, Run]
 
 @dataclass(frozen=True)
 class Part:
-    """One of the two runs: how it stands and what it has learned."""
+    """One of the two runs: how it stands, what it has learned, at which step, after how many seconds of training."""
 
     run: Run
     status: Status
     learned: Learned
-    steps: int
+    step: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def look(pair: Pair | None) -> Shown:
     for run in pair:
         config, found = run.config(), run.records()
         learned = Learned.of(config, found)
-        records[learned.score] = (run, found)
-        parts.append(Part(run, run.status(), learned, found[-1].step if found else 0))
+        records[learned.model] = (run, found)
+        parts.append(Part(run, run.status(), learned, found[-1].step if found else 0,
+                          found[-1].trained if found else 0.0))
     return Shown(Setting.of(pair[1].config()), tuple(part.learned for part in parts), sentence(records), tuple(parts))

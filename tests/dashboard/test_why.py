@@ -1,0 +1,170 @@
+"""What Why attention draws and says, from records made by hand; and the experiment itself, in small."""
+
+import numpy as np
+import pytest
+
+from core.training import Record, create_run
+from core.training.record import Bucket, Prediction
+from dashboard.why import experiment, words
+from dashboard.why.figures import Line, rows
+from dashboard.why.learned import Learned, Point, Sentence, Spread, by_length, models, over_time, sentence, thinned
+from dashboard.why.setting import SCORES, SIZES, Model, Setting
+from dashboard.why.state import Shown
+
+NONE, DOT = Model(None, 8), Model("dot", 8)
+
+
+def learned(model, seed, exact, bleu, seconds=1.0):
+    points = (Point(0, 0.0, 0.0, 0.0), Point(10, seconds, bleu[-1], exact[-1]))
+    buckets = tuple(Bucket(name, 5, e, b) for name, e, b in zip(("1–10", "11–20"), exact, bleu, strict=True))
+    return Learned(model, seed, points, buckets, 10)
+
+
+FOUR = (learned(NONE, 0, (0.9, 0.1), (95.0, 30.0)), learned(NONE, 1, (0.7, 0.3), (91.0, 34.0)),
+        learned(DOT, 0, (1.0, 0.8), (99.0, 90.0), 2.0), learned(DOT, 1, (1.0, 0.6), (99.0, 94.0), 4.0))
+
+
+def test_both_models_are_the_same_but_for_the_attention():
+    without, with_it = (Setting(32, 30, "general", 5, 7).config(model) for model in Setting(32, 30, "general").pair)
+    assert without.model.attention is None and with_it.model.attention.score.key == "general"
+    assert without.to_json() | {"model": None} == with_it.to_json() | {"model": None}
+    assert with_it.trained == 5 and with_it.task["max_source"] == 30 and not with_it.finish_early
+    assert Setting.of(with_it) == Setting(32, 30, "general", 5, 7)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("size", (SIZES[0], SIZES[-1]))
+def test_every_setting_on_offer_can_run(score, size):
+    for seconds in (5, 180):
+        for model in Setting(size, score=score, seconds=seconds).pair:
+            assert Setting(size, score=score, seconds=seconds).config(model).trained == seconds
+
+
+def test_seeds_are_averaged_and_their_spread_told():
+    exact = by_length(FOUR, NONE, "exact")
+    assert exact["11–20"] == Spread(pytest.approx(20.0), pytest.approx(200**0.5), 2)
+    assert [seconds for seconds, _ in over_time(FOUR, DOT, "bleu", "seconds")] == [0.0, 3.0]
+    assert [step for step, _ in over_time(FOUR, DOT, "bleu", "step")] == [0, 10]
+    late = Learned(DOT, 2, (Point(0, 0.0, 0.0, 0.0),), (), 0)
+    assert len(over_time([*FOUR, late], DOT, "bleu", "step")) == 1, "only steps that every seed has reached"
+    assert by_length([*FOUR, late], DOT, "exact")["1–10"].count == 2
+
+
+def test_models_stand_in_one_order_and_the_larger_says_its_size():
+    found = (*FOUR, learned(Model(None, 16), 0, (1, 1), (9, 9)), learned(Model("general", 8), 0, (1, 1), (9, 9)))
+    assert models(found) == [NONE, DOT, Model("general", 8), Model(None, 16)]
+    assert list(words.names(found).values()) == ["one vector", "dot product", "general", "one vector, 16"]
+
+
+def test_the_sentence_of_the_page_is_the_numbers():
+    said = words.fact(Shown(Setting(8), FOUR, None))
+    assert said.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
+                           "(BLEU 92 ± 3); through one vector of 8 numbers it is **20 ± 14 %** (BLEU 32 ± 3)")
+    assert said.endswith("At 1–10 words it is 100 ± 0 % and 80 ± 14 %.")
+    more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
+    assert "of 16 numbers 50 % (BLEU 51)" in words.fact(Shown(Setting(8), more, None))
+    assert words.fact(Shown(Setting(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
+    assert words.numbers(FOUR, ["11–20"])[1] == ["dot product", "92 ± 3 / 70 ± 14"]
+
+
+def test_lines_are_drawn_with_their_spread_and_names_apart():
+    lines = [Line("one vector", 0, list(by_length(FOUR, NONE, "exact").items())),
+             Line("dot product", 1, list(by_length(FOUR, DOT, "exact").items())), Line("not yet", 2, [])]
+    table = rows(lines).to_pylist()
+    points = [row for row in table if row["kind"] == "point"]
+    assert [(row["name"], row["y"]) for row in points] == [
+        ("1–10", pytest.approx(80)), ("11–20", pytest.approx(20)),
+        ("1–10", pytest.approx(100)), ("11–20", pytest.approx(70))]
+    assert all(0 <= row["low"] <= row["y"] <= row["high"] <= 100 for row in points)
+    assert {row["model"] for row in table if row["kind"] == "label"} == {"one vector", "dot product"}
+    assert rows([]).num_rows == 0
+
+
+def test_an_equation_has_the_weights_of_its_row():
+    weights = np.full((3, 4), 0.1, dtype=np.float32)
+    weights[1] = (0.7, 0.2, 0.06, 0.04)
+    shown = Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
+    without, with_it = words.equations(Setting(8), shown, weights, 1)
+    assert r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}" in without and "c_{2} =" in without
+    for part in (r"c_{1}^{\text{hundert}}", r"0.70\, h_{0}^{\text{two}}", r"0.06\, h_{2}^{\text{;}}", "0.04"):
+        assert part in with_it
+    assert r"c_{2}^{\text{end}}" in words.equations(Setting(8), shown, weights, 2)[1]
+
+
+def test_the_sentence_table_counts_errors_and_escapes():
+    shown = Sentence(("a", "<b>"), ("x", "y"), {NONE: ("x", "<z>"), DOT: ("x", "y")})
+    drawn = words.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
+    assert "&lt;b&gt;" in drawn and "&lt;z&gt;</b>" in drawn and "<z>" not in drawn
+    assert drawn.index(">1</td>") < drawn.index(">0</td>")
+
+
+def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
+    runs, maps = {}, {"0:cross": np.full((1, 1, 2, 1), 1.0), "1:cross": np.full((1, 1, 3, 2), 0.5)}
+    for model in (NONE, DOT):
+        run = create_run(Setting(8).config(model), tmp_path / str(model.score))
+        short, long = Prediction(("a",), ("b",), ("b",)), Prediction(("a", "c"), ("b", "d"), (str(model.score),))
+        for step in range(4):
+            run.append(Record(step, exact=0.0, bleu=1.0, examples=(short, long) if step else (),
+                              maps=maps if model.score else {}))
+        runs[model] = (run, run.records())
+    found = sentence(runs, 3)
+    assert (found.source, found.target) == (("a", "c"), ("b", "d"))
+    assert found.said == {NONE: ("None",), DOT: ("dot",)}
+    assert [step for step, _ in found.frames] == [0, 2, 3] and found.frames[0][1].shape == (3, 2)
+    assert sentence({NONE: (runs[NONE][0], [])}) is None
+    assert thinned(range(10), 4) == [0, 3, 6, 9] and thinned(range(3), 4) == [0, 1, 2]
+
+
+def test_the_kept_measurement_is_whole():
+    """Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one."""
+    kept = experiment.load()
+    assert set(models(kept.learned)) == set(experiment.MODELS) == set(kept.seconds), "run make bottleneck"
+    assert all([b.lengths for b in one.buckets][-1] == "51–60" and one.held_out == 1000 for one in kept.learned)
+    weights = kept.sentence.frames[-1][1]
+    assert weights.shape == (len(kept.sentence.target) + 1, len(kept.sentence.source))
+    assert weights.sum(-1) == pytest.approx(np.ones(len(weights)), abs=0.01)
+    exact = {model: by_length(kept.learned, model, "exact")["51–60"].mean for model in models(kept.learned)}
+    likeness = {model: by_length(kept.learned, model, "bleu")["51–60"].mean for model in models(kept.learned)}
+    without, with_it = Setting().pair
+    assert likeness[with_it] >= 90 and likeness[without] < 45, "the budget of the design"
+    assert exact[with_it] > 50 and exact[without] < 1
+
+
+def test_the_experiment_in_small(tmp_path, monkeypatch):
+    """Real runs in real processes; what is saved is what is loaded."""
+    small = Setting(d_model=8, longest=20)
+    monkeypatch.setattr(experiment, "MODELS", (Model(None, 16), *small.pair))
+    monkeypatch.setattr(experiment, "KEPT", tmp_path)
+    monkeypatch.setattr(experiment, "trained", _worked)
+    monkeypatch.setattr(experiment, "ProcessPoolExecutor", _Here)
+    result = experiment.measure(small, 1, 1, tmp_path)
+    experiment.save(result, tmp_path)
+    assert experiment.load().learned == result.learned and experiment.load().sentence.said == result.sentence.said
+    assert [one.model for one in experiment.load().learned] == [Model(None, 16), *small.pair]
+
+
+class _Here:
+    """A pool of this process alone."""
+
+    def __init__(self, *how):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+    map = staticmethod(map)
+
+
+def _worked(path):
+    """A run as a worker leaves it, without its minutes."""
+    from core.training.runs import Run
+
+    run = Run(path)
+    example = Prediction(("one", "two"), ("eins",), ("zwei",))
+    maps = {"0:cross": np.full((1, 1, 2, 2), 0.5)} if run.config().model.attention else {}
+    run.append(Record(1, exact=0.25, bleu=20.0, examples=(example,), buckets=(Bucket("1–10", 4, 0.25, 20.0),),
+                      held_out=4, final=True, maps=maps))
+    return 1.0

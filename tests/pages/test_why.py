@@ -1,0 +1,152 @@
+"""The page Why attention, driven without a browser and without a worker: the kept result, and each state of a pair."""
+
+import re
+
+import numpy as np
+import pytest
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
+from streamlit.testing.v1 import AppTest
+
+from core.training import Record, create_run, list_runs
+from core.training.record import Bucket, Prediction
+from dashboard import jobs
+from dashboard.why import experiment, words
+from dashboard.why.setting import Setting
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+
+
+def opened(runs: str | None = None) -> AppTest:
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60)
+    if runs is not None:
+        app.query_params["runs"] = runs
+    return calm(app.run())
+
+
+def calm(app: AppTest) -> AppTest:
+    assert not app.exception, [e.value for e in app.exception]
+    return app
+
+
+def said(app: AppTest) -> str:
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
+    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
+    return re.sub("<[^>]+>", "", "\n".join(written))
+
+
+def link_of(app: AppTest) -> str:
+    value = app.query_params["runs"]
+    return value if isinstance(value, str) else value[0]
+
+
+def drawn(app: AppTest, number: int = 0) -> list[dict]:
+    rows = convert_arrow_bytes_to_pandas_df(app.get("vega_lite_chart")[number].proto.data.data)
+    return [row for row in rows.to_dict("records") if row["kind"] == "point"]
+
+
+def pair(state: str = "running", decoded: bool = True, **setting):
+    """Two runs as their folders stand at step 25."""
+    runs = [create_run(Setting(**setting).config(model)) for model in Setting(**setting).pair]
+    example = Prediction(("one", ";", "two"), ("eins", ";", "zwei"), ("eins", ";", "drei"))
+    for place, run in enumerate(runs):
+        maps = {"0:cross": np.full((1, 1, 4, 3), 1 / 3)} if place else {}
+        buckets = (Bucket("1–10", 9, 0.2 + 0.6 * place, 40 + 40 * place), Bucket("11–20", 9, 0.5 * place, 20.0))
+        for step in (0, 25):
+            run.append(Record(step, loss=1.0, exact=0.1, bleu=30.0, trained=step / 10, held_out=18, buckets=buckets,
+                              examples=(example,), maps=maps) if decoded else Record(step, trained=step / 10))
+        run.set_status(state, "Finished after 25 steps." if state == "finished" else "")
+    return runs, ".".join(run.id for run in runs)
+
+
+def test_the_app_opens_here_with_the_kept_measurement():
+    app, kept = opened(), experiment.load()
+    shown = said(app)
+    assert "# Why attention" in shown and "make bottleneck" in shown and not app.warning
+    assert "the model that looks back gets" in shown and "1,000 held-out" in shown
+    points = drawn(app)
+    assert {row["model"] for row in points} == set(words.names(kept.learned).values())
+    first = next(row for row in points if row["model"] == "one vector" and row["name"] == "51–60")
+    assert words.told(words.by_length(kept.learned, words.models(kept.learned)[0], "bleu")["51–60"]).startswith(
+        f"{first['y']:.0f}")
+    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
+
+
+def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
+    app = opened()
+    for name, value in (("d_model", 32), ("longest", 20), ("score", "general"), ("seconds", 5)):
+        app.selectbox(key=f"why:{name}").set_value(value)
+    calm(app.number_input(key="why:seed").set_value(3).run())
+    assert "Below is what was measured with 128 numbers" in said(app)
+    calm(app.button(key="why:run").click().run())
+    runs = list_runs()
+    assert link_of(app) in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
+    setting = Setting(32, 20, "general", 5, 3)
+    assert sorted((r.config() for r in runs), key=lambda c: c.model.attention is not None) == [
+        setting.config(model) for model in setting.pair]
+    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
+    calm(app.button(key="why:stop").click().run())
+    assert all(run.stop_asked() for run in runs)
+
+
+def test_two_running_models_stand_side_by_side(monkeypatch):
+    monkeypatch.setattr(jobs, "tick", lambda: None)  # it would find that nobody holds these folders
+    _, link = pair()
+    app = opened(link)
+    shown = said(app)
+    assert "Equal seconds of training: one vector 25 steps in 2 s, dot product 25 steps in 2 s" in shown
+    assert "gets 50 % wholly right (BLEU 20)" in shown
+    assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 1)} == {
+        ("one vector", "1–10", 20), ("one vector", "11–20", 0),
+        ("dot product", "1–10", 80), ("dot product", "11–20", 50)}
+    assert [row["x"] for row in drawn(app, 2)] == [0, 2.5, 0, 2.5], "over seconds, as both are given equally many"
+    bars = [bar.proto.text for bar in app.get("progress")]
+    assert bars == ["One vector: step 25, 2 of 45 s", "Dot product: step 25, 2 of 45 s"]
+    assert any("0.33" in latex.value for latex in app.latex)
+
+
+def test_nothing_measured_yet_keeps_the_room():
+    _, link = pair(decoded=False)
+    app = opened(link)
+    assert "comes with the first measurement" in said(app) and not drawn(app)
+
+
+def test_a_finished_pair_says_so_and_leads_back():
+    _, link = pair("finished", longest=20)
+    app = opened(link)
+    assert "One vector: Finished after 25 steps." in said(app) and "Trained here" in said(app)
+    calm(app.button(key="why:kept").click().run())
+    assert "runs" not in app.query_params and "make bottleneck" in said(app)
+
+
+def test_a_failed_run_is_told():
+    runs, link = pair("finished")
+    runs[1].set_status("failed", "The loss is no longer a number at step 3; take a smaller learning rate.")
+    assert opened(link).error[0].value == (
+        "Dot product: The loss is no longer a number at step 3; take a smaller learning rate.")
+
+
+@pytest.mark.parametrize("link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"])
+def test_a_link_to_no_pair_says_so(link):
+    app = opened(link or ".".join([pair()[0][1].id] * 2))
+    assert "are no such pair" in app.warning[0].value and "make bottleneck" in said(app)
+
+
+def test_a_pair_is_there_when_one_comes_back():
+    _, link = pair("finished")
+    app = opened(link)
+    calm(app.switch_page("../pages/scores.py").run())
+    app.query_params.clear()
+    calm(app.switch_page("../pages/why.py").run())
+    assert link_of(app) == link and "Trained here" in said(app)
+
+
+def test_a_full_queue_is_said(monkeypatch):
+    monkeypatch.setattr(jobs, "QUEUE", 1)
+    app = opened()
+    calm(app.button(key="why:run").click().run())
+    assert "could not be started" in app.warning[0].value and not list_runs()
