@@ -45,6 +45,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("runs", "Runs", ":material/history:", "Find what was trained, and go on with it."),
         Step("compare_runs", "Compare runs", ":material/stacked_line_chart:",
              "Hold two to four runs against each other."),
+        Step("sweeps", "Sweeps", ":material/tune:", "Vary one setting, from several seeds."),
         Step("decode", "Decode", ":material/account_tree:", "See what a trained model might have said instead."),
     ),
     "Compare": (

@@ -33,6 +33,10 @@ class Spread:
     def high(self) -> float:
         return max(self.values)
 
+    def times(self, factor: float) -> Spread:
+        """The same in another unit."""
+        return Spread(tuple(factor * value for value in self.values))
+
 
 def spread(values: Sequence[float | None]) -> Spread | None:
     """The spread of what was measured; None where nothing was."""

@@ -40,6 +40,7 @@ class Outcome:
     measures: Mapping[str, tuple[float | None, ...]] | None = None
     held_out: int = 0
     even: float | None = None
+    elapsed: float = 0.0  # seconds with measuring
 
     @classmethod
     def of(cls, run: Run | None) -> Outcome:
@@ -52,7 +53,8 @@ class Outcome:
         columns = {name: tuple(_measure(record, name) for record in kept) for name in MEASURES}
         return cls(status.state, status.message, tuple(r.step for r in kept), tuple(_short(r.trained) for r in kept),
                    {name: column for name, column in columns.items() if any(v is not None for v in column)},
-                   kept[-1].held_out if kept else 0, _short(next((r.even for r in kept if r.even is not None), None)))
+                   kept[-1].held_out if kept else 0, _short(next((r.even for r in kept if r.even is not None), None)),
+                   _short(kept[-1].elapsed) if kept else 0.0)
 
     @property
     def ended(self) -> bool:

@@ -88,11 +88,9 @@ class SweepConfig:
                        record_every=max(self.base.record_every, RECORD_EVERY))
 
     def try_models(self) -> None:
-        """Build every model once; ConfigError where one cannot serve the task. Torch's generator stays as it was."""
-        with torch.random.fork_rng(devices=[]):
-            for place, seed in self.cells[: len(self.values)]:
-                run = self.run(place, seed)
-                build_model(run.model, make_task(run.task).shape)
+        """ConfigError where a model cannot serve the task."""
+        for place, seed in self.cells[: len(self.values)]:
+            buildable(self.run(place, seed))
 
     def to_json(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -112,6 +110,12 @@ class SweepConfig:
             if not isinstance(data.get(name, []), list | tuple):
                 raise ConfigError(f"the {name} of a sweep are a list; got {data[name]!r}.")
         return cls(**{**data, "base": RunConfig.from_json(data["base"])})
+
+
+def buildable(run: RunConfig) -> None:
+    """ConfigError where the model cannot serve the task; nothing is computed, and no generator moves."""
+    with torch.device("meta"):
+        build_model(run.model, make_task(run.task).shape)
 
 
 def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:

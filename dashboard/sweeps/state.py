@@ -1,0 +1,116 @@
+"""Which sweep the page shows, the one the link names or the kept example, and how far it has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import streamlit as st
+
+from core.attention import ConfigError
+from core.tasks import Task, TaskConfig, make_task
+from core.training.spread import Line, Spread, line, spread
+from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep
+from core.training.sweeps import Cell, SweepConfig, name_of, told
+
+EXAMPLE = Sweep(Path(__file__).with_name("scores.json"))
+LAST = "sweeps:last"
+HIGHER = {"exact": True, "letters": True, "bleu": True, "expected": True, "loss": False, "error": False}
+
+
+@lru_cache(maxsize=32)
+def task_of(config: TaskConfig) -> Task:
+    """A task, made once for every look at it."""
+    return make_task(config)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that one look at a sweep needs, read once."""
+
+    sweep: Sweep
+    config: SweepConfig
+    outcomes: dict[Cell, Outcome]
+
+    @property
+    def is_example(self) -> bool:
+        return self.sweep == EXAMPLE
+
+    @property
+    def live(self) -> bool:
+        """Whether any of its runs waits or trains."""
+        return not self.is_example and any(not outcome.ended for outcome in self.outcomes.values())
+
+    @property
+    def finished(self) -> int:
+        return sum(outcome.state == "finished" for outcome in self.outcomes.values())
+
+    @property
+    def setting(self) -> str:
+        """What is varied, in words."""
+        return name_of(self.config.axis, self.config.base.task)
+
+    @property
+    def names(self) -> list[str]:
+        return [told(self.config.axis, value) for value in self.config.values]
+
+    def task(self) -> Task:
+        return task_of(self.config.base.task)
+
+    def measures(self) -> list[str]:
+        """What was measured: the whole outputs first, else the error, else the loss."""
+        there = {name for outcome in self.outcomes.values() for name in outcome.measures or {}}
+        return [name for name in ("exact", "bleu", "error", "letters", "loss", "expected") if name in there]
+
+    def of(self, place: int) -> list[Outcome]:
+        """The runs of one value that were begun, by seed."""
+        return [self.outcomes[cell] for cell in self.config.cells if cell[0] == place and cell in self.outcomes]
+
+    def spread(self, place: int, measure: str) -> Spread | None:
+        """The seeds of one value that finished, together."""
+        if measure == "trained":
+            return spread([outcome.trained[-1] for outcome in self.of(place) if outcome.state == "finished"])
+        return spread([outcome.last(measure) for outcome in self.of(place)])
+
+    def line(self, place: int, measure: str, over: str) -> Line | None:
+        """The mean along the way: of the seeds that finished, or until then of the one that is furthest."""
+        begun = [outcome for outcome in self.of(place) if outcome.steps]
+        done = [outcome for outcome in begun if outcome.state == "finished"]
+        furthest = sorted(begun, key=lambda outcome: outcome.trained[-1])[-1:]
+        shared = over == "steps" and self.config.equal == "steps"
+        return line([outcome.points(measure, over) for outcome in done or furthest], shared)
+
+
+def look(sweep: Sweep) -> Shown | str:
+    """Read a sweep's file and its runs; words when it cannot be understood."""
+    try:
+        return Shown(sweep, sweep.config(), sweep.outcomes())
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"This sweep's file cannot be read: {error}"
+
+
+def asked() -> tuple[Sweep, str]:
+    """The sweep the link names, else the one this session saw last; words when there is no such one."""
+    named = st.query_params.get("sweep")
+    if named is None and (last := find_sweep(st.session_state.get(LAST))):
+        st.query_params["sweep"] = named = last.id
+    if not named:
+        return EXAMPLE, ""
+    found = find_sweep(named)
+    st.session_state[LAST] = found.id if found else None
+    if found is None:
+        return EXAMPLE, "The sweep in the link is not on this machine, or was deleted. Below is the kept one."
+    return found, ""
+
+
+def show(sweep: Sweep) -> None:
+    """Make it the page's sweep, in the link too."""
+    if sweep == EXAMPLE:
+        st.query_params.pop("sweep", None)
+        st.session_state.pop(LAST, None)
+        return
+    st.query_params["sweep"] = st.session_state[LAST] = sweep.id
+
+
+assert set(HIGHER) == set(MEASURES)

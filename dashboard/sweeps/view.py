@@ -1,0 +1,85 @@
+"""The pictures of a sweep: means along the way, every seed at the end, the fact, the table, each run."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.training.spread import Line
+from dashboard.controls import BOUND
+from dashboard.panels import fact, plain, theme
+from dashboard.sweeps import figures, words
+from dashboard.sweeps.state import Shown
+from dashboard.table import table
+
+OVER = {"steps": "Steps", "trained": "Seconds"}
+TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "expected": 1.0}
+
+
+def draw(shown: Shown) -> None:
+    """Everything that has been measured so far."""
+    measures = shown.measures()
+    if not measures:
+        with st.container(border=True, height=420, vertical_alignment="center", horizontal_alignment="center"):
+            st.caption("The first numbers come as soon as a run has begun." if shown.live else
+                       "No run of this sweep has measured anything. Continue begins them again.")
+        return
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
+    with row:
+        measure = st.selectbox("Measure", measures, key="sweeps:measure", width=240, **BOUND,
+                               format_func=lambda name: words.figure_title(name, shown))
+        over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
+                                    format_func=OVER.get, **BOUND)
+    _figures(shown, measure, over)
+    fact(words.fact(shown, measure))
+    head, rows = words.table(shown)
+    table(head, rows, caption=f"{shown.setting}: mean and standard deviation over seeds")
+    st.caption(words.caption(shown))
+    for sentence in words.failures(shown):
+        st.warning(plain(sentence))
+
+
+def _figures(shown: Shown, measure: str, over: str) -> None:
+    """Both on one scale of the measure, so that an end above is found again below."""
+    def scaled(each: Line) -> Line:
+        return Line(each.x, *(tuple(words.scaled(v, measure) for v in part) for part in (each.mean, each.low,
+                                                                                        each.high)))
+
+    places = range(len(shown.names))
+    drawn = {place: scaled(each) for place in places if (each := shown.line(place, measure, over)) is not None}
+    ends = {place: s.times(words.scaled(1.0, measure)) for place in places
+            if (s := shown.spread(place, measure)) is not None}
+    if not drawn:
+        return
+    values = [v for each in drawn.values() for v in (*each.low, *each.high)]
+    scale = figures.Scale.around(values, TOP.get(measure))
+    title = words.figure_title(measure, shown)
+    x_title = "step" if over == "steps" else "seconds of training"
+    spec = figures.lines(title, x_title, _last_x(shown, over, drawn), shown.names, drawn, scale, theme())
+    st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{title} over training, a line each: {', '.join(shown.names)}.")
+    if ends:
+        spec = figures.seeds("Every seed at its end", shown.names, ends, scale, theme())
+        st.vega_lite_chart(spec, key="sweeps:seeds", alt=f"{title} of every seed, by {shown.setting}.")
+
+
+def _last_x(shown: Shown, over: str, drawn: dict[int, Line]) -> float:
+    config = shown.config
+    if (over == "steps") == (config.equal == "steps"):
+        return config.base.steps if over == "steps" else config.seconds
+    return max(each.x[-1] for each in drawn.values()) or 1.0
+
+
+def runs(shown: Shown) -> None:
+    """On request: every run with its seed and its numbers, each a link to it; and all numbers to take away."""
+    panel = st.expander("Each run, and the numbers", on_change="rerun", key="sweeps:runs")
+    if not panel.open:
+        return
+    folders = shown.sweep.runs()
+    with panel:
+        st.download_button("All numbers, CSV", lambda: words.numbers_csv(shown), "sweep.csv", "text/csv",
+                           icon=":material/download:", on_click="ignore")
+        for cell, outcome in sorted(shown.outcomes.items()):
+            said = words.run_line(shown, cell, outcome)
+            if cell in folders:
+                st.page_link("pages/train.py", label=plain(said), query_params={"run": folders[cell].id})
+            else:
+                st.markdown(f":small[{plain(said)}]")
