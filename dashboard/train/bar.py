@@ -13,8 +13,9 @@ from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
 from dashboard import jobs
 from dashboard.panels import plain
+from dashboard.runs.kept import KEPT
 from dashboard.train import words
-from dashboard.train.state import EXAMPLE, Shown, look, show, show_example
+from dashboard.train.state import Shown, look, show, show_example
 from dashboard.train.view import draw
 
 BEAT = 0.5
@@ -24,7 +25,7 @@ TROUBLE = "train:trouble"
 
 def bar(run: Run, config: RunConfig | None) -> None:
     """The one primary button (Train; Stop while the run is on its way; Continue when it is paused), and progress."""
-    live, paused = _live(run), run != EXAMPLE and run.status().state == "paused"
+    live, paused = _live(run), run not in KEPT and run.status().state == "paused"
     row = st.container(horizontal=True, gap="small")
     if live:
         row.button("Stop", icon=":material/stop:", type="primary", width="stretch", key="train:stop",
@@ -41,7 +42,7 @@ def bar(run: Run, config: RunConfig | None) -> None:
     else:
         row.button("Train", icon=":material/play_arrow:", type="primary", width="stretch", key="train:train",
                    disabled=config is None, on_click=_train, args=(config,))
-        if run != EXAMPLE and run.checkpoint_steps():
+        if run not in KEPT and run.checkpoint_steps():
             _longer(run)
     if trouble := st.session_state.pop(TROUBLE, ""):
         st.warning(plain(trouble))
@@ -54,7 +55,7 @@ def pictures(run: Run) -> None:
 
 
 def _live(run: Run) -> bool:
-    return run != EXAMPLE and not run.status().ended
+    return run not in KEPT and not run.status().ended
 
 
 def _longer(run: Run) -> None:

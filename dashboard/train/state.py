@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import streamlit as st
 
@@ -12,10 +11,11 @@ from core.attention import ConfigError
 from core.tasks import Task, TaskConfig, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
-from core.training.runs import Run, Status, find_run
+from core.training.runs import Run, Status
+from dashboard.runs.kept import KEPT, find
 
 LAST, SETTINGS_OF = "train:last", "train:settings-of"
-EXAMPLE = Run(Path(__file__).resolve().parents[1] / "example_run")
+EXAMPLE = KEPT[0]
 
 
 @lru_cache(maxsize=8)
@@ -42,7 +42,7 @@ class Shown:
 
     @property
     def is_example(self) -> bool:
-        return self.run == EXAMPLE
+        return self.run in KEPT
 
     @property
     def live(self) -> bool:
@@ -72,7 +72,7 @@ def chosen_run(asked: str | None) -> tuple[Run, str]:
     """The run a link names, and words when there is no such run (then the example is shown)."""
     if not asked:
         return EXAMPLE, ""
-    run = find_run(asked)
+    run = find(asked)
     if run is not None:
         return run, ""
     return EXAMPLE, "The run in the link is not on this machine, or was deleted. Below is the kept example."
@@ -82,7 +82,7 @@ def asked_run() -> str | None:
     """The run the link names; without one, the run this session saw last, put back into the link."""
     asked = st.query_params.get("run")
     last = st.session_state.get(LAST)
-    if asked is None and last is not None and find_run(last) is not None:
+    if asked is None and last is not None and find(last) is not None:
         st.query_params["run"] = asked = last
     st.session_state[LAST] = asked
     return asked
@@ -111,7 +111,7 @@ def brought(run: Run) -> RunConfig | None:
 def look(run: Run) -> Shown:
     """Read a run's folder; a folder that cannot be understood gives words, not an exception."""
     status = run.status()
-    if run == EXAMPLE and not status.ended:
+    if run in KEPT and not status.ended:
         status = Status("finished")
     try:
         config, trouble = run.config(), ""
