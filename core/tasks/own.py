@@ -14,9 +14,9 @@ from core.tasks import samples
 from core.tasks.base import Task, TaskConfig, TaskEntry
 from core.tasks.pairs import OwnPairs, Pairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS, checked
-from core.tasks.sentences import SentenceTask
+from core.tasks.sentences import SentenceTask, words
 from core.tasks.tables import Texts, parse_table, sheet_of
-from core.tasks.tabular import Table, TableTask
+from core.tasks.tabular import Table, TableTask, sides
 from core.tasks.text import LENGTH, UNIT, Corpus, TextTask, unseen
 
 HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
@@ -90,7 +90,9 @@ def check_pairs(data: str, header: str, unit: str) -> None:
 
 
 def check_table(data: str, header: str, label: str, text: str) -> None:
-    own_table(data, header, label, text)
+    read = own_table(data, header, label, text)
+    rows = [tuple(words(each)) for each in read.texts] if isinstance(read, Texts) else read.rows
+    sides(rows, read.labels, seed=0)
 
 
 OWN_TEXT = TaskEntry(

@@ -114,6 +114,8 @@ def _fit(found: tuple[list[Row], str]) -> tuple[bool, int]:
 
 
 def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
+    if not rows:
+        raise ConfigError(f"The {what} has no cell with something in it.")
     first = rows[0]
     width = len(first.cells)
     if width < 2:

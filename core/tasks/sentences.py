@@ -28,12 +28,12 @@ class SentenceTask(Task):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, texts: Texts) -> None:
         super().__init__(config, entry)
-        read = [split(text.lower(), "words") or [""] for text in texts.texts]
-        cut = sum(len(words) > LONGEST for words in read)
+        read = list(map(words, texts.texts))
+        cut = sum(len(each) > LONGEST for each in read)
         self.notes = (*texts.notes, f"{cut:,} texts are cut after {LONGEST} words.") if cut else texts.notes
         self.classes = texts.classes
-        self.examples = [Example(tuple(words[:LONGEST]), (label,))
-                         for words, label in zip(read, texts.labels, strict=True)]
+        self.examples = [Example(tuple(each[:LONGEST]), (label,))
+                         for each, label in zip(read, texts.labels, strict=True)]
         self.sides = sides([example.source for example in self.examples], texts.labels, config.seed)
         counts = Counter(word for i in self.sides[False] for word in self.examples[i].source)
         self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MOST_WORDS))
@@ -50,7 +50,7 @@ class SentenceTask(Task):
         return float(torch.log(torch.tensor(float(len(self.classes)))))
 
     def tokens(self, text: str) -> list[str]:
-        return split(text.lower(), "words")
+        return words(text)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         side = self.sides[held_out]
@@ -83,6 +83,11 @@ class SentenceTask(Task):
         source = self.collate(examples).source
         counts = torch.zeros(len(examples), len(self.source_vocab))
         return counts.scatter_add_(1, source, torch.ones(source.shape))
+
+
+def words(text: str) -> list[str]:
+    """The words and punctuation marks of a text in small letters, one at least."""
+    return split(text.lower(), "words") or [text]
 
 
 def recipes(rows: int) -> Mapping[str, Recipe]:

@@ -106,12 +106,11 @@ class Seasons(Task):
 
 
 def recipes() -> Mapping[str, Recipe]:
-    """Two layers: which moments are spikes, then what was one season ago."""
+    """One layer is enough, with positions that are learned and a norm after each sum."""
     from core.models.config import ModelConfig
 
-    model = ModelConfig.transformer(32, num_heads=4, layers=2, kind="forecaster", norm="pre", activation="gelu",
-                                    position="learned")
-    return {"forecaster": Recipe(model.to_json(), 1500, 64, 2e-3, seconds=90)}
+    model = ModelConfig.transformer(64, num_heads=2, kind="forecaster", position="learned")
+    return {"forecaster": Recipe(model.to_json(), 1000, 64, 5e-3, seconds=90)}
 
 
 SERIES = TaskEntry(

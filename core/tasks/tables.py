@@ -119,8 +119,8 @@ def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tu
         notes.append(f"{lines_told(without).capitalize()} {'have' if len(without) > 1 else 'has'} no {name} and "
                      f"{'are' if len(without) > 1 else 'is'} left out.")
     if len(rows) < FEWEST_ROWS:
-        raise ConfigError(f"The table has {len(rows)} rows with a {name}; {FEWEST_ROWS} are needed at least, as a "
-                          "fifth is held out.")
+        raise ConfigError(f"The table has {len(rows)} rows with something in {name}; {FEWEST_ROWS} are needed at "
+                          "least, as a fifth is held out.")
     counts = Counter(row.cells[target] for row in rows)
     if len(counts) > MOST_CLASSES:
         raise ConfigError(f"The column {name} has {len(counts):,} different values; at most {MOST_CLASSES} classes are "

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from core.entries import ConfigError
 from core.models.base import Shape
 from core.tasks.base import Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry
 
@@ -155,9 +156,10 @@ class TableTask(Task):
 
 
 def sides(rows: Sequence[object], labels: Sequence[int], seed: int) -> Mapping[bool, tuple[int, ...]]:
-    """Indexes of rows to train on (False) and held out (True): a fifth of each class, and two of it at least.
+    """Indexes of rows to train on (False) and held out (True): a fifth of each class.
 
-    Equal rows count as one, of the class of the first, so that nothing held out is ever trained on.
+    Equal rows count as one, of the class of the first, so that nothing held out is ever trained on. ConfigError when
+    no class has three different rows.
     """
     groups: dict[object, list[int]] = {}
     for i, row in enumerate(rows):
@@ -172,6 +174,8 @@ def sides(rows: Sequence[object], labels: Sequence[int], seed: int) -> Mapping[b
         wanted = round(HELD_OUT * len(of_class)) if len(of_class) > 2 else 0
         for place, j in enumerate(torch.randperm(len(of_class), generator=generator).tolist()):
             found[place < wanted] += of_class[j]
+    if not found[True]:
+        raise ConfigError("No class has three different rows, so none can be held out; add rows that differ.")
     order = torch.randperm(len(found[True]), generator=generator).tolist()
     return {False: tuple(found[False]), True: tuple(found[True][i] for i in order)}
 

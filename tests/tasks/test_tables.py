@@ -1,0 +1,134 @@
+"""A stranger's CSV: what each column is, what is left out and why, and what is wrong in which line."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.entries import ConfigError
+from core.tasks import TaskConfig, make_task
+from core.tasks.own import column_names
+from core.tasks.tables import Texts, parse_table
+from core.tasks.tabular import Table
+
+ROWS = [(f"{i / 2}", "red" if i % 3 else "blue", f"id {i}", "same", "yes" if i % 2 else "no") for i in range(40)]
+HEAD = "size,colour,name,unit,answer"
+
+
+def csv_of(rows=ROWS, head=HEAD, mark=","):
+    return "\n".join([head.replace(",", mark), *(mark.join(row) for row in rows)])
+
+
+def test_columns_are_numbers_categories_or_left_out_and_all_is_said():
+    table = parse_table(csv_of(), "auto", "", "")
+    assert isinstance(table, Table)
+    assert [(c.name, c.categories) for c in table.columns] == [("size", ()), ("colour", ("blue", "red"))]
+    assert table.rows[:2] == ((0.0, 1.0), (0.5, 2.0))
+    assert table.classes == ("no", "yes") and table.labels[:3] == (0, 1, 0)
+    assert " ".join(table.notes) == (
+        "The first line names the columns; answer is the class of each of 40 rows. "
+        "Left out: name (text, 40 different), unit (always same). Numbers: size. Categories: colour (2 kinds).")
+
+
+@pytest.mark.parametrize("asked", ["colour", "Colour ", "2"])
+def test_the_class_is_named_by_name_or_number(asked):
+    table = parse_table(csv_of(), "auto", asked, "")
+    assert table.classes == ("blue", "red")
+    assert [column.name for column in table.columns] == ["size", "answer"]
+
+
+def test_without_names_the_first_line_is_a_row():
+    bare = csv_of().split("\n", 1)[1]
+    for header in ("auto", "no"):
+        table = parse_table(bare, header, "column 5", "")
+        assert len(table.rows) == 40 and table.columns[0].name == "column 1"
+    assert len(parse_table(bare, "yes", "", "").rows) == 39
+    assert column_names(csv_of()) == ("size", "colour", "name", "unit", "answer")
+
+
+def test_missing_cells_and_missing_classes():
+    rows = [("" if i == 3 else a, "NA" if i == 5 else b, c, d, "?" if i in (7, 9) else e)
+            for i, (a, b, c, d, e) in enumerate(ROWS)]
+    table = parse_table(csv_of(rows), "auto", "", "")
+    assert table.rows[3][0] is None and table.rows[5][1] is None and len(table.rows) == 38
+    assert "Lines 9, 11 have no answer and are left out." in table.notes
+    assert "2 of 76 cells are empty; no attention can look at those." in table.notes
+
+
+def test_a_decimal_comma_is_read_between_semicolons():
+    rows = [(a.replace(".", ","), *rest) for a, *rest in ROWS]
+    assert parse_table(csv_of(rows, mark=";"), "auto", "", "").rows[3][0] == 1.5
+
+
+def test_numbers_are_sorted_as_numbers_where_they_are_classes():
+    rows = [(a, b, c, d, str(8 + i % 3)) for i, (a, b, c, d, _) in enumerate(ROWS)]
+    assert parse_table(csv_of(rows), "auto", "", "").classes == ("8", "9", "10")
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (dict(rows=ROWS[:9]), "has 9 rows with something in answer; 20 are needed"),
+    (dict(rows=[(*row[:4], str(i)) for i, row in enumerate(ROWS)]), "answer has 40 different values; at most 30"),
+    (dict(rows=[(*row[:4], "yes") for row in ROWS]), "answer is always 'yes'"),
+    (dict(rows=[(*row[:4], f"{i // 2}") for i, row in enumerate(ROWS)]), "need three rows or more"),
+    (dict(rows=[("big" if i == 30 else row[0], *row[1:]) for i, row in enumerate(ROWS)]),
+     "size holds numbers, but line 32 has 'big'"),
+    (dict(rows=[("1e999" if i == 30 else row[0], *row[1:]) for i, row in enumerate(ROWS)]), "line 32 has '1e999'"),
+    (dict(rows=[("5", "red", "", str(i % 2), "yes" if i % 2 else "no") for i in range(40)]), "three different rows"),
+    (dict(head="size,size,name,unit,answer"), "Line 1 names two columns 'size'"),
+    (dict(rows=[("5", "red", "", "same", row[4]) for row in ROWS]), "No column is left to learn from beside answer"),
+])
+def test_what_will_not_do_is_said(change, words):
+    header = "yes" if "head" in change else "auto"
+    with pytest.raises(ConfigError, match=words):
+        TaskConfig.of("own_table", data=csv_of(**change), header=header)
+
+
+def test_a_column_that_is_not_there():
+    with pytest.raises(ConfigError, match="label = 'anser': the table has no such column. It has size, colour, name"):
+        TaskConfig.of("own_table", data=csv_of(), label="anser")
+    with pytest.raises(ConfigError, match="is the column of the class"):
+        TaskConfig.of("own_table", data=csv_of(), text="answer")
+
+
+def test_a_text_column_is_read_word_by_word():
+    wanted = [f"I {'like' if i % 2 else 'hate'} thing {i}" for i in range(40)]
+    data = "review,mood\n" + "\n".join(f"{text},{'good' if i % 2 else 'bad'}" for i, text in enumerate(wanted))
+    read = parse_table(data, "auto", "", "")
+    assert isinstance(read, Texts), "nothing but a text to read"
+    task = make_task(TaskConfig.of("own_table", data=data))
+    assert task.shape.input == "tokens" and task.shape.output == "label" and task.classes == ("bad", "good")
+    batch = task.collate(task.held_out(8))
+    assert batch.source.shape == (8, 4) and set(batch.target_out.tolist()) <= {0, 1}
+    assert task.shown(task.held_out(1)[0])[0][1] in ("like", "hate")
+    assert not {e.source for e in task.held_out(99)} & {e.source for e in task.trained()}
+    assert task.peer()[1] == 1.0, "a word tells it, and word counts find the word"
+    assert task.example("I hate it").source == ("i", "hate", "it")
+
+
+def test_the_table_that_stands_in_has_numbers_categories_gaps_and_a_text():
+    task = make_task(TaskConfig.of("own_table"))
+    assert {bool(column.categories) for column in task.table.columns} == {True, False}
+    assert any(value is None for row in task.table.rows for value in row)
+    by_name = make_task(TaskConfig.of("own_table", text="name"))
+    assert by_name.shape.input == "tokens" and "capital" in by_name.source_vocab.tokens
+
+
+CELL = st.sampled_from(["1", "2.5", "-3", "x", "y", "", "NA", "a b", "1e400", "nan", "1_0", "é"])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(2, 4).flatmap(lambda width: st.lists(
+    st.lists(CELL, min_size=width, max_size=width), min_size=20, max_size=30)), st.sampled_from([",", ";", "\t"]))
+def test_any_table_makes_finite_batches_or_is_refused(cells, mark):
+    try:
+        task = make_task(TaskConfig.of("own_table", data="\n".join(mark.join(row) for row in cells)))
+    except ConfigError as error:
+        assert str(error).endswith(".")
+        return
+    held, batch = task.held_out(1000), task.batch(8, torch.Generator().manual_seed(0))
+    assert held and math.isfinite(float(batch.source.sum()))
+    assert (task.shape.input == "tokens") or (batch.source[~batch.source_mask] == 0).all()
+    assert not {e.source for e in held} & {e.source for e in task.trained()}
+    assert int(batch.target_out.max()) < len(task.classes)
