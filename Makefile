@@ -3,6 +3,7 @@
 # make check    style and types only
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the two example runs that Train, Runs and Compare runs show first
+# make sweep    trains the sweep of six scores that the Sweeps page shows first
 # make measured measures the kernels as the Cost and speed page shows them first
 # make bottleneck trains with and without attention, as the first page shows it: about six minutes on two cores
 
@@ -13,7 +14,7 @@ PIP_ARGS ?=
 RUN_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench example measured bottleneck screenshot browser clean
+.PHONY: run test check bench example sweep measured bottleneck screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
@@ -39,6 +40,12 @@ example: $(VENV)/.installed
 	  $(BIN)/python -m core.training train $(VENV)/example.json $$kept && \
 	  ls $$kept/checkpoints/* | sort | sed '$$d' | xargs rm || exit 1; \
 	done  # the last checkpoint is enough to look at
+
+SWEEP := dashboard/sweeps/scores.json
+sweep: $(VENV)/.installed
+	$(BIN)/python -c "import json; print(json.dumps(json.load(open('$(SWEEP)'))['config']))" > $(VENV)/sweep.json
+	ATTENTION_LAB_RUNS=$$(mktemp -d) $(BIN)/python -m core.training sweep $(VENV)/sweep.json --workers 2 --to $(SWEEP)
+	rm -f $(SWEEP:.json=.lock)
 
 measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.efficient.example

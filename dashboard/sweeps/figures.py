@@ -19,13 +19,14 @@ class Scale:
     """The measure's axis, shared by both figures."""
 
     low: float
+    end: float  # of the measure; the axis has a little air above
     high: float
 
     @classmethod
     def around(cls, values: Sequence[float], whole: float | None) -> Scale:
         """From zero, or what lies lower, to the largest; to `whole` for a measure that has a top."""
         low, high = min([0.0, *values]), max([*values, 1e-9]) if whole is None else max([whole, *values])
-        return cls(low, high + AIR * (high - low))
+        return cls(low, high, high + AIR * (high - low))
 
     def axis(self, horizontal: bool) -> dict:
         field = "x" if horizontal else "y"
@@ -90,7 +91,7 @@ def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Sca
         own, name = {"color": colour(place, theme)}, names[place]
         deviation = each.deviation or 0.0
         middle = [{"x": each.mean, "low": max(scale.low, each.mean - deviation),
-                   "high": min(scale.high, each.mean + deviation), "name": name}]
+                   "high": min(scale.end, each.mean + deviation), "name": name}]
         tips = [{"field": "x", "format": ".4~g", "title": "this seed"}]
         layers += [
             layer(middle, {"type": "rule", "strokeWidth": 6, "opacity": 0.25, **own},

@@ -57,7 +57,7 @@ def _figures(shown: Shown, measure: str, over: str) -> None:
     spec = figures.lines(title, x_title, _last_x(shown, over, drawn), shown.names, drawn, scale, theme())
     st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{title} over training, a line each: {', '.join(shown.names)}.")
     if ends:
-        spec = figures.seeds("Every seed at its end", shown.names, ends, scale, theme())
+        spec = figures.seeds(f"Every seed at its end: {title[0].lower()}{title[1:]}", shown.names, ends, scale, theme())
         st.vega_lite_chart(spec, key="sweeps:seeds", alt=f"{title} of every seed, by {shown.setting}.")
 
 
