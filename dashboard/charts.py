@@ -1,21 +1,21 @@
-"""Arrays to Altair figures in the lab's style: a curve ends in a dot, labelled there; the accent rule is the step.
+"""Arrays to Vega-Lite figures in the lab's style: a curve ends in a dot, labelled there; the accent rule is the step.
 
-Makes no st call. Colours are LOOK's: one accent for what is picked, category colours for series.
+Makes no st call. Colours are LOOK's: one accent for what is picked, category colours for series. Figures are written
+as plain specs: a page that follows a run draws six of them twice a second, and Altair takes 50 ms to check each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import altair as alt
+from typing import Any, Literal
 
 from dashboard.attention_view.palette import Ink
 
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
 
 Points = Sequence[tuple[float, float | None]]
+Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,46 @@ def step_chart(
     unit: str = "step",
     named: bool = True,
     guess_at: Literal["left", "right"] = "right",
-) -> alt.LayerChart:
+) -> Spec:
     """Curves over training steps, or seconds (`unit`); `guess` is a level to beat and its words, on the side where
     there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
     curves = [curve for curve in curves if curve.kept()]
-    x = alt.X("x:Q", title=unit, scale=alt.Scale(domain=[0, last_x or 1], nice=False),
-              axis=_axis(ink, False, unit=unit))
     top = high if high is not None else _top(curves, guess)
-    axis = _axis(ink, True, "datum.value + ' %'" if percent else None)
-    y = alt.Y("y:Q", title=None, scale=alt.Scale(domain=[0, top * 1.04], nice=False), axis=axis)
-    layers = [] if guess is None else _guess(guess, x, y, ink, last_x, guess_at)
+    at = {"x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
+          "y": field("y", None, domain=[0, top * 1.04], axis=_up(ink, percent))}
+    layers = [] if guess is None else _guess(guess, at, ink, last_x, guess_at)
     for i, curve in enumerate(curves):
-        layers += _curve(curve, x, y, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit)
-    layers += _labels(curves, x, y, ink, last_x, top) if named else []
+        layers += _curve(curve, at, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit)
+    layers += _labels(curves, at, ink, last_x, top) if named else []
     if step is not None:
-        layers += _picked(curves, step, x, y, ink)
-    return alt.layer(*layers).properties(height=height, width="container").configure_view(stroke=None)
+        layers += _picked(curves, step, at, ink)
+    return figure(layers, height)
+
+
+def figure(layers: Sequence[Spec], height: int) -> Spec:
+    """Layers over each other, as wide as the page gives."""
+    return {"layer": list(layers), "height": height, "width": "container", "config": {"view": {"stroke": None}}}
+
+
+def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
+    """One mark of rows."""
+    return {"data": {"values": list(rows)}, "mark": {"type": mark, **look}, "encoding": encoding}
+
+
+def field(name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None) -> Spec:
+    """A quantitative field with its scale, ending where `domain` does, and its axis."""
+    scale = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
+    return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
+
+
+def tip(name: str, title: str, form: str) -> Spec:
+    return {"field": name, "type": "quantitative", "title": title, "format": form}
+
+
+def axis_style(ink: Ink) -> Spec:
+    """How every axis looks."""
+    return {"labelColor": ink.quiet, "labelFontSize": 12, "domain": False, "ticks": False, "labelPadding": 6,
+            "titleColor": ink.quiet, "titleFontSize": 12, "titleFontWeight": "normal"}
 
 
 def _place(curve: Curve, i: int) -> int:
@@ -74,34 +98,30 @@ def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
     return max(values, default=1.0) or 1.0
 
 
-def _axis(ink: Ink, vertical: bool, label: str | None = None, unit: str = "step") -> alt.Axis:
-    shared = dict(labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, labelPadding=6)
-    if not vertical:
-        # whole steps only: a short run would repeat its rounded labels
-        ticks = dict(tickMinStep=1, format=",d") if unit == "step" else dict(format=".3~g")
-        return alt.Axis(grid=False, tickCount=4, titleColor=ink.quiet, titleFontSize=12, titleFontWeight="normal",
-                        titleAnchor="end", titlePadding=2, **ticks, **shared)
-    extra = {"labelExpr": label, "values": [0, 25, 50, 75, 100], "labelOverlap": False} if label else {}
-    return alt.Axis(grid=True, gridColor=ink.hairline, tickCount=4, **extra, **shared)
+def _across(ink: Ink, unit: str) -> Spec:
+    # whole steps only: a short run would repeat its rounded labels
+    ticks = {"tickMinStep": 1, "format": ",d"} if unit == "step" else {"format": ".3~g"}
+    return {**axis_style(ink), "grid": False, "tickCount": 4, "titleAnchor": "end", "titlePadding": 2, **ticks}
 
 
-def _rows(points: Points, name: str = "") -> alt.Data:
-    return alt.Data(values=[{"x": x, "y": y, "name": name} for x, y in points])
+def _up(ink: Ink, percent: bool) -> Spec:
+    shares = {"labelExpr": "datum.value + ' %'", "values": [0, 25, 50, 75, 100], "labelOverlap": False}
+    return {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4, **(shares if percent else {})}
 
 
-def _curve(curve: Curve, x: alt.X, y: alt.Y, colour: str, dash: list[int], unit: str) -> list[alt.Chart]:
-    tips = [alt.Tooltip("x:Q", title=unit, format=",d" if unit == "step" else ".3~g"),
-            alt.Tooltip("y:Q", title=curve.name, format=".3~f")]
+def _rows(points: Points, name: str = "") -> list[Spec]:
+    return [{"x": x, "y": y, "name": name} for x, y in points]
+
+
+def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str) -> list[Spec]:
+    tips = [tip("x", unit, ",d" if unit == "step" else ".3~g"), tip("y", curve.name, ".3~f")]
     points = curve.kept()
-    line = alt.Chart(_rows(points, curve.name)).mark_line(color=colour, strokeWidth=2, strokeDash=dash)
-    touch = alt.Chart(_rows(points, curve.name)).mark_point(opacity=0, size=200).encode(x, y, tooltip=tips)
-    end = alt.Chart(_rows(points[-1:])).mark_point(color=colour, filled=True, size=36, opacity=1)
-    return [line.encode(x, y), end.encode(x, y), touch]
+    return [layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
+            layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),
+            layer("point", _rows(points, curve.name), {**at, "tooltip": tips}, opacity=0, size=200)]
 
 
-def _labels(
-    curves: Sequence[Curve], x: alt.X, y: alt.Y, ink: Ink, last_x: float, top: float
-) -> list[alt.Chart]:
+def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float) -> list[Spec]:
     """Each curve's name at its end, turned inwards near the right edge and stacked where ends meet."""
     ends = [curve.kept()[-1] for curve in curves]
     inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
@@ -109,12 +129,14 @@ def _labels(
     layers = []
     for i, (curve, (end_x, _), place) in enumerate(zip(curves, ends, places, strict=True)):
         turned = end_x > 0.62 * last_x
-        mark = alt.Chart(_rows([(end_x, place * top)], curve.name)).mark_text(
-            align="right" if turned else "left", dx=-8 if turned else 9, fontSize=12, fontWeight=600,
-            color=_colour(curve, i, ink), baseline="middle",
-        )
-        layers.append(mark.encode(x, y, text="name:N"))
+        layers.append(layer("text", _rows([(end_x, place * top)], curve.name), _written(at),
+                            align="right" if turned else "left", dx=-8 if turned else 9, fontSize=12, fontWeight=600,
+                            color=_colour(curve, i, ink), baseline="middle"))
     return layers
+
+
+def _written(at: Spec) -> Spec:
+    return {**at, "text": {"field": "name", "type": "nominal"}}
 
 
 def _apart(heights: Sequence[float], off_line: bool, gap: float = 0.11) -> list[float]:
@@ -136,19 +158,15 @@ def _apart(heights: Sequence[float], off_line: bool, gap: float = 0.11) -> list[
     return [place + lift * (h > 0.5) for place, h in zip(places, heights, strict=True)]
 
 
-def _guess(
-    guess: tuple[float, str], x: alt.X, y: alt.Y, ink: Ink, last_x: float, side: str
-) -> list[alt.Chart]:
+def _guess(guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: str) -> list[Spec]:
     level, words = guess
-    rule = alt.Chart(_rows([(0, level), (last_x, level)])).mark_line(color=ink.quiet, strokeWidth=1, strokeDash=[2, 2])
-    text = alt.Chart(_rows([(last_x if side == "right" else 0, level)], words)).mark_text(
-        align=side, baseline="bottom", dx=0 if side == "right" else 4, dy=-3, fontSize=12, color=ink.quiet
-    )
-    return [rule.encode(x, y), text.encode(x, y, text="name:N")]
+    right = side == "right"
+    return [layer("line", _rows([(0, level), (last_x, level)]), at, color=ink.quiet, strokeWidth=1, strokeDash=[2, 2]),
+            layer("text", _rows([(last_x if right else 0, level)], words), _written(at), align=side,
+                  baseline="bottom", dx=0 if right else 4, dy=-3, fontSize=12, color=ink.quiet)]
 
 
-def _picked(curves: Sequence[Curve], step: float, x: alt.X, y: alt.Y, ink: Ink) -> list[alt.Chart]:
-    rule = alt.Chart(_rows([(step, 0)])).mark_rule(color=ink.pick, strokeWidth=1.5).encode(x)
+def _picked(curves: Sequence[Curve], step: float, at: Spec, ink: Ink) -> list[Spec]:
     on = [(step, dict(curve.kept())[step]) for curve in curves[:1] if step in dict(curve.kept())]
-    ring = alt.Chart(_rows(on)).mark_point(color=ink.pick, filled=False, size=60, strokeWidth=2, opacity=1)
-    return [rule, ring.encode(x, y)]
+    return [layer("rule", _rows([(step, 0)]), {"x": at["x"]}, color=ink.pick, strokeWidth=1.5),
+            layer("point", _rows(on), at, color=ink.pick, filled=False, size=60, strokeWidth=2, opacity=1)]

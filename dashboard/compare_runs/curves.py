@@ -55,5 +55,5 @@ def curves(sides: Sequence[Side], measure: Measure, step: int | None) -> None:
             st.markdown(f":small[**{measure.name}**]")
             figure = step_chart(drawn, ink=ink, last_x=last, step=step if unit == "step" else None, unit=unit,
                                 high=100 if measure.share and measure.key != "error" else None, percent=measure.share)
-            st.altair_chart(figure, key=f"compare_runs:{unit[:4]}",
-                            alt=f"{measure.name} of {len(sides)} runs over {unit}")
+            st.vega_lite_chart(spec=figure, key=f"compare_runs:{unit[:4]}",
+                               alt=f"{measure.name} of {len(sides)} runs over {unit}")

@@ -88,12 +88,12 @@ def _curves(item: Summary) -> None:
     left.markdown(":small[**Loss**]")
     loss = [Curve("held-out", [(r.step, r.loss) for r in records]),
             Curve("training", [(r.step, r.train_loss) for r in records])]
-    left.altair_chart(step_chart(loss, ink=ink, last_x=last, height=170), key="runs:loss",
-                      alt=f"Held-out and training loss of {item.name} over {last:,} steps")
+    left.vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, height=170), key="runs:loss",
+                         alt=f"Held-out and training loss of {item.name} over {last:,} steps")
     right.markdown(":small[**Right, held-out**]" if item.last is None or item.last.error is None
                    else ":small[**Error, as a share of repeating the last season**]")
     shares = [Curve("whole outputs", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
               Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records]),
               Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
-    right.altair_chart(step_chart(shares, ink=ink, last_x=last, high=None if shares[2].kept() else 100, percent=True,
-                                  height=170), key="runs:right", alt=f"{item.name}: {words.result(item)}")
+    drawn = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].kept() else 100, percent=True, height=170)
+    right.vega_lite_chart(spec=drawn, key="runs:right", alt=f"{item.name}: {words.result(item)}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
 import streamlit as st
 
 from core.training.diagnose import Finding, diagnose
 from dashboard.attention_view.palette import Ink
-from dashboard.charts import Curve, step_chart
+from dashboard.charts import Curve, Spec, axis_style, figure, layer, step_chart
 from dashboard.panels import plain
 from dashboard.train import words
 from dashboard.train.state import Shown
@@ -49,9 +48,10 @@ def loss(shown: Shown, step: int, ink: Ink, found: Sequence[Finding]) -> None:
               Curve("training", [(r.step, r.train_loss) for r in shown.records])]
     guess = (task.baseline_loss, f"{words.guessing(task)}: {task.baseline_loss:.2f}")
     top = _top(shown, guess[0])
-    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=guess, high=top)
+    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=guess, high=top)
     at = shown.at(step)
-    st.altair_chart(figure, key="train:loss", alt=f"Held-out loss over training; {words.number(at.loss)} at {step}.")
+    st.vega_lite_chart(spec=drawn, key="train:loss",
+                       alt=f"Held-out loss over training; {words.number(at.loss)} at step {step}.")
     say(found)
 
 
@@ -68,8 +68,8 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
     if task.form == "series":
         title("Error beside repeating the last season, held-out")
         curves = [Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
-        figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=(100.0, "the last season again"))
-        st.altair_chart(figure, key="train:exact", alt="Held-out error over training, in percent of the naive one.")
+        drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=(100.0, "the last season again"))
+        st.vega_lite_chart(spec=drawn, key="train:exact", alt="Held-out error over training, beside the last season.")
         return
     one, many = words.unit(task)
     bleu = any(r.bleu is not None for r in records)
@@ -83,9 +83,9 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
     guess = (100 / len(task.classes), "guessing") if task.form == "label" else None
     if (peer := shown.peer()) is not None:
         guess = (100 * peer[1], f"{peer[0]}: {words.percent(peer[1])}")
-    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not bleu, guess=guess,
+    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not bleu, guess=guess,
                         guess_at="left")
-    st.altair_chart(figure, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
+    st.vega_lite_chart(spec=drawn, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
 
 
 def beneath(shown: Shown, step: int, ink: Ink, found: dict[str, list[Finding]]) -> None:
@@ -132,24 +132,24 @@ def _parts(shown: Shown, step: int, ink: Ink) -> None:
         st.caption("From the first step on.")
         return
     title(f"Gradient norm by part, step {record.step:,}")
-    figure = parts_chart(record.gradients, ink, height=max(SMALL, 17 * len(record.gradients)))
-    st.altair_chart(figure, key="train:parts", alt="Gradient norm of each part of the model.")
+    drawn = parts_chart(record.gradients, ink, height=max(SMALL, 17 * len(record.gradients)))
+    st.vega_lite_chart(spec=drawn, key="train:parts", alt="Gradient norm of each part of the model.")
 
 
-def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> alt.LayerChart:
+def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> Spec:
     """Bars on a logarithmic axis, one a part, from the input down to the output."""
     most = max(gradients.values()) or 1.0
     low = min([value for value in gradients.values() if value > 0] or [most]) / 3
     rows = [{"part": name, "norm": max(value, low), "told": f"{value:.2g}", "low": low}
             for name, value in gradients.items()]
-    label = alt.Axis(title=None, labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, labelLimit=150,
-                     labelOverlap=False)
-    y = alt.Y("part:N", sort=None, axis=label)
-    x = alt.X("norm:Q", scale=alt.Scale(type="log", domain=[low, most * 4], nice=False), axis=None)
-    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
-    bars = base.mark_bar(color=ink.series[0], height={"band": 0.6}).encode(x=x, x2=alt.X2("low:Q"))
-    told = base.mark_text(align="left", dx=4, fontSize=12, color=ink.quiet).encode(x=x, text="told:N")
-    return alt.layer(bars, told).properties(height=height, width="container").configure_view(stroke=None)
+    label = {**axis_style(ink), "labelLimit": 150, "labelOverlap": False}
+    along = {"field": "norm", "type": "quantitative", "axis": None,
+             "scale": {"type": "log", "domain": [low, most * 4], "nice": False}}
+    at = {"y": {"field": "part", "type": "nominal", "sort": None, "title": None, "axis": label}, "x": along}
+    return figure([
+        layer("bar", rows, {**at, "x2": {"field": "low"}}, color=ink.series[0], height={"band": 0.6}),
+        layer("text", rows, {**at, "text": {"field": "told", "type": "nominal"}}, align="left", dx=4, fontSize=12,
+              color=ink.quiet)], height)
 
 
 def _rate(shown: Shown, step: int, ink: Ink) -> None:
@@ -164,9 +164,9 @@ def _speed(shown: Shown, step: int, ink: Ink) -> None:
 
 def _small(shown: Shown, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
            guess: tuple[float, str] | None = None) -> None:
-    figure = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL,
+    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL,
                         named=len(curves) > 1, guess_at="left")
-    st.altair_chart(figure, key=f"train:{key}", alt=f"{key} over training.")
+    st.vega_lite_chart(spec=drawn, key=f"train:{key}", alt=f"{key} over training.")
 
 
 def last_x(shown: Shown) -> float:

@@ -8,12 +8,12 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-import altair as alt
 import numpy as np
 from PIL import Image
 
 from core.models import ModelConfig
 from dashboard.attention_view.palette import Ink, Theme, colour_scale
+from dashboard.charts import Spec, axis_style, field, figure, layer, tip
 
 TILE = 72  # pixels of a picture on the page
 MOST_TILES = 14
@@ -84,34 +84,31 @@ def tiles(
 def forecast_chart(
     past: Sequence[float], wanted: Sequence[float], told: Sequence[float], naive: Sequence[float],
     weights: np.ndarray | None, ink: Ink, theme: Theme,
-) -> alt.LayerChart:
+) -> Spec:
     """The past, what came, what the model said and the last season again; dots on the past are the mean weight."""
-    now = len(past) - 1
+    now, style = len(past) - 1, axis_style(ink)
+    at = {"x": field("x", "place", domain=[0, now + len(wanted)], axis={**style, "grid": False, "titleAnchor": "end"}),
+          "y": field("y", None, axis={**style, "grid": True, "gridColor": ink.hairline, "tickCount": 4})}
 
-    def line(name: str, values: Sequence[float], start: int, colour: str, dash: list[int]) -> list[alt.Chart]:
-        rows = [{"x": start + i, "y": y, "name": name} for i, y in enumerate(values)]
-        tips = [alt.Tooltip("x:Q", title="place"), alt.Tooltip("y:Q", title=name, format=".3~f")]
-        drawn = alt.Chart(alt.Data(values=rows)).mark_line(color=colour, strokeWidth=2, strokeDash=dash)
-        return [drawn.encode(x, y, tooltip=tips)]
+    def line(name: str, values: Sequence[float], colour: str, dash: list[int], start: int = now) -> Spec:
+        joined = values if start == 0 else [past[-1], *values]
+        rows = [{"x": start + i, "y": value} for i, value in enumerate(joined)]
+        tips = [tip("x", "place", ",d"), tip("y", name, ".3~f")]
+        return layer("line", rows, {**at, "tooltip": tips}, color=colour, strokeWidth=2, strokeDash=dash)
 
-    axis = dict(labelColor=ink.quiet, labelFontSize=12, domain=False, ticks=False, titleColor=ink.quiet,
-                titleFontSize=12, titleFontWeight="normal", titleAnchor="end")
-    x = alt.X("x:Q", title="place", scale=alt.Scale(domain=[0, now + len(wanted)], nice=False),
-              axis=alt.Axis(grid=False, tickMinStep=1, **axis))
-    y = alt.Y("y:Q", title=None, scale=alt.Scale(zero=False),
-              axis=alt.Axis(grid=True, gridColor=ink.hairline, tickCount=4, **axis))
-    last = [past[-1]]
-    layers = [*line("past", past, 0, ink.quiet, [1, 0]), *line("the last season again", last + list(naive), now,
-                                                                ink.series[1], [2, 2]),
-              *line("what came", last + list(wanted), now, ink.text, [1, 0]),
-              *line("the model", last + list(told), now, ink.series[0], [1, 0])]
+    layers = [line("past", past, ink.quiet, [1, 0], 0), line("the last season again", naive, ink.series[1], [2, 2]),
+              line("what came", wanted, ink.text, [1, 0]), line("the model", told, ink.series[0], [1, 0])]
     if weights is not None:
-        mean = weights.mean(0)[: len(past)]
-        rows = [{"x": i, "y": value, "w": float(w)} for i, (value, w) in enumerate(zip(past, mean, strict=False))]
-        colours = alt.Color("w:Q", scale=alt.Scale(range=colour_scale(theme), domain=[0, float(mean.max()) or 1.0]),
-                            legend=None)
-        size = alt.Size("w:Q", scale=alt.Scale(domain=[0, float(mean.max()) or 1.0], range=[0, 120]), legend=None)
-        tips = [alt.Tooltip("x:Q", title="place"), alt.Tooltip("w:Q", title="weight", format=".3f")]
-        layers.append(alt.Chart(alt.Data(values=rows)).mark_circle(opacity=1).encode(x, y, size=size, color=colours,
-                                                                                    tooltip=tips))
-    return alt.layer(*layers).properties(height=200, width="container").configure_view(stroke=None)
+        layers.append(_weighed(past, weights.mean(0), at, theme))
+    return figure(layers, height=200)
+
+
+def _weighed(past: Sequence[float], weights: np.ndarray, at: Spec, theme: Theme) -> Spec:
+    """A dot on each place of the past, larger and fuller with its weight."""
+    most = float(weights.max()) or 1.0
+    rows = [{"x": i, "y": value, "w": float(w)} for i, (value, w) in enumerate(zip(past, weights, strict=False))]
+    shared = {"field": "w", "type": "quantitative", "legend": None}
+    return layer("circle", rows, {
+        **at, "size": {**shared, "scale": {"domain": [0, most], "range": [0, 120]}},
+        "color": {**shared, "scale": {"domain": [0, most], "range": colour_scale(theme)}},
+        "tooltip": [tip("x", "place", ",d"), tip("w", "weight", ".3f")]}, opacity=1)

@@ -154,9 +154,9 @@ def _looked(shown: Shown, moment: Moment, ink: Ink) -> None:
         told = decoded.examples[example]
         past, wanted, said = ([float(x) for x in words] for words in (told.source, told.target, told.predicted))
         curves.title(f"Forecast at step {decoded.step:,}")
-        figure = looks.forecast_chart(past, wanted, said, task.naive(past), None if found is None else found[1], ink,
+        drawn = looks.forecast_chart(past, wanted, said, task.naive(past), None if found is None else found[1], ink,
                                       theme())
-        st.altair_chart(figure, key="train:forecast", alt="The past, what came, and what the model said.")
+        st.vega_lite_chart(spec=drawn, key="train:forecast", alt="The past, what came, and what the model said.")
 
 
 def _following(shown: Shown) -> bool:
