@@ -71,7 +71,7 @@ def names(chosen: Sequence[Summary]) -> list[str]:
     same = len({item.task for item in chosen}) == 1
     found: list[str] = []
     for item in chosen:
-        name = item.name.removesuffix(" (example)")
+        name = item.plain_name
         if same and not item.named:
             name = name.removeprefix(f"{item.task}: ")
             name = name[:1].upper() + name[1:]

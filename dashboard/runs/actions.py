@@ -94,7 +94,7 @@ def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> Run
 
 def _begin(item: Summary, step: int, config: RunConfig) -> None:
     try:
-        run = jobs.fork(item.run, step, config, f"{item.name}, from step {step:,}"[:LONGEST_NAME])
+        run = jobs.fork(item.run, step, config, f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME])
     except (jobs.QueueFull, OSError, ValueError) as error:
         st.error(plain(str(error)))
         return
@@ -104,7 +104,7 @@ def _begin(item: Summary, step: int, config: RunConfig) -> None:
 def _duplicate(item: Summary) -> None:
     def make() -> None:
         prune(KEPT - 1, most=most_bytes() - item.bytes)
-        pick([duplicate(item.run, f"{item.name}, copy").id])
+        pick([duplicate(item.run, f"{item.plain_name}, copy").id])
 
     _try(make)
 

@@ -37,11 +37,17 @@ class Summary:
     kept: tuple[int, ...]  # steps at which weights were kept
     bytes: int
     parent: str = ""
+    sweep: str = ""
     trouble: str = ""
 
     @property
     def example(self) -> bool:
         return self.run in KEPT
+
+    @property
+    def plain_name(self) -> str:
+        """The name for what comes of it, which is no example any more."""
+        return self.name.removesuffix(words.EXAMPLE)
 
     @property
     def live(self) -> bool:
@@ -83,6 +89,7 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
         last=next((r for r in reversed(records) if r.exact is not None or r.error is not None), None),
         kept=tuple(run.checkpoint_steps()), bytes=size(run), trouble=trouble,
         parent=f"{parent.get('run')} at step {parent.get('step')}" if isinstance(parent, dict) else "",
+        sweep=f"sweep {asked['sweep']}" if asked.get("sweep") else "",
     )
 
 

@@ -15,6 +15,7 @@ from dashboard.panels import plain
 if TYPE_CHECKING:
     from dashboard.runs.summary import Summary
 
+EXAMPLE = " (example)"
 MODELS = {"transformer": "Transformer", "decoder": "decoder only", "classifier": "classifier", "one_token": "one token",
           "forecaster": "forecaster", "recurrent": "recurrent", "hybrid": "hybrid"}
 STATES = {"queued": "waiting", "starting": "starting", "running": "running", "paused": "paused", "stopped": "stopped",
@@ -37,16 +38,16 @@ def name_of(config: RunConfig | None, example: bool) -> str:
     if config is None:
         return "unreadable"
     name = f"{task_entry(config.task.key).name}: {model(config.model)}"
-    return f"{name} (example)" if example else name
+    return f"{name}{EXAMPLE}" if example else name
 
 
 def matches(item: Summary, asked: str) -> bool:
     """Whether every word that was typed stands somewhere in what is known of a run."""
-    known = [item.name, item.run.id, item.task, STATES.get(item.status.state, ""), item.parent]
+    known = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
     if item.config is not None:
         known += [model(item.config.model), item.config.task.key, item.config.optimizer, f"seed {item.config.seed}"]
     text = " ".join(known).casefold()
-    return all(word in text for word in asked.casefold().split())
+    return all(word in text or word == item.run.id for word in asked.casefold().split())
 
 
 def size(count: int) -> str:

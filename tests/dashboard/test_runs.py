@@ -1,0 +1,103 @@
+"""What the list of runs says of each, what a search finds, and what the link picks; and the runs that come along."""
+
+import json
+import os
+import time
+
+import pytest
+import torch
+
+from core.models import ModelConfig
+from core.tasks import TaskConfig
+from core.training import Record, create_run
+from core.training.archive import pack, unpack
+from dashboard.runs import words
+from dashboard.runs.actions import longer
+from dashboard.runs.kept import KEPT, find, status_of
+from dashboard.runs.state import every_run, searched
+from dashboard.runs.summary import summary
+from tests.training.small import small_run
+
+
+def made(name: str | None = None, exact: float | None = None, trained: float = 1.0, **changes):
+    run = create_run(small_run(**changes), **({"name": name} if name else {}))
+    run.append(Record(0, loss=2.0))
+    run.append(Record(4, loss=1.0, exact=exact, trained=trained, held_out=11))
+    run.set_status("finished", "Finished.")
+    return run
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda run: run.id)
+def test_a_kept_example_has_learned_and_can_be_used(kept, tmp_path):
+    records = kept.records()
+    assert records[-1].final and records[-1].exact >= 0.99
+    assert kept.frame_steps() == sorted({record.step for record in records})
+    model, task = kept.model()
+    batch = task.collate(task.held_out(50))
+    with torch.no_grad():
+        said = model(batch.source, batch.source_mask, batch.target_in).logits.argmax(-1)
+    asked = batch.target_out != 0
+    assert (said == batch.target_out)[asked].float().mean() > 0.99, "the kept weights still fit the code"
+    assert unpack(pack(kept), tmp_path).records() == records
+
+
+def test_both_examples_learn_one_task_and_are_found_by_link():
+    first, second = KEPT
+    assert first.config().task == second.config().task and first.config().model != second.config().model
+    assert find("example_recurrent") == second and find("example_run/..") is None
+    assert status_of(first).ended
+
+
+def test_a_summary_follows_its_folder():
+    run = made(exact=0.5)
+    first = summary(run)
+    assert (first.steps, first.loss, first.last.exact, first.curve, first.named) == (4, 1.0, 0.5, (2.0, 1.0), False)
+    assert first is summary(run), "nothing changed, so nothing is read again"
+    run.append(Record(8, loss=0.5, exact=0.75))
+    run.change(name="mine")
+    os.utime(run.path / "metrics.jsonl", (time.time() + 1,) * 2)
+    second = summary(run)
+    assert (second.steps, second.name, second.named) == (8, "mine", True) and second.bytes > first.bytes
+
+
+def test_a_run_that_cannot_be_read_says_so():
+    run = made()
+    (run.path / "run.json").write_text(json.dumps({"config": {"task": 1}, "created": "x"}))
+    item = summary(run)
+    assert "cannot be read" in item.trouble and item.created == 0 and item.name == "unreadable"
+    assert words.about(item) and words.result(item) and words.state(item)
+
+
+@pytest.mark.parametrize("asked, found", [
+    ("", {"dear", "slow", "no"}), ("DEAR", {"dear"}), ("recurrent", {"slow", "no"}), ("recurrent additive", {"slow"}),
+    ("reverse no attention", {"no"}), ("finished", {"dear", "slow", "no"}), ("seed 7", {"dear"}), ("nothing", set()),
+])
+def test_a_search_wants_every_word(asked, found):
+    made("dear", seed=7)
+    made("slow", model=ModelConfig.recurrent(8, "additive"))
+    made("no", model=ModelConfig.recurrent(8, None))
+    mine = [item for item in every_run() if not item.example]
+    assert {item.name for item in searched(mine, asked)} == found
+
+
+def test_the_fact_names_the_best_other_run_of_the_task():
+    made("other task", 1.0, task=TaskConfig.of("copy", length=6, vocab=12))
+    made("same settings", 1.0)
+    made("worse", 0.25, seed=1)
+    made("better", 0.75, seed=2)
+    first = made("first", 0.5, trained=3.0)
+    told = words.fact([summary(first)], every_run())
+    assert "**50\u00a0% exact** after 4 steps, 3.0 s" in told and "**better** reaches 75" in told
+    assert words.rival(summary(made("alone", task=TaskConfig.of("copy", length=5))), every_run()) is None
+
+
+@pytest.mark.parametrize("share, said", [(0, "0 %"), (1, "100 %"), (0.9996, "99.9 %"), (0.0004, "0.1 %")])
+def test_only_all_is_called_all(share, said):
+    assert words.percent(share).replace("\u00a0", " ") == said
+
+
+def test_a_fork_goes_on_for_as_long_again():
+    config = small_run(seconds=60.0)
+    forked = longer(config, 9, 20.0, learning_rate=1e-3)
+    assert (forked.steps, forked.seconds, forked.learning_rate, forked.finish_early) == (9, 100.0, 1e-3, False)
+    assert forked.model == config.model and forked.task == config.task

@@ -1,0 +1,137 @@
+"""The Runs page without a browser: what each button does to the folders."""
+
+import io
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.training import Record, create_run, find_run, list_runs
+from core.training.archive import pack
+from core.training.runs import Run
+from core.training.shelf import deleted
+from dashboard import jobs
+from dashboard.runs.kept import KEPT
+from tests.training.small import small_run
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+
+
+def made(state: str = "finished", **more) -> Run:
+    run = create_run(small_run(), **more)
+    run.append(Record(2, loss=1.0, exact=0.5, held_out=11))
+    run.set_status(state, "Finished after 2 steps.")
+    return run
+
+
+def opened(picked: str | None = None, search: str | None = None) -> AppTest:
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/runs.py")
+    if picked is not None:
+        app.query_params["run"] = picked
+    if search is not None:
+        app.query_params["runs:search"] = search
+    return app.run()
+
+
+def said(app: AppTest) -> str:
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
+    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
+    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
+
+
+def picked(app: AppTest) -> str:
+    found = app.query_params["run"]
+    return found if isinstance(found, str) else found[0]
+
+
+def test_first_sight_shows_the_examples():
+    app = opened()
+    assert not app.exception and len(app.dataframe[0].value) == len(KEPT)
+    assert "99\u00a0% exact after 230 steps" in said(app) and "No run of yours yet" in said(app)
+    assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
+
+
+def test_a_run_is_named():
+    run = made()
+    app = opened(run.id)
+    app.text_input(key=f"runs:name:{run.id}").set_value("  <b>dear</b> ").run()
+    assert not app.exception and run.name == "<b>dear</b>" and "dear" in app.dataframe[0].value["name"].tolist()[0]
+    app.text_input(key=f"runs:name:{run.id}").set_value("").run()
+    assert "name" not in run.asked()
+
+
+def test_a_search_leaves_what_it_finds():
+    made(name="dear")
+    app = opened(search="dear")
+    assert app.dataframe[0].value["name"].tolist() == ["dear"]
+    app.text_input(key="runs:search").set_value("*nobody*").run()
+    assert not app.exception and not app.dataframe and "No run has “*nobody*”" in said(app)
+
+
+def test_deleting_can_be_undone():
+    run = made(name="dear")
+    app = opened(run.id)
+    app.button(key="runs:delete:go").click().run()
+    assert not app.exception and find_run(run.id) is None and "Deleted dear" in said(app)
+    app.button(key="runs:undo").click().run()
+    assert not app.exception and find_run(run.id) == run and not deleted()
+    assert picked(app) == run.id and "Deleted" not in said(app)
+
+
+def test_a_run_under_way_is_not_deleted():
+    run = made("running")
+    with run.held():
+        app = opened(run.id)
+        (delete,) = [popover for popover in app.get("popover") if popover.proto.popover.label == "Delete"]
+        assert delete.proto.popover.disabled and delete.proto.popover.help == "Stop it first."
+        app.button(key="runs:delete:go").click().run()
+    assert not app.exception and find_run(run.id) == run
+
+
+def test_a_copy_is_made_of_an_example():
+    app = opened("example_recurrent")
+    app.button(key="runs:duplicate").click().run()
+    (copied,) = list_runs()
+    assert not app.exception and copied.records() == KEPT[1].records() and copied.checkpoint_steps() == [960]
+    assert copied.name == "Reverse: recurrent, dot product, copy" and picked(app) == copied.id
+
+
+def test_a_fork_goes_on_from_a_kept_step():
+    app = opened("example_run")
+    app.session_state["runs:fork"] = True
+    app.run()
+    app.number_input(key="runs:fork:example_run:steps:230").set_value(300).run()
+    app.button(key="runs:fork:go").click().run()
+    assert not app.exception
+    (forked,) = list_runs()
+    assert forked.asked()["parent"] == {"run": "example_run", "step": 230} and forked.config().steps == 300
+    assert forked.records() == [r for r in KEPT[0].records() if r.step <= 230]
+
+
+def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
+    app = opened()
+    (field,) = app.file_uploader
+    field.set_value(("run.zip", io.BytesIO(pack(KEPT[0])).getvalue(), "application/zip")).run()
+    assert not app.exception
+    (run,) = list_runs()
+    assert run.records() == KEPT[0].records() and picked(app) == run.id
+    (field,) = app.file_uploader
+    field.set_value(("run.zip", b"nonsense", "application/zip")).run()
+    assert not app.exception and "The zip cannot be read" in said(app) and len(list_runs()) == 1
+
+
+def test_a_link_to_no_run_says_so():
+    app = opened("../../etc/passwd")
+    assert not app.exception and "not on this machine" in said(app) and len(app.dataframe[0].value) == 2
+
+
+def test_a_run_whose_settings_are_broken_stands_in_the_list():
+    run = made()
+    (run.path / "run.json").write_text('{"config": {}}')
+    app = opened(run.id)
+    assert not app.exception and "cannot be read" in said(app)
