@@ -1,4 +1,4 @@
-"""`make bench`: all benchmarks, or those named, as one Markdown table."""
+"""`make bench`: all benchmarks of speed as a Markdown table, or those named; "tasks" measures what is learned."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import sys
 from benchmarks.timing import HEAD
 
 NAMES = ("training", "fused", "kernels", "normalizers", "slider", "pages")
+LEARNING = "tasks"  # takes many minutes, and tells of other things than speed
 
 
 def main(names: list[str]) -> None:
-    print(HEAD)
+    shown = ""
     for name in names or NAMES:
-        if name not in NAMES:
-            sys.exit(f"There is no benchmark {name}; take {', '.join(NAMES)}.")
-        for row in importlib.import_module(f"benchmarks.{name}").rows():
+        if name not in (*NAMES, LEARNING):
+            sys.exit(f"There is no benchmark {name}; take {', '.join((*NAMES, LEARNING))}.")
+        module = importlib.import_module(f"benchmarks.{name}")
+        head = getattr(module, "HEAD", HEAD)
+        if head != shown:
+            print(head)
+            shown = head
+        for row in module.rows():
             print(row.markdown(), flush=True)
 
 

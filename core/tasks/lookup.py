@@ -1,4 +1,9 @@
-"""Associative recall and induction: what stood beside this the last time it was seen?"""
+"""Associative recall and induction: what stood beside this the last time it was seen?
+
+Both say first what they were asked for. What reads that again is then the very place that must answer, as in text; were
+the answer to follow a start mark, the mark would first have to learn what stands before it, and a Transformer that
+has two such things to find out at once is still guessing after 2,500 steps.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +21,12 @@ SYLLABLES = tuple(first + vowel + last for last in ("", "n") for vowel in "aeiou
 
 
 class Recall(RowTask):
-    """Pairs of a small letter and a capital in a row, then one of the small letters: which capital came with it?
+    """Pairs of a small letter and a capital in a row, then one of the small letters: say its pair.
 
     Ba 2016 (fast weights), section 4.1; here both are letters, and no key comes twice.
     """
 
-    whole = "answers"
+    whole = "pairs"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
@@ -29,7 +34,7 @@ class Recall(RowTask):
         keys, values = LETTERS[: self.keys], LETTERS[: self.keys].upper()
         self.source_vocab = self.target_vocab = Vocabulary(keys + values)
         self.key_ids, self.value_ids = (torch.tensor(self.source_vocab.encode(kind)) for kind in (keys, values))
-        self.max_source, self.max_target = 2 * self.pairs + 1, 1
+        self.max_source, self.max_target = 2 * self.pairs + 1, 2
         self.recommended = recipes.recall()
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -37,16 +42,19 @@ class Recall(RowTask):
         values = torch.randint(self.keys, keys.shape, generator=generator)
         asked = torch.randint(self.pairs, (count, 1), generator=generator)
         pairs = torch.stack((self.key_ids[keys], self.value_ids[values]), 2).flatten(1)
-        return (torch.cat((pairs, self.key_ids[keys.gather(1, asked)]), 1), self.value_ids[values.gather(1, asked)])
+        key, value = self.key_ids[keys.gather(1, asked)], self.value_ids[values.gather(1, asked)]
+        return torch.cat((pairs, key), 1), torch.cat((key, value), 1)
 
-    def expected(self, example: Example) -> tuple[int, ...]:
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """The letter that is asked for, where it is asked for or in its pair; then the capital behind it."""
         *pairs, asked = example.source
-        keys = pairs[::2]
-        return (2 * keys.index(asked) + 1,) if asked in keys else (-1,)
+        place = 2 * pairs[::2].index(asked) if asked in pairs[::2] else None
+        found = ((), ()) if place is None else ((place, len(pairs)), (place + 1,))
+        return found[: len(example.target)]
 
 
 class Induction(RowTask):
-    """Different words in a row, then one of them once more: the words that came after it (Olsson 2022)."""
+    """Different words in a row, then one of them once more: say it and the words that came after it (Olsson 2022)."""
 
     separator = " "
     unit = "word"
@@ -57,20 +65,24 @@ class Induction(RowTask):
         words = SYLLABLES[: self.words]
         self.source_vocab = self.target_vocab = Vocabulary(words)
         self.ids = torch.tensor(self.source_vocab.encode(words))
-        self.max_source, self.max_target = self.length + 1, self.said
+        self.max_source, self.max_target = self.length + 1, self.said + 1
         self.recommended = recipes.induction()
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         # The largest of random numbers stand at places that differ: words without one that comes twice.
         words = self.ids[torch.rand(count, self.words, generator=generator).topk(self.length).indices]
         start = torch.randint(self.length - self.said, (count, 1), generator=generator)
-        return (torch.cat((words, words.gather(1, start)), 1),
-                words.gather(1, start + 1 + torch.arange(self.said)))
+        said = words.gather(1, start + torch.arange(self.said + 1))
+        return torch.cat((words, said[:, :1]), 1), said
 
-    def expected(self, example: Example) -> tuple[int, ...]:
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """The word that is asked for, where it first stood or is asked for; then those that follow it, one by one."""
         *words, asked = example.source
-        first = words.index(asked) + 1 if asked in words else len(words)
-        return tuple(place if place < len(words) else -1 for place in range(first, first + len(example.target)))
+        if asked not in words:
+            return ((),) * len(example.target)
+        first = words.index(asked)
+        after = ((place,) if place < len(words) else () for place in range(first + 1, first + len(example.target)))
+        return ((first, len(words)), *after)[: len(example.target)]
 
 
 def check_recall(pairs: int, keys: int) -> None:
@@ -92,14 +104,14 @@ def check_induction(length: int, vocab: int, said: int) -> None:
 
 
 RECALL = TaskEntry(
-    "recall", "Associative recall", "Pairs of letters, then one letter: say which came with it.",
-    "The answer looks at the capital that stands behind the letter asked for, found by what it is and not by where.",
+    "recall", "Associative recall", "Pairs of letters, then one letter: say its pair.",
+    "The answer looks at the capital behind the letter that is asked for, found by what that is and not by where.",
     lambda config: Recall(config, RECALL),
     (Param("pairs", "Pairs", 8, 2, 16, 1, meaning="pairs in a source"),
      Param("keys", "Letters", 16, 4, 26, 1, meaning="different small letters, and as many capitals, that may occur")),
     check_recall)
 INDUCTION = TaskEntry(
-    "induction", "Induction", "Words, then one of them again: say those that followed it.",
+    "induction", "Induction", "Words, then one of them again: say it and those that followed it.",
     "Each output looks at the word after the earlier place of the word before it: a diagonal that begins anywhere.",
     lambda config: Induction(config, INDUCTION),
     (Param("length", "Length", 16, 8, 64, 1, meaning="words before one is repeated"),

@@ -1,0 +1,163 @@
+"""`python -m benchmarks tasks`: every kind of model on its tasks, trained by its recipe, beside its target.
+
+CPU seconds of one thread from the first step to the end, with measuring; what is told is measured on 1,000 held-out
+items (or all there are), most of a layer's and a head's weight on the expected place, beside what even attention puts
+there. `python -m benchmarks.tasks recall sort` takes some tasks alone, `--seeds 3` each three times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from core.tasks import TaskConfig, make_task
+from core.training import Record, recommended, train
+
+HEAD = ("| task | model | steps | CPU s | exact % | BLEU | mass on expected place | even | data % | target | met |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a task's recipe must reach: exact match and BLEU in percent, weight on the expected place, CPU seconds."""
+
+    task: str
+    model: str
+    seconds: float
+    exact: float = 99.0
+    mass: float | None = None
+    bleu: float | None = None
+    seeds: int = 1
+
+    def words(self) -> str:
+        wanted = [f"BLEU ≥ {self.bleu:g}" if self.bleu else f"exact ≥ {self.exact:g}"]
+        if self.mass is not None:
+            wanted.append(f"mass ≥ {self.mass:g}")
+        return ", ".join([*wanted, f"≤ {self.seconds:g} s"])
+
+    def met(self, found: Sequence[Figures]) -> bool:
+        good = self.bleu or self.exact
+        return (mean([f.bleu if self.bleu else f.exact for f in found]) >= good
+                and (self.mass is None or mean([f.mass for f in found]) >= self.mass)
+                and mean([f.seconds for f in found]) <= self.seconds)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one run came to."""
+
+    steps: float
+    seconds: float
+    exact: float
+    bleu: float
+    mass: float
+    even: float
+    data: float
+
+
+TARGETS = (
+    Target("copy", "transformer", 10, mass=0.9),
+    Target("copy", "decoder", 10, mass=0.9),
+    Target("copy", "recurrent", 30),
+    Target("copy", "hybrid", 30),
+    Target("reverse", "transformer", 10, mass=0.9),
+    Target("reverse", "decoder", 10, mass=0.9),
+    Target("reverse", "recurrent", 30),
+    Target("reverse", "hybrid", 30),
+    Target("sort", "transformer", 15, mass=0.6),
+    Target("sort", "decoder", 15, mass=0.6),
+    Target("sort", "recurrent", 30),
+    Target("sort", "hybrid", 30),
+    Target("recall", "decoder", 10, mass=0.9),
+    Target("recall", "transformer", 15, mass=0.9),
+    Target("recall", "recurrent", 15),
+    Target("recall", "hybrid", 15),
+    Target("induction", "decoder", 10, mass=0.9),
+    Target("induction", "transformer", 15, mass=0.9),
+    Target("induction", "recurrent", 30),
+    Target("induction", "hybrid", 30),
+    Target("addition", "decoder", 15, mass=0.9),
+    Target("addition", "transformer", 20),
+    Target("addition", "recurrent", 30),
+    Target("addition", "hybrid", 30),
+    Target("dates", "recurrent", 15),
+    Target("dates", "transformer", 60),
+    Target("dates", "decoder", 60),
+    Target("dates", "hybrid", 30),
+    Target("numbers", "recurrent", 60, bleu=96),
+    Target("numbers", "transformer", 180, bleu=90),
+    Target("numbers", "decoder", 180, bleu=90),
+    Target("numbers", "hybrid", 120, bleu=90),
+    Target("language", "classifier", 15),
+)
+
+
+def trained(target: Target, seed: int) -> Figures:
+    """The target's recipe with one seed, to its end."""
+    config = recommended(make_task(TaskConfig.of(target.task)), target.model, seed=seed, seconds=900)
+    start = time.process_time()
+    *_, last = train(config)
+    return figures(last, time.process_time() - start)
+
+
+def figures(last: Record, seconds: float) -> Figures:
+    """Of a run's final record; "not a number" where it does not say."""
+    nan = float("nan")
+    return Figures(
+        last.step, seconds, nan if last.exact is None else 100 * last.exact, nan if last.bleu is None else last.bleu,
+        max(map(max, last.expected)) if last.expected else nan, nan if last.even is None else last.even,
+        nan if last.data_share is None else 100 * last.data_share)
+
+
+def mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    target: Target
+    found: Sequence[Figures]
+
+    def markdown(self) -> str:
+        said = [told([getattr(f, name) for f in self.found], digits)
+                for name, digits in (("steps", 0), ("seconds", 1), ("exact", 1), ("bleu", 1), ("mass", 2), ("even", 2),
+                                     ("data", 1))]
+        met = "yes" if self.target.met(self.found) else "no"
+        return f"| {' | '.join([self.target.task, self.target.model, *said, self.target.words(), met])} |"
+
+
+def told(values: Sequence[float], digits: int) -> str:
+    """A mean, with the spread where there are several; a dash where there is nothing to tell."""
+    if any(value != value for value in values):
+        return "–"
+    spread = f" ± {statistics.stdev(values):,.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):,.{digits}f}{spread}"
+
+
+def rows(names: Sequence[str] = (), seeds: int = 0) -> Iterator[Row]:
+    """The rows of these tasks, or of all, one by one as they are measured; `seeds` overrides each target's own."""
+    torch.set_num_threads(1)
+    for target in TARGETS:
+        if not names or target.task in names:
+            yield Row(target, [trained(target, seed) for seed in range(seeds or target.seeds)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tasks", description=__doc__.splitlines()[0])
+    parser.add_argument("tasks", nargs="*", choices=sorted({target.task for target in TARGETS}) or None)
+    parser.add_argument("--seeds", type=int, default=0)
+    chosen = parser.parse_args()
+    print(HEAD)
+    for row in rows(chosen.tasks, chosen.seeds):
+        print(row.markdown(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
