@@ -1,0 +1,170 @@
+"""Compare runs without a browser: what stands side by side, what is told of it, and what cannot be."""
+
+import re
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.models import ModelConfig
+from core.tasks import TaskConfig, make_task
+from core.training import Record, create_run
+from core.training.record import Prediction
+from core.training.runs import Run
+from dashboard import jobs
+from dashboard.compare_runs import maps, words
+from dashboard.compare_runs.state import compared, expected, latest, names, sides
+from dashboard.runs.kept import KEPT
+from dashboard.runs.state import every_run
+from dashboard.runs.summary import summary
+from tests.training.small import small_run
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+
+
+def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = None, **changes) -> Run:
+    """A run of three records, at 0, 2 and 4 steps, that takes `speed` seconds a step."""
+    config = small_run(**changes)
+    run, task = create_run(config, name=name), make_task(config.task)
+    told = tuple(Prediction(*task.shown(example), ()) for example in task.held_out(2))
+    for step in (0, 2, 4):
+        weights = np.full((1, config.model.num_heads, 7, 6), (step + 1) / 10)
+        maps = {f"{i}:{kind}": value for kind, value in (kinds or {"cross": weights}).items() for i in range(2)}
+        run.append(Record(step, loss=4.0 - step, letters=0.9, exact=step / 4, trained=speed * step, held_out=11,
+                          expected=((0.1, 0.2 + step / 10),), even=0.17, examples=told, maps=maps))
+    run.set_status("finished", "Finished.")
+    return run
+
+
+def opened(*runs: str) -> AppTest:
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/compare_runs.py")
+    if runs:
+        app.query_params["runs"] = ",".join(runs)
+    return app.run()
+
+
+def said(app: AppTest) -> str:
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
+    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
+    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
+
+
+def test_first_sight_compares_the_two_examples():
+    app = opened()
+    assert not app.exception and not app.warning
+    told = said(app)
+    assert "At step 220, whole outputs right: 100\u00a0% for Transformer" in told and "After the same 1.4 s" in told
+    assert "attention.score" in told and "57,822" in told and len(app.get("vega_lite_chart")) == 2
+
+
+def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
+    fast, slow = made("fast", 1.0), made("slow", 2.0)
+    told = said(opened(fast.id, slow.id))
+    assert "At step 4, whole outputs right: 100\u00a0% for fast, 100\u00a0% for slow" in told
+    assert "After the same 4.0 s of training it is 100\u00a0% and 50\u00a0%" in told
+    assert "They were trained in the very same way." in told
+
+
+def test_another_measure_and_another_step_are_told():
+    app = opened(made("a").id, made("b").id)
+    app.button_group(key="compare_runs:measure").set_value("loss").run()
+    assert not app.exception and "held-out loss: 0.00 for a, 0.00 for b" in said(app)
+    slider = next(item for item in app.select_slider if item.label == "Step")
+    slider.set_value(2).run()
+    assert "At step 2, held-out loss: 2.00 for a, 2.00 for b" in said(app)
+
+
+def test_choosing_another_run_changes_the_link():
+    first, second, third = made("a"), made("b"), made("c")
+    app = opened(first.id, second.id)
+    app.selectbox(key="compare_runs:2").set_value(third.id).run()
+    assert not app.exception
+    asked = app.query_params["runs"]
+    assert (asked if isinstance(asked, str) else asked[0]) == ",".join((first.id, second.id, third.id))
+    assert "for c" in said(app)
+
+
+def test_a_link_to_runs_that_are_not_here_says_so():
+    app = opened("../../etc/passwd", made("a").id)
+    assert not app.exception and "1 of the runs in the link is not on this machine" in said(app)
+
+
+def test_of_five_runs_four_are_compared():
+    runs = [made(name).id for name in "abcde"]
+    app = opened(*runs)
+    assert not app.exception and "At most 4 runs" in said(app) and "for d" in said(app) and "for e" not in said(app)
+
+
+def test_runs_of_other_tasks_have_curves_but_no_map():
+    other = made("copier", task=TaskConfig.of("copy", length=6, vocab=12))
+    app = opened(made("a").id, made("b").id, other.id)
+    assert not app.exception and "No map here of copier" in said(app) and "for copier" in said(app)
+
+
+def test_runs_without_attention_say_so():
+    runs = [made(name, kinds={"none": np.zeros((1, 1, 1, 1))}, model=ModelConfig.recurrent(8, None)) for name in "ab"]
+    for run in runs:
+        for step in run.frame_steps():
+            run.frame_path(step).unlink()
+    app = opened(*(run.id for run in runs))
+    assert not app.exception and "None of these runs kept any attention" in said(app)
+
+
+def test_nothing_measured_yet_says_so():
+    runs = [create_run(small_run(seed=seed)) for seed in (1, 2)]
+    for run in runs:
+        run.set_status("stopped")
+    app = opened(*(run.id for run in runs))
+    assert not app.exception and "None of these runs has measured anything yet" in said(app)
+
+
+def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
+    both = np.zeros((1, 2, 13, 13), np.float32)  # six letters, the start mark and six letters in one line
+    both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
+    decoder = made("one line", kinds={"causal": both}, model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder",
+                                                                                     position="learned"))
+    first, second = found = sides([summary(made("cross")), summary(decoder)])
+    looks = [maps.looks(side, 4, 0) for side in found]
+    assert looks[0].weights.shape == looks[1].weights.shape == (1, 2, 7, 6)
+    np.testing.assert_allclose(looks[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
+    tiles, rows, columns, other = maps.tiles([(first, looks[0], (0, 0)), (second, looks[1], (0, 1))])
+    assert [tile.marker for tile in tiles] == [0, 1] and not other and len(rows) == 7 and len(columns) == 6
+
+
+def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
+    (side,) = sides([summary(made("a"))])
+    assert [maps.looks(side, step, 0).step for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
+    np.testing.assert_allclose(maps.looks(side, 3, 1).weights, 0.3, atol=1e-3)
+    assert maps.heads(side) == [(0, 1), (0, 0)], "the head that looks best where the output comes from stands first"
+
+
+def test_settings_that_differ_are_named_once():
+    runs = [made("a"), made("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))]
+    rows, alike = words.differences(sides(list(map(summary, runs))))
+    told = {row[0]: row[1:] for row in rows}
+    assert told["learning_rate"] == ["0.003", "0.01"] and told["kind"] == ["transformer", "recurrent"]
+    assert told["attention.score"] == ["scaled_dot", "additive"] and "attention.num_heads" not in told
+    assert alike == len(set(words.settings(runs[0].config())) | set(words.settings(runs[1].config()))) - len(rows) - 3
+
+
+def test_the_two_examples_are_the_first_choice_and_a_rival_the_second():
+    made("newest", learning_rate=1e-2)
+    assert [item.run for item in compared(every_run())[0]] == list(KEPT)
+
+
+def test_names_leave_out_what_all_share_and_differ():
+    items = [summary(made("a")), summary(made("a")), summary(made("x" * 99))]
+    assert names(items) == ["a", "a (2)", "x" * 29 + "…"]
+    assert names(list(map(summary, KEPT))) == ["Transformer", "Recurrent, dot product"]
+
+
+def test_latest_takes_the_last_measured():
+    records = (Record(0, exact=0.1, trained=0.0), Record(2, exact=None, trained=1.0), Record(4, exact=0.9, trained=2.0))
+    assert latest(records, lambda r: r.exact, lambda r: r.trained <= 1.5) == 0.1
+    assert latest(records, lambda r: r.bleu, lambda r: True) is None
+    assert expected(Record(0, expected=((0.1, 0.4), (0.3, 0.2)))) == 0.4 and expected(Record(0)) is None
