@@ -1,0 +1,126 @@
+"""The page: controls, the diagram with its fact, attention layer by layer, and norms against depth."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.attention import ConfigError
+from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
+from core.trace import AttentionTrace
+from dashboard.attention_view import attention_view
+from dashboard.attention_view.palette import Ink
+from dashboard.cache import cached
+from dashboard.charts import Curve, step_chart
+from dashboard.controls import BOUND
+from dashboard.panels import fact, plain, source_panel, theme, title
+from dashboard.threads import one_thread
+from dashboard.transformer import words
+from dashboard.transformer.choose import NORMS, Asked, choose
+from dashboard.transformer.diagram import diagram, picked
+from dashboard.transformer.measure import Depth, Measured, by_depth, measure
+
+DIAGRAM, PICK = "transformer:diagram", "transformer:pick"
+ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross": "cross-attention"}
+
+
+@st.fragment
+def explore() -> None:
+    """The whole page above the sources; a control reruns nothing else."""
+    title("The Transformer", "Open a model layer by layer: every part with its shape, its share and its gradient.")
+    asked = choose()
+    if asked is None:
+        return
+    try:
+        with one_thread():
+            measured = cached(measure, asked)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return
+    place = _chosen(measured)
+    diagram(measured.tree, key=DIAGRAM, chosen=place, on_pick=_take, fact=words.of_model(measured))
+    fact(words.of_model(measured))
+    st.caption(words.of_memory(measured))
+    _maps(measured, asked, place)
+    _along(measured)
+    _depth(asked)
+
+
+def _take() -> None:
+    st.session_state[PICK] = picked(DIAGRAM)
+
+
+def _chosen(measured: Measured) -> str:
+    """The attention whose maps are drawn: the one picked, where this model has it, else the last that looks across."""
+    paths = [part.path for part in measured.tree.walk() if words.is_attention(part.path)]
+    wanted = st.session_state.get(PICK)
+    return wanted if wanted in paths else next((path for path in paths if path.endswith("cross")), paths[0])
+
+
+def _maps(measured: Measured, asked: Asked, place: str) -> None:
+    """Every layer and head of the kind of attention that was picked, and the picked layer's first head large."""
+    kind, layer = words.kind_and_layer(place)
+    trace: AttentionTrace = measured.trace.of(kind)  # type: ignore[arg-type]
+    weights = "drawn from a seed" if asked.seeded else f"trained for {asked.step:,} steps"
+    columns = st.columns([1, 2], gap="large")
+    with columns[0]:
+        state = attention_view(
+            trace, key=f"transformer:grid:{kind}", layer=layer, layout="grid", link=f"transformer:{kind}",
+            title=f"Every head of {ATTENTION[kind]}", caption=f"Weights {weights}.")
+    with columns[1]:
+        attention_view(
+            trace, key=f"transformer:map:{kind}", layer=state.layer, head=state.head, link=f"transformer:{kind}",
+            show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
+
+
+def _along(measured: Measured) -> None:
+    """Along the depth of this very model: how widely its numbers spread, and how large the gradients are."""
+    stacks: dict[str, list] = {}
+    for part in measured.tree.layers():
+        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
+    if max(map(len, stacks.values())) < 2:
+        return
+    ink, last = Ink.of(theme()), max(map(len, stacks.values())) - 1
+    told = (("Spread of each layer's output", "spread"), ("Gradient in each layer's weights", "gradient"))
+    for column, (heading, field) in zip(st.columns(2, gap="large"), told, strict=True):
+        curves = [Curve(name, [(i, getattr(part, field)) for i, part in enumerate(parts)])
+                  for name, parts in stacks.items()]
+        column.markdown(f"**{heading}**")
+        chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=170)
+        column.vega_lite_chart(spec=chart, key=f"transformer:{field}")
+
+
+def _depth(asked: Asked) -> None:
+    """The same model with its norms after and before, at a depth of the reader's choice."""
+    st.markdown("## Where the norm stands")
+    left, right = st.columns([1, 2], gap="large")
+    with left:
+        layers = st.slider("Layers", 2, 12, 12, key="transformer:depth", **BOUND)
+        st.latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
+        st.latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
+    shape = asked.config
+    with one_thread():
+        found: dict[str, Depth] = {norm: cached(by_depth, shape, asked.task, layers, norm) for norm in NORMS}
+    with right:
+        st.markdown("**Gradient in each layer, untrained**")
+        curves = [Curve("norm after" if norm == "post" else "norm before", list(enumerate(depth.mean)))
+                  for norm, depth in found.items()]
+        chart = step_chart(curves, ink=Ink.of(theme()), last_x=layers - 1, unit="layer", height=200)
+        st.vega_lite_chart(spec=chart, key="transformer:by_depth")
+    fact(words.of_depth(found["post"], found["pre"], layers))
+    st.caption(words.of_depth_conditions(found["post"], found["pre"]))
+
+
+def sources() -> None:
+    """On request: papers and the classes that just ran."""
+    panel = st.expander("Papers and the code that just ran", on_change="rerun", key="transformer:source")
+    if not panel.open:
+        return
+    with panel:
+        st.markdown(
+            "**Attention is all you need**, encoder and decoder, norm after the sum: "
+            "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
+            "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
+            "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
+            "[Shazeer 2020](https://arxiv.org/abs/2002.05202).")
+        for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
+            source_panel(built)
