@@ -178,7 +178,8 @@ def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
     sweep.path.parent.mkdir(parents=True, exist_ok=True)
     sweep._write({"config": config.to_json(), "created": time.time(), "runs": {}, "outcomes": {}})
     if path is None:
-        for old in list_sweeps()[:-KEPT]:
+        others = [other for other in list_sweeps() if other != sweep]
+        for old in others[: max(0, len(others) - KEPT + 1)]:
             delete_sweep(old)
     return sweep
 

@@ -1,0 +1,42 @@
+"""Means, deviations and bands by hand, and when two values are told apart."""
+
+import pytest
+
+from core.training.spread import apart, line, spread
+
+
+def test_a_spread_by_hand():
+    found = spread([2.0, None, 4.0, 9.0])
+    assert found.values == (2.0, 4.0, 9.0) and (found.low, found.high) == (2.0, 9.0)
+    assert found.mean == 5.0 and found.deviation == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
+    assert found.times(100).mean == 500.0
+
+
+def test_one_seed_has_no_spread_and_none_is_nothing():
+    assert spread([None, None]) is None
+    assert spread([3.0]).deviation is None
+
+
+def test_lines_over_steps_meet_where_all_have_a_point():
+    found = line([[(0, 0.0), (10, 1.0), (20, 4.0)], [(0, 2.0), (10, 5.0)]], shared=True)
+    assert found.x == (0, 10) and found.mean == (1.0, 3.0)
+    assert found.low == (0.0, 1.0) and found.high == (2.0, 5.0)
+
+
+def test_lines_over_seconds_are_read_between_points_and_end_with_the_first_run():
+    found = line([[(0, 0.0), (4, 8.0)], [(0, 0.0), (1, 1.0), (2, 6.0)]], shared=False)
+    assert found.x[0] == 0 and found.x[-1] == 2
+    assert found.mean[-1] == pytest.approx((4.0 + 6.0) / 2)  # half way to 8, and the other's end
+    assert found.low[-1] == pytest.approx(4.0) and found.high[-1] == pytest.approx(6.0)
+
+
+def test_no_point_is_no_line():
+    assert line([[], []], shared=True) is None
+    assert line([[(0, 1.0)], [(5, 1.0)]], shared=True) is None
+
+
+def test_told_apart_by_their_seeds_not_by_their_means():
+    near, far = spread([0.90, 0.91, 0.92]), spread([0.50, 0.52, 0.51])
+    wild = spread([0.05, 0.95, 0.60])
+    assert apart(near, far) and not apart(near, wild)
+    assert not apart(near, spread([0.1])), "a single seed tells nothing"

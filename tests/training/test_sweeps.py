@@ -1,0 +1,206 @@
+"""What a sweep varies and what it refuses, its file, and the shell that trains it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.attention import Choice, ConfigError, preset
+from core.models import ModelConfig
+from core.training import Record, create_run
+from core.training.__main__ import main
+from core.training.runs import Run
+from core.training.sweep_command import summary
+from core.training.sweep_files import Outcome, Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
+from core.training.sweeps import SETTINGS, SweepConfig, buildable, name_of, told, vary
+from tests.training.small import small_run
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+
+
+def sweep_config(**changes) -> SweepConfig:
+    return SweepConfig(**{**dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)), **changes})
+
+
+def test_cells_go_seed_by_seed():
+    assert sweep_config().cells == ((0, 0), (1, 0), (0, 1), (1, 1))
+
+
+def test_equal_steps_change_the_value_and_the_seed_alone():
+    config = sweep_config()
+    one, other = config.run(0, 1), config.run(1, 1)
+    assert one.steps == other.steps == config.base.steps and one.seed == 1 and not one.finish_early
+    assert one.model.attention.score.key == "dot" and other.model.attention.score.key == "general"
+    assert replace(one, model=other.model) == other
+
+
+def test_equal_seconds_end_by_training_time_at_a_constant_rate():
+    run = sweep_config(equal="seconds", seconds=3.0).run(0, 0)
+    assert (run.trained, run.steps, run.schedule) == (3.0, 20_000, "constant")
+    swept = sweep_config(equal="seconds", axis="schedule", values=("cosine", "constant"))
+    assert swept.run(0, 0).schedule == "cosine", "what is varied is varied"
+
+
+@pytest.mark.parametrize(("axis", "value", "read"), [
+    ("d_model", 16, lambda run: (run.model.d_model, run.model.attention.d_model, run.model.d_ff)),
+    ("num_heads", 4, lambda run: (run.model.num_heads, run.model.attention.num_heads)),
+    ("dropout", 0.2, lambda run: (run.model.dropout, run.model.attention.dropout)),
+    ("layers", 2, lambda run: run.model.layers),
+    ("learning_rate", 1e-4, lambda run: run.learning_rate),
+    ("task.length", 7, lambda run: run.task["length"]),
+    ("kind", "recurrent", lambda run: (run.model.kind, run.steps)),
+])
+def test_what_a_value_changes(axis, value, read):
+    wanted = {"d_model": (16, 16, 32), "num_heads": (4, 4), "dropout": (0.2, 0.2), "layers": 2, "learning_rate": 1e-4,
+              "task.length": 7, "kind": ("recurrent", small_run().steps)}
+    run = vary(small_run(), axis, value)
+    assert read(run) == wanted[axis]
+    buildable(run)
+
+
+def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
+    base = small_run(model=ModelConfig.recurrent(8))
+    luong = preset("luong_general").config(64, 1)
+    assert vary(base, "attention", luong).model.attention.score.key == "general"
+    assert vary(base, "attention", luong).model.attention.d_model == 8
+    assert vary(base, "attention", None).model.attention is None
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"values": ("dot",)}, "2 to 8 values"),
+    ({"values": ("dot", "dot")}, "twice"),
+    ({"seeds": (3,)}, "2 to 10 seeds"),
+    ({"seeds": (3, 3)}, "twice"),
+    ({"values": ("dot", "nonsense")}, "nonsense"),
+    ({"axis": "colour"}, "axis = 'colour'"),
+    ({"axis": "task.colour"}, "task.length"),
+    ({"axis": "num_heads", "values": (2, 3)}, "Heads = 3 cannot be swept"),
+    ({"axis": "d_model", "values": (8, {"x": 1})}, "expected a number"),
+    ({"axis": "learning_rate", "values": (1e-3, 50.0)}, "outside"),
+    ({"equal": "luck"}, "steps, seconds"),
+    ({"axis": "layers", "values": (1, 2, 3, 4, 5, 6, 7), "seeds": tuple(range(10))}, "70 runs"),
+])
+def test_what_cannot_be_swept_is_refused_in_words(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        sweep_config(**changes)
+
+
+@pytest.mark.parametrize("config", [
+    sweep_config(), sweep_config(values=(Choice.of("dot"), "additive")), sweep_config(axis="d_model", values=(8, 16)),
+    SweepConfig(small_run(model=ModelConfig.recurrent(8)), "attention", (None, preset("luong_dot").config(8, 1))),
+], ids=["keys", "choices", "numbers", "mechanisms"])
+def test_to_json_and_back(config):
+    assert SweepConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize("data", [3, {}, {"base": {}}, {"base": {}, "axis": "score", "values": "dot"},
+                                  {**sweep_config().to_json(), "more": 1}])
+def test_a_file_that_is_no_sweep_says_why(data):
+    with pytest.raises(ConfigError):
+        SweepConfig.from_json(data)
+
+
+def test_values_in_words():
+    assert told("score", None) == "No attention" and told("tied", True) == "yes" and told("d_model", 16) == "16"
+    assert told("position", Choice("rope")) == "RoPE" and told("schedule", "inverse_sqrt") == "inverse sqrt"
+    assert told("attention", preset("luong_dot").config(8, 1)) == preset("luong_dot").name
+    window = sweep_config(axis="mask", values=("local", {"key": "local", "window": 3})).values
+    assert [told("mask", value) for value in window] == ["Local window", "Local window (window 3)"]
+    assert name_of("task.length", small_run().task) == "Length" and name_of("score") in SETTINGS.values()
+
+
+def recorded(config: SweepConfig, cell, state="finished") -> Run:
+    """A run of that cell as a worker leaves it: two records, the last twice, once over more items."""
+    run = create_run(config.run(*cell))
+    for step, exact, final in ((0, 0.0, False), (4, 0.5, False), (4, 0.25 * (1 + cell[1]), True)):
+        run.append(Record(step, loss=2.0, exact=exact, expected=((0.1, 0.7),), even=0.2, trained=step / 2,
+                          held_out=1000 if final else 11, final=final, elapsed=step))
+    run.set_status(state, "Said.")
+    return run
+
+
+def test_outcomes_come_from_the_runs_and_outlive_them(tmp_path):
+    config = sweep_config()
+    sweep = create_sweep(config)
+    runs = {cell: recorded(config, cell) for cell in config.cells[:2]}
+    sweep.begin(runs)
+    found = sweep.outcomes()
+    assert found[0, 0].last("exact") == 0.25, "the final record, not the one before it"
+    assert found[0, 0].last("expected") == 0.7 and found[0, 0].steps == (0, 4) and found[0, 0].held_out == 1000
+    for run in runs.values():
+        (run.path / "run.json").unlink()
+    assert Sweep(sweep.path).outcomes() == found and not sweep.runs()
+
+
+def test_what_has_not_finished_tells_no_end_and_is_missing():
+    config = sweep_config()
+    sweep = create_sweep(config)
+    states = dict(zip(config.cells, ("finished", "running", "stopped", "failed"), strict=True))
+    sweep.begin({cell: recorded(config, cell, state) for cell, state in states.items()})
+    found = sweep.outcomes()
+    assert {cell: outcome.last("exact") is None for cell, outcome in found.items()} == {
+        cell: state != "finished" for cell, state in states.items()}
+    assert found[config.cells[1]].points("exact") and not found[config.cells[1]].ended
+    assert sweep.missing() == [config.cells[2], config.cells[3]]
+
+
+def test_a_deleted_run_is_lost_until_it_is_begun_anew():
+    config = sweep_config()
+    sweep = create_sweep(config)
+    sweep.begin({config.cells[0]: Run(Path("/nowhere/20200101-000000-abcdef"))})
+    assert sweep.outcomes()[config.cells[0]].state == "lost" and sweep.missing() == list(config.cells)
+    sweep.begin({config.cells[0]: recorded(config, config.cells[0])})
+    assert sweep.outcomes()[config.cells[0]].state == "finished"
+
+
+def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
+    sweeps = [create_sweep(sweep_config()) for _ in range(3)]
+    assert find_sweep(sweeps[0].id) == sweeps[0] and sorted(s.id for s in sweeps) == [s.id for s in list_sweeps()]
+    for name in (None, "../../etc/passwd", "20200101-000000-abcdef", "x"):
+        assert find_sweep(name) is None
+    delete_sweep(sweeps[0])
+    assert find_sweep(sweeps[0].id) is None and len(list_sweeps()) == 2
+    monkeypatch.setattr("core.training.sweep_files.KEPT", 2)
+    assert create_sweep(sweep_config()) in list_sweeps() and len(list_sweeps()) == 2
+
+
+def test_a_broken_file_is_refused_in_words(tmp_path):
+    broken = Sweep(tmp_path / "broken.json")
+    broken.path.write_text("{")
+    with pytest.raises(ConfigError):
+        broken.config()
+    assert broken.outcomes() == {}
+
+
+def test_an_outcome_survives_json():
+    config = sweep_config()
+    outcome = Outcome.of(recorded(config, config.cells[0]))
+    assert Outcome.from_json(json.loads(json.dumps(vars(outcome)))) == outcome
+
+
+def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys):
+    """Two values from two seeds, side by side; a run that is lost is all that the second call trains."""
+    file, kept = tmp_path / "run.json", tmp_path / "sweep.json"
+    file.write_text(json.dumps(small_run().to_json()))
+
+    def say(*more: str) -> str:
+        assert main(["sweep", *more]) == 0
+        return capsys.readouterr().out
+
+    said = say(str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "2", "--to",
+               str(kept))
+    sweep = Sweep(kept)
+    assert "4 runs to train" in said and said.count("2 of 2 seeds") == 2
+    first = sweep.outcomes()
+    assert {outcome.state for outcome in first.values()} == {"finished"} and sweep.missing() == []
+    data = sweep.data()
+    del data["outcomes"]["1:1"], data["runs"]["1:1"]
+    kept.write_text(json.dumps(data))
+    assert "1 runs to train" in say(str(kept))
+    again = sweep.outcomes()
+    assert again[1, 1].measures == first[1, 1].measures, "the same seed, the same numbers"
+    assert summary(sweep)[0].startswith("8:  2 of 2 seeds  loss")
