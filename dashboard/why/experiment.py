@@ -28,7 +28,7 @@ from dashboard.why.learned import Learned, Sentence, models, sentence
 from dashboard.why.setting import Model, Setting
 
 KEPT = Path(__file__).with_name("kept")
-STEPS, SEEDS, AT_ONCE, FRAMES = 900, 3, 2, 9
+STEPS, SEEDS, AT_ONCE = 900, 3, 2
 SETTING = Setting()
 MODELS = (Model(None, 2 * SETTING.d_model), *SETTING.pair, Model("general", SETTING.d_model))  # the slowest first
 
@@ -81,7 +81,7 @@ def measure(setting: Setting, steps: int, seeds: int, folder: Path) -> Result:
             print(f"{model.score or 'one vector'} {model.d_model}, seed {seed}: {_told(runs[model, seed])}", flush=True)
     learned = tuple(Learned.of(run.config(), run.records()) for run in runs.values())
     shown = sentence({m: (runs[m, 0], runs[m, 0].records()) for m in models(learned)
-                      if m in (*setting.pair, MODELS[0])}, FRAMES)
+                      if m in (*setting.pair, MODELS[0])})
     assert shown is not None  # every run has finished
     return Result(setting, learned, shown, {m: round(spent[m], 1) for m in models(learned)}, machine())
 

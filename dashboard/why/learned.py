@@ -14,6 +14,7 @@ from core.training.record import Bucket, Prediction
 from dashboard.why.setting import Model
 
 METRICS = ("bleu", "exact")
+FRAMES = 10  # of the alignment over training, and the last one
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ def longest(examples: Sequence[Prediction]) -> int:
     return max(range(len(examples)), key=lambda i: len(examples[i].source))
 
 
-def sentence(found: Mapping[Model, tuple[Run, Sequence[Record]]], frames: int | None = None) -> Sentence | None:
-    """The longest watched sentence of some runs, with so many frames at most; None before the first decode."""
+def sentence(found: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
+    """The longest watched sentence of some runs, with FRAMES frames at most; None before the first decode."""
     said, weights, first = {}, [], None
     for model, (run, records) in found.items():
         free = [r for r in records if r.examples]
@@ -83,19 +84,22 @@ def sentence(found: Mapping[Model, tuple[Run, Sequence[Record]]], frames: int | 
         at = longest(free[0].examples)
         first, said[model] = free[0].examples[at], free[-1].examples[at].predicted
         if model.score is not None:
-            steps = [step for step in run.frame_steps() if step in {r.step for r in records}]
+            reached = {r.step for r in records}
+            steps = thinned([step for step in run.frame_steps() if step in reached], FRAMES)
             weights = [(step, run.frame(step).get(f"{at}:cross")) for step in steps]
     if first is None:
         return None
-    kept = [(step, w[-1, 0]) for step, w in weights if w is not None]
-    return Sentence(first.source, first.target, said, tuple(kept if frames is None else thinned(kept, frames)))
+    return Sentence(first.source, first.target, said,
+                    tuple((step, w[-1, 0]) for step, w in weights if w is not None))
 
 
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
-    """At most so many items, evenly over all, the first and the last among them."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+    """Every second, fourth, … item, such that at most so many are left, and the last: as items come, those stay."""
+    apart = 1
+    while len(items) > most * apart:
+        apart *= 2
+    kept = list(items[::apart])
+    return kept if not items or (len(items) - 1) % apart == 0 else [*kept, items[-1]]
 
 
 @dataclass(frozen=True)

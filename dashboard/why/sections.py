@@ -110,8 +110,9 @@ def standing(shown: Shown) -> None:
                 tell(f"{words.name(part.learned.model).capitalize()}: {part.status.message}")
             else:
                 st.progress(*words.progress(part, shown.setting, jobs.place(part.run)))
-    if not shown.live:
-        st.button("Back to the kept measurement", key="why:kept", on_click=state.leave)
+    if not shown.live and st.button("Back to the kept measurement", key="why:kept"):
+        state.leave()
+        st.rerun()  # the whole page: this stands in a fragment
 
 
 def pictures(shown: Shown) -> None:

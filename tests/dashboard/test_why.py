@@ -107,12 +107,17 @@ def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
             run.append(Record(step, exact=0.0, bleu=1.0, examples=(short, long) if step else (),
                               maps=maps if model.score else {}))
         runs[model] = (run, run.records())
-    found = sentence(runs, 3)
+    found = sentence(runs)
     assert (found.source, found.target) == (("a", "c"), ("b", "d"))
     assert found.said == {NONE: ("None",), DOT: ("dot",)}
-    assert [step for step, _ in found.frames] == [0, 2, 3] and found.frames[0][1].shape == (3, 2)
+    assert [step for step, _ in found.frames] == [0, 1, 2, 3] and found.frames[0][1].shape == (3, 2)
     assert sentence({NONE: (runs[NONE][0], [])}) is None
-    assert thinned(range(10), 4) == [0, 3, 6, 9] and thinned(range(3), 4) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("count", "kept"), [
+    (0, []), (1, [0]), (4, [0, 1, 2, 3]), (5, [0, 2, 4]), (6, [0, 2, 4, 5]), (9, [0, 4, 8])])
+def test_as_frames_come_the_kept_ones_stay(count, kept):
+    assert thinned(range(count), 4) == kept
 
 
 def test_the_kept_measurement_is_whole():
