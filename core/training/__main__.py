@@ -1,6 +1,7 @@
 """Train from a shell, in the same folders as the page: `python -m core.training --help`.
 
     python -m core.training recipe reverse > reverse.json    settings known to learn a task, to change as you like
+    python -m core.training recipe own_table --data my.csv --set label=species > mine.json
     python -m core.training train reverse.json               train them; Ctrl-C stops and keeps what was reached
     python -m core.training resume RUN [--steps N]           go on where a run was left, or train it longer
     python -m core.training list                             every run, and how it stands
@@ -19,7 +20,8 @@ from typing import Any
 import torch
 
 from core.attention import ConfigError
-from core.tasks import TASKS, TaskConfig, make_task
+from core.tasks import TASKS, TaskConfig, make_task, task_entry
+from core.tasks.reading import decoded
 from core.training import sweep_command
 from core.training.config import RunConfig
 from core.training.recipes import recommended
@@ -40,6 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
 def recipe(chosen: argparse.Namespace) -> int:
     """Print a task's recipe as a config file."""
     given: dict[str, Any] = {key: _value(text) for key, _, text in (pair.partition("=") for pair in chosen.set)}
+    if chosen.data is not None:
+        if "data" not in {param.key for param in task_entry(chosen.task).params}:
+            raise ConfigError(f"task = {chosen.task} makes its data itself; --data goes with own_text, own_pairs and "
+                              "own_table.")
+        given["data"] = decoded(chosen.data.read_bytes())
     task = make_task(TaskConfig.of(chosen.task, **given))
     print(json.dumps(recommended(task, chosen.model).to_json(), indent=1, ensure_ascii=False))
     return 0
@@ -120,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("task", choices=[entry.key for entry in TASKS])
     one.add_argument("model", nargs="?", help="a kind of model that the task names; its best one by default")
     one.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the task")
+    one.add_argument("--data", metavar="FILE", type=Path, help="your own text, sentence pairs or table")
     one.set_defaults(run=recipe)
     one = commands.add_parser("train", help=train.__doc__)
     one.add_argument("file", type=Path)

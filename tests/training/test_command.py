@@ -1,0 +1,65 @@
+"""The shell's command: a recipe to a file, a file to a run, a run further; mistakes end in one sentence."""
+
+import json
+
+import pytest
+
+from core.training import find_run, list_runs
+from core.training.__main__ import main
+from tests.training.small import small_run
+
+FRUIT = "size;colour;kind\n" + "\n".join(f"{3 + i % 7},5;{'red' if i % 2 else 'green'};{'apple' if i % 2 else 'lime'}"
+                                         for i in range(60))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100000")  # the tests' own process holds more than a worker would
+    return tmp_path
+
+
+def trained(folder, config) -> str:
+    file = folder / "asked.json"
+    file.write_text(json.dumps(config))
+    assert main(["train", str(file)]) == 0
+    return list_runs()[-1].id
+
+
+def test_a_strangers_table_becomes_a_run(folder, capsys):
+    (folder / "fruit.csv").write_text(FRUIT, encoding="utf-8")
+    assert main(["recipe", "own_table", "--data", str(folder / "fruit.csv"), "--set", "label=kind"]) == 0
+    config = json.loads(capsys.readouterr().out)
+    assert config["task"]["params"]["data"].startswith("size;colour;kind") and config["model"]["kind"] == "classifier"
+    run = find_run(trained(folder, config | {"steps": 60, "record_every": 30}))
+    assert run.status().state == "finished" and run.records()[-1].exact == 1.0, "the colour gives the kind away"
+    said = capsys.readouterr().out
+    assert f"?run={run.id}" in said and "step 60/60" in said and "exact 1.000" in said
+
+
+def test_a_run_is_trained_longer_and_listed(folder, capsys):
+    name = trained(folder, small_run(steps=4).to_json())
+    assert main(["resume", name, "--steps", "8"]) == 0
+    run = find_run(name)
+    assert run.config().steps == 8 and run.records()[-1].step == 8
+    capsys.readouterr()
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.split("\t")[:3] == [name, "finished", "step 8"]
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["recipe", "reverse", "--data", "{folder}/fruit.csv"], "makes its data itself"),
+    (["recipe", "own_table", "--data", "{folder}/fruit.csv", "--set", "label=price"], "no such column"),
+    (["recipe", "own_table", "--data", "{folder}/broken.csv"], "Line 2 is not UTF-8"),
+    (["recipe", "own_table", "--data", "{folder}/nothing.csv"], "No such file"),
+    (["recipe", "iris", "transformer"], "take one of classifier, one_token"),
+    (["recipe", "reverse", "--set", "length=900"], "length"),
+    (["train", "{folder}/fruit.csv"], "Expecting value"),
+    (["resume", "20260101-000000-abcdef"], "There is no run"),
+])
+def test_mistakes_end_in_a_sentence(folder, capsys, arguments, words):
+    (folder / "fruit.csv").write_text(FRUIT, encoding="utf-8")
+    (folder / "broken.csv").write_bytes(b"a,b\n\xff\xe9,1\n")
+    assert main([argument.format(folder=folder) for argument in arguments]) == 1
+    said = capsys.readouterr().err
+    assert words in said and "Traceback" not in said
