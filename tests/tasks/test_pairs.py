@@ -1,0 +1,88 @@
+"""A person's own pairs: read from TSV or CSV, split by source, and learned like any translation."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.entries import ConfigError
+from core.tasks import PAD, TaskConfig, make_task
+from core.tasks.pairs import parse_pairs
+from core.tasks.samples import roman
+from core.training import recommended, train
+
+LINES = [f"number {n}\tno {n}" for n in range(60)]
+DATA = "\n".join(LINES)
+
+
+@pytest.mark.parametrize(("data", "header", "count", "first"), [
+    (DATA, "auto", 60, "number"),
+    ("source\ttarget\n" + DATA, "auto", 60, "number"),
+    ("number 98\tno 98\n" + DATA, "yes", 60, "number"),
+    (DATA.replace("\t", ","), "auto", 60, "number"),
+    (DATA.replace("\n", "\tCC-BY\n") + "\tCC-BY", "auto", 60, "number"),
+    (DATA + "\n" + LINES[3], "no", 60, "number"),
+])
+def test_pairs_are_read_with_and_without_a_header(data, header, count, first):
+    pairs = parse_pairs(data, header, "words", seed=0)
+    both = (*pairs.trained, *pairs.held_out)
+    assert len(both) == len(set(both)) == count and len(pairs.held_out) == 6
+    assert {pair.source[0] for pair in both} == {first}
+    if "CC-BY" in data:
+        assert "The first two of 3 columns are read." in pairs.notes
+    if data.endswith(LINES[3]) and header == "no":
+        assert "1 pair stands there again, and count once." in pairs.notes
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    ("\n".join(LINES[:9]), "9 different pairs; 30 are needed"),
+    (DATA + "\n\tonly a target", "Line 61 has an empty source"),
+    (DATA + "\nonly a source\t", "Line 61 has an empty target"),
+    (DATA + "\n" + "x " * 129 + "\ty", "Line 61 has a source of 129 words; at most 128"),
+    ("\n".join(f"same\tno {n}" for n in range(40)), "1 different sources"),
+    (DATA + "\nbare", "line 1 has 2 cells, line 61 has 1"),
+])
+def test_what_is_wrong_is_said_with_its_line(data, words):
+    with pytest.raises(ConfigError, match=words):
+        TaskConfig.of("own_pairs", data=data, unit="words")
+
+
+def test_no_source_is_on_both_sides_and_the_split_is_the_seeds():
+    data = DATA + "\n" + "\n".join(f"number {n}\tanother {n}" for n in range(60))
+    for seed in (0, 1):
+        task = make_task(TaskConfig.of("own_pairs", data=data, unit="words", seed=seed))
+        trained = {pair.source for pair in task.pool}
+        assert len(task.held_out(1000)) == 12 and not trained & {pair.source for pair in task.held_out(1000)}
+        batch = task.batch(16, torch.Generator().manual_seed(0))
+        seen = {tuple(task.source_vocab.decode(row)) for row in batch.source.tolist()}
+        assert seen <= trained and (batch.target_out != PAD).any()
+    assert "nobody can get those right" in task.notes[-1], "each number is one word"
+
+
+def test_roman_numerals_stand_in_and_are_right():
+    values = {"M": 1000, "D": 500, "C": 100, "L": 50, "X": 10, "V": 5, "I": 1}
+    for number in (4, 9, 14, 49, 1994, 888):
+        digits = [values[sign] for sign in roman(number)]
+        assert number == sum(-a if a < b else a for a, b in zip(digits, [*digits[1:], 0], strict=True))
+    task = make_task(TaskConfig.of("own_pairs"))
+    assert len(task.pool) + len(task.held_out(1000)) == 1999
+    assert task.example("MMX").source == ("M", "M", "X")
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "transformer", "decoder", "hybrid"])
+def test_every_recommended_model_trains_on_them(kind):
+    task = make_task(TaskConfig.of("own_pairs"))
+    records = list(train(recommended(task, kind, steps=12, record_every=12, held_out=20, batch_size=16)))
+    assert records[1].loss < records[0].loss and records[-1].held_out == 200
+    assert records[-1].exact is not None and records[-1].bleu is not None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(alphabet=st.sampled_from('ab\t, "\n'), max_size=12), min_size=30, max_size=40))
+def test_any_list_is_pairs_or_refused(lines):
+    try:
+        pairs = parse_pairs("\n".join(lines), "auto", "characters", seed=0)
+    except ConfigError as error:
+        assert str(error).endswith((".", "?"))
+    else:
+        assert pairs.held_out and all(pair.source and pair.target for pair in (*pairs.trained, *pairs.held_out))
