@@ -16,7 +16,9 @@ from core.tasks import BOS, EOS, PAD, TASKS, UNK, Example, TaskConfig, Vocabular
 from core.tasks.words import number_words, split_words
 
 CONFIGS = [TaskConfig.of("reverse"), TaskConfig.of("copy", length=5, vocab=8), TaskConfig.of("dates", train_pairs=3000),
-           TaskConfig.of("numbers", train_pairs=3000), TaskConfig.of("numbers", language="fr", train_pairs=1000)]
+           TaskConfig.of("numbers", train_pairs=3000), TaskConfig.of("numbers", language="fr", train_pairs=1000),
+           TaskConfig.of("sort"), TaskConfig.of("recall"), TaskConfig.of("induction"), TaskConfig.of("addition"),
+           TaskConfig.of("addition", digits=4, order="written")]
 every_task = pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.key}-{dict(c.params).get('language', '')}")
 
 
@@ -33,6 +35,16 @@ def right(task, source, target):
     """Whether target answers source, found out another way than the task's own."""
     if task.key in ("copy", "reverse"):
         return target == (source if task.key == "copy" else source[::-1])
+    if task.key == "sort":
+        return target == tuple(sorted(source))
+    if task.key == "recall":
+        first, asked = "".join(source[:-1]), source[-1]
+        return "".join(target) in first and target[0] == asked and target[1].isupper()
+    if task.key == "induction":
+        return f" {' '.join(target)} " in f" {' '.join(source[:-1])} " and target[0] == source[-1]
+    if task.key == "addition":
+        total = "".join(target[::-1] if task.config["order"] == "units" else target)
+        return sum(map(int, "".join(source).split("+"))) == int(total)
     if task.key == "dates":
         year, month, day = map(int, "".join(target).split("-"))
         found = re.findall(r"\d+", "".join(source))
@@ -41,6 +53,10 @@ def right(task, source, target):
     numbers = [spoken_in_english()[part] for part in " ".join(source).split(" ; ")]
     language = task.config["language"]
     return " ".join(target) == " ; ".join(" ".join(split_words(num2words(n, lang=language), language)) for n in numbers)
+
+
+def asked(source):
+    return tuple(sorted("".join(source).split("+")))
 
 
 @cache
@@ -58,6 +74,8 @@ def test_held_out_shares_no_item_with_training(config):
     trained |= {tuple(pair) for pair in getattr(task, "pool", ())}
     assert not trained & set(held)
     assert not {source for source, _ in trained} & {e.source for e in held}
+    if task.key == "addition":
+        assert not {asked(e.source) for e in held} & {asked(source) for source, _ in trained}, "nor turned round"
     if task.key == "dates":
         assert not {target for _, target in trained} & {e.target for e in held}, "a day is held out in every form"
 

@@ -1,0 +1,84 @@
+"""Where each output should look: by hand, and on every held-out example the very tokens that it is made of."""
+
+from datetime import timedelta
+
+import pytest
+import torch
+
+from core.tasks import Example, TaskConfig, make_task
+from core.tasks.rows import in_held_out
+from core.tasks.translation import DAYS, FIRST_DAY, FORMATS, LOCALES, date_parts, written
+
+
+def places(key, source, target, **params):
+    return make_task(TaskConfig.of(key, **params)).places(Example(tuple(source), tuple(target)))
+
+
+def test_sorted_letters_stand_anywhere_and_twins_are_as_good():
+    task, twins = make_task(TaskConfig.of("sort")), Example(tuple("cabca"), tuple("aabcc"))
+    assert task.places(twins) == ((1, 4), (1, 4), (2,), (0, 3), (0, 3))
+    assert task.expected(twins) == (-1, -1, 2, -1, -1)
+
+
+def test_recall_looks_behind_the_letter_that_is_asked_for():
+    assert places("recall", "aBcDeFc", "cD", pairs=3, keys=16) == ((2, 6), (3,))
+    assert places("recall", "aBcDeFx", "xD", pairs=3, keys=16) == ((), ()), "what was never there stands nowhere"
+    assert places("recall", "aBcDeFc", "", pairs=3, keys=16) == (), "what a person typed has no target"
+
+
+def test_induction_goes_on_from_the_earlier_place():
+    assert places("induction", "ba be bi bo be".split(), "be bi bo ba".split()) == ((1, 4), (2,), (3,), ())
+    assert places("induction", "ba be bi".split(), "bi bo".split()) == ((), ())
+
+
+def test_a_digit_looks_at_the_two_it_is_added_from():
+    units_last = ((0, 4), (0, 4), (1, 5), (2, 6))
+    assert places("addition", "123+456", "0579", order="written") == units_last
+    assert places("addition", "123+456", "9750") == units_last[::-1]
+    assert places("addition", "12+45", "75") == ((), ()), "shorter numbers than the task's have no places in it"
+
+
+def test_a_number_word_looks_at_all_words_of_its_number():
+    source, target = "twenty one ; three hundred".split(), "ein und zwanzig ; drei hundert".split()
+    assert places("numbers", source, target) == ((0, 1),) * 3 + ((2,),) + ((3, 4),) * 2
+
+
+@pytest.mark.parametrize(("text", "year", "month", "day"), [
+    ("Wednesday, January 5, 2000", "2000", "January", "5"), ("5 janv. 2000", "2000", "janv", "5"),
+    ("1/5/00", "00", "1", "5"), ("05/01/2000", "2000", "01", "05"), ("05.01.00", "00", "01", "05"),
+])
+def test_parts_of_a_date(text, year, month, day):
+    assert [text[part.start : part.stop] for part in date_parts(text)] == [year, month, day]
+
+
+def test_no_date_has_no_parts():
+    assert date_parts("12 May") == date_parts("May") == date_parts("1 2") == (range(0), range(0), range(0))
+
+
+def test_parts_of_every_kind_of_date_say_its_target():
+    for offset in range(0, DAYS, 97):
+        day = FIRST_DAY + timedelta(offset)
+        for place in LOCALES:
+            for form in FORMATS:
+                text = written(day, place, form)
+                year, month, date = (text[part.start : part.stop] for part in date_parts(text))
+                assert (int(year) % 100, int(date)) == (day.year % 100, day.day), text
+                assert not month.isdecimal() or int(month) == day.month, text
+
+
+@pytest.mark.parametrize("key", ["copy", "reverse", "sort", "recall", "induction"])
+def test_what_is_looked_at_is_what_is_said(key):
+    task = make_task(TaskConfig.of(key))
+    for example in task.held_out(100):
+        found = task.places(example)
+        assert len(found) == len(example.target)
+        for there, token in zip(found, example.target, strict=True):
+            assert there and {example.source[place] for place in there} == {token}
+
+
+def test_the_held_out_tenth_is_a_tenth_whatever_the_rows():
+    drawn = torch.randint(4, 30, (50_000, 10), generator=torch.Generator().manual_seed(0))
+    near = torch.stack(torch.meshgrid(torch.arange(300), torch.arange(300), indexing="ij"), -1).flatten(0, 1)
+    for rows in (drawn, near, near[:, :1].unique(dim=0)):
+        assert float(in_held_out(rows).float().mean()) == pytest.approx(0.1, abs=0.02 if len(rows) > 1000 else 0.06)
+    assert torch.equal(in_held_out(drawn[:7]), in_held_out(drawn)[:7])
