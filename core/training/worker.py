@@ -73,10 +73,11 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
 
 
 def _listen(run: Run) -> Callable[[], bool]:
-    """A function that says whether Stop was asked for, by the stop file or by a signal."""
+    """A function that says whether Stop was asked for, by the stop file, a signal or Ctrl-C."""
     asked = threading.Event()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: asked.set())
+        for name in (signal.SIGTERM, signal.SIGINT):  # Ctrl-C in a shell keeps what was reached
+            signal.signal(name, lambda *_: asked.set())
     return lambda: asked.is_set() or bool(run.stop_asked())
 
 
