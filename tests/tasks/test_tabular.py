@@ -7,7 +7,7 @@ import torch
 
 from core.models import ModelConfig, build_model
 from core.tasks import TaskConfig, make_task
-from core.tasks.tabular import Column, Table, TableTask, iris, sides
+from core.tasks.tabular import IRIS, Column, Table, TableTask, iris, sides
 from core.training import recommended, train
 
 GAPS = Table((Column("size"), Column("colour", ("blue", "red"))),
@@ -16,8 +16,7 @@ GAPS = Table((Column("size"), Column("colour", ("blue", "red"))),
 
 
 def gaps():
-    config = TaskConfig.of("iris")
-    return TableTask(config, type("Entry", (), {"key": "iris", "name": "", "look": ""}), GAPS)
+    return TableTask(TaskConfig.of("iris"), IRIS, GAPS)
 
 
 def test_iris_is_scikit_learns():
@@ -87,6 +86,7 @@ def test_iris_is_learned_and_the_petals_are_looked_at():
     records = list(train(recommended(make_task(TaskConfig.of("iris")), record_every=1000, steps=150)))
     assert records[-1].exact >= 0.85 and records[-1].held_out == 30
     assert records[-1].maps["0:self"].shape == (1, 4, 5, 5)
+    assert records[-1].even == pytest.approx(2 / 5) and max(records[-1].expected[0]) > 0.6
     assert len([r for r in records if r.final]) == 1, "a small held-out set never ends the training"
 
 
