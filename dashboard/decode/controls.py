@@ -76,46 +76,46 @@ def choose() -> tuple[Run, str]:
 def controls(run: Run) -> Asked:
     """Everything in two rows, and a popover for what is seldom changed."""
     runs = {other.id: other for other in decodable()}
-    row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with row.container(width="stretch"):
-        st.selectbox("Run", list(runs), format_func=lambda name: named(runs[name]), key=RUN, on_change=_to_link)
-    trained = _step(run, row)
-    task = trained.load()[1]
-    strategy = row.segmented_control("Strategy", STRATEGIES, default=BEAM, required=True, key=key("strategy"), **BOUND)
-    settings = _settings(strategy, row)
-    more = row.popover("More", icon=":material/tune:", width="stretch")
-    with more:
+    which, way, *cells = st.columns([1.25, 1.35, 0.75, 0.75, 0.75], vertical_alignment="top")
+    which.selectbox("Run", list(runs), format_func=lambda name: named(runs[name]), key=RUN, on_change=_to_link)
+    strategy = way.segmented_control("Strategy", STRATEGIES, default=BEAM, required=True, key=key("strategy"), **BOUND)
+    settings = _settings(strategy, cells)
+    first, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
+    with rest.popover("More", icon=":material/tune:", width="stretch"):
+        trained = _step(run)
+        task = trained.load()[1]
         settings |= _more(strategy, task)
-    return Asked(run, trained, _source(trained, task), How(strategy=strategy, **settings))
+    return Asked(run, trained, _source(trained, task, first, other), How(strategy=strategy, **settings))
 
 
 def _to_link() -> None:
     st.query_params[LINKED] = st.session_state[RUN]
 
 
-def _step(run: Run, row: Any) -> Trained:
+def _step(run: Run) -> Trained:
     """The kept steps of the run, the last one first chosen; a control only where there are several."""
     steps = run.checkpoint_steps()
     if len(steps) == 1:
         return Trained.of(run, steps[0])
-    return Trained.of(run, row.selectbox("Trained for", steps, len(steps) - 1, key=f"decode:step:{run.id}",
-                                         format_func=lambda step: f"{step:,} steps", persist_state="session"))
+    return Trained.of(run, st.selectbox("Trained for", steps, len(steps) - 1, key=f"decode:step:{run.id}",
+                                        format_func=lambda step: f"{step:,} steps", persist_state="session"))
 
 
-def _settings(strategy: str, row: Any) -> dict[str, Any]:
+def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
     if strategy == BEAM:
-        return {"width": row.slider("Width", 1, 16, 4, key=key("width"), help="beginnings kept at each step", **BOUND),
-                "penalty": row.slider("Length penalty α", 0.0, 2.0, 0.6, 0.1, key=key("penalty"), **BOUND,
-                                      help="0 ranks by probability alone, which favours the short; more favours the "
-                                           "long")}
+        return {"width": cells[0].slider("Width", 1, 16, 4, key=key("width"), help="beginnings kept at each step",
+                                         **BOUND),
+                "penalty": cells[1].slider("Penalty α", 0.0, 2.0, 0.0, 0.1, key=key("penalty"), **BOUND,
+                                           help="Length penalty: 0 ranks by probability alone, which favours the "
+                                                "short; more favours the long")}
     if strategy == GREEDY:
         return {}
-    return {"temperature": row.select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
-                                             help="below 1 sharpens, above 1 flattens"),
-            "top_k": row.number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,
-                                      help="draw from the k likeliest tokens; 0 for all"),
-            "top_p": row.slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
-                                help="draw from the fewest tokens that together have this probability")}
+    return {"temperature": cells[0].select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
+                                                  help="below 1 sharpens, above 1 flattens"),
+            "top_k": cells[1].number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,
+                                           help="draw from the k likeliest tokens; 0 for all"),
+            "top_p": cells[2].slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
+                                     help="draw from the fewest tokens that together have this probability")}
 
 
 def _more(strategy: str, task: Task) -> dict[str, Any]:
@@ -131,24 +131,21 @@ def _more(strategy: str, task: Task) -> dict[str, Any]:
     return found
 
 
-def _source(trained: Trained, task: Task) -> str | int:
+def _source(trained: Trained, task: Task, cell: Any, beside: Any) -> str | int:
     """What is read: typed where the source is tokens, else one of the held-out ones."""
     examples, here = held_out(trained), f"{trained.path}"
-    row = st.container(horizontal=True, vertical_alignment="bottom")
     if task.input != "tokens":
-        place = row.selectbox("Held-out source", range(len(examples)), key=key("place"), width="stretch",
-                              format_func=lambda i: f"{i}: {' '.join(task.shown(examples[i])[1])}")
-        return int(place)
+        return int(cell.selectbox("Held-out source", range(len(examples)), key=key("place"),
+                                  format_func=lambda i: f"{i}: {' '.join(task.shown(examples[i])[1])}"))
     if st.session_state.get(SOURCE_OF) != here:
         first = SOURCE_OF not in st.session_state and "decode:source" in st.query_params
         if not first:
             st.session_state["decode:source"] = written(task, examples[telling(trained)])
         st.session_state[SOURCE_OF] = here
-    typed = row.text_input("Source" if task.form == "pairs" else "Text to go on with", key="decode:source",
-                           width="stretch", **BOUND)
+    typed = cell.text_input("Source" if task.form == "pairs" else "Text to go on with", key="decode:source", **BOUND)
     texts = [written(task, example) for example in examples]
-    row.button("Another", icon=":material/shuffle:", help=f"the next of {HELD_OUT} held-out sources",
-               key=key("another"), on_click=_another, args=(texts,))
+    beside.button("Another", icon=":material/shuffle:", help=f"the next of {HELD_OUT} held-out sources",
+                  key=key("another"), on_click=_another, args=(texts,), width="stretch")
     return typed or ""
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from core.decoding import Hypothesis
+from core.tasks import Task
 from core.tasks.metrics import bleu, exact_match
 from dashboard import cache
 from dashboard.decode.controls import Asked
-from dashboard.decode.state import GREEDY, How, Trained, longest_of, prompt_of, search
+from dashboard.decode.state import BEAM, GREEDY, How, Trained, longest_of, prompt_of, search
+from dashboard.decode.words import signed
 from dashboard.panels import fact
 from dashboard.table import table
 
-SOURCES = 50
+SOURCES, SECONDS = 50, 8
 MEASURED = "decode:measured"
 
 
@@ -27,19 +32,29 @@ class Score:
     tokens: float
 
 
-def score(trained: Trained, how: How) -> Score:
-    return cache.cached(_score, trained, how)
+def scores(trained: Trained, ways: tuple[How, ...]) -> tuple[int, tuple[Score, ...]]:
+    """How many held-out sources were decoded in every way before the time was up, and how each way did."""
+    return cache.cached(_scores, trained, ways)
 
 
-def _score(trained: Trained, how: How) -> Score:
+def _scores(trained: Trained, ways: tuple[How, ...]) -> tuple[int, tuple[Score, ...]]:
     model, task = trained.load()
+    best: list[list[Hypothesis]] = []
+    ends = time.monotonic() + SECONDS
     examples = task.held_out(SOURCES)
-    best = [search(model, prompt_of(task, example), how, longest_of(task, example, how)).hypotheses[0]
-            for example in examples]
-    written, wanted = [task.target_vocab.decode(one.tokens) for one in best], [e.target for e in examples]
-    count = len(best)
+    for example in examples:
+        best.append([search(model, prompt_of(task, example), how, longest_of(task, example, how)).hypotheses[0]
+                     for how in ways])
+        if time.monotonic() > ends:
+            break
+    wanted = [example.target for example in examples[: len(best)]]
+    return len(best), tuple(_score(task, found, wanted) for found in zip(*best, strict=True))
+
+
+def _score(task: Task, found: Sequence[Hypothesis], wanted: Sequence[tuple[str, ...]]) -> Score:
+    written, count = [task.target_vocab.decode(one.tokens) for one in found], len(found)
     return Score(exact_match(written, wanted), bleu(written, wanted) if "bleu" in task.metrics else None,
-                 sum(one.logp for one in best) / count, sum(map(len, best)) / count)
+                 sum(one.logp for one in found) / count, sum(map(len, found)) / count)
 
 
 def section(asked: Asked) -> None:
@@ -49,26 +64,27 @@ def section(asked: Asked) -> None:
         return
     this = (asked.trained, asked.how)
     if st.button(f"Measure on {SOURCES} held-out sources", icon=":material/speed:", type="tertiary",
-                 key="decode:measure", help="a second or two"):
+                 key="decode:measure", help=f"a second or two, {SECONDS} at most"):
         st.session_state[MEASURED] = this
     if st.session_state.get(MEASURED) != this:
         return
-    ways = {"Greedy": replace(asked.how, strategy=GREEDY), named(asked.how): asked.how}
+    ways = tuple(dict.fromkeys((replace(asked.how, strategy=GREEDY), asked.how)))
     with st.spinner("Decoding"):
-        scores = {name: score(asked.trained, how) for name, how in ways.items()}
-    rows = [[name, f"{100 * one.exact:.0f} %", *([] if one.bleu is None else [f"{one.bleu:.1f}"]),
-             f"{one.logp:.2f}".replace("-", "−"), f"{one.tokens:.1f}"] for name, one in scores.items()]
-    head = ["way", "exact", *([] if scores["Greedy"].bleu is None else ["BLEU"]), "log-probability", "tokens"]
-    table(head, rows, caption=f"Means over {SOURCES} held-out sources", markers=False)
-    if len(scores) == 2:
-        fact(sentence(scores["Greedy"], scores[named(asked.how)]))
+        count, found = scores(asked.trained, ways)
+    rows = [[named(how), f"{100 * one.exact:.0f} %", *([] if one.bleu is None else [f"{one.bleu:.1f}"]),
+             signed(one.logp), f"{one.tokens:.1f}"] for how, one in zip(ways, found, strict=True)]
+    head = ["way", "exact", *([] if found[0].bleu is None else ["BLEU"]), "log-probability", "tokens"]
+    table(head, rows, caption=f"Means over {count} held-out sources", markers=False)
+    st.caption(f"Means over the same {count} held-out sources.")
+    if len(found) == 2:
+        fact(sentence(*found))
 
 
 def named(how: How) -> str:
     """A way of decoding in a few words; the same as greedy's where nothing else is asked."""
     if how.strategy == GREEDY:
         return "Greedy"
-    if how.strategy == "Beam":
+    if how.strategy == BEAM:
         return f"Beam of {how.width}, α {how.penalty:g}"
     return f"The most drawn of {how.samples}, T {how.temperature:g}"
 
@@ -81,6 +97,6 @@ def sentence(plain: Score, other: Score) -> str:
         righter = "as often right"
     else:
         righter = f"right {abs(change):.0f} points {'more' if change > 0 else 'less'} often"
-    return (f"What this search finds is {likelier} than what greedy decoding finds, {other.logp:.2f} against "
-            f"{plain.logp:.2f} in log-probability, and {righter}: {100 * other.exact:.0f} % against "
-            f"{100 * plain.exact:.0f} %.").replace("-", "−")
+    return (f"What this search finds is {likelier} than what greedy decoding finds, {signed(other.logp)} against "
+            f"{signed(plain.logp)} in log-probability, and {righter}: {100 * other.exact:.0f} % against "
+            f"{100 * plain.exact:.0f} %.")

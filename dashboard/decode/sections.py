@@ -18,6 +18,7 @@ from dashboard.decode import words
 from dashboard.decode.state import SAMPLING, Decoded, How
 from dashboard.panels import theme
 from dashboard.table import table
+from dashboard.train.looks import tiles
 
 SHOWN = 8
 
@@ -28,17 +29,17 @@ def outputs(found: Decoded, task: Task, how: How) -> None:
     head += ["right"] if found.target is not None else []
     rows = []
     for one in found.tree.hypotheses[:SHOWN]:
-        ranked = f"{one.drawn}" if how.strategy == SAMPLING else f"{one.score:.2f}"
+        ranked = f"{one.drawn}" if how.strategy == SAMPLING else words.signed(one.score)
         known = words.right(found, task, one)
-        rows.append([words.spoken(task, one.tokens), f"{one.logp:.2f}".replace("-", "−"), str(len(one)),
-                     ranked.replace("-", "−"), *([] if known is None else ["yes" if known else "no"])])
+        rows.append([words.shorten(words.spoken(task, one.tokens)), words.signed(one.logp), str(len(one)),
+                     ranked, *([] if known is None else ["yes" if known else "no"])])
     table(head, rows, caption="Outputs, the best first", markers=False)
     if (more := len(found.tree.hypotheses) - SHOWN) > 0:
         st.caption(f"And {more} more.")
 
 
 def looked(found: Decoded, task: Task, followed: Followed, tokens: Sequence[int]) -> None:
-    """Where each step of the path looked, the picked one in the accent."""
+    """Where each step of the path looked: a map with the picked step in the accent, or pictures with their patches."""
     if not followed.looks:
         st.caption("This model has no attention: at each step it sees the encoder's last state alone.")
         return
@@ -47,6 +48,11 @@ def looked(found: Decoded, task: Task, followed: Followed, tokens: Sequence[int]
     maps = [AttentionMap("cross", layer, np.ascontiguousarray(weights.float().cpu().numpy()), said, tuple(read))
             for layer, weights in enumerate(followed.looks)]
     picked = _head(maps)
+    if task.input == "patches":
+        st.markdown("**Where each step looked**")
+        st.html(tiles(found.prompt.source[0].tolist(), task.shape.grid, said, maps[picked[0]].weights[picked[1]],
+                      theme(), Ink.of(theme())))
+        return
     attention_view(AttentionTrace(tuple(maps), "decoded"), key="decode:map", layer=picked[0], head=picked[1],
                    query=len(said) - 1, show="matrix", height=420, title="Where each step looked",
                    fact=f"The attention of {len(said)} steps on {len(read)} tokens that were read")
@@ -82,7 +88,8 @@ def bars(shares: dict[str, Tensor], named: Sequence[str], token: int, ink: Ink) 
     rows = [{"token": named[i], "p": float(share[i]), "of": name, "picked": i == token,
              "text": f"{float(share[i]):.3f}"} for name, share in shares.items() for i in top]
     y = alt.Y("token:N", sort=[named[i] for i in top], title=None,
-              axis=alt.Axis(labelColor=ink.text, labelFontSize=13, domain=False, ticks=False, labelLimit=120))
+              axis=alt.Axis(labelColor=ink.text, labelFontSize=13, domain=False, ticks=False, labelLimit=120,
+                           labelOverlap=False, grid=False))
     x = alt.X("p:Q", title=None, axis=None, scale=alt.Scale(domain=[0, 1.18]))
     offset = alt.YOffset("of:N", sort=list(shares)) if len(shares) > 1 else alt.Undefined
     colour = alt.condition("datum.picked", alt.value(ink.pick), alt.value(ink.series[0]))
@@ -90,4 +97,4 @@ def bars(shares: dict[str, Tensor], named: Sequence[str], token: int, ink: Ink) 
     base = alt.Chart(alt.Data(values=rows)).encode(y=y, x=x, yOffset=offset, tooltip=["token:N", "of:N", "text:N"])
     text = base.mark_text(align="left", dx=4, fontSize=12, color=ink.quiet).encode(text="text:N")
     return alt.layer(base.mark_bar(cornerRadius=2).encode(color=colour, opacity=faint), text).properties(
-        height=len(top) * (22 if len(shares) == 1 else 34), width="container").configure_view(stroke=None)
+        height=len(top) * (26 if len(shares) == 1 else 38), width="container").configure_view(stroke=None)

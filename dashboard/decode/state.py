@@ -30,7 +30,7 @@ class How:
 
     strategy: str = BEAM
     width: int = 4
-    penalty: float = 0.6
+    penalty: float = 0.0
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -103,7 +103,8 @@ def written(task: Task, example: Example) -> str:
 
 
 def telling(trained: Trained) -> int:
-    """The first held-out source that greedy decoding gets wrong and a beam right, or one that greedy gets wrong."""
+    """The first held-out source that greedy decoding gets wrong and a beam right, or one that greedy gets wrong; the
+    text whose beginning is the most varied."""
     return cache.cached(_telling, trained)
 
 
@@ -111,7 +112,7 @@ def _telling(trained: Trained) -> int:
     model, task = trained.load()
     examples = held_out(trained)
     if task.form != "pairs":
-        return 0
+        return max(range(len(examples)), key=lambda i: len(set(examples[i].source[:READ])))
     batch = task.collate(examples)
     said = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
     wrong = [i for i, (row, example) in enumerate(zip(said, examples, strict=True))

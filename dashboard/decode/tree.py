@@ -14,7 +14,7 @@ RANKS = 12  # candidates drawn of one step
 TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
 NARROW, WIDE = 46, 108
 DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
-FATES = {"kept": "the search goes on with it", "ended": "an output", "cut": "cut at the longest", "dropped": "dropped"}
+FATES = {"kept": "kept", "ended": "an output", "cut": "cut at the longest", "dropped": "dropped"}
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,12 @@ def page() -> None:
     path = picked(asked, found)
     tree_view(tree.picture(found.tree, words.names(task), path, theme()),
               f"{len(found.tree.candidates)} candidates; the best output is "
-              f"{words.spoken(task, found.tree.hypotheses[0].tokens)}.", key="decode:tree", on_pick=_pick)
+              f"{words.spoken(task, found.tree.hypotheses[0].tokens)}.",
+              follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
     fact(words.fact(found, task, asked.how, plainest))
     where = f"{named(run)}, step {asked.trained.step:,}"
     st.caption(plain(words.caption(found, task, asked.how, len(tree.spots(found.tree, path)), where)))
+    sections.outputs(found, task, asked.how)
     _about(asked, found, path)
     measure.section(asked)
     sources(asked)
@@ -67,7 +69,7 @@ def picked(asked: Asked, found: Decoded) -> list[int]:
 
 
 def _about(asked: Asked, found: Decoded, path: list[int]) -> None:
-    """Left the attention along the picked path; right its last step, the equation and all outputs."""
+    """Left the attention along the picked path; right its last step, and the equation with its numbers."""
     _, task = asked.trained.load()
     tokens = found.tree.tokens(path[-1])
     followed = steps_of(asked.trained, found.prompt, tokens)
@@ -77,7 +79,6 @@ def _about(asked: Asked, found: Decoded, path: list[int]) -> None:
     with right:
         sections.next_token(followed, task, asked.how, tokens[-1])
         st.latex(words.equation(asked.how, found.tree, path))
-        sections.outputs(found, task, asked.how)
 
 
 def sources(asked: Asked) -> None:

@@ -11,6 +11,7 @@ from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, How
 from dashboard.panels import plain
 
 END = "end"
+WIDEST = 80  # letters of an output in a sentence or a table
 
 
 def names(task: Task) -> list[str]:
@@ -25,6 +26,16 @@ def spoken(task: Task, tokens: Sequence[int]) -> str:
     return glue.join(words) or "nothing"
 
 
+def shorten(text: str) -> str:
+    """The ends of a long output, which is where outputs of one beam differ."""
+    return text if len(text) <= WIDEST else f"{text[: WIDEST // 2 - 1]} … {text[-WIDEST // 2 + 2 :]}"
+
+
+def quoted(task: Task, one: Hypothesis) -> str:
+    """An output in a sentence."""
+    return plain(shorten(spoken(task, one.tokens)))
+
+
 def right(found: Decoded, task: Task, one: Hypothesis) -> bool | None:
     """Whether an output is what should be said; None where nobody knows."""
     return None if found.target is None else tuple(task.target_vocab.decode(one.tokens)) == tuple(found.target)
@@ -33,6 +44,11 @@ def right(found: Decoded, task: Task, one: Hypothesis) -> bool | None:
 def verdict(found: Decoded, task: Task, one: Hypothesis) -> str:
     known = right(found, task, one)
     return "" if known is None else ", which is right" if known else ", which is wrong"
+
+
+def signed(value: float) -> str:
+    """A number with a minus that is one."""
+    return f"{value:.2f}".replace("-", "−")
 
 
 def chance(logp: float) -> str:
@@ -44,13 +60,14 @@ def chance(logp: float) -> str:
 def fact(found: Decoded, task: Task, how: How, plainest: Hypothesis) -> str:
     """What the search found beside what greedy decoding finds."""
     best = found.tree.hypotheses[0]
-    said = f"**{plain(spoken(task, best.tokens))}**"
+    said = f"**{quoted(task, best)}**"
     if how.strategy == SAMPLING:
         drawn, own = sum(one.drawn for one in found.tree.hypotheses), len(found.tree.hypotheses)
         same = "Greedy decoding says the same." if best.tokens == plainest.tokens else (
-            f"Greedy decoding says {plain(spoken(task, plainest.tokens))}, which has {chance(plainest.logp)}.")
+            f"Greedy decoding says {quoted(task, plainest)}, which has {chance(plainest.logp)}.")
         share = "all of them" if own == 1 else f"{own} different outputs"
-        return (f"{best.drawn} of {drawn} samples are {said}{verdict(found, task, best)}; the model gives it "
+        are = "is" if best.drawn == 1 else "are"
+        return (f"{best.drawn} of {drawn} samples {are} {said}{verdict(found, task, best)}; the model gives it "
                 f"{chance(best.logp)}. There are {share}. {same}")
     if how.strategy == GREEDY:
         first = min(found.tree.path(best.leaf), key=lambda place: found.tree.candidates[place].logp)
@@ -63,12 +80,12 @@ def fact(found: Decoded, task: Task, how: How, plainest: Hypothesis) -> str:
 def _beam(found: Decoded, task: Task, how: How, plainest: Hypothesis, best: Hypothesis, said: str) -> str:
     if best.tokens == plainest.tokens:
         others = [one for one in found.tree.hypotheses if one is not best]
-        behind = f"; the next best, {plain(spoken(task, others[0].tokens))}, has {chance(others[0].logp)}" if others \
+        behind = f"; the next best, {quoted(task, others[0])}, has {chance(others[0].logp)}" if others \
             else ""
         return (f"A beam of {how.width} says what greedy decoding says: {said}{verdict(found, task, best)}. The model "
                 f"gives it {chance(best.logp)}{behind}.")
     return (f"A beam of {how.width} says {said}{verdict(found, task, best)}, with probability {chance(best.logp)}; "
-            f"greedy decoding says {plain(spoken(task, plainest.tokens))}{verdict(found, task, plainest)}, with "
+            f"greedy decoding says {quoted(task, plainest)}{verdict(found, task, plainest)}, with "
             f"{chance(plainest.logp)}.")
 
 

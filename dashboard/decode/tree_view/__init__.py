@@ -19,7 +19,7 @@ def _component() -> Any:
                                       js=script)
 
 
-def tree_view(svg: str, fact: str, *, key: str, on_pick: Callable[[], None]) -> None:
+def tree_view(svg: str, fact: str, *, follow: bool, key: str, on_pick: Callable[[], None]) -> None:
     """Draw an SVG whose groups have data-place, data-step and data-rank; `st.session_state[key].pick` is what was
-    pressed, and `fact` what a screen reader hears first."""
-    _component()(data={"svg": svg, "fact": fact}, key=key, on_pick_change=on_pick)
+    pressed, `fact` what a screen reader hears first; with `follow` the picked group is scrolled to."""
+    _component()(data={"svg": svg, "fact": fact, "follow": follow}, key=key, on_pick_change=on_pick)

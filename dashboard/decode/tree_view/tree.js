@@ -37,8 +37,8 @@ export default function (component) {
     const before = root.scrollLeft
     root.innerHTML = data.svg
     root.drawn = data.svg
-    root.scrollLeft = before
-    show(root)
+    root.scrollLeft = data.follow ? before : 0
+    if (data.follow) show(root)
   }
   root.onclick = (event) => {
     const node = event.target.closest("g[data-place]")

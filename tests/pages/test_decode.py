@@ -1,0 +1,172 @@
+"""The page Decode, driven without a browser: the kept example, every strategy, every kind of run, links and refusals."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+from core.decoding import Prompt, beam
+from core.models import ModelConfig
+from core.tasks import TaskConfig, make_task
+from core.training import RunConfig, create_run, prepare, recommended
+from dashboard.decode.state import HALF_TRAINED
+
+APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+
+
+def opened(**link):
+    at = AppTest.from_file(APP, default_timeout=60)
+    for name, value in link.items():
+        at.query_params[name] = value
+    return calm(at.switch_page("../pages/decode.py").run())
+
+
+def calm(at):
+    assert not at.exception, [e.value for e in at.exception]
+    return at
+
+
+def html(at):
+    return " ".join(e.proto.body for e in at.get("html"))
+
+
+def tree(at):
+    return next(e.proto.json for e in at.get("bidi_component") if "data-place" in e.proto.json)
+
+
+def made(task: TaskConfig, kind: str, **changes):
+    """A run that was never trained, but has kept its weights: all that this page needs."""
+    config = recommended(make_task(task), kind, steps=2, held_out=2, **changes)
+    run = create_run(config)
+    run.keep(prepare(config), config)
+    run.set_status("finished")
+    return run
+
+
+def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
+    at = opened()
+    assert not at.error and not at.warning
+    model, task = HALF_TRAINED.model()
+    typed = at.text_input(key="decode:source").value
+    batch = task.collate([task.example(typed)])
+    one, four = (beam(model, Prompt(batch.source, batch.source_mask), width=width, max_length=task.max_target + 1)
+                 .hypotheses[0] for width in (1, 4))
+    wanted = next(e.target for e in task.held_out(40) if e.source == tuple(typed.split()))
+    assert tuple(task.target_vocab.decode(four.tokens)) == wanted != tuple(task.target_vocab.decode(one.tokens))
+    said = html(at)
+    assert f"{' '.join(wanted)}</b>, which is right" in said and "which is wrong" in said
+    assert f"−{abs(four.logp):.2f}" in said and f"probability {torch.tensor(four.logp).exp():.2f}" in said
+    assert any(f"{four.logp:.2f}" in m.value for m in at.markdown if "score" in m.value) or any(
+        f"{four.logp:.2f}" in e.value for e in at.latex)
+
+
+@pytest.mark.parametrize(("strategy", "words"), [
+    ("Greedy", "The likeliest token at each step gives"), ("Sampling", "of 20 samples")])
+def test_each_strategy_says_what_it_found(strategy, words):
+    at = opened()
+    before = tree(at)
+    at.segmented_control(key="decode:strategy").set_value(strategy)
+    calm(at.run())
+    assert words in html(at) and tree(at) != before
+
+
+def test_every_setting_changes_the_tree_and_a_link_brings_it():
+    at = opened(**{"decode:strategy": "Sampling"})
+    for kind, name, value in (("select_slider", "temperature", 2.0), ("number_input", "top_k", 3),
+                              ("slider", "top_p", 0.5), ("slider", "samples", 7), ("number_input", "seed", 3)):
+        before = tree(at)
+        getattr(at, kind)(key=f"decode:{name}").set_value(value)
+        calm(at.run())
+        assert tree(at) != before, name
+    at = opened(**{"decode:width": "2", "decode:penalty": "1.0"})
+    assert at.slider(key="decode:width").value == 2
+    assert html(at).count("<th scope=\"row\"") == 2
+
+
+def test_another_source_and_one_that_is_typed():
+    at = opened()
+    first = at.text_input(key="decode:source").value
+    at.button(key="decode:another").click()
+    calm(at.run())
+    second = at.text_input(key="decode:source").value
+    assert second != first
+    at.text_input(key="decode:source").set_value("seven ; banana")
+    calm(at.run())
+    assert "Unknown to this model, and read as <unk\\>: banana" in at.caption[0].value.replace("\\<", "<").replace(
+        "\\:", ":")
+    assert "which is" not in html(at), "nobody knows what is right for it"
+
+
+@pytest.mark.parametrize(("typed", "words"), [("", "type at least one token"), ("one " * 30, "at most 20")])
+def test_what_cannot_be_read_is_said_where_one_looks(typed, words):
+    at = opened()
+    at.text_input(key="decode:source").set_value(typed)
+    calm(at.run())
+    assert words in at.error[0].value
+
+
+def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
+    at = opened()
+    at.button(key="decode:measure").click()
+    calm(at.run())
+    said = html(at)
+    assert "Greedy" in said and "Beam of 4, α 0" in said
+    found = re.search(r"likelier than what greedy decoding finds, −([\d.]+) against −([\d.]+) in log-probability", said)
+    assert found and float(found[1]) < float(found[2])
+
+
+@pytest.mark.parametrize(("key", "kind", "changes"), [
+    ("reverse", "decoder", {}), ("reverse", "hybrid", {}), ("topics", "decoder", {}), ("pictures", "transformer", {}),
+    ("dates", "recurrent", {"model": ModelConfig.recurrent(16, None)}),
+    ("dates", "recurrent", {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")}),
+])
+def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
+    run = made(TaskConfig.of(key), kind, **changes)
+    at = opened(run=run.id)
+    assert not at.error and not at.warning
+    assert at.selectbox(key="decode:run").value == run.id
+    for strategy in ("Sampling", "Greedy"):
+        at.segmented_control(key="decode:strategy").set_value(strategy)
+        calm(at.run())
+        assert not at.error and "data-place" in tree(at)
+    if changes and changes["model"].attention is None:
+        assert any("no attention" in c.value for c in at.caption)
+    if key == "pictures":
+        assert html(at).count("<figure") > 0
+
+
+def test_a_run_that_says_no_tokens_is_not_offered():
+    run = made(TaskConfig.of("iris"), "classifier")
+    at = opened(run=run.id)
+    assert "says no tokens one by one" in at.warning[0].value.replace("\\", "")
+    assert run.id not in at.selectbox(key="decode:run").options
+    assert "data-place" in tree(at)
+
+
+def test_the_run_trained_last_is_the_one_that_is_shown():
+    run = made(TaskConfig.of("copy", length=6), "transformer")
+    at = AppTest.from_file(APP, default_timeout=60)
+    at.session_state["train:last"] = run.id
+    calm(at.switch_page("../pages/decode.py").run())
+    assert at.selectbox(key="decode:run").value == run.id
+    assert len(at.text_input(key="decode:source").value) == 6
+
+
+def test_a_kept_step_can_be_chosen():
+    config = RunConfig(TaskConfig.of("reverse", length=6, vocab=12), ModelConfig.transformer(8, 2), steps=10)
+    run, session = create_run(config), prepare(config)
+    for step in (0, 10):
+        session.progress = replace(session.progress, step=step)
+        run.keep(session, config)
+        with torch.no_grad():
+            session.model.output.bias[5] += 3.0
+    run.set_status("finished")
+    at = opened(run=run.id)
+    assert "step 10" in at.caption[0].value
+    before = tree(at)
+    at.selectbox(key=f"decode:step:{run.id}").set_value(0)
+    calm(at.run())
+    assert "step 0" in at.caption[0].value and tree(at) != before
