@@ -16,6 +16,7 @@ from dashboard import jobs
 from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
 from dashboard.controls import BOUND
+from dashboard.map import PAGES
 from dashboard.panels import entries_panel, fact, source_panel, theme, title
 from dashboard.table import table
 from dashboard.why import state, words
@@ -110,6 +111,8 @@ def standing(shown: Shown) -> None:
                 tell(f"{words.name(part.learned.model).capitalize()}: {part.status.message}")
             else:
                 st.progress(*words.progress(part, shown.setting, jobs.place(part.run)))
+            st.page_link(PAGES / "train.py", label="All of this run", icon=":material/play_circle:",
+                         query_params={"run": part.run.id})
     if not shown.live and st.button("Back to the kept measurement", key="why:kept"):
         state.leave()
         st.rerun()  # the whole page: this stands in a fragment
@@ -172,11 +175,14 @@ def alignment(shown: Shown) -> tuple[np.ndarray | None, int]:
         return None, 0
     row = words.default_row(sentence)
     steps = dict(sentence.frames)
+    last, weights = sentence.frames[-1]
+    most = int(weights[row].argmax())
     seen = attention_view(
         trace(sentence, shown.name), key=f"why:map:{shown.name}", layout="frames", frames=list(sentence.frames),
-        query=row, live=shown.live, height=420, title=f"A held-out sentence of {len(sentence.source)} words",
+        query=row, live=shown.live, height=420,
+        fact=f"{sentence.target[row]} puts {weights[row, most]:.2f} of its weight on {sentence.source[most]}",
+        title=f"A held-out sentence of {len(sentence.source)} words",
         reads="output (row) attends to → input (column)")
-    last = sentence.frames[-1][0]
     return steps[seen.frame if seen.frame in steps else last], row if seen.pin is None else seen.pin[0]
 
 

@@ -32,8 +32,8 @@ def names(learned: Sequence[Learned]) -> dict[Model, str]:
 
 
 def told(spread: Spread, unit: str = "") -> str:
-    """40 ± 2 %, and without the spread where there is one seed."""
-    more = f" ± {spread.spread:.0f}" if spread.count > 1 else ""
+    """40 ± 2 %, and without a spread that rounds to nothing."""
+    more = f" ± {spread.spread:.0f}" if spread.spread >= 0.5 else ""
     return f"{spread.mean:.0f}{more}{unit}"
 
 

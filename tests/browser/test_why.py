@@ -58,6 +58,17 @@ def test_two_models_learn_side_by_side(page, server):
     expect(page.get_by_text("Below is what was measured with 128 numbers")).to_be_visible()
 
 
+def test_a_pinned_cell_picks_the_output_of_the_equation(page):
+    opened(page)
+    equation = page.locator(".katex-mathml").nth(1)
+    before = equation.text_content()
+    canvas = page.locator(".av canvas").first
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] * 0.3, "y": box["height"] * 0.2})
+    wait_ready(page)
+    expect(equation).not_to_have_text(before)
+
+
 def test_stop_ends_both(page):
     opened(page)
     page.get_by_role("button", name="Run it").click()

@@ -60,7 +60,7 @@ def test_the_sentence_of_the_page_is_the_numbers():
     said = words.fact(Shown(Setting(8), FOUR, None))
     assert said.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
                            "(BLEU 92 ± 3); through one vector of 8 numbers it is **20 ± 14 %** (BLEU 32 ± 3)")
-    assert said.endswith("At 1–10 words it is 100 ± 0 % and 80 ± 14 %.")
+    assert said.endswith("At 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
     assert "of 16 numbers 50 % (BLEU 51)" in words.fact(Shown(Setting(8), more, None))
     assert words.fact(Shown(Setting(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
