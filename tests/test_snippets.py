@@ -1,6 +1,7 @@
 """The Python in README.md runs as it stands, and says what its comments promise."""
 
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -31,7 +32,15 @@ def test_attention(tmp_path, monkeypatch, capsys):
 
 def test_training(tmp_path, monkeypatch, capsys):
     said = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
-    assert len(said.splitlines()) >= 2 and (tmp_path / "reverse.json").exists()
+    assert len(said.splitlines()) >= 3 and said.startswith("0 ")
+
+
+def test_every_command_of_the_shell_is_one():
+    from core.training.__main__ import _parser
+
+    lines = re.findall(r"^ {4}\.venv/bin/python -m core\.training (.*)$", TEXT, re.MULTILINE)
+    asked = [_parser().parse_args(shlex.split(re.split(r"[>#]", line)[0])) for line in lines]
+    assert [found.run.__name__ for found in asked] == ["recipe", "train", "resume", "recipe", "sweep", "listed"]
 
 
 def test_the_mechanism_that_it_adds():
