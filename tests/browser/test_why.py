@@ -62,7 +62,7 @@ def test_a_pinned_cell_picks_the_output_of_the_equation(page):
     opened(page)
     equation = page.locator(".katex-mathml").nth(1)
     before = equation.text_content()
-    canvas = page.locator(".av canvas").first
+    canvas = page.locator(".av canvas.over").first
     box = canvas.bounding_box()
     canvas.click(position={"x": box["width"] * 0.3, "y": box["height"] * 0.2})
     wait_ready(page)
