@@ -67,16 +67,19 @@ def fact(shown: Shown, measure: str) -> str:
     text = (f"**{best}** reaches **{number(top, measure)}**{_unit(measure, shown)}, **{worst}** "
             f"**{number(low, measure)}**. ")
     tied = [name for name, s in ranked[1:] if not apart(top, s)]
-    if len(tied) == len(ranked) - 1:
-        text += f"Yet {len(top.values)} seeds tell {'the two' if len(ranked) == 2 else 'none of the values'} apart"
-        text += "" if len(ranked) == 2 else f" from {best}"
+    count = f"{len(top.values)} seeds"
+    if len(ranked) == 2 and tied:
+        text += f"{count} do not tell the two apart"
+    elif len(tied) == len(ranked) - 1:
+        text += f"{count} tell none of the values apart from {best}"
     elif tied:
-        text += f"{_listed(tied)} cannot be told from {best} by {len(top.values)} seeds"
+        text += f"{count} do not tell {_listed(tied)} from {best}"
     wide, most = max(found, key=lambda pair: pair[1].high - pair[1].low)
-    if most.high > most.low:
-        text += (f"{': a' if tied else 'A'} single run of {wide} might have said {_plain(most.low, measure)} or "
-                 f"{_plain(most.high, measure)}.")
-    return text.strip()
+    alone = (f"a single run of {wide} might have said {_plain(most.low, measure)} or {_plain(most.high, measure)}"
+             if most.high > most.low else "")
+    if tied and alone:
+        return f"{text}: {alone}."
+    return text + (f"{alone[0].upper()}{alone[1:]}." if alone else "." if tied else "")
 
 
 def _plain(value: float, measure: str) -> str:

@@ -1,0 +1,178 @@
+"""A sweep in the queue, what is offered to vary, and what the page says of numbers and their spread."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from core.attention import ConfigError
+from core.models import ModelConfig
+from core.training import list_runs
+from core.training.spread import Spread
+from core.training.sweep_files import Outcome, list_sweeps
+from core.training.sweeps import SweepConfig, buildable, vary
+from dashboard import jobs
+from dashboard.sweeps import figures, queue, values, words
+from dashboard.sweeps.state import EXAMPLE, Shown, look
+from tests.training.small import small_run
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    monkeypatch.setattr(jobs, "most_workers", lambda: 1)
+
+
+def sweep_config(**changes) -> SweepConfig:
+    return SweepConfig(**{**dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)), **changes})
+
+
+def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> Shown:
+    """A sweep whose runs ended with these shares of whole sequences, a list a value."""
+    config = sweep_config(seeds=tuple(range(len(exact[0]))), **changes)
+    outcomes = {(place, seed): Outcome(state, "", (0, 4), (0.0, 2.0), {"exact": (0.0, value)}, 1000, elapsed=3.0)
+                for place, row in enumerate(exact) for seed, value in enumerate(row)}
+    return Shown(EXAMPLE, config, outcomes)
+
+
+def test_all_runs_wait_at_once_in_the_order_of_their_cells():
+    sweep = queue.begin(sweep_config())
+    assert list(sweep.runs()) == list(sweep.config().cells)
+    states = [run.status().state for run in sweep.runs().values()]
+    assert states == ["starting", "queued", "queued", "queued"]
+    assert {run.asked()["sweep"]["id"] for run in list_runs()} == {sweep.id}
+
+
+def test_no_room_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(jobs, "QUEUE", 3)
+    with pytest.raises(jobs.QueueFull):
+        queue.begin(sweep_config())
+    assert list_runs() == [] and list_sweeps() == []
+
+
+def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
+    sweep = queue.begin(sweep_config())
+    first, *others = sweep.runs().values()
+    queue.stop(sweep)
+    assert {run.status().state for run in others} == {"stopped"} and first.stop_asked() == "stop"
+    first.set_status("finished", "Finished.")
+    assert len(sweep.missing()) == 3
+    queue.go_on(sweep)
+    assert {run.status().state for run in others} == {"starting", "queued"}
+    assert sweep.runs()[0, 0] == first, "what had finished is left alone"
+
+
+def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
+    sweep = queue.begin(sweep_config())
+    first = sweep.runs()[0, 0]
+    for run in sweep.runs().values():
+        run.set_status("finished" if run != first else "failed", "The worker ended without a word.")
+    assert sweep.outcomes()[0, 0].state == "failed"
+    queue.go_on(sweep)
+    assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
+
+
+@pytest.mark.parametrize("model", [ModelConfig.transformer(8, 2), ModelConfig.recurrent(8),
+                                   ModelConfig.recurrent(8, score=None)], ids=["transformer", "recurrent", "none"])
+def test_whatever_is_offered_can_be_built(model):
+    base = small_run(model=model)
+    axes = values.axes(base)
+    assert {"d_model", "learning_rate", "task.length"} <= set(axes)
+    assert ("position" in axes) == (model.kind == "transformer")
+    assert ("score" in axes) == (model.attention is not None)
+    for axis in axes:
+        for value in values.offered(base, axis).values():
+            buildable(vary(base, axis, value))
+        assert set(values.first(base, axis)) <= set(values.offered(base, axis))
+
+
+def test_values_are_read_as_offered_or_as_typed():
+    base = small_run()
+    assert values.read(base, "score", "Cosine").key == "cosine"
+    assert values.read(base, "mask", "local(window=3)")["window"] == 3
+    assert values.read(base, "d_model", "24") == 24 and isinstance(values.read(base, "d_model", "24"), int)
+    assert values.read(base, "learning_rate", "1") == 1.0 and isinstance(values.read(base, "learning_rate", "1"), float)
+    for axis, text in (("score", "nonsense"), ("d_model", "wide")):
+        with pytest.raises(ConfigError):
+            values.read(base, axis, text)
+
+
+def test_the_fact_tells_the_best_from_the_worst():
+    said = words.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
+    assert "**Dot product** reaches **92.0\u00a0±\u00a02.0**" in said and "**General** **12.0" in said
+    assert said.endswith(". A single run of Dot product might have said 90.0 or 94.0.")
+
+
+def test_the_fact_says_when_seeds_do_not_tell_values_apart():
+    said = words.fact(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
+    assert said.endswith("3 seeds do not tell the two apart: a single run of General might have said 5.0 or 99.0.")
+
+
+def test_the_fact_names_those_that_are_not_told_from_the_best():
+    three = shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]], values=("dot", "general", "cosine"))
+    assert "3 seeds do not tell General from Dot product: " in words.fact(three, "exact")
+
+
+def test_a_smaller_loss_is_the_better_one():
+    shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
+    loss = {cell: replace(o, measures={"loss": o.measures["exact"]}) for cell, o in shown.outcomes.items()}
+    assert words.fact(Shown(EXAMPLE, shown.config, loss), "loss").startswith("**General**")
+
+
+def test_nothing_is_compared_on_one_seed():
+    shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
+    half = {cell: o if cell[1] == 0 else replace(o, state="running") for cell, o in shown.outcomes.items()}
+    assert "**2** of 4 runs have finished" in words.fact(Shown(EXAMPLE, shown.config, half), "exact")
+
+
+def test_the_table_counts_what_finished_and_what_failed():
+    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
+    shown.outcomes[1, 1] = Outcome("failed", "The loss is no longer a number at step 3; take a smaller rate.")
+    head, rows = words.table(shown)
+    assert head == ["score", "whole sequences %", "seconds", "seeds"]
+    assert rows[0] == ["Dot product", "60\u00a0±\u00a014", "2.0\u00a0±\u00a00.0", "2"]
+    assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
+    assert words.failures(shown) == ["General, seed 1: The loss is no longer a number at step 3; take a smaller rate."]
+
+
+def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_finished():
+    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
+    shown.outcomes[1, 1] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.1)})
+    shown.outcomes[1, 0] = Outcome("queued")
+    assert words.progress(shown, 1) == (0.625, "2 of 4 runs done, 1 training, about 4 s left")  # 1.5 runs of 3 s
+
+
+def test_numbers_to_take_away():
+    rows = list(csv.DictReader(io.StringIO(words.numbers_csv(look(EXAMPLE)).decode())))
+    assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
+    assert all(0 <= float(row["exact"]) <= 1 for row in rows)
+
+
+def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
+    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
+    assert shown.line(0, "exact", "steps").mean == (0.0, 0.6)
+    shown.outcomes[0, 1] = replace(shown.outcomes[0, 1], state="running")
+    assert shown.line(0, "exact", "steps").mean == (0.0, 0.5), "half a run does not bend the mean"
+    shown.outcomes[0, 0] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.3)})
+    assert shown.line(0, "exact", "steps").mean == (0.0, 0.7)
+
+
+def test_figures_stay_within_their_scale():
+    found = {0: Spread((97.0, 99.0, 60.0)), 1: Spread((5.0,))}
+    scale = figures.Scale.around([0.0, 99.0], 100.0)
+    spec = figures.seeds("Title", ["a", "b"], found, scale, "light")
+    rules = [layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
+    assert rules[0]["high"] == 100.0 and rules[0]["low"] > 0 and rules[1]["low"] == rules[1]["high"] == 5.0
+    marks = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    assert [len(layer["data"]["values"]) for layer in marks] == [3, 1], "every seed is drawn"
+    assert all(isinstance(spec["padding"], dict) for spec in [spec]), "Streamlit writes into it"
+
+
+def test_the_kept_sweep_is_whole_and_its_command_would_make_it_again():
+    shown = look(EXAMPLE)
+    assert isinstance(shown, Shown) and shown.finished == len(shown.config.cells) == 30
+    assert {o.held_out for o in shown.outcomes.values()} == {1000}
+    assert {o.steps[-1] for o in shown.outcomes.values()} == {shown.config.base.steps}
