@@ -21,7 +21,7 @@ from typing import Any
 
 from core.training.config import RunConfig
 from core.training.runs import Run, create_run, list_runs, runs_folder
-from core.training.shelf import KEPT, prune
+from core.training.shelf import KEPT, new_run, prune
 
 ROOT = Path(__file__).resolve().parents[1]
 QUEUE = 100
@@ -106,12 +106,12 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
     prune(KEPT - 1)
-    forked = create_run(config, name=name, parent={"run": run.id, "step": step})
-    forked.set_status("stopped", "Being made.")
-    shutil.copy(run.path / "metrics.jsonl", forked.path / "metrics.jsonl")
-    for folder in ("frames", "checkpoints"):
-        shutil.copytree(run.path / folder, forked.path / folder, dirs_exist_ok=True)
-    forked.cut(step)
+    with new_run(config, name=name, parent={"run": run.id, "step": step}) as made:
+        shutil.copy(run.path / "metrics.jsonl", made.path / "metrics.jsonl")
+        for folder in ("frames", "checkpoints"):
+            shutil.copytree(run.path / folder, made.path / folder, dirs_exist_ok=True)
+        made.cut(step)
+    forked = Run(runs_folder() / made.id)
     forked.go_on()
     tick()
     return forked

@@ -119,7 +119,9 @@ def _download(item: Summary) -> None:
 def _delete(chosen: Sequence[Summary]) -> None:
     own = [item for item in chosen if not item.example and not item.live]
     why = "" if own else "An example stays." if chosen[0].example else "Stop it first."
-    popover = st.popover("Delete", icon=":material/delete:", key="runs:delete", disabled=not own, help=why or None)
+    # A popover of its own for what is picked: one that stayed open would hold the button that deletes the next run.
+    key = f"runs:delete:{chosen[0].run.id}:{len(chosen)}"
+    popover = st.popover("Delete", icon=":material/delete:", key=key, disabled=not own, help=why or None)
     with popover:
         st.markdown(f"Delete {_several(own)}?" if own else "")
         st.caption("It can be brought back for an hour.")

@@ -42,7 +42,6 @@ def _controls() -> str:
                               placeholder="a name, a task, a model, a state", label_visibility="collapsed", **BOUND)
     with row[1]:
         actions.upload()
-    actions.undo()
     return asked or ""
 
 
@@ -53,6 +52,7 @@ def _board(asked: str, live: bool) -> None:
     every = every_run()
     if live and not any(item.live for item in every):
         st.rerun()
+    actions.undo()
     if said := trouble(every):
         st.warning(plain(said))
     items = searched(every, asked)

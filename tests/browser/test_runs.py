@@ -1,0 +1,114 @@
+"""Runs and Compare runs in a real browser: pick, name, download, delete, bring back, upload, fork, compare."""
+
+import re
+import shutil
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.training.runs import find_run, list_runs
+from core.training.shelf import duplicate
+from dashboard.runs.kept import KEPT
+from tests.browser.helpers import shot, wait_picture, wait_ready
+
+
+def opened(page: Page, link: str) -> Page:
+    page.goto(link)
+    wait_ready(page)
+    wait_picture(page)
+    return page
+
+
+@pytest.fixture
+def own(server):
+    """Two runs of one's own, gone after the test."""
+    made = [duplicate(kept, name, server.runs) for kept, name in zip(KEPT, ("fast one", "slow one"), strict=True)]
+    yield made
+    for run in list_runs(server.runs):
+        shutil.rmtree(run.path, ignore_errors=True)
+
+
+def button(page: Page, key: str):
+    return page.locator(f".st-key-runs-{key} button")
+
+
+@pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
+def test_first_sight_shows_runs_that_learned(page):
+    opened(page, "/runs")
+    expect(page.get_by_text("after 230 steps, 1.4 s of training")).to_be_visible()
+    expect(page.locator("[data-testid='stDataFrame'] canvas").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
+    run = own[0]
+    opened(page, f"/runs?run={run.id}")
+    field = page.get_by_role("textbox", name="Name")
+    expect(field).to_have_value("fast one")
+    field.fill("the best of all")
+    field.press("Enter")
+    expect(page.get_by_text("the best of all").last).to_be_visible()
+    assert run.name == "the best of all"
+    with page.expect_download() as found:
+        page.get_by_test_id("stDownloadButton").get_by_role("button").click()
+    packed = found.value.path()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    button(page, "delete-go").click()
+    expect(page.get_by_text("Deleted the best of all.")).to_be_visible()
+    assert find_run(run.id, server.runs) is None
+    expect(button(page, "delete-go")).to_be_hidden()
+    button(page, "undo").click()
+    expect(page.get_by_text("Deleted the best of all.")).to_be_hidden()
+    assert find_run(run.id, server.runs) == run
+    button(page, "upload").click()
+    page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
+                                                      "buffer": packed.read_bytes()})
+    expect(page).to_have_url(re.compile(r"run=(?!" + run.id + ")"))
+    wait_ready(page)
+    (there,) = [other for other in list_runs(server.runs) if other not in own]
+    assert there.records() == run.records() and there.name == run.name
+
+
+def test_a_bad_upload_says_why_where_one_looks(page, server, own):
+    opened(page, "/runs")
+    button(page, "upload").click()
+    page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
+                                                      "buffer": b"nonsense"})
+    expect(page.get_by_text("The zip cannot be read")).to_be_visible()
+    assert len(list_runs(server.runs)) == 2
+
+
+def test_a_row_is_picked_by_a_click(page, server, own):
+    opened(page, f"/runs?run={own[0].id}")
+    box = page.locator("[data-testid='stDataFrame']").bounding_box()
+    row = [run.id for run in reversed(list_runs(server.runs))].index(own[1].id)
+    page.mouse.click(box["x"] + 16, box["y"] + 38 + 35 * row + 17)  # the box before the other run
+    expect(page).to_have_url(re.compile(rf"run=({own[0].id}|{own[1].id})(%2C|,)"))
+    expect(page.get_by_role("link", name="Compare").last).to_have_attribute("href", re.compile("runs="))
+
+
+def test_a_fork_trains_on_from_the_kept_step(page, server, own):
+    opened(page, f"/runs?run={own[0].id}")
+    button(page, "fork").click()
+    page.get_by_role("spinbutton", name="To step").fill("250")
+    page.get_by_role("spinbutton", name="To step").press("Enter")
+    wait_ready(page)
+    button(page, "fork-go").click()
+    expect(page).to_have_url(re.compile(r"/train\?.*run="))
+    (forked,) = [other for other in list_runs(server.runs) if other not in own]
+    assert forked.asked()["parent"]["step"] == 230
+    expect(page.get_by_text("Finished after 250 steps")).to_be_visible(timeout=60_000)
+    assert forked.records()[-1].step == 250
+
+
+@pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
+def test_two_runs_stand_side_by_side(page):
+    opened(page, "/compare_runs")
+    expect(page.get_by_text(re.compile("After the same 1.4 s of training"))).to_be_visible()
+    expect(page.locator(".mu canvas").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    slider = page.get_by_role("slider").first
+    slider.focus()
+    slider.press("Home")
+    expect(page.get_by_text(re.compile("At step 0, whole outputs right"))).to_be_visible()
+    shot(page, "compare-runs-at-0")
