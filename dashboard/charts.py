@@ -44,8 +44,8 @@ def step_chart(
     named: bool = True,
     guess_at: Literal["left", "right"] = "right",
 ) -> Spec:
-    """Curves over training steps, or seconds (`unit`); `guess` is a level to beat and its words, on the side where
-    there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
+    """Curves over training steps, layers or seconds (`unit`); `guess` is a level to beat and its words, on the side
+    where there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
     curves = [curve for curve in curves if curve.kept()]
     top = high if high is not None else _top(curves, guess)
     at = {"x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
@@ -100,7 +100,7 @@ def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
 
 def _across(ink: Ink, unit: str) -> Spec:
     # whole steps only: a short run would repeat its rounded labels
-    ticks = {"tickMinStep": 1, "format": ",d"} if unit == "step" else {"format": ".3~g"}
+    ticks = {"tickMinStep": 1, "format": ",d"} if unit != "seconds" else {"format": ".3~g"}
     return {**axis_style(ink), "grid": False, "tickCount": 4, "titleAnchor": "end", "titlePadding": 2, **ticks}
 
 
@@ -114,7 +114,7 @@ def _rows(points: Points, name: str = "") -> list[Spec]:
 
 
 def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str) -> list[Spec]:
-    tips = [tip("x", unit, ",d" if unit == "step" else ".3~g"), tip("y", curve.name, ".3~f")]
+    tips = [tip("x", unit, ",d" if unit != "seconds" else ".3~g"), tip("y", curve.name, ".3~f")]
     points = curve.kept()
     return [layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
             layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),

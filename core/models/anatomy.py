@@ -73,8 +73,13 @@ class Watch(TorchDispatchMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.running, self.kept = [""], {weight.untyped_storage().data_ptr() for weight in self.model.parameters()}
+        self.running = [""]
+        self.kept = {place.data_ptr(): place for place in (w.untyped_storage() for w in self.model.parameters())}
         self.of("")
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and only to say so torch would import its compiler: seconds
 
     def of(self, path: str) -> Seen:
         return self.seen.setdefault(path, Seen(len(self.seen)))
@@ -88,7 +93,7 @@ class Watch(TorchDispatchMode):
         """A tensor that the backward pass will read, counted once, weights left out."""
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self.kept:
-            self.kept.add(storage.data_ptr())
+            self.kept[storage.data_ptr()] = storage  # held, or another tensor might be put in its place
             self.of(self.running[-1]).bytes += storage.nbytes()
         return tensor
 

@@ -15,7 +15,6 @@ from core.models.anatomy import Part, anatomy
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import objective
-from core.training.session import parts_of
 from dashboard.transformer.choose import Asked, run_of
 
 BATCH, SEEDS = 8, 3
@@ -90,10 +89,11 @@ def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
 
 @dataclass(frozen=True)
 class Depth:
-    """The gradient's norm in each layer, its mean over SEEDS models, and the spread between them."""
+    """Layer by layer over SEEDS models: the gradient's norm (mean and deviation), and how wide the output spreads."""
 
     mean: tuple[float, ...]
-    spread: tuple[float, ...]
+    deviation: tuple[float, ...]
+    output: tuple[float, ...]
 
     @property
     def ratio(self) -> float:
@@ -102,22 +102,19 @@ class Depth:
 
 
 def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: str) -> Depth:
-    """Untrained models of that depth, with the norm before or after: the gradient in each layer of the last stack.
+    """Untrained models of that depth, with the norm before or after: each layer of the last stack.
 
     Xiong 2020, section 3.3, measured on the task instead of bounded.
     """
     task = make_task(task_config)
     batch, ask = task.collate(task.held_out(BATCH)[:BATCH]), objective(task)
-    found = []
+    gradients, outputs = [], []
     for seed in range(SEEDS):
         model = seeded(replace(config, layers=layers, norm=norm, dropout=0.0), task, seed)
-        ask.loss(model(batch.source, batch.source_mask, batch.target_in).logits, batch).backward()
-        parts = parts_of(model)
-        stack = "layers" if "layers.0" in parts else "encoder.layers"
-        found.append([_norm(parts[f"{stack}.{layer}"]) for layer in range(layers)])
-    columns = list(zip(*found, strict=True))
-    return Depth(tuple(map(statistics.fmean, columns)), tuple(map(statistics.pstdev, columns)))
-
-
-def _norm(weights: list[torch.nn.Parameter]) -> float:
-    return float(torch.linalg.vector_norm(torch.stack([w.grad.norm() for w in weights if w.grad is not None])))
+        tree = anatomy(model, (batch.source, batch.source_mask, batch.target_in), lambda out: ask.loss(out, batch))
+        last = tree.layers()[-layers:]  # the decoder's, where there is one
+        gradients.append([part.gradient for part in last])
+        outputs.append([part.spread for part in last])
+    felt, made = (list(zip(*rows, strict=True)) for rows in (gradients, outputs))
+    return Depth(tuple(map(statistics.fmean, felt)), tuple(map(statistics.pstdev, felt)),
+                 tuple(map(statistics.fmean, made)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from core.attention import ConfigError
@@ -61,11 +63,12 @@ def _maps(measured: Measured, asked: Asked, place: str) -> None:
     kind, layer = words.kind_and_layer(place)
     trace: AttentionTrace = measured.trace.of(kind)  # type: ignore[arg-type]
     weights = "drawn from a seed" if asked.seeded else f"trained for {asked.step:,} steps"
+    st.markdown(f"**{ATTENTION[kind].capitalize()}, every layer and head**")
     columns = st.columns([1, 2], gap="large")
     with columns[0]:
         state = attention_view(
             trace, key=f"transformer:grid:{kind}", layer=layer, layout="grid", link=f"transformer:{kind}",
-            title=f"Every head of {ATTENTION[kind]}", caption=f"Weights {weights}.")
+            caption=f"Weights {weights}.")
     with columns[1]:
         attention_view(
             trace, key=f"transformer:map:{kind}", layer=state.layer, head=state.head, link=f"transformer:{kind}",
@@ -77,37 +80,35 @@ def _along(measured: Measured) -> None:
     stacks: dict[str, list] = {}
     for part in measured.tree.layers():
         stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
-    if max(map(len, stacks.values())) < 2:
-        return
-    ink, last = Ink.of(theme()), max(map(len, stacks.values())) - 1
-    told = (("Spread of each layer's output", "spread"), ("Gradient in each layer's weights", "gradient"))
-    for column, (heading, field) in zip(st.columns(2, gap="large"), told, strict=True):
-        curves = [Curve(name, [(i, getattr(part, field)) for i, part in enumerate(parts)])
-                  for name, parts in stacks.items()]
-        column.markdown(f"**{heading}**")
-        chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=170)
-        column.vega_lite_chart(spec=chart, key=f"transformer:{field}")
+    if max(map(len, stacks.values())) > 1:
+        _two({name: ([part.gradient for part in parts], [part.spread for part in parts])
+              for name, parts in stacks.items()}, "along")
 
 
 def _depth(asked: Asked) -> None:
     """The same model with its norms after and before, at a depth of the reader's choice."""
     st.markdown("## Where the norm stands")
-    left, right = st.columns([1, 2], gap="large")
-    with left:
-        layers = st.slider("Layers", 2, 12, 12, key="transformer:depth", **BOUND)
-        st.latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
-        st.latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
-    shape = asked.config
+    row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
+    layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key="transformer:depth", **BOUND)
+    row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
+    row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
     with one_thread():
-        found: dict[str, Depth] = {norm: cached(by_depth, shape, asked.task, layers, norm) for norm in NORMS}
-    with right:
-        st.markdown("**Gradient in each layer, untrained**")
-        curves = [Curve("norm after" if norm == "post" else "norm before", list(enumerate(depth.mean)))
-                  for norm, depth in found.items()]
-        chart = step_chart(curves, ink=Ink.of(theme()), last_x=layers - 1, unit="layer", height=200)
-        st.vega_lite_chart(spec=chart, key="transformer:by_depth")
+        found: dict[str, Depth] = {norm: cached(by_depth, asked.config, asked.task, layers, norm) for norm in NORMS}
+    names = {"post": "norm after", "pre": "norm before"}
+    _two({names[norm]: (depth.mean, depth.output) for norm, depth in found.items()}, "depth")
     fact(words.of_depth(found["post"], found["pre"], layers))
     st.caption(words.of_depth_conditions(found["post"], found["pre"]))
+
+
+def _two(found: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
+    """Side by side, by name: the gradient in each layer's weights, and the spread of each layer's output."""
+    headings = "Gradient in each layer's weights", "Spread of each layer's output"
+    last = max(len(pair[0]) for pair in found.values()) - 1
+    for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
+        curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in found.items()]
+        chart = step_chart(curves, ink=Ink.of(theme()), last_x=last, unit="layer", height=180)
+        column.markdown(f"**{heading}**")
+        column.vega_lite_chart(spec=chart, key=f"transformer:{key}:{i}")
 
 
 def sources() -> None:

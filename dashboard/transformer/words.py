@@ -86,5 +86,5 @@ def of_depth(after: Depth, before: Depth, layers: int) -> str:
 
 def of_depth_conditions(after: Depth, before: Depth) -> str:
     return (f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
-            f"{small(after.mean[0])} ± {small(after.spread[0])} after, {small(before.mean[0])} ± "
-            f"{small(before.spread[0])} before.")
+            f"{small(after.mean[0])} ± {small(after.deviation[0])} after, {small(before.mean[0])} ± "
+            f"{small(before.deviation[0])} before.")

@@ -72,13 +72,13 @@ def test_bytes_are_what_autograd_keeps():
     own, kept = {weight.untyped_storage().data_ptr() for weight in model.parameters()}, {}
 
     def keep(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         logits = model(*inputs).logits
     assert logits.requires_grad
-    assert whole.bytes == sum(size for place, size in kept.items() if place not in own)
+    assert whole.bytes == sum(t.untyped_storage().nbytes() for place, t in kept.items() if place not in own)
 
 
 def test_a_tied_matrix_is_counted_once_where_it_is_looked_up():

@@ -8,7 +8,8 @@ function rowOf(view, part, depth, parent) {
   line.dataset.path = part.path;
   const name = element(line, "span", "name");
   name.style.paddingLeft = `${depth * 14}px`;
-  element(name, "span", "turn", { "aria-hidden": "true" }).textContent = part.parts.length ? "▸" : "";
+  element(name, "span", "turn", { "aria-hidden": "true" });
+  if (part.parts.length) line.classList.add("opens");
   element(name, "span", "title").textContent = part.title;
   if (part.map) element(name, "span", "see").textContent = "maps";
   part.cells.forEach((text, i) => {
@@ -88,8 +89,6 @@ export default function (component) {
   if (!VIEWS.has(root)) VIEWS.set(root, { root });
   const view = VIEWS.get(root);
   view.setStateValue = setStateValue;
-  const dark = getComputedStyle(root).getPropertyValue("color-scheme");
-  root.dataset.scheme = dark;
   draw(view, data);
   return () => VIEWS.delete(root);
 }
