@@ -2,7 +2,7 @@
 # make test     the checks, the tests, and the tests in a real browser
 # make check    style and types only
 # make bench    speed beside the peers, as one Markdown table
-# make example  trains the two example runs that Train, Runs and Compare runs show first
+# make example  trains the example runs that Train, Runs, Compare runs and Decode show first
 # make sweep    trains the sweep of six scores that the Sweeps page shows first
 # make measured measures the kernels as the Cost and speed page shows them first
 # make bottleneck trains with and without attention, as the first page shows it: about six minutes on two cores
@@ -32,7 +32,7 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
 
-EXAMPLES := dashboard/example_run dashboard/example_recurrent
+EXAMPLES := dashboard/example_run dashboard/example_recurrent dashboard/example_numbers
 example: $(VENV)/.installed
 	for kept in $(EXAMPLES); do \
 	  $(BIN)/python -c "import json, sys; print(json.dumps(json.load(open(sys.argv[1]))['config']))" $$kept/run.json \

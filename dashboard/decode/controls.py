@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from dashboard.decode.state import (
     STRATEGIES,
     How,
     Trained,
-    decodable,
     held_out,
     telling,
     written,
@@ -58,9 +57,8 @@ def named(run: Run) -> str:
     return run.name if run.name != run.id else f"{task_of(config.task).name}, {config.model.kind}, {run.id[9:15]}"
 
 
-def choose() -> tuple[Run, str]:
+def choose(runs: Mapping[str, Run]) -> tuple[Run, str]:
     """The run of the link, of this page, or the one that was trained last; words when the link's is not here."""
-    runs = {run.id: run for run in decodable()}
     asked, trouble = st.query_params.get(LINKED), ""
     if asked is not None and asked not in runs:
         trouble = ("The run in the link is not on this machine, has kept no weights, or says no tokens one by one. "
@@ -73,9 +71,8 @@ def choose() -> tuple[Run, str]:
     return runs[chosen], trouble
 
 
-def controls(run: Run) -> Asked:
+def controls(runs: Mapping[str, Run], run: Run) -> Asked:
     """Everything in two rows, and a popover for what is seldom changed."""
-    runs = {other.id: other for other in decodable()}
     which, way, *cells = st.columns([1.25, 1.35, 0.75, 0.75, 0.75], vertical_alignment="top")
     which.selectbox("Run", list(runs), format_func=lambda name: named(runs[name]), key=RUN, on_change=_to_link)
     strategy = way.segmented_control("Strategy", STRATEGIES, default=BEAM, required=True, key=key("strategy"), **BOUND)

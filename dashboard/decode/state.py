@@ -77,9 +77,9 @@ class Decoded:
     unknown: tuple[str, ...] = ()
 
 
-def decodable() -> list[Run]:
+def decodable() -> dict[str, Run]:
     """The runs with a decoder and kept weights: those that come with the lab, then this machine's, newest first."""
-    return [run for run in (HALF_TRAINED, *KEPT, *reversed(list_runs())) if _decodes(run)]
+    return {run.id: run for run in (HALF_TRAINED, *KEPT, *reversed(list_runs())) if _decodes(run)}
 
 
 def _decodes(run: Run) -> bool:

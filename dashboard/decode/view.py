@@ -10,7 +10,7 @@ from core.attention import ConfigError
 from core.decoding import beam, sample
 from dashboard.decode import measure, sections, tree, words
 from dashboard.decode.controls import Asked, choose, controls, named, say
-from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, decoded, steps_of
+from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, decodable, decoded, steps_of
 from dashboard.decode.tree_view import tree_view
 from dashboard.panels import fact, next_page, plain, source_panel, theme, title
 
@@ -27,10 +27,11 @@ PAPERS = {
 
 def page() -> None:
     title("Decode", "A trained model says one token at a time. See what else it might have said.")
-    run, trouble = choose()
+    runs = decodable()
+    run, trouble = choose(runs)
     say(trouble)
     try:
-        asked = controls(run)
+        asked = controls(runs, run)
         found = decoded(asked.trained, asked.source, asked.how)
         plainest = decoded(asked.trained, asked.source, replace(asked.how, strategy=GREEDY)).tree.hypotheses[0]
     except (ConfigError, ValueError) as error:

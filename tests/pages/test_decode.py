@@ -1,4 +1,4 @@
-"""The page Decode, driven without a browser: the kept example, every strategy, every kind of run, links and refusals."""
+"""The page Decode, driven without a browser: the kept example, every strategy and kind of run, links and refusals."""
 
 import re
 from dataclasses import replace

@@ -1,0 +1,56 @@
+"""Decode in a real browser: a candidate that is pressed or reached by arrow keys, the link, and a phone's width."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import wait_ready
+
+
+def opened(page: Page, link: str = "decode") -> Page:
+    page.goto(f"/{link}")
+    expect(page.locator("h1")).to_be_visible(timeout=20_000)
+    expect(page.locator(".tv g[data-place]").first).to_be_visible(timeout=60_000)
+    wait_ready(page, 60_000)
+    return page
+
+
+def test_a_candidate_that_is_pressed_is_followed(page):
+    opened(page)
+    expect(page.get_by_text("Said at step 6")).to_be_visible()
+    box = page.locator(".tv g[data-step='1'][data-rank='1']")
+    word = box.locator("text").first.text_content()
+    box.click()
+    expect(page.get_by_text("Said at step 2")).to_be_visible()
+    expect(page.locator(".tv g.picked[data-step='1'][data-rank='1']")).to_contain_text(word)
+    page.locator(".tv").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("Said at step 1")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".tv g.picked[data-step='0'][data-rank='1']")).to_have_count(1)
+
+
+def test_a_choice_stands_in_the_link(page):
+    opened(page)
+    before = page.locator(".tv").inner_html()
+    page.get_by_role("radio", name="Sampling").click()
+    expect(page).to_have_url(re.compile("decode%3Astrategy=Sampling|decode:strategy=Sampling"))
+    expect(page.get_by_text(re.compile(r"of 20 samples"))).to_be_visible()
+    assert page.locator(".tv").inner_html() != before
+    box = page.get_by_role("textbox", name="Source")
+    box.fill("two hundred and one")
+    box.press("Enter")
+    expect(page).to_have_url(re.compile("two(%20|\\+)hundred"))
+    again = page.url
+    page.goto("about:blank")
+    page.goto(again)
+    expect(page.get_by_role("textbox", name="Source")).to_have_value("two hundred and one", timeout=20_000)
+    expect(page.get_by_text(re.compile(r"of 20 samples"))).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390])
+def test_a_phone_scrolls_the_tree_and_not_the_page(page):
+    opened(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("(() => { const t = document.querySelector('.tv'); return t.scrollWidth > t.clientWidth })()")
