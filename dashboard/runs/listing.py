@@ -53,7 +53,7 @@ def frame(items: Sequence[Summary]) -> pd.DataFrame:
 def _columns() -> dict[str, object]:
     column = st.column_config
     return {
-        "name": column.TextColumn("run", pinned=True, width=232),
+        "name": column.TextColumn("run", pinned=True, width=226),
         "exact": column.NumberColumn("exact", format="%.1f %%", width=66, help="Held-out outputs that are all right"),
         "loss": column.NumberColumn("loss", format="%.3f", width=58, help="Held-out, nats a token"),
         "curve": column.LineChartColumn("held-out loss", width=104, y_min=0, color=CATEGORIES[theme()][0]),

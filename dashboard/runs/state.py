@@ -30,9 +30,10 @@ def asked_for() -> list[str]:
 
 
 def picked(items: Sequence[Summary]) -> list[Summary]:
-    """The picked ones among these runs, in the order of the list; the first of them when none is."""
+    """The picked runs in the order of the list; without any, the first that has measured something."""
     names = asked_for()
-    return [item for item in items if item.run.id in names] or list(items[:1])
+    first = next((item for item in items if item.curve), items[0])
+    return [item for item in items if item.run.id in names] or [first]
 
 
 def pick(names: Sequence[str]) -> None:
