@@ -16,14 +16,17 @@ RISE_NATS = 0.03
 FADED = 1e-3  # of the largest part's gradient
 VANISHED = 1e-5  # of all gradients, while there is something to learn
 BURST = 30.0  # times the usual norm
+SETTLED, LARGE = 4, 10.0  # records before a norm is usual, and a norm that matters where nothing is clipped
 STILL = 0.97  # of the loss at the start, or of guessing
+MOVING = 0.01  # of the loss, within three records
 HIGH_RATE, LOW_RATE = 1e-2, 2e-4
+NAMES = {"adamw": "AdamW", "adam": "Adam", "rmsprop": "RMSprop", "sgd": "SGD"}
 STARVED = 0.2
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that goes wrong: `beside` names the curve that shows it (loss, gradient, parts, rate)."""
+    """One thing that goes wrong: `beside` names the curve that shows it (loss, gradient, parts)."""
 
     key: str
     beside: str
@@ -41,8 +44,8 @@ def diagnose(records: Sequence[Record], config: RunConfig, baseline: float, fail
         return (_diverged(measured, config),)
     if len(measured) < FEWEST:
         return ()
-    checks = (_overfits(measured), _bursts(measured, config), _vanishes(measured, baseline), _fades(measured, baseline),
-              _stands_still(measured, config, baseline), _starves(measured))
+    checks = (_overfits(measured, baseline), _bursts(measured, config), _vanishes(measured, baseline),
+              _fades(measured, baseline), _stands_still(measured, config, baseline), _starves(measured))
     return tuple(found for found in checks if found is not None)
 
 
@@ -52,8 +55,8 @@ def _diverged(records: Sequence[Record], config: RunConfig) -> Finding:
                    f"Try a learning rate below {config.learning_rate:g}, a longer warm-up, or a smaller clip.")
 
 
-def _overfits(records: Sequence[Record]) -> Finding | None:
-    """The held-out loss rises for three records and more while the training loss falls on."""
+def _overfits(records: Sequence[Record], baseline: float) -> Finding | None:
+    """What was learned is lost: the held-out loss rises for three records and more while the training loss falls on."""
     best = min(records, key=_loss)
     after = [record for record in records if record.step > best.step and not record.final]
     trained = next((r.train_loss for r in records if r.step >= best.step and r.train_loss is not None), None)
@@ -61,7 +64,7 @@ def _overfits(records: Sequence[Record]) -> Finding | None:
         return None
     now, lowest = _usual(after[-3:]), _loss(best)
     fitted = statistics.median(record.train_loss or trained for record in after[-3:])
-    if now < RISE * lowest + RISE_NATS or fitted >= trained:
+    if now < RISE * lowest + RISE_NATS or fitted >= trained or lowest > STILL * baseline:
         return None
     return Finding(
         "overfitting", "loss",
@@ -71,18 +74,16 @@ def _overfits(records: Sequence[Record]) -> Finding | None:
 
 
 def _bursts(records: Sequence[Record], config: RunConfig) -> Finding | None:
-    """A norm far over the usual one, above what is clipped."""
+    """A norm far over what was usual before it, and large enough to be clipped; norms that fall are no burst."""
     norms = [(record.gradient, record.step) for record in records if record.gradient is not None]
-    if len(norms) < FEWEST:
-        return None
-    usual = statistics.median(norm for norm, _ in norms)
-    most, step = max(norms)
-    if most < BURST * usual or most < 10 * min(config.clip, usual * BURST):
-        return None
-    clipped = f"; clipping at {config.clip:g} holds it" if config.clip < most else ""
-    return Finding("exploding", "gradient", f"The gradient norm burst to {most:,.3g} about step {step:,}; "
-                   f"{usual:.3g} is usual here{clipped}.",
-                   "Try a smaller learning rate, a longer warm-up, or pre-norm.")
+    for i, (norm, step) in enumerate(norms):
+        usual = statistics.median(before for before, _ in norms[:i]) if i >= SETTLED else math.inf
+        if norm > BURST * usual and norm > min(config.clip, LARGE):
+            clipped = f"; clipping at {config.clip:g} holds it" if config.clip < norm else ""
+            return Finding("exploding", "gradient", f"The gradient norm burst to {norm:,.3g} about step {step:,}; "
+                           f"{usual:.3g} was usual before{clipped}.",
+                           "Try a smaller learning rate, a longer warm-up, or pre-norm.")
+    return None
 
 
 def _vanishes(records: Sequence[Record], baseline: float) -> Finding | None:
@@ -109,20 +110,22 @@ def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
 
 
 def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float) -> Finding | None:
-    """Past the warm-up and a tenth of the run, the loss is where it began, or where guessing is."""
+    """Past the warm-up and a tenth of the run, the loss is where it began, or where guessing is, and falls no more."""
     last = records[-1]
     if last.step <= config.warmup + config.steps / 10:
         return None
-    now, begun, rate = _usual(records[-3:]), _loss(records[0]), config.learning_rate
-    if now < STILL * min(begun, baseline) or not math.isfinite(now):
+    now, begun, before = _usual(records[-3:]), _loss(records[0]), _usual(records[-FEWEST:-3])
+    worse, moves = now > max(begun, baseline), now < (1 - MOVING) * before
+    if not math.isfinite(now) or now < STILL * min(begun, baseline) or (moves and not worse):
         return None
-    said = f"After {last.step:,} steps the held-out loss is {now:.2f}; it began at {begun:.2f}, and guessing gives " \
+    rate, optimizer = config.learning_rate, config.optimizer
+    said = f"After {last.step:,} steps the held-out loss is {now:.3g}; it began at {begun:.2f}, and guessing gives " \
            f"{baseline:.2f}."
-    if rate >= HIGH_RATE and config.optimizer != "sgd":
-        return Finding("rate_high", "rate", said, f"A rate of {rate:g} is large for {config.optimizer}: try a tenth of "
+    if worse and rate > LOW_RATE or (rate >= HIGH_RATE and optimizer != "sgd"):
+        return Finding("rate_high", "loss", said, f"A rate of {rate:g} is large for {NAMES[optimizer]}: try a tenth of "
                        "it, with a warm-up.")
-    if rate <= LOW_RATE or config.optimizer == "sgd":
-        return Finding("rate_dead", "rate", said, f"A rate of {rate:g} moves {config.optimizer} very little: try ten "
+    if rate <= LOW_RATE or optimizer == "sgd":
+        return Finding("rate_dead", "loss", said, f"A rate of {rate:g} moves {NAMES[optimizer]} very little: try ten "
                        "times as much.")
     return Finding("still", "loss", said, "Try another learning rate, positions where order matters, or more layers.")
 
