@@ -29,10 +29,9 @@ KEEP: dict[str, Any] = {"persist_state": "session"}
 
 def setup(shown: Shown | None) -> SweepConfig | None:
     """Draw the setup and return the sweep it asks for; None, with the reason on the page, when it cannot be."""
-    base = _base(shown)
+    base, own = _base(shown)
     if base is None:
         return None
-    own = base.task.key + base.model.kind
     axes = values.axes(base)
     axis = st.selectbox("Vary", axes, format_func=lambda key: name_of(key, base.task), key="sweeps:axis", **BOUND)
     try:
@@ -50,8 +49,11 @@ def setup(shown: Shown | None) -> SweepConfig | None:
     return config
 
 
-def _base(shown: Shown | None) -> RunConfig | None:
-    """The run of which one setting is varied: a task's recipe, the base of the sweep shown, or a run of one's own."""
+def _base(shown: Shown | None) -> tuple[RunConfig | None, str]:
+    """The run of which one setting is varied: a task's recipe, the base of the sweep shown, or a run of one's own.
+
+    With it a name, under which the settings that follow from it are kept.
+    """
     runs = {run.id: run for run in _own_runs()}
     same = [SAME] if shown is not None and shown.sweep != EXAMPLE else []
     options = [RECIPE, *same, *runs]
@@ -62,19 +64,19 @@ def _base(shown: Shown | None) -> RunConfig | None:
         labels = {RECIPE: "A recipe", SAME: "As the sweep shown"} | {key: _label(run) for key, run in runs.items()}
         start = st.selectbox("Settings of", options, format_func=labels.get, key="sweeps:from", **KEEP)
     if start == SAME and shown is not None:
-        return shown.config.base
+        return shown.config.base, shown.sweep.id
     if start in runs:
-        return runs[start].config()
+        return runs[start].config(), start
     keys = [entry.key for entry in TASKS]
     key = st.selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="sweeps:task", **BOUND)
     try:
         task = task_of(TaskConfig.of(key))
         kind = st.selectbox("Model", list(task.recommended), format_func=lambda k: KINDS.get(k, k),
                             key=f"sweeps:kind:{key}", **KEEP)
-        return recommended(task, kind)
+        return recommended(task, kind), f"{key}:{kind}"
     except (ConfigError, ValueError) as error:
         st.error(plain(f"{error} Train one such run first; it can be chosen here then."))
-        return None
+        return None, ""
 
 
 def _own_runs() -> list[Run]:

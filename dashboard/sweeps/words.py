@@ -156,7 +156,7 @@ def progress(shown: Shown, workers: int) -> tuple[float, str]:
     took = [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]
     if took:
         seconds = (count - done) * sum(took) / len(took) / workers
-        about = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+        about = f"{max(1, round(seconds))}{NARROW}s" if seconds < 90 else f"{round(seconds / 60)}{NARROW}min"
         said += f", about {about} left"
     return min(1.0, done / count), said
 

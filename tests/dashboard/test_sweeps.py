@@ -142,7 +142,7 @@ def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_fin
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.1)})
     shown.outcomes[1, 0] = Outcome("queued")
-    assert words.progress(shown, 1) == (0.625, "2 of 4 runs done, 1 training, about 4 s left")  # 1.5 runs of 3 s
+    assert words.progress(shown, 1) == (0.625, "2 of 4 runs done, 1 training, about 4\u00a0s left")  # 1.5 runs of 3 s
 
 
 def test_numbers_to_take_away():

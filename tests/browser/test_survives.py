@@ -1,0 +1,134 @@
+"""What a run lives through: a reload, a second tab, a restarted server, a killed worker. And a sweep made by hand."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from core.training.runs import Run, create_run, list_runs
+from tests.browser.conftest import start_server
+from tests.browser.helpers import assert_no_exception, shot, wait_picture, wait_ready
+from tests.training.small import small_run
+
+STEP = re.compile(r"Step [1-9][\d,]* of")
+LONG = dict(steps=20_000, seconds=300.0, finish_early=False, record_every=50)
+
+
+def asked_for(folder) -> Run:
+    """A run in the queue, as a page leaves it; whichever server looks first begins it."""
+    return create_run(small_run(**LONG), root=folder)
+
+
+def wait_for(what, seconds: float = 60) -> None:
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end, "waited too long"
+        time.sleep(0.1)
+
+
+def opened(page: Page, link: str) -> Page:
+    page.goto(link)
+    wait_ready(page)
+    return page
+
+
+def stop(run: Run) -> None:
+    run.ask_to_stop()
+    wait_for(lambda: run.status().ended)
+
+
+def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server):
+    run = asked_for(server.runs)
+    opened(page, f"/train?run={run.id}")
+    expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+    page.reload()
+    wait_ready(page)
+    expect(page.get_by_text(STEP)).to_be_visible()
+    second = page.context.new_page()
+    opened(second, f"/train?run={run.id}")
+    expect(second.get_by_text(STEP)).to_be_visible()
+    second.locator(".st-key-train-stop button").click()
+    expect(page.get_by_text("is kept")).to_be_visible(timeout=20_000)  # the first tab learns of it by itself
+    assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
+    assert_no_exception(second)
+
+
+def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, server):
+    run = asked_for(server.runs)
+    opened(page, f"/train?run={run.id}")
+    wait_for(lambda: run.status().state == "running" and run.records())
+    os.kill(run.status().pid, signal.SIGKILL)
+    expect(page.get_by_text("ended without a word").first).to_be_visible(timeout=20_000)
+    assert run.status().state == "failed" and "is kept" in run.status().message
+    expect(page.locator(".st-key-train-train button")).to_be_enabled()
+
+
+def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(tmp_path, browser: Browser):
+    first, before = start_server(tmp_path)
+    runs = [asked_for(before.runs) for _ in range(3)]  # more than train at once on a small machine
+    context = browser.new_context(base_url=before.url)
+    try:
+        page = opened(context.new_page(), f"/train?run={runs[0].id}")
+        expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+        worker = runs[0].status().pid
+        first.kill()  # no chance to tidy up
+        first.wait()
+        step = runs[0].records()[-1].step
+        wait_for(lambda: runs[0].records()[-1].step > step)
+        again, after = start_server(tmp_path)
+        try:
+            opened(page, f"{after.url}/train?run={runs[0].id}")
+            expect(page.get_by_text(STEP)).to_be_visible()
+            assert runs[0].status().pid == worker and runs[0].alive(), "the same worker, never begun twice"
+            page.locator(".st-key-train-stop button").click()
+            expect(page.get_by_text("is kept")).to_be_visible(timeout=20_000)
+            page.close()  # nobody looks any more, yet the queue moves
+            wait_for(lambda: all(run.status().state == "running" for run in runs[1:]))
+        finally:
+            for run in runs:
+                stop(run)
+            again.kill()
+            again.wait()
+    finally:
+        first.kill()
+        context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_first_sight_of_sweeps_is_a_measured_one(page, width):
+    opened(page, "/sweeps")
+    wait_picture(page)
+    expect(page.get_by_text("a single run of")).to_be_visible()
+    expect(page.get_by_text("TypeError")).to_have_count(0)
+    expect(page.locator("[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg")).to_have_count(2)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+
+
+def choose(page: Page, label: str, name: str) -> None:
+    page.get_by_role("combobox", name=re.compile(label)).click()
+    page.get_by_role("option", name=re.compile(name)).click()
+    wait_ready(page)
+
+
+def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
+    base = create_run(small_run(steps=40, record_every=10), root=server.runs, name="tiny")
+    base.set_status("finished", "Never begun.")
+    opened(page, "/sweeps?sweeps:axis=norm&sweeps:seeds=2")
+    expect(page.get_by_text("Place of the norm")).to_be_visible()
+    choose(page, "Settings of", "tiny")
+    choose(page, "Vary", "Place of the norm")
+    page.get_by_role("button", name="Start sweep").click()
+    expect(page.get_by_text(re.compile(r"\d of 4 runs done"))).to_be_visible(timeout=30_000)
+    sweep_id = re.search(r"sweep=([\w-]+)", page.url)[1]
+    page.reload()
+    wait_ready(page)
+    expect(page.get_by_text("All 4 runs have finished")).to_be_visible(timeout=120_000)
+    wait_picture(page)
+    expect(page.get_by_text(re.compile("reaches"))).to_be_visible()
+    states = [run.status().state for run in list_runs(server.runs)
+              if run.asked().get("sweep", {}).get("id") == sweep_id]
+    assert states == ["finished"] * 4
+    shot(page, "sweep-finished")
