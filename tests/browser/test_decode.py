@@ -53,4 +53,4 @@ def test_a_choice_stands_in_the_link(page):
 def test_a_phone_scrolls_the_tree_and_not_the_page(page):
     opened(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate("(() => { const t = document.querySelector('.tv'); return t.scrollWidth > t.clientWidth })()")
+    assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")

@@ -1,0 +1,93 @@
+"""Decode without a page: where candidates stand, what the picture says of them, and sentences with their numbers."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from core.decoding import Prompt, Tree, beam
+from core.decoding.tree import Candidate
+from core.models import ModelConfig, Shape, build_model
+from dashboard.attention_view.palette import Ink
+from dashboard.decode import tree, words
+from dashboard.decode.measure import Score, sentence
+from dashboard.decode.sections import bars
+from dashboard.decode.state import BEAM, GREEDY, SAMPLING, How
+
+NAMES = [f"w{i}" for i in range(11)]
+
+
+def grown(width=16, longest=9) -> Tree:
+    torch.manual_seed(5)
+    model = build_model(ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30)).eval()
+    torch.nn.init.normal_(model.output.weight, std=1.0)
+    source = torch.randint(4, 11, (1, 6))
+    return beam(model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=longest)
+
+
+def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
+    found = grown()
+    path = found.path(found.hypotheses[-1].leaf)
+    spots = tree.spots(found, path)
+    places = {spot.place for spot in spots}
+    assert set(path) <= places and len(places) < len(found.candidates)
+    for spot in spots:
+        one = found.candidates[spot.place]
+        assert one.step == spot.step
+        assert one.fate == "dropped" or one.parent in (*places, -1)
+    for step in range(9):
+        ranks = [spot for spot in spots if spot.step == step]
+        totals = [found.candidates[spot.place].total for spot in sorted(ranks, key=lambda spot: spot.rank)]
+        assert totals == sorted(totals, reverse=True) and len(ranks) >= 1
+        best = max(one.total for one in found.candidates if one.step == step)
+        assert totals[0] == best or len(ranks) > tree.RANKS
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
+    found = grown(width=3)
+    path = found.path(found.hypotheses[0].leaf)
+    svg = tree.picture(found, NAMES, path, theme)
+    boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
+    assert [int(place) for place, _ in boxes] == [spot.place for spot in tree.spots(found, path)]
+    for place, parent in boxes:
+        assert found.candidates[int(place)].parent == int(parent)
+        chance = math.exp(found.candidates[int(place)].logp)
+        assert re.search(rf'data-place="{place}".*?>{chance:.2f}</text></g>', svg)
+    assert svg.count('class="') == len(boxes) and svg.count(" picked") == 1
+
+
+def test_words_in_the_picture_are_escaped_and_cut():
+    found = Tree([Candidate(0, -1, 0, -0.1, -0.1, "ended")])
+    found.finish(0, -0.1)
+    svg = tree.picture(found, ["<script>alert(1)</script>"], [0], "light")
+    assert "<script>" not in svg and "&lt;script" in svg and "…" in svg
+
+
+def test_equations_have_the_paths_own_numbers():
+    found = grown(width=3)
+    path = found.path(found.hypotheses[0].leaf)
+    total = found.candidates[path[-1]].total
+    assert f"{total / ((5 + len(path)) / 6) ** 0.7:.2f}" in words.equation(How(BEAM, penalty=0.7), found, path)
+    assert f"{math.exp(found.candidates[path[-1]].logp):.3f}" in words.equation(How(GREEDY), found, path)
+    found.candidates[path[-1]].chance = 0.4321
+    said = words.equation(How(SAMPLING, temperature=0.5, top_k=7), found, path)
+    assert "0.432" in said and "top-k 7" in said and "T = 0.5" in said
+
+
+@pytest.mark.parametrize(("exact", "logp", "says"), [
+    (0.6, -1.0, "is likelier than what greedy decoding finds, −1.00 against −2.00 in log-probability, and right 10"),
+    (0.5, -1.0, "as often right"), (0.4, -2.0, "no likelier")])
+def test_likelier_is_not_called_better(exact, logp, says):
+    said = sentence(Score(0.5, None, -2.0, 7), Score(exact, None, logp, 6))
+    assert says in said
+    assert ("more often" in said) == (exact > 0.5) and ("less often" in said) == (exact < 0.5)
+
+
+def test_bars_have_the_picked_token_even_where_it_is_unlikely():
+    shares = torch.linspace(1, 0, 20).softmax(0)
+    made = bars({"model": shares}, [f"t{i}" for i in range(20)], 19, Ink.of("light")).to_dict()
+    rows = (made if "data" in made else made["layer"][0])["data"]["values"]
+    assert [row["token"] for row in rows if row["picked"]] == ["t19"]
+    assert len(rows) == 8
