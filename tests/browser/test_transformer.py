@@ -1,0 +1,55 @@
+"""The Transformer page in a real browser: rows open without a rerun, a row of maps draws them, a phone."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import wait_ready
+
+PAGE = "/transformer?transformer%3Alayers=2&transformer%3Adepth=3"
+
+
+def opened(page: Page):
+    page.goto(PAGE)
+    page.locator(".dg[data-ready='1']").wait_for()
+    wait_ready(page)
+    return page.locator(".dg")
+
+
+def test_a_part_opens_and_its_numbers_add_up(page: Page):
+    tree = opened(page)
+    row = tree.locator("[data-path='encoder.layers.1']")
+    inner = tree.locator("[data-path='encoder.layers.1.attention']")
+    expect(inner).to_be_hidden()
+    row.click()
+    expect(inner).to_be_visible()
+
+    def parameters(path: str) -> int:
+        text = tree.locator(f"[data-path='{path}'] .c1").inner_text()
+        return int("".join(filter(str.isdigit, text)) or 0)
+
+    parts = [f"encoder.layers.1.{name}" for name in ("attention", "around_attention", "feed_forward",
+                                                     "around_feed_forward")]
+    assert sum(map(parameters, parts)) == parameters("encoder.layers.1") == 8544
+    row.press("Enter")
+    expect(inner).to_be_hidden()
+
+
+def test_a_row_of_maps_draws_that_attention(page: Page):
+    tree = opened(page)
+    expect(page.get_by_text("Cross-attention, every layer and head")).to_be_visible()
+    tree.locator("[data-path='encoder.layers.0.attention']").click()
+    expect(page.get_by_text("Self-attention, every layer and head", exact=True)).to_be_visible()
+    expect(tree.locator("[data-path='encoder.layers.0.attention']")).to_have_class("line opens chosen")
+
+
+@pytest.mark.parametrize("width", [390])
+def test_a_phone_shows_every_part_within_its_width(page: Page, width):
+    tree = opened(page)
+    expect(tree.locator("[data-path='output']")).to_be_visible()
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+
+
+def test_a_link_to_a_run_that_is_gone_leaves_the_page_whole(page: Page):
+    page.goto(f"{PAGE}&transformer%3Aweights=20200101-000000-abcdef")
+    page.locator(".dg[data-ready='1']").wait_for()
+    expect(page.get_by_text("Drawn from a seed")).to_be_visible()

@@ -1,0 +1,80 @@
+"""The Transformer page without a browser: first sight, every kind of model, trained weights, depth, a broken link."""
+
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.models.anatomy import Part
+from dashboard.transformer import words
+from dashboard.transformer.measure import Depth
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def app(monkeypatch, tmp_path) -> AppTest:
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/transformer.py")
+
+
+def opened(app: AppTest, **chosen: object) -> AppTest:
+    for name, value in ({"depth": 3} | chosen).items():
+        app.session_state[f"transformer:{name}"] = value
+    app.run()
+    assert not app.exception, app.exception[0].message
+    return app
+
+
+def said(app: AppTest) -> str:
+    assert not app.exception, app.exception[0].message
+    return " ".join(element.proto.body for element in app.get("html"))
+
+
+def test_first_sight_measures_a_model_and_the_norms_with_nothing_pressed(app):
+    app.run()
+    assert "67\u202f038 parameters" in said(app) and "of the products" in said(app)
+    first, second = map(float, re.findall(r">([\d.]+) ×</b>", said(app)))
+    assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
+    assert not app.error and not app.warning and not app.query_params
+
+
+@pytest.mark.parametrize(("task", "kind"), [("topics", "decoder"), ("iris", "classifier"), ("iris", "one_token"),
+                                            ("digits", "classifier"), ("series", "forecaster"),
+                                            ("pictures", "transformer"), ("numbers", "decoder")])
+def test_every_kind_of_model_is_taken_apart(app, task, kind):
+    opened(app, task=task, kind=kind, layers=2)
+    assert app.selectbox(key="transformer:kind").value == kind
+    assert "parameters and takes" in said(app) and not app.error
+
+
+def test_a_task_that_the_model_cannot_do_takes_its_own_first_model(app):
+    opened(app, task="iris", kind="decoder")
+    assert app.selectbox(key="transformer:kind").value in ("classifier", "one_token")
+
+
+def test_more_layers_have_more_parameters(app):
+    found = []
+    for layers in (1, 4):
+        opened(app, layers=layers)
+        found.append(int(re.search(r"of ([\d\u202f]+) parameters", said(app))[1].replace("\u202f", "")))
+    per_layer = 8544 + 12832  # an encoder layer and a decoder layer of 32 numbers
+    assert found[1] - found[0] == 3 * per_layer
+
+
+def test_the_kept_examples_weights_have_learned(app):
+    opened(app, weights="example")
+    assert any("loss 0.0" in caption.value for caption in app.caption), "the example is trained"
+    assert not app.get("popover"), "a trained model has the blocks that it has"
+
+
+def test_numbers_as_they_are_written():
+    part = Part("layers.0.cross", "Cross-attention", (8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002)
+    assert words.cells(part) == ["8 × 11 × 32", "4\u202f224", "1.23 M", "999 B", "−0.03 ± 1.50", "2e-05"]
+    assert words.kind_and_layer(part.path) == ("cross", 0) and words.is_attention(part.path)
+    for wrong in ("layers.0", "attention", "encoder.layers.0.feed_forward"):
+        with pytest.raises(ValueError, match="no attention"):
+            words.kind_and_layer(wrong)
+    assert Depth((1.0, 4.0), (0.0, 0.0), (1.0, 1.0)).ratio == 0.25
