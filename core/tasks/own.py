@@ -73,6 +73,7 @@ def make_table_task(config: TaskConfig) -> Task:
     return SentenceTask(config, OWN_TABLE, read) if isinstance(read, Texts) else TableTask(config, OWN_TABLE, read)
 
 
+@lru_cache(maxsize=8)
 def check_text(data: str, unit: str, length: int) -> None:
     """ConfigError unless windows fit into both parts of the text, and one of the held-out part is new."""
     corpus = own_corpus(data, unit)
@@ -85,10 +86,12 @@ def check_text(data: str, unit: str, length: int) -> None:
                           "take a text that repeats itself less.")
 
 
+@lru_cache(maxsize=8)
 def check_pairs(data: str, header: str, unit: str) -> None:
     own_pairs(data, header, unit, 0)
 
 
+@lru_cache(maxsize=8)
 def check_table(data: str, header: str, label: str, text: str) -> None:
     read = own_table(data, header, label, text)
     rows = [tuple(words(each)) for each in read.texts] if isinstance(read, Texts) else read.rows

@@ -145,7 +145,9 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row]) -> tuple[Column | None, s
         return None, f"always {next(iter(different))}" if different else "empty"
     wrong = [row for row in rows if not missing(row.cells[i]) and sheet.number(row.cells[i]) is None]
     if not wrong:
-        return Column(sheet.names[i]), ""
+        numbers = list(map(sheet.number, cells))
+        counts = numbers == list(range(int(numbers[0]), int(numbers[0]) + len(numbers)))
+        return (None, "counts the rows") if counts else (Column(sheet.names[i]), "")
     if 1 - len(wrong) / len(cells) >= NEARLY:
         told = ", ".join(f"line {row.line} has {row.cells[i]!r:.30}" for row in wrong[:3])
         raise ConfigError(f"The column {sheet.names[i]} holds numbers, but {told}. Mend them, or leave those empty.")

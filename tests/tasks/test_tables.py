@@ -32,6 +32,12 @@ def test_columns_are_numbers_categories_or_left_out_and_all_is_said():
         "Left out: name (text, 40 different), unit (always same). Numbers: size. Categories: colour (2 kinds).")
 
 
+def test_a_column_that_counts_the_rows_is_left_out():
+    rows = [(str(7 + i), *row[1:]) for i, row in enumerate(ROWS)]
+    table = parse_table(csv_of(rows), "auto", "", "")
+    assert [column.name for column in table.columns] == ["colour"] and "size (counts the rows)" in table.notes[1]
+
+
 @pytest.mark.parametrize("asked", ["colour", "Colour ", "2"])
 def test_the_class_is_named_by_name_or_number(asked):
     table = parse_table(csv_of(), "auto", asked, "")
