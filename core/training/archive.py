@@ -118,7 +118,7 @@ def _adopt(given: Run, root: Path | None) -> Run:
     """Check every file of a folder aside, and make a run of what was understood."""
     config, asked = checked.config(given.path / "run.json")
     records = checked.records(given.path / "metrics.jsonl")
-    checked.frames(given, config, records)
+    checked.frames(given, config)
     checked.checkpoints(given, config)
     status = given.status()
     ended = (status.state, status.message[:MOST_TEXT]) if status.state in ENDED else (

@@ -16,9 +16,9 @@ from safetensors import SafetensorError, safe_open
 
 from core.entries import ConfigError
 from core.models import build_model, map_tokens
-from core.tasks import Task, make_task
+from core.tasks import Example, Task, make_task
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
-from core.training.record import Prediction, Record
+from core.training.record import Record
 from core.training.runs import Run
 from core.training.session import Progress
 
@@ -119,10 +119,12 @@ FIELDS: dict[str, Test] = {
 }
 
 
-def frames(run: Run, config: RunConfig, records: Sequence[Record]) -> None:
+def frames(run: Run, config: RunConfig) -> None:
     """Every frame holds maps of the watched examples, as long as their words; the same layers and heads throughout."""
+    if not run.frame_steps():
+        return
     task = make_task(config.task)
-    examples = next((record.examples for record in records if record.examples), ())
+    examples = task.held_out(config.watch)[: config.watch]
     heads: dict[str, tuple[int, ...]] = {}
     for step in run.frame_steps():
         where = f"frames/{step:06d}.safetensors"
@@ -135,13 +137,12 @@ def frames(run: Run, config: RunConfig, records: Sequence[Record]) -> None:
                 raise ValueError(f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}.")
 
 
-def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Prediction]) -> tuple[int, int] | None:
+def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Example]) -> tuple[int, int] | None:
     index, _, kind = name.partition(":")
     if kind not in ("self", "causal", "cross") or not index.isdecimal() or not int(index) < len(examples):
         return None
-    example = examples[int(index)]
-    target = None if task.form in ("text", "label") else example.target
-    rows, columns = map_tokens(config.model, kind, example.source, target)
+    source, target = task.shown(examples[int(index)])
+    rows, columns = map_tokens(config.model, kind, source, None if task.form in ("text", "label") else target)
     return len(rows), len(columns)
 
 
@@ -149,8 +150,9 @@ def checkpoints(run: Run, config: RunConfig) -> None:
     """Every checkpoint holds what Session.restore takes: the model's weights, the optimizer's, two generators."""
     if not run.checkpoint_steps():
         return
+    asked = make_task(config.task).shape
     with torch.device("meta"):  # shapes alone: no memory, whatever the sizes
-        model = build_model(config.model, make_task(config.task).shape)
+        model = build_model(config.model, asked)
     weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     shapes = [tuple(value.shape) for value in model.parameters()]
     generator = tuple(torch.get_rng_state().shape)

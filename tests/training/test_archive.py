@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save_file
 
-from core.training import Record, Run, archive, checked, create_run, list_runs, prepare, train
+from core.models import ModelConfig
+from core.tasks import TASKS, TaskConfig, make_task
+from core.training import Record, Run, archive, checked, create_run, list_runs, prepare, recommended, train
 from core.training.archive import pack, unpack
 from tests.training.small import small_run
 
@@ -83,12 +85,23 @@ def test_what_came_back_goes_on_training(tmp_path, packed):
     assert next(train(config, session)).numbers() == whole[3], "step 6 of a run that was never interrupted"
 
 
-@pytest.mark.parametrize("model", ["recurrent", "none"])
-def test_models_with_and_without_attention_come_back(tmp_path, model):
-    from core.models import ModelConfig
-    config = ModelConfig.recurrent(8, "dot" if model == "recurrent" else None)
+def test_a_model_without_attention_comes_back(tmp_path):
+    config = ModelConfig.recurrent(8, None)
     run = unpack(pack(trained(tmp_path / "made", model=config)), tmp_path / "there")
-    assert run.config().model == config and run.model()[0] is not None
+    assert run.config().model == config and run.frame_steps() == [] and run.model()[0] is not None
+
+
+@pytest.mark.parametrize("key", [entry.key for entry in TASKS])
+def test_every_task_comes_back_with_its_maps(tmp_path, key):
+    """What is kept of each form (pairs, text, a label, a series) has sizes of its own."""
+    task = make_task(TaskConfig.of(key))
+    config = recommended(task, list(task.recommended)[-1], steps=1, held_out=3, watch=2, record_every=1, batch_size=2)
+    run = create_run(config, tmp_path / "made")
+    session = prepare(config)
+    run.append(next(train(config, session)))
+    run.keep(session, config)
+    there = unpack(pack(run), tmp_path / "there")
+    assert there.frame(0).keys() == run.frame(0).keys() and len(there.frame(0)) > 0 and there.model()
 
 
 def test_a_zip_of_the_folder_itself_is_taken(tmp_path, packed):
