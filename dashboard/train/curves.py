@@ -66,9 +66,10 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
     """What the task is judged by."""
     task, records = shown.task(), shown.records
     if task.form == "series":
-        title("Error beside repeating the last season, held-out")
+        title("Error, in % of repeating the last season")
         curves = [Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
-        drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=(100.0, "the last season again"))
+        drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=(100.0, "the last season again"),
+                           named=False)
         st.vega_lite_chart(spec=drawn, key="train:exact", alt="Held-out error over training, beside the last season.")
         return
     one, many = words.unit(task)

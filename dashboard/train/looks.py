@@ -15,7 +15,8 @@ from core.models import ModelConfig
 from dashboard.attention_view.palette import Ink, Theme, colour_scale
 from dashboard.charts import Spec, axis_style, field, figure, layer, tip
 
-TILE = 72  # pixels of a picture on the page
+TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
+PLAIN, OVER = 0.85, 0.45  # how strongly a picture is drawn by itself, and over the colours of weights
 MOST_TILES = 14
 
 
@@ -54,7 +55,7 @@ def tinted(whole: np.ndarray, grid: tuple[int, int], weights: np.ndarray | None,
     sides = whole.shape[0] // grid[0], whole.shape[1] // grid[1]
     full = colour.repeat(sides[0], 0).repeat(sides[1], 1)
     drawn = np.array([int(ink[i : i + 2], 16) for i in (1, 3, 5)], dtype=np.float32)
-    return (full + 0.85 * whole[..., None] * (drawn - full)).astype(np.uint8)
+    return (full + (PLAIN if weights is None else OVER) * whole[..., None] * (drawn - full)).astype(np.uint8)
 
 
 def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> str:
@@ -73,9 +74,10 @@ def tiles(
 ) -> str:
     """A picture for each output, its patches tinted by the weight they got, the largest of all as full ink: HTML."""
     whole, most = picture(source, grid), float(weights.max()) or 1.0
+    height = ONE_TILE if len(weights) == 1 else TILE
     parts = []
     for name, row in list(zip(outputs, weights, strict=False))[:MOST_TILES]:
-        drawn = image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} looked at")
+        drawn = image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} looked at", height)
         parts.append(f'<figure style="margin:0">{drawn}<figcaption style="font-size:13px;text-align:center">'
                      f"{escape(name)}</figcaption></figure>")
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'

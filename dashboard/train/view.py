@@ -148,7 +148,8 @@ def _looked(shown: Shown, moment: Moment, ink: Ink) -> None:
         outputs, weights = found
         curves.title(f"Where it looks, step {moment.step:,}")
         st.html(looks.tiles(kept.source, task.shape.grid, outputs, weights, theme(), ink))
-        st.caption("The darkest patch has the largest weight of all pictures here.")
+        st.caption(f"The fullest patch has {weights.max():.2f} of the weight; even attention would give each "
+                   f"{1 / weights.shape[1]:.2f}.")
     decoded = shown.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         told = decoded.examples[example]
@@ -157,6 +158,8 @@ def _looked(shown: Shown, moment: Moment, ink: Ink) -> None:
         drawn = looks.forecast_chart(past, wanted, said, task.naive(past), None if found is None else found[1], ink,
                                       theme())
         st.vega_lite_chart(spec=drawn, key="train:forecast", alt="The past, what came, and what the model said.")
+        st.caption("Grey: the past, with a dot for the weight it gets. Black or white: what came. Blue: the model. "
+                   "Dashed: the last season again.")
 
 
 def _following(shown: Shown) -> bool:

@@ -1,0 +1,114 @@
+"""What the Train page draws of a run: pictures from patches, what outputs looked at, tables and curves, as data."""
+
+import re
+
+import numpy as np
+import pytest
+
+from core.models import ModelConfig
+from core.tasks import TaskConfig, make_task
+from core.training.record import Prediction
+from dashboard.attention_view.palette import LIGHT_INK, colour_scale
+from dashboard.charts import Curve, step_chart
+from dashboard.train import looks, tables
+
+GRID = (2, 3)
+
+
+def patches() -> list[list[float]]:
+    """Six patches of 2 × 2 pixels, each of one value: its place."""
+    return [[float(place)] * 4 for place in range(6)]
+
+
+def test_patches_become_the_picture_they_were_cut_from():
+    whole = looks.picture(patches(), GRID)
+    assert whole.shape == (4, 6)
+    assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
+
+
+def test_the_digits_of_the_task_come_back_as_scikit_learn_has_them():
+    from sklearn.datasets import load_digits
+
+    task = make_task(TaskConfig.of("digits"))
+    images = load_digits().images / 16
+    drawn = looks.picture(task.held_out(1)[0].source, task.shape.grid)
+    span = images.max((1, 2), keepdims=True)
+    assert np.abs(images / span - drawn).max((1, 2)).min() < 1e-5, "one of the data set's pictures, pixel by pixel"
+
+
+def test_a_patch_has_the_colour_of_its_weight():
+    weights = np.array([0, 0.25, 1, 0, 0, 0])
+    drawn = looks.tinted(np.zeros((4, 6), dtype=np.float32), GRID, weights, "light", "#1B2330")
+    stops = [tuple(int(stop[i : i + 2], 16) for i in (1, 3, 5)) for stop in colour_scale("light")]
+    assert tuple(drawn[0, 0]) == stops[0] and tuple(drawn[1, 5]) == stops[-1]
+    assert tuple(drawn[0, 2]) not in (stops[0], stops[-1])
+
+
+@pytest.mark.parametrize("config, kind, rows, columns, expected", [
+    (ModelConfig.transformer(), "cross", 4, 3, (4, 3)),
+    (ModelConfig.transformer(kind="classifier"), "self", 4, 4, (1, 3)),
+    (ModelConfig.transformer(kind="classifier", pool="mean"), "self", 3, 3, (1, 3)),
+    (ModelConfig.transformer(kind="forecaster"), "self", 5, 5, (2, 3)),
+    (ModelConfig.transformer(kind="decoder"), "causal", 7, 7, (4, 3)),
+    (ModelConfig.transformer(), "self", 3, 3, None),
+    (ModelConfig.transformer(kind="decoder"), "causal", 3, 3, None),
+])
+def test_what_outputs_looked_at_in_three_places(config, kind, rows, columns, expected):
+    weights = np.arange(rows * columns, dtype=float).reshape(rows, columns)
+    found = looks.looked(config, kind, weights, [str(i) for i in range(rows)], 3)
+    assert (None if found is None else found[1].shape) == expected
+    if found is not None:
+        assert len(found[0]) == expected[0]
+
+
+def text(html: str) -> str:
+    return re.sub(r"<[^>]+>", " ", html)
+
+
+def test_what_a_reader_typed_is_never_markup():
+    bad = "<script>alert(1)</script>"
+    told = [Prediction((bad,), (bad,), (f"{bad}!",))]
+    drawn = (tables.written(told, " ", "#f00", "#000"), tables.continued(told, "", "#f00", "#000"),
+             tables.answers([tables.escaped(bad)], told, " ", "#f00", "#000"))
+    for table in drawn:
+        assert "<script" not in table and "&lt;script&gt;" in table
+
+
+def test_wrong_words_are_marked_and_counted():
+    table = tables.written([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
+    assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["q"]
+    assert text(table).split()[-1] == "2", "one is wrong, one is missing"
+
+
+def test_a_wrong_class_says_what_it_should_be():
+    right, wrong = Prediction(("1",), ("a",), ("a",)), Prediction(("1",), ("a",), ("b",))
+    assert text(tables.answers(["1"], [right], "", "#f", "#0")).split()[-1] == "a"
+    assert text(tables.answers(["1"], [wrong], "", "#f", "#0")).split()[-2:] == ["b", "a"]
+
+
+def layers_of(spec: dict, mark: str) -> list[dict]:
+    return [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
+
+
+def test_a_chart_holds_its_points_and_its_picked_step():
+    points = [(0.0, 3.0), (10.0, None), (20.0, 1.0)]
+    spec = step_chart([Curve("loss", points)], ink=LIGHT_INK, last_x=40, step=20, guess=(2.0, "guessing"))
+    (guess, line), rule = layers_of(spec, "line"), layers_of(spec, "rule")[0]
+    assert [(row["x"], row["y"]) for row in line["data"]["values"]] == [(0, 3), (20, 1)]
+    assert {row["y"] for row in guess["data"]["values"]} == {2.0} and rule["data"]["values"][0]["x"] == 20
+    assert line["encoding"]["x"]["scale"]["domain"] == [0, 40]
+
+
+def test_names_at_the_ends_do_not_meet():
+    curves = [Curve(name, [(0.0, 0.0), (10.0, end)]) for name, end in (("a", 62.0), ("b", 25.0), ("c", 27.0))]
+    spec = step_chart(curves, ink=LIGHT_INK, last_x=10, high=100)
+    heights = sorted(layer["data"]["values"][0]["y"] for layer in layers_of(spec, "text"))
+    assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) > 8
+
+
+def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
+    spec = looks.forecast_chart([1.0, 2.0], [3.0], [2.5], [1.0], np.array([[0.25, 0.75]]), LIGHT_INK, "light")
+    past, naive, came, said = layers_of(spec, "line")
+    assert [row["x"] for row in came["data"]["values"]] == [1, 2]
+    assert said["data"]["values"][-1] == {"x": 2, "y": 2.5}
+    assert [row["w"] for row in layers_of(spec, "circle")[0]["data"]["values"]] == [0.25, 0.75]

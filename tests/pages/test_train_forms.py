@@ -1,0 +1,55 @@
+"""A run of every form and input, trained for two steps, drawn whole: maps, examples as what they are, and the fact."""
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.tasks import TaskConfig, make_task
+from core.training import create_run, loop, recommended
+from core.training.worker import work
+
+DATA = {
+    "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
+    "own_pairs": "".join(f"{n}\t{n:b}\n" for n in range(80)),
+    "own_table": "size,shape,kind\n" + "".join(f"{n % 7},{'ab'[n % 2]},{'xy'[n % 2]}\n" for n in range(60)),
+}
+FORMS = [("recall", "decoder"), ("sort", "hybrid"), ("language", "classifier"), ("iris", "classifier"),
+         ("iris", "one_token"), ("digits", "classifier"), ("pictures", "transformer"), ("series", "forecaster"),
+         ("own_text", "decoder"), ("own_pairs", "transformer"), ("own_table", "classifier")]
+KINDS = {"transformer": ["cross", "causal", "self"], "hybrid": ["cross", "self"]}
+
+
+def script():
+    import streamlit as st
+
+    from core.training.runs import find_run
+    from dashboard.train.state import look
+    from dashboard.train.view import draw
+
+    draw(look(find_run(st.session_state["id"])))
+
+
+@pytest.mark.parametrize("task, kind", FORMS)
+def test_a_run_is_drawn_as_what_it_is(task, kind, monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(loop, "FINAL", 12)
+    given = {"data": DATA[task]} if task in DATA else {}
+    made = make_task(TaskConfig.of(task, **given))
+    run = create_run(recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3))
+    assert work(run.path) == "finished", run.status().message
+    app = AppTest.from_function(script, default_timeout=60)
+    app.session_state["id"] = run.id
+    app.run()
+    assert not app.exception and not app.error
+    html = " ".join(element.proto.body for element in app.get("html"))
+    assert "At step" in re.sub("<[^>]+>", "", html)
+    assert app.selectbox(key="train:example").options
+    if made.input == "patches":
+        assert html.count("data:image/png") >= 3
+    if kind in KINDS:
+        picker = app.selectbox(key=f"train:kind:{run.id}")
+        assert len(picker.options) == len(KINDS[kind])
+        for other in KINDS[kind]:
+            app.selectbox(key=f"train:kind:{run.id}").set_value(other).run()
+            assert not app.exception
