@@ -139,11 +139,11 @@ def _decoded(trained: Trained, asked: str | int, how: How) -> Decoded:
     model, task = trained.load()
     example = example_of(trained, asked)
     prompt = prompt_of(task, example)
-    started = time.perf_counter()
+    started = time.thread_time()
     tree = search(model, prompt, how, longest_of(task, example, how))
     known = {held.source: held.target for held in held_out(trained)} if task.form == "pairs" else {}
     unknown = tuple(sorted(set(example.source) - set(task.source_vocab.tokens))) if task.input == "tokens" else ()
-    return Decoded(prompt, task.shown(example)[0], known.get(example.source), tree, time.perf_counter() - started,
+    return Decoded(prompt, task.shown(example)[0], known.get(example.source), tree, time.thread_time() - started,
                    unknown)
 
 

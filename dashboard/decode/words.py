@@ -15,8 +15,8 @@ WIDEST = 80  # letters of an output in a sentence or a table
 
 
 def names(task: Task) -> list[str]:
-    """Every target token as it is drawn."""
-    return [END if i == EOS else token for i, token in enumerate(task.target_vocab.tokens)]
+    """Every target token as it is drawn; a space is a sign that can be seen."""
+    return [END if i == EOS else token.replace(" ", "␣") for i, token in enumerate(task.target_vocab.tokens)]
 
 
 def spoken(task: Task, tokens: Sequence[int]) -> str:
@@ -65,10 +65,12 @@ def fact(found: Decoded, task: Task, how: How, plainest: Hypothesis) -> str:
         drawn, own = sum(one.drawn for one in found.tree.hypotheses), len(found.tree.hypotheses)
         same = "Greedy decoding says the same." if best.tokens == plainest.tokens else (
             f"Greedy decoding says {quoted(task, plainest)}, which has {chance(plainest.logp)}.")
-        share = "all of them" if own == 1 else f"{own} different outputs"
-        are = "is" if best.drawn == 1 else "are"
-        return (f"{best.drawn} of {drawn} samples {are} {said}{verdict(found, task, best)}; the model gives it "
-                f"{chance(best.logp)}. There are {share}. {same}")
+        if best.drawn == 1 < drawn:
+            return (f"All {drawn} samples are different; the likeliest of them, {said}{verdict(found, task, best)}, "
+                    f"has probability {chance(best.logp)}. {same}")
+        others = "" if own == 1 else f" There are {own} different outputs."
+        return (f"{best.drawn} of {drawn} samples {'is' if drawn == 1 else 'are'} {said}{verdict(found, task, best)}; "
+                f"the model gives it {chance(best.logp)}.{others} {same}")
     if how.strategy == GREEDY:
         first = min(found.tree.path(best.leaf), key=lambda place: found.tree.candidates[place].logp)
         weak = found.tree.candidates[first]
@@ -96,8 +98,9 @@ def caption(found: Decoded, task: Task, how: How, drawn: int, where: str) -> str
     more = f" {left} of them are not drawn." if left else ""
     unknown = f" Unknown to this model, and read as <unk>: {', '.join(found.unknown)}." if found.unknown else ""
     wanted = "" if found.target is None else f" It should say: {task.separator.join(found.target)}."
-    return (f"{where}. {len(tree.candidates):,} candidates weighed in {1000 * found.seconds:.0f} ms.{more} A number is "
-            f"the model's probability of the token after what stands before it; dashed is dropped.{wanted}{unknown}")
+    return (f"{where}. {len(tree.candidates):,} candidates weighed in {1000 * found.seconds:.0f} ms of one core.{more} "
+            "A number is the model's probability of the token after what stands before it; dashed is dropped."
+            f"{wanted}{unknown}")
 
 
 def equation(how: How, tree: Tree, path: Sequence[int]) -> str:
