@@ -136,16 +136,19 @@ def test_the_kept_measurement_is_whole():
 
 
 def test_the_experiment_in_small(tmp_path, monkeypatch):
-    """Real runs in real processes; what is saved is what is loaded."""
+    """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
     small = Setting(d_model=8, longest=20)
-    monkeypatch.setattr(experiment, "MODELS", (Model(None, 16), *small.pair))
+    monkeypatch.setattr(experiment, "MODELS", small.pair)
+    monkeypatch.setattr("core.training.loop.FINAL", 20)
     monkeypatch.setattr(experiment, "KEPT", tmp_path)
-    monkeypatch.setattr(experiment, "trained", _worked)
     monkeypatch.setattr(experiment, "ProcessPoolExecutor", _Here)
     result = experiment.measure(small, 1, 1, tmp_path)
     experiment.save(result, tmp_path)
-    assert experiment.load().learned == result.learned and experiment.load().sentence.said == result.sentence.said
-    assert [one.model for one in experiment.load().learned] == [Model(None, 16), *small.pair]
+    kept = experiment.load()
+    assert [one.model for one in kept.learned] == list(kept.seconds) == list(small.pair)
+    assert all(one.held_out == 20 and one.points[-1].step == 1 for one in kept.learned)
+    assert kept.sentence.said == result.sentence.said and all(seconds > 0 for seconds in kept.seconds.values())
+    assert kept.sentence.frames[-1][1].sum(-1) == pytest.approx(1, abs=0.01)
 
 
 class _Here:
@@ -161,15 +164,3 @@ class _Here:
         return False
 
     map = staticmethod(map)
-
-
-def _worked(path):
-    """A run as a worker leaves it, without its minutes."""
-    from core.training.runs import Run
-
-    run = Run(path)
-    example = Prediction(("one", "two"), ("eins",), ("zwei",))
-    maps = {"0:cross": np.full((1, 1, 2, 2), 0.5)} if run.config().model.attention else {}
-    run.append(Record(1, exact=0.25, bleu=20.0, examples=(example,), buckets=(Bucket("1–10", 4, 0.25, 20.0),),
-                      held_out=4, final=True, maps=maps))
-    return 1.0
