@@ -1,67 +1,161 @@
-"""Training tokens/s of the same encoder three times: ours, nn.TransformerEncoder, and x-transformers.
+"""Training tokens/s of the same model three times: ours, built from nn.Transformer's layers, and x-transformers.
 
-4 layers, d 128, 4 heads, feed-forward 512 with GELU, pre-norm, no dropout, T 128, batch 32: forward, backward, AdamW.
+Encoder, decoder-only and encoder–decoder: 4 layers (2 and 2), d 128, 4 heads, feed-forward 512 with GELU, pre-norm, no
+dropout, no positions, T 128, batch 16: embedding, stack, head, backward, AdamW. One thread, as runs are trained, and
+CPU seconds, so that a busy machine weighs on none. Then what a run spends beside its steps: on recording attention, and
+on making data.
 """
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from x_transformers import Decoder as XDecoder
 from x_transformers import Encoder as XEncoder
 
 from benchmarks.timing import Row, median_ratio, rounds
-from core.models import Encoder, ModelConfig
+from core.models import Encoder, ModelConfig, Shape, build_model
+from core.tasks import TaskConfig, make_task
+from core.training import prepare, recommended
+from core.training.evaluate import frames
+from core.training.loop import one_step
 
-LAYERS, WIDTH, HEADS, INNER, LENGTH, BATCH, WORDS = 4, 128, 4, 512, 128, 32, 256
+WIDTH, HEADS, INNER, LENGTH, BATCH, WORDS, DEEP = 128, 4, 512, 128, 16, 256, 4
+SHAPE = Shape(WORDS, WORDS, LENGTH + 1, one_vocabulary=True)
+TORCH, XT = "nn.Transformer's layers", "x-transformers"
 
 
-class Ours(nn.Module):
+def ours(kind: str, layers: int) -> ModelConfig:
+    return ModelConfig.transformer(WIDTH, HEADS, layers, INNER, kind=kind, norm="pre", activation="gelu")
+
+
+class Peer(nn.Module):
+    """Embeddings, a stack from elsewhere, a head."""
+
+    def __init__(self, stack: nn.Module, call: Callable[..., Tensor], both: bool = False) -> None:
+        super().__init__()
+        self.stack, self.call = stack, call
+        self.source, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WORDS)
+        self.target = nn.Embedding(WORDS, WIDTH) if both else None
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        fed = (self.source(source),) if self.target is None else (self.source(source), self.target(target))
+        return self.head(self.call(self.stack, *fed))
+
+
+class OwnEncoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = Encoder(ModelConfig.transformer(WIDTH, HEADS, LAYERS, INNER, norm="pre", activation="gelu"))
+        self.encoder = Encoder(ours("transformer", DEEP))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.encoder(x)[0]
 
 
-def torch_encoder() -> nn.Module:
-    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.0, activation="gelu", batch_first=True,
-                                       norm_first=True)
-    return nn.TransformerEncoder(layer, LAYERS, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+class Own(nn.Module):
+    """One of our models on a source without padding."""
+
+    def __init__(self, kind: str, layers: int) -> None:
+        super().__init__()
+        self.model, self.fed = build_model(ours(kind, layers), SHAPE), kind == "transformer"
+        self.register_buffer("real", torch.ones(BATCH, LENGTH, dtype=torch.bool))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return self.model(source, self.real, target if self.fed else None).logits
 
 
-def x_encoder() -> nn.Module:
-    return XEncoder(dim=WIDTH, depth=LAYERS, heads=HEADS, attn_dim_head=WIDTH // HEADS, attn_flash=True, ff_mult=4)
+def torch_encoder(layers: int) -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, 0.0, "gelu", batch_first=True, norm_first=True)
+    return nn.TransformerEncoder(layer, layers, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
 
 
-def trainer(encoder: nn.Module) -> tuple[Callable[[], None], int]:
-    """One training step of encoder, embedding and head, and the number of parameters in the encoder."""
-    model = nn.ModuleDict({"embed": nn.Embedding(WORDS, WIDTH), "encoder": encoder, "head": nn.Linear(WIDTH, WORDS)})
+def torch_both(layers: int) -> nn.Transformer:
+    layer = nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, 0.0, "gelu", batch_first=True, norm_first=True)
+    return nn.Transformer(WIDTH, batch_first=True, custom_encoder=torch_encoder(layers),
+                          custom_decoder=nn.TransformerDecoder(layer, layers, nn.LayerNorm(WIDTH)))
+
+
+def x_stack(kind: type[nn.Module], layers: int, **more: bool) -> nn.Module:
+    return kind(dim=WIDTH, depth=layers, heads=HEADS, attn_dim_head=WIDTH // HEADS, attn_flash=True, ff_mult=4, **more)
+
+
+def contenders() -> dict[str, dict[str, nn.Module]]:
+    future = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    half = DEEP // 2
+
+    def causal(stack: nn.Module, x: Tensor) -> Tensor:
+        return stack(x, mask=future, is_causal=True)
+
+    def across(stack: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return stack(x, y, tgt_mask=future, tgt_is_causal=True)
+
+    x_both = nn.ModuleList([x_stack(XEncoder, half), x_stack(XDecoder, half, cross_attend=True)])
+    plain = lambda stack, x: stack(x)  # noqa: E731
+    return {
+        "encoder": {"ours": Peer(OwnEncoder(), plain), TORCH: Peer(torch_encoder(DEEP), plain),
+                    XT: Peer(x_stack(XEncoder, DEEP), plain)},
+        "decoder only": {"ours": Own("decoder", DEEP), TORCH: Peer(torch_encoder(DEEP), causal),
+                         XT: Peer(x_stack(XDecoder, DEEP), plain)},
+        "encoder–decoder": {"ours": Own("transformer", half), TORCH: Peer(torch_both(half), across, both=True),
+                            XT: Peer(x_both, lambda both, x, y: both[1](y, context=both[0](x)), both=True)},
+    }
+
+
+def trainer(model: nn.Module) -> Callable[[], None]:
+    """One training step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens = torch.randint(WORDS, (BATCH, LENGTH))
+    source, target = torch.randint(WORDS, (2, BATCH, LENGTH)).unbind()
 
     def step() -> None:
-        logits = model["head"](model["encoder"](model["embed"](tokens)))
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+        loss = F.cross_entropy(model(source, target).flatten(0, 1), target.flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
 
-    return step, sum(p.numel() for p in encoder.parameters())
+    return step
 
 
-def rows(count: int = 9, times: int = 2) -> list[Row]:
+def rows(count: int = 7, times: int = 1) -> list[Row]:
     torch.manual_seed(0)
-    makers = {"ours": Ours, "nn.TransformerEncoderLayer": torch_encoder, "x-transformers": x_encoder}
-    steps = {name: trainer(make())[0] for name, make in makers.items()}
-    taken = rounds(steps, count, times)
-    speed = {name: BATCH * LENGTH / statistics.median(found) for name, found in taken.items()}
-    return [
-        Row("training, tokens/s", peer, f"{speed['ours']:,.0f}", f"{speed[peer]:,.0f}",
-            median_ratio(taken[peer], taken["ours"]), "≥ 1.00")
-        for peer in makers if peer != "ours"
-    ]
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = [row for name, made in contenders().items() for row in speeds(name, made, count, times)]
+        return found + beside_the_steps()
+    finally:
+        torch.set_num_threads(usual)
+
+
+def speeds(name: str, made: dict[str, nn.Module], count: int, times: int) -> list[Row]:
+    steps = {who: trainer(model) for who, model in made.items()}
+    taken = rounds(steps, count, times, time.process_time)
+    speed = {who: BATCH * LENGTH / statistics.median(seconds) for who, seconds in taken.items()}
+    return [Row(f"training, {name}, tokens/s", peer, f"{speed['ours']:,.0f}", f"{speed[peer]:,.0f}",
+                median_ratio(taken[peer], taken["ours"]), "≥ 1.00") for peer in made if peer != "ours"]
+
+
+def beside_the_steps(count: int = 20) -> list[Row]:
+    """In shares of a recipe's own steps: keeping the attention of its watched examples, and making its data."""
+    found = []
+    for key, kind in (("reverse", "transformer"), ("numbers", "transformer"), ("topics", "decoder")):
+        config = recommended(make_task(TaskConfig.of(key)), kind)
+        session = prepare(config)
+        watched = session.held_out[: config.watch]
+        taken = rounds({
+            "step": lambda s=session: one_step(s, 1),
+            "data": lambda s=session, c=config: s.task.batch(c.batch_size, s.data),
+            "frames": lambda s=session, c=config, w=watched: frames(s.model, c.model, s.task, w, s.device),
+        }, count, clock=time.process_time)
+        cost = {what: statistics.fmean(seconds) for what, seconds in taken.items()}
+        said = f"{kind}, every {config.record_every} steps"
+        for what, share, budget in (
+            ("recording attention", cost["frames"] / (cost["step"] * config.record_every), "≤ 5 %"),
+            ("making data", cost["data"] / cost["step"], "< 5 %"),
+        ):
+            found.append(Row(f"{what}, share of training, {key}", said, f"{share:.1%}", "–", float("nan"), budget))
+    return found
