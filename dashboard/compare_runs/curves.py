@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -11,6 +11,7 @@ from dashboard.attention_view.palette import Ink
 from dashboard.charts import Curve, step_chart
 from dashboard.compare_runs.state import Side, Value, expected
 from dashboard.panels import theme
+from dashboard.train.state import task_of
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,17 @@ MEASURES = (
 
 
 def measured(sides: Sequence[Side]) -> list[Measure]:
-    """The measures that any of the runs has."""
-    return [measure for measure in MEASURES
-            if any(measure.value(record) is not None for side in sides for record in side.records)]
+    """The measures that any of the runs has, in the words of the task where all learn the same."""
+    found = [measure for measure in MEASURES
+             if any(measure.value(record) is not None for side in sides for record in side.records)]
+    configs = {side.shown.config.task for side in sides if side.shown.config is not None}
+    if len(configs) != 1:
+        return found
+    task = task_of(next(iter(configs)))
+    own = {"exact": f"{'' if task.form == 'label' else 'whole '}{task.whole} right",
+           "letters": f"single {task.unit}s right"}
+    return [replace(measure, name=own[measure.key][0].upper() + own[measure.key][1:]) if measure.key in own else measure
+            for measure in found]
 
 
 def curves(sides: Sequence[Side], measure: Measure, step: int | None) -> None:

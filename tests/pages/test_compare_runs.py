@@ -58,14 +58,14 @@ def test_first_sight_compares_the_two_examples():
     app = opened()
     assert not app.exception and not app.warning
     told = said(app)
-    assert "At step 220, whole outputs right: 100\u00a0% for Transformer" in told and "After the same 1.4 s" in told
+    assert "At step 220, whole sequences right: 100\u00a0% for Transformer" in told and "After the same 1.4 s" in told
     assert "attention.score" in told and "57,822" in told and len(app.get("vega_lite_chart")) == 2
 
 
 def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
     fast, slow = made("fast", 1.0), made("slow", 2.0)
     told = said(opened(fast.id, slow.id))
-    assert "At step 4, whole outputs right: 100\u00a0% for fast, 100\u00a0% for slow" in told
+    assert "At step 4, whole sequences right: 100\u00a0% for fast, 100\u00a0% for slow" in told
     assert "After the same 4.0 s of training it is 100\u00a0% and 50\u00a0%" in told
     assert "They were trained in the very same way." in told
 
