@@ -37,7 +37,8 @@ def by_length(title: str, unit: str, lengths: Sequence[str], theme: Theme) -> di
 def over_time(title: str, unit: str, clock: str, last: float, theme: Theme) -> dict:
     """Percent against training: `clock` is "seconds" or "step"."""
     x = {"field": "x", "type": "quantitative", "title": "seconds of training" if clock == "seconds" else "step",
-         "scale": {"domain": [0, max(1.0, last)], "nice": False}, "axis": {"grid": False, "tickCount": 5, "labelPadding": 8}}
+         "scale": {"domain": [0, max(1.0, last)], "nice": False},
+         "axis": {"grid": False, "tickCount": 5, "labelPadding": 8}}
     return _figure(title, x, {"field": "x", "title": clock, "format": ",.0f"}, unit, theme)
 
 
