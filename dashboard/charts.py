@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from dashboard.attention_view.palette import Ink
 
+LINE = 22  # pixels from one name to the next, in a height that the axis shares
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
 
 Points = Sequence[tuple[float, float | None]]
@@ -53,7 +54,7 @@ def step_chart(
     layers = [] if guess is None else _guess(guess, at, ink, last_x, guess_at)
     for i, curve in enumerate(curves):
         layers += _curve(curve, at, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit)
-    layers += _labels(curves, at, ink, last_x, top) if named else []
+    layers += _labels(curves, at, ink, last_x, top, gap=LINE / height) if named else []
     if step is not None:
         layers += _picked(curves, step, at, ink)
     return figure(layers, height)
@@ -121,11 +122,11 @@ def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str) -> l
             layer("point", _rows(points, curve.name), {**at, "tooltip": tips}, opacity=0, size=200)]
 
 
-def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float) -> list[Spec]:
+def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float, gap: float) -> list[Spec]:
     """Each curve's name at its end, turned inwards near the right edge and stacked where ends meet."""
     ends = [curve.kept()[-1] for curve in curves]
     inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
-    places = _apart([end_y / top for _, end_y in ends], off_line=inside)
+    places = _apart([end_y / top for _, end_y in ends], inside, gap)
     layers = []
     for i, (curve, (end_x, _), place) in enumerate(zip(curves, ends, places, strict=True)):
         turned = end_x > 0.62 * last_x
@@ -139,7 +140,7 @@ def _written(at: Spec) -> Spec:
     return {**at, "text": {"field": "name", "type": "nominal"}}
 
 
-def _apart(heights: Sequence[float], off_line: bool, gap: float = 0.11) -> list[float]:
+def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
     """Where labels stand, as shares of the height: high ends are stacked downwards, low ones upwards."""
     places = [0.0] * len(heights)
     for high in (True, False):

@@ -31,24 +31,27 @@ KINDS = {"transformer": "Transformer, encoder–decoder", "decoder": "Transforme
          "hybrid": "Hybrid: LSTM and attention"}
 BY_INPUT = {("transformer", "patches"): "Image to text", ("classifier", "patches"): "Vision Transformer"}
 MOST_HEADS = 16
-CELLS = ("task", "told", "param", "more", "model", "mechanism", "axes", "heads", "rate", "seed", "sizes", "training")
+WIDE = ("task", "told", "own")
+CELLS = ("param", "more", "model", "mechanism", "axes", "heads", "rate", "seed", "sizes", "training")
 
 
 def setup() -> RunConfig | None:
     """Draw the setup and return the run it asks for; None, with the reason on the page, when it cannot be."""
     with st.container(gap="small"):
-        cells = {name: st.container() for name in CELLS}
+        cells = {name: st.container() for name in WIDE}
+        with st.grid(min_column_width=150, gap="small"):  # one column beside the pictures, two on a phone
+            cells |= {name: st.container() for name in CELLS}
     keys = [entry.key for entry in TASKS]
     key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task", **KEEP)
     entry = task_entry(key)
     try:
         task = task_of(_task(entry, cells))
     except (ConfigError, ValueError) as error:
-        cells["more"].error(plain(str(error)))
+        cells["own"].error(plain(str(error)))
         return None
     cells["told"].caption(f"{entry.meaning} {entry.look}")
     if task.notes:
-        cells["more"].caption(plain(" ".join(task.notes)))
+        cells["own"].caption(plain(" ".join(task.notes)))
     try:
         return _run(task, cells)
     except ConfigError as error:
@@ -83,7 +86,7 @@ def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     values: dict[str, Value] = {}
     name = f"train:{entry.key}"
     if any(param.key == own.DATA for param in entry.params):
-        with cells["param"]:
+        with cells["own"]:
             return TaskConfig.of(entry.key, **_own_data(entry, name))
     with cells["param"]:
         values |= {param.key: param_widget(param, key=f"{name}:{param.key}", keep=KEEP) for param in entry.params[:1]}
