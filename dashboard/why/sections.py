@@ -171,7 +171,8 @@ def alignment(shown: Shown) -> tuple[np.ndarray | None, int]:
     sentence = shown.sentence
     if sentence is None or not sentence.frames:
         with st.container(border=True, height=380, vertical_alignment="center", horizontal_alignment="center"):
-            st.caption("The alignment comes with the first measurement, within seconds.")
+            st.caption("The alignment comes with the first measurement, within seconds." if shown.live else
+                       "These runs ended before their first measurement.")
         return None, 0
     row = words.default_row(sentence)
     steps = dict(sentence.frames)

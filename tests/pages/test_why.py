@@ -109,10 +109,13 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     assert any("0.33" in latex.value for latex in app.latex)
 
 
-def test_nothing_measured_yet_keeps_the_room():
-    _, link = pair(decoded=False)
+@pytest.mark.parametrize(("state", "words"), [
+    ("running", "comes with the first measurement"), ("stopped", "ended before their first measurement")])
+def test_nothing_measured_yet_keeps_the_room(monkeypatch, state, words):
+    monkeypatch.setattr(jobs, "tick", lambda: None)
+    _, link = pair(state, decoded=False)
     app = opened(link)
-    assert "comes with the first measurement" in said(app) and not drawn(app)
+    assert words in said(app) and not drawn(app)
 
 
 def test_a_finished_pair_says_so_and_leads_back():
