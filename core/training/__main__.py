@@ -5,6 +5,7 @@
     python -m core.training train reverse.json               train them; Ctrl-C stops and keeps what was reached
     python -m core.training resume RUN [--steps N]           go on where a run was left, or train it longer
     python -m core.training list                             every run, and how it stands
+    python -m core.training pack RUN [FILE]                  a run as one zip; unpack FILE brings one in
     python -m core.training sweep reverse.json --axis score --values dot additive --seeds 0 1 2
                                                              one setting's values × seeds; their means and spreads
 """
@@ -22,7 +23,7 @@ import torch
 from core.attention import ConfigError
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.tasks.reading import decoded
-from core.training import sweep_command
+from core.training import archive, sweep_command
 from core.training.config import RunConfig
 from core.training.recipes import recommended
 from core.training.record import Record
@@ -64,13 +65,35 @@ def train(chosen: argparse.Namespace) -> int:
 
 def resume(chosen: argparse.Namespace) -> int:
     """Go on from the last checkpoint of a run, with more steps or seconds if they are given."""
-    run = find_run(chosen.name) or Run(Path(chosen.name))
-    if not run.exists():
-        raise ValueError(f"There is no run {chosen.name}; `python -m core.training list` names those there are.")
+    run = _named(chosen.name)
     more = {key: value for key, value in (("steps", chosen.steps), ("seconds", chosen.seconds)) if value is not None}
     run.change(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
     run.go_on()
     return _work(run)
+
+
+def pack(chosen: argparse.Namespace) -> int:
+    """Write a run as one zip, which the Runs page and unpack take."""
+    run = _named(chosen.name)
+    path = chosen.file or Path(f"{run.id}.zip")
+    path.write_bytes(archive.pack(run))
+    print(path)
+    return 0
+
+
+def unpack(chosen: argparse.Namespace) -> int:
+    """Check a zip and bring it in as a run of this machine."""
+    with chosen.file.open("rb") as file:
+        print(archive.unpack(file).id)
+    return 0
+
+
+def _named(name: str) -> Run:
+    """The run of that name, or in that folder."""
+    run = find_run(name) or Run(Path(name))
+    if not run.exists():
+        raise ValueError(f"There is no run {name}; `python -m core.training list` names those there are.")
+    return run
 
 
 def listed(chosen: argparse.Namespace) -> int:
@@ -140,6 +163,13 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(run=resume)
     one = commands.add_parser("list", help=listed.__doc__)
     one.set_defaults(run=listed)
+    one = commands.add_parser("pack", help=pack.__doc__)
+    one.add_argument("name", help="a run's name in the list, or its folder")
+    one.add_argument("file", nargs="?", type=Path)
+    one.set_defaults(run=pack)
+    one = commands.add_parser("unpack", help=unpack.__doc__)
+    one.add_argument("file", type=Path)
+    one.set_defaults(run=unpack)
     _sweep_parser(commands.add_parser("sweep", help=sweep.__doc__))
     return parser
 

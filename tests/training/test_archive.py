@@ -4,64 +4,19 @@ import io
 import json
 import struct
 import zipfile
-from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import save as save_arrays
-from safetensors.torch import load_file, save_file
 
 from core.models import ModelConfig
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import Record, Run, archive, checked, create_run, list_runs, prepare, recommended, train
+from core.training import archive, create_run, find_run, list_runs, prepare, recommended, train
+from core.training.__main__ import main
 from core.training.archive import pack, unpack
 from tests.training.small import small_run
-
-
-class Packed(bytes):
-    def __repr__(self) -> str:
-        return f"a zip of {len(self)} bytes"
-
-
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory) -> bytes:
-    """A small run that has really trained, as a zip."""
-    torch.set_num_threads(1)
-    run = trained(tmp_path_factory.mktemp("made"))
-    return Packed(pack(run))
-
-
-def trained(root: Path, **changes) -> Run:
-    config = small_run(**changes)
-    run, session = create_run(config, root, name="tiny", parent={"run": "other", "step": 2}), prepare(config)
-    for _, record in zip(range(3), train(config, session), strict=False):  # the final one takes a second
-        run.append(record)
-        run.keep(session, config)
-    run.set_status("finished", "Finished.")
-    return run
-
-
-def parts(packed: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(packed)) as file:
-        return {name.split("/", 1)[1]: file.read(name) for name in file.namelist()}
-
-
-def zipped(parts: dict[str, bytes], top: str = "") -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in parts.items():
-            file.writestr(top + name, data)
-    return out.getvalue()
-
-
-def refused(data: bytes, root: Path, words: str) -> None:
-    """Refused with these words, and nothing is left of it."""
-    with pytest.raises(ValueError, match=words):
-        unpack(data, root)
-    assert list(root.iterdir()) == []
+from tests.training.zips import parts, refused, trained, zipped
 
 
 def test_a_run_comes_back_as_it_was(tmp_path, packed):
@@ -193,80 +148,6 @@ def test_what_every_run_has_must_be_there(tmp_path, packed, name):
     refused(zipped({k: v for k, v in parts(packed).items() if k != name}), tmp_path, f"has no {name}")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"config": {"steps": 1}}', "[" * 100_000, "\xff",
-                                  '{"config": {"task": {"key": "nothing"}, "model": {}}}'])
-def test_settings_that_are_none_are_refused(tmp_path, packed, text):
-    refused(zipped(parts(packed) | {"run.json": text.encode("latin1")}), tmp_path, "does not describe a run")
-
-
-@pytest.mark.parametrize("line, words", [
-    ("{}", "no record"), ("[]", "no record"), ("nonsense", "no JSON"), ("[" * 100_000, "no JSON"),
-    ('{"step": "0"}', "step"), ('{"step": -1}', "step"), ('{"step": 0, "loss": "<script>"}', "loss"),
-    ('{"step": 0, "loss": Infinity}', "loss"), ('{"step": 0, "more": 1}', "has no more"),
-    ('{"step": 0, "expected": [[1], [1, 2]]}', "expected"), ('{"step": 0, "gradients": {"a": "b"}}', "gradients"),
-    ('{"step": 0, "examples": [{"source": ["a"], "target": "b", "predicted": []}]}', "examples"),
-    ('{"step": 0, "buckets": [{"lengths": 1, "count": 1, "exact": 1, "bleu": null}]}', "buckets"),
-    ('{"step": 3}\n{"step": 2}', "comes after"), ('{"step": true}', "step"),
-    ('{"step": 0, "held_out": 0.5}', "held_out"),
-])
-def test_records_that_cannot_be_are_refused(tmp_path, packed, line, words):
-    only = {"run.json": parts(packed)["run.json"], "metrics.jsonl": line.encode()}
-    refused(zipped(only), tmp_path, f"metrics.jsonl, line .*{words}")
-
-
-def test_every_field_of_a_record_is_checked():
-    assert checked.FIELDS.keys() == {field.name for field in fields(Record)} - {"maps"}
-
-
-def frame(packed: bytes, **arrays) -> bytes:
-    return zipped(parts(packed) | {"frames/000000.safetensors": save_arrays(arrays)})
-
-
-def test_frames_must_fit_their_words(tmp_path, packed):
-    import numpy as np
-    right = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
-    assert unpack(frame(packed, **{"0:cross": right}), tmp_path / "there").frame(0).keys() == {"0:cross"}
-    (tmp_path / "not").mkdir()
-    for name, array in (("0:cross", right[:, :, :, :5]), ("0:cross", right[0]), ("0:cross", right.astype("float32")),
-                        ("0:other", right), ("9:cross", right), ("cross", right), ("0:cross", right[:, :1])):
-        refused(frame(packed, **{name: array}), tmp_path / "not", "frames/00000")
-
-
-def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
-    path = tmp_path / "weights.safetensors"
-    path.write_bytes(parts(packed)["checkpoints/000004.safetensors"])
-    with checked.safe_open(path, "pt") as file:
-        text = dict(file.metadata())
-    tensors = load_file(path)
-    change(tensors, text)
-    save_file(tensors, path, text)
-    data = path.read_bytes()
-    path.unlink()
-    return zipped(parts(packed) | {"checkpoints/000004.safetensors": data})
-
-
-@pytest.mark.parametrize("change, words", [
-    (lambda tensors, text: tensors.pop("model.output.weight"), "has no model.output.weight"),
-    (lambda tensors, text: tensors.update({"model.output.weight": torch.zeros(3)}), "expected"),
-    (lambda tensors, text: tensors.update({"model.more": torch.zeros(3)}), "no such tensor"),
-    (lambda tensors, text: tensors.update({"optimizer.999.step": torch.zeros(())}), "no such tensor"),
-    (lambda tensors, text: tensors.update({"optimizer.0.exp_avg": torch.zeros(1)}), "expected"),
-    (lambda tensors, text: tensors.pop("generator.data"), "random generators"),
-    (lambda tensors, text: text.update(step="5"), "is of step 5"),
-    (lambda tensors, text: text.update(step="x"), "how far"),
-    (lambda tensors, text: text.update(optimizer="evil"), "optimizer evil"),
-])
-def test_weights_that_do_not_fit_are_refused(tmp_path, packed, change, words):
-    data = tampered(packed, tmp_path, change)
-    refused(data, tmp_path, words)
-
-
-@pytest.mark.parametrize("data", [b"", b"\xff" * 8, struct.pack("<Q", 2) + b"{}", struct.pack("<Q", 10**12) + b"{}",
-                                  struct.pack("<Q", 9) + b'{"a": [1]'])
-def test_broken_headers_are_refused(tmp_path, packed, data):
-    refused(zipped(parts(packed) | {"checkpoints/000002.safetensors": data}), tmp_path, "checkpoints/000002")
-
-
 def test_only_known_words_are_kept(tmp_path, packed):
     asked = json.loads(parts(packed)["run.json"]) | {"name": "n" * 999, "sweep": "x", "parent": {"run": 1}, "pid": 1}
     run = unpack(zipped(parts(packed) | {"run.json": json.dumps(asked).encode()}), tmp_path)
@@ -297,12 +178,11 @@ def test_bytes_changed_anywhere_never_crash(packed, tmp_path_factory, at, put):
         assert run.config() and run.records() and run.model()
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.integers(),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-                        st.sampled_from(["config", "task", "model", "key", "params", "attention", "kind", "steps"]),
-                        inner, max_size=4)))
-def test_any_settings_are_taken_or_refused_in_words(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("fuzz") / "run.json"
-    path.write_text(json.dumps({"config": data}))
-    with pytest.raises(ValueError, match="run.json does not describe a run"):
-        checked.config(path)
+def test_a_shell_packs_and_unpacks(tmp_path, packed, capsys):
+    run = unpack(packed, tmp_path)
+    assert main(["pack", str(run.path), str(tmp_path / "a.zip")]) == 0
+    assert main(["unpack", str(tmp_path / "a.zip")]) == 0
+    told = capsys.readouterr().out.split()
+    assert told[0] == str(tmp_path / "a.zip") and find_run(told[1]).records() == run.records()
+    (tmp_path / "a.zip").write_bytes(b"nonsense")
+    assert main(["unpack", str(tmp_path / "a.zip")]) == 1 and "cannot be read" in capsys.readouterr().err
