@@ -100,7 +100,7 @@ class Seq2Seq(Model):
         return self.decode(self.encode(source, source_mask, record), target_in, record)
 
     def start(self, memory: Memory) -> Any:
-        """The decoder's state before its first token."""
+        """The decoder's state before its first token; as in a Memory, every tensor in it has the batch first."""
         raise NotImplementedError
 
     def step(

@@ -108,15 +108,23 @@ def test_a_decoder_says_word_by_word_what_it_says_at_once(axis, key):
     torch.testing.assert_close(torch.stack(said, 1), forced, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("feeding", ["none", "input", "bahdanau"])
 @pytest.mark.parametrize(("axis", "key"), ENTRIES)
-def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key):
+def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, feeding):
     try:
         config = config_with({"projection": "identity"} | {axis: example(axis, key)}, C, 1)
-        model = ModelConfig("recurrent", C, 1, config)
+        model = ModelConfig("recurrent", C, 1, config, feeding=feeding)
     except ConfigError as refusal:
         assert key in str(refusal) and "take" in str(refusal)
         return
     learns(model)
+
+
+@pytest.mark.parametrize("feeding", ["none", "bahdanau"])
+@pytest.mark.parametrize(("axis", "key"), ALL_CHOICES)
+def test_every_choice_trains_in_the_hybrid(axis, key, feeding):
+    config = attention_of(axis, key)
+    learns(ModelConfig("hybrid", C, config.num_heads, config, cell="lstm", feeding=feeding))
 
 
 @pytest.mark.parametrize("mask", ["local_m", "local_p"])
