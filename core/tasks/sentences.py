@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -54,6 +55,17 @@ class SentenceTask(Task):
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         side = self.sides[held_out]
         return self.examples[side[int(torch.randint(len(side), (), generator=generator))]]
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        every = self._trained
+        picked = torch.randint(len(every.source), (batch_size,), generator=generator)
+        mask = every.source_mask[picked]
+        longest = int(mask.sum(1).max())
+        return Batch(every.source[picked, :longest], mask[:, :longest], None, every.target_out[picked])
+
+    @cached_property
+    def _trained(self) -> Batch:
+        return self.collate(self.trained())
 
     def held_out(self, n: int) -> tuple[Example, ...]:
         """All that is held out, or the first n of it."""

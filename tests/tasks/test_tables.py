@@ -106,6 +106,8 @@ def test_a_text_column_is_read_word_by_word():
     task = make_task(TaskConfig.of("own_table", data=data))
     assert task.shape.input == "tokens" and task.shape.output == "label" and task.classes == ("bad", "good")
     batch = task.collate(task.held_out(8))
+    drawn = task.batch(6, torch.Generator().manual_seed(0))
+    assert drawn.source.shape == (6, 4) and drawn.source_mask.all()
     assert batch.source.shape == (8, 4) and set(batch.target_out.tolist()) <= {0, 1}
     assert task.shown(task.held_out(1)[0])[0][1] in ("like", "hate")
     assert not {e.source for e in task.held_out(99)} & {e.source for e in task.trained()}
