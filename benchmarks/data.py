@@ -2,8 +2,8 @@
 
 Iris is split and learned with ten seeds. What is told is measured on all that is held out, or on 1,000 of it: exact
 match beside that of a method without attention; for text the bits a token, for a series the absolute error as a share
-of the last season's. `python -m benchmarks.data iris series` takes some tasks alone; `length` trains a character model at
-64 characters with each position encoding, and asks it about longer windows (Press 2022).
+of the last season's. `python -m benchmarks.data iris series` takes some tasks alone; `length` trains a character model
+at 64 characters with each position encoding, and asks it about longer windows (Press 2022).
 """
 
 from __future__ import annotations
