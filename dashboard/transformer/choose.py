@@ -18,6 +18,7 @@ from dashboard.controls import BOUND
 from dashboard.panels import plain
 
 SEEDED, EXAMPLE = "seeded", "example"
+WEIGHTS, LINKED = "transformer:weights", "transformer:linked"
 KEPT = Run(Path(__file__).resolve().parents[1] / "example_run")
 KINDS = {"transformer": "Encoder and decoder", "decoder": "Decoder only", "classifier": "Classifier",
          "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
@@ -50,14 +51,36 @@ def run_of(name: str) -> Run | None:
 def choose() -> Asked | None:
     """The row of controls; None where what was asked cannot be had, which is then said."""
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    options = sources()
+    _of_link(options)
     with row.cell(column_span=2):
-        source = st.selectbox("Weights", sources(), key="transformer:weights", format_func=named, **BOUND,
+        source = st.selectbox("Weights", options, key=WEIGHTS, format_func=named, persist_state="session",
                               help="Drawn from a seed, or learned: any run with a stacked model that kept its weights.")
+    _to_link(source)
     try:
         return _seeded(row) if source == SEEDED else _trained(source)
     except (ConfigError, ValueError, KeyError, TypeError) as error:
         st.error(plain(str(error)))
         return None
+
+
+def _of_link(options: list[str]) -> None:
+    """Take the run that a link names, once; one that is not here is said."""
+    asked = st.query_params.get("run")
+    if asked is None or asked == st.session_state.get(LINKED):
+        return
+    if asked in options:
+        st.session_state[WEIGHTS] = asked
+    else:
+        st.warning("The run in the link is not on this machine, or its model has no layers. Below is another.")
+
+
+def _to_link(source: str) -> None:
+    st.session_state[LINKED] = source
+    if source == SEEDED:
+        st.query_params.pop("run", None)
+    elif st.query_params.get("run") != source:
+        st.query_params["run"] = source
 
 
 def sources() -> list[str]:

@@ -1,5 +1,7 @@
 """The Transformer page in a real browser: rows open without a rerun, a row of maps draws them, a phone."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -50,6 +52,16 @@ def test_a_phone_shows_every_part_within_its_width(page: Page, width):
 
 
 def test_a_link_to_a_run_that_is_gone_leaves_the_page_whole(page: Page):
-    page.goto(f"{PAGE}&transformer%3Aweights=20200101-000000-abcdef")
+    page.goto(f"{PAGE}&run=20200101-000000-abcdef")
     page.locator(".dg[data-ready='1']").wait_for()
-    expect(page.get_by_text("Drawn from a seed")).to_be_visible()
+    expect(page.get_by_text("The run in the link is not on this machine")).to_be_visible()
+
+
+def test_the_link_says_the_model_and_whose_weights(page: Page):
+    tree = opened(page)
+    expect(tree.locator("[data-path='layers.1']")).to_be_visible()
+    expect(tree.locator("[data-path='layers.2']")).to_have_count(0)
+    page.goto("/transformer?run=example&transformer%3Adepth=3")
+    page.locator(".dg[data-ready='1']").wait_for()
+    expect(page.get_by_text("Weights trained for")).to_be_visible()
+    expect(page).to_have_url(re.compile("run=example"))

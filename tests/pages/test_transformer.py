@@ -78,3 +78,14 @@ def test_numbers_as_they_are_written():
         with pytest.raises(ValueError, match="no attention"):
             words.kind_and_layer(wrong)
     assert Depth((1.0, 4.0), (0.0, 0.0), (1.0, 1.0)).ratio == 0.25
+
+
+def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
+    app.query_params["run"] = "example"
+    opened(app)
+    assert app.selectbox(key="transformer:weights").value == "example"
+    assert app.query_params["run"] in ("example", ["example"])
+    app.query_params["run"] = "20200101-000000-abcdef"
+    app.session_state["transformer:linked"] = "seeded"
+    opened(app)
+    assert "not on this machine" in app.warning[0].value and "parameters" in said(app)
