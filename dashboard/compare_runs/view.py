@@ -11,6 +11,7 @@ from dashboard import jobs
 from dashboard.compare_runs import maps, words
 from dashboard.compare_runs.curves import Measure, curves, measured
 from dashboard.compare_runs.state import MOST, Side, choose, compared, sides
+from dashboard.controls import BOUND
 from dashboard.multiples import MINUS, Tile, difference_map, multiples
 from dashboard.panels import fact, next_page, plain, source_panel, title
 from dashboard.runs.state import every_run
@@ -30,7 +31,7 @@ def page() -> None:
     chosen, said = compared(every)
     if said:
         st.warning(plain(said))
-    with st.grid(min_column_width=190, gap="small"):
+    with st.grid(min_column_width=170, gap="small"):
         _choices(every, chosen)
     live = any(item.live for item in chosen)
     st.fragment(_board, run_every=BEAT if live else None, key="compare_runs:board")(chosen, live)
@@ -84,7 +85,7 @@ def _board(chosen: Sequence[Summary], live: bool) -> None:
 def _measure(able: Sequence[Measure]) -> Measure:
     names = {measure.key: measure for measure in able}
     key = st.segmented_control("Measure", list(names), default=able[0].key, key="compare_runs:measure", required=True,
-                               label_visibility="collapsed", format_func=lambda name: names[name].short)
+                               label_visibility="collapsed", format_func=lambda name: names[name].short, **BOUND)
     return names.get(key, able[0])
 
 
@@ -144,10 +145,7 @@ def _pickers(same: Sequence[Side]) -> tuple[int, int, list[maps.Head | None]]:
     told = maps.examples(same[0])
     kept, own = maps.steps(same), "-".join(side.item.run.id for side in same)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        step = kept[0]
-        if len(kept) > 1:
-            step = st.select_slider("Step", kept, maps.shared_step(same), key=f"compare_runs:step:{own}",
-                                    format_func=lambda at: f"{at:,}", width=300)
+        step = _step(kept, maps.shared_step(same), f"compare_runs:step:{own}") if len(kept) > 1 else kept[0]
         example = st.selectbox("Held-out example", range(len(told)), key=f"compare_runs:example:{own}", width=240,
                                format_func=lambda at: told[at])
         heads: list[maps.Head | None] = []
@@ -159,6 +157,17 @@ def _pickers(same: Sequence[Side]) -> tuple[int, int, list[maps.Head | None]]:
                                    format_func=lambda head: f"L{head[0]}·H{head[1]}", width=190)
             heads.append(one)
     return step, example, heads
+
+
+def _step(kept: list[int], usual: int, key: str) -> int:
+    """The step that is drawn; it is in the link."""
+    asked = st.query_params.get("step", "")
+    start = int(asked) if asked.isdecimal() and len(asked) < 7 and int(asked) in kept else usual
+
+    def take() -> None:
+        st.query_params["step"] = str(st.session_state[key])
+
+    return st.select_slider("Step", kept, start, key=key, format_func=lambda at: f"{at:,}", width=300, on_change=take)
 
 
 def _tables(found: Sequence[Side]) -> None:

@@ -41,10 +41,12 @@ def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = No
     return run
 
 
-def opened(*runs: str) -> AppTest:
+def opened(*runs: str, **link: str) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/compare_runs.py")
     if runs:
         app.query_params["runs"] = ",".join(runs)
+    for name, value in link.items():
+        app.query_params[name] = value
     return app.run()
 
 
@@ -77,6 +79,14 @@ def test_another_measure_and_another_step_are_told():
     slider = next(item for item in app.select_slider if item.label == "Step")
     slider.set_value(2).run()
     assert "At step 2, held-out loss: 2.00 for a, 2.00 for b" in said(app)
+
+
+def test_step_and_measure_are_in_the_link():
+    link = {"step": "2", "compare_runs:measure": "Loss"}
+    app = opened(made("a").id, made("b").id, **link)
+    assert not app.exception and "At step 2, held-out loss: 2.00 for a" in said(app)
+    app = opened(made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"})
+    assert not app.exception and "At step 4, whole sequences right" in said(app)
 
 
 def test_choosing_another_run_changes_the_link():
