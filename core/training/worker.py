@@ -56,7 +56,7 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     session = prepare(config)
     if steps := run.checkpoint_steps():
         session.restore(*run.checkpoint(steps[-1]))
-        run.cut(steps[-1])
+    run.cut(session.progress.step or -1)  # the loop measures its beginning again, and nothing else
     last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)

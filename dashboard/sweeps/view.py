@@ -33,7 +33,7 @@ def draw(shown: Shown) -> None:
     fact(words.fact(shown, measure))
     head, rows = words.table(shown)
     table(head, rows, caption=f"{shown.setting}: mean and standard deviation over seeds")
-    st.caption(words.caption(shown))
+    st.caption(words.caption(shown, over))
     for sentence in words.failures(shown):
         st.warning(plain(sentence))
 

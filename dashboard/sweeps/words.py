@@ -71,7 +71,7 @@ def fact(shown: Shown, measure: str) -> str:
     if len(ranked) == 2 and tied:
         text += f"{count} do not tell the two apart"
     elif len(tied) == len(ranked) - 1:
-        text += f"{count} tell none of the values apart from {best}"
+        text += f"Yet {count} tell none of the values apart from {best}"
     elif tied:
         text += f"{count} do not tell {_listed(tied)} from {best}"
     wide, most = max(found, key=lambda pair: pair[1].high - pair[1].low)
@@ -90,7 +90,7 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def caption(shown: Shown) -> str:
+def caption(shown: Shown, over: str) -> str:
     """The conditions: task, model, how long, how many seeds, and what the figures draw."""
     config, task, model = shown.config, shown.task(), shown.config.base.model
     held = max((outcome.held_out for outcome in shown.outcomes.values()), default=0)
@@ -102,6 +102,8 @@ def caption(shown: Shown) -> str:
              f"{held:,} held-out items at the end" if held else ""]
     drawn = ("Lines are means, bands reach from the worst seed to the best; below, a mark is one seed, the rule their "
              "mean ± one standard deviation.")
+    if over == "trained":
+        drawn += " Over seconds a line ends with the first of its seeds to end."
     return " · ".join(part for part in parts if part) + f". {drawn}"
 
 

@@ -63,7 +63,13 @@ def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, ser
     os.kill(run.status().pid, signal.SIGKILL)
     expect(page.get_by_text("ended without a word").first).to_be_visible(timeout=20_000)
     assert run.status().state == "failed" and "is kept" in run.status().message
-    expect(page.locator(".st-key-train-train button")).to_be_enabled()
+    page.get_by_role("button", name="Train longer").click()
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator(".st-key-train-stop button")).to_be_visible(timeout=20_000)
+    wait_for(lambda: run.status().state == "running" and run.alive())
+    stop(run)
+    steps = [record.step for record in run.records() if not record.final]
+    assert steps == sorted(set(steps)), "what came after the last checkpoint was made again, not twice"
 
 
 def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(tmp_path, browser: Browser):

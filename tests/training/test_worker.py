@@ -107,3 +107,16 @@ def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.work(run.path) == "failed"
     assert "ZeroDivisionError" in run.status().message
+
+
+def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatch):
+    from core.training import worker
+
+    monkeypatch.setattr(worker, "_watch_memory", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    session = worker.prepare(run.config())
+    run.append(next(train(run.config(), session)))
+    run.keep(session, run.config())
+    assert run.checkpoint_steps() == [0]
+    assert worker.work(run.path) == "finished"
+    assert [record.step for record in run.records() if not record.final] == [0, 2, 4]
