@@ -124,11 +124,15 @@ def characters() -> str:
     """What Unicode says of some characters as CSV: numbers, categories, cells that miss, a text; the kind is last."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(("code", "value", "direction", "width", "decomposes", "name", "kind"))
+    table.writerow(("code", "value", "width", "decomposes", "has capital", "has small", "name", "kind"))
     codes = (code for low, high in _BLOCKS for code in range(low, high + 1))
     for code, sign in ((code, chr(code)) for code in codes if unicodedata.name(chr(code), "")):
-        table.writerow((code, "" if (value := unicodedata.numeric(sign, None)) is None else f"{value:g}",
-                        unicodedata.bidirectional(sign), unicodedata.east_asian_width(sign),
-                        "yes" if unicodedata.decomposition(sign) else "no", unicodedata.name(sign).lower(),
-                        _KINDS[unicodedata.category(sign)]))
+        value = unicodedata.numeric(sign, None)
+        table.writerow((code, "" if value is None else f"{value:g}", unicodedata.east_asian_width(sign),
+                        _yes(unicodedata.decomposition(sign)), _yes(sign != sign.upper()), _yes(sign != sign.lower()),
+                        unicodedata.name(sign).lower(), _KINDS[unicodedata.category(sign)]))
     return out.getvalue()
+
+
+def _yes(holds: object) -> str:
+    return "yes" if holds else "no"
