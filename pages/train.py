@@ -20,14 +20,14 @@ if (config := brought(run)) is not None:
     adopt(config)
 
 left, right = st.columns([0.27, 0.73], gap="medium")
+with right:
+    pictures(run)  # sent before the setup is made
 with left:
     first = st.container()  # on a phone Stop comes before everything else
     config = setup()
     st.caption("Changes apply to the next run.")
     with first:
         bar(run, config)
-with right:
-    pictures(run)
 
 asked = st.expander("Equation, paper and the loop that just ran", on_change="rerun", key="train:source")
 if asked.open:

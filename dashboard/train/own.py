@@ -29,9 +29,8 @@ def data_widget(param: Param, key: str) -> str:
         st.button("Paste something else", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
     else:
         text = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=MOST_SIGNS, **KEEP) or ""
-    lines = text.count("\n") + bool(text)
-    st.caption(f"{lines:,} lines, {len(text):,} of at most {MOST_SIGNS:,} characters. It stays on this machine, in the "
-               "run's own folder, and nothing in it is executed.")
+    st.caption(f"{len(text.splitlines()):,} lines, {len(text):,} of at most {MOST_SIGNS:,} characters. It stays on "
+               "this machine, in the run's own folder, and nothing in it is executed.")
     if trouble := st.session_state.get(f"{key}:trouble"):
         st.markdown(f":small[:red[{plain(trouble)}]]")
     say_unreadable(param, text)

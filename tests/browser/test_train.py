@@ -110,3 +110,22 @@ def test_play_moves_the_curves_and_the_examples(page):
     page.get_by_role("button", name="Play the frames").click()
     expect(page.get_by_text("Examples at step")).not_to_have_text(before)
     expect(page.get_by_text("Examples at step")).to_have_text(before, timeout=30_000)
+
+
+def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
+    opened(page)
+    page.get_by_label("Task", exact=True).click()
+    page.get_by_role("option", name="Your own table").click()
+    wait_ready(page)
+    field = page.locator("input[type=file]")
+    field.set_input_files({"name": "bad.csv", "mimeType": "text/csv", "buffer": b"size,kind\n1,x\n2,y,z\n3,x\n"})
+    expect(page.get_by_text(re.compile("[Ll]ine 3")).first).to_be_visible()
+    expect(press(page, "train")).to_be_disabled()
+    rows = "".join(f"{n},{'small' if n < 50 else 'large'}\n" for n in (37 * i % 101 for i in range(100)))
+    field.set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": f"size,kind\n{rows}".encode()})
+    expect(page.get_by_text("kind is the class")).to_be_visible()
+    press(page, "train").click()
+    expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
+    run = the_run(page, server)
+    assert run.config().task["data"].startswith("size,kind\n0,small\n37,small") and run.records()[-1].exact > 0.8
+    shot(page, "train-own-table")

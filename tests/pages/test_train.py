@@ -10,6 +10,7 @@ from core.attention import preset
 from core.training import Record, create_run, list_runs
 from core.training.record import Prediction
 from core.training.runs import Run
+from core.training.worker import work
 from dashboard import jobs
 from tests.training.small import small_run
 
@@ -188,3 +189,48 @@ def test_a_link_brings_the_settings_of_its_run():
     asked, again = run.config(), list_runs()[-1].config()
     assert (again.seed, again.learning_rate) == (41, 1.7e-3)
     assert (again.model, again.task) == (asked.model, asked.task)
+
+
+def test_another_link_brings_its_own_settings_and_train_keeps_those_of_the_page():
+    first, second = half_way(seed=41), half_way(seed=42)
+    for run in (first, second):
+        run.set_status("finished")
+    app = opened(first.id)
+    app.number_input(key="train:seed").set_value(7).run()
+    app.query_params["run"] = second.id
+    app.run()
+    assert app.number_input(key="train:seed").value == 42
+    app.number_input(key="train:seed").set_value(8).run()
+    app.button(key="train:train").click().run()
+    assert not app.exception and list_runs()[-1].config().seed == 8 and app.number_input(key="train:seed").value == 8
+
+
+def test_pause_asks_the_worker_and_continue_queues_it_again():
+    run = half_way()
+    with run.held():
+        opened(run.id).button(key="train:pause").click().run()
+    assert run.stop_asked() == "pause"
+    run.set_status("paused", "Paused at step 2.")
+    app = opened(run.id)
+    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Continue"]
+    assert "Paused at step 2" in said(app)
+    app.button(key="train:continue").click().run()
+    assert not app.exception and not run.stop_asked() and not run.status().ended
+
+
+def test_an_ended_run_trains_longer_from_its_last_checkpoint(monkeypatch):
+    run = create_run(small_run())
+    assert work(run.path) == "finished"
+    app = unfolded(opened(run.id), "train:longer")
+    app.number_input(key=f"train:more:{run.id}").set_value(6)
+    unfolded(app, "train:longer").button(key="train:go-on").click().run()
+    assert not app.exception
+    assert run.config().steps == 10 and not run.config().finish_early and not run.status().ended
+
+
+def test_what_goes_wrong_stands_on_the_page():
+    run = create_run(small_run(steps=100, learning_rate=1e-6))
+    for step in range(0, 60, 5):
+        run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
+    run.set_status("stopped", "Stopped.")
+    assert "moves AdamW very little: try ten times as much" in said(opened(run.id))

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 from core.entries import Choice
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
-from dashboard.train import options, own
+from dashboard.train import options, own, take
 
 TASKS_READY = [entry.key for entry in TASKS if not any(param.key == own.DATA for param in entry.params)]
 SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
@@ -95,3 +95,9 @@ def test_the_file_of_a_reader_becomes_the_text(monkeypatch):
     state["k:file"] = File("a,b\nü,2\n".encode("latin-1"))
     own._take_file("k")
     assert "Line 2" in state["k:trouble"] and state["k"] == "a,b\nü,2\n", "what was there stays"
+
+
+@pytest.mark.parametrize("task, found", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),
+                                         ("numbers", ("numbers", "transformer")), ("series", ("series", "forecaster"))])
+def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, found):
+    assert take._stacked(task) == found
