@@ -2,11 +2,12 @@
 
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.training.runs import find_run, list_runs
+from core.training.runs import create_run, find_run, list_runs
 from core.training.shelf import duplicate
 from dashboard.runs.kept import KEPT
 from tests.browser.helpers import shot, wait_picture, wait_ready
@@ -99,6 +100,14 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
     assert forked.asked()["parent"]["step"] == 230
     expect(page.get_by_text("Finished after 250 steps")).to_be_visible(timeout=60_000)
     assert forked.records()[-1].step == 250
+
+
+def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
+    run = create_run(replace(KEPT[0].config(), steps=60), server.runs)
+    opened(page, f"/runs?run={run.id}")
+    expect(page.get_by_text("Finished after 60 steps")).to_be_visible(timeout=60_000)
+    expect(page).to_have_url(re.compile(f"run={run.id}$"))
+    expect(page.get_by_text("after 60 steps,")).to_be_visible()
 
 
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
