@@ -89,3 +89,14 @@ def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
     app.session_state["transformer:linked"] = "seeded"
     opened(app)
     assert "not on this machine" in app.warning[0].value and "parameters" in said(app)
+
+
+def test_the_blocks_of_a_layer_are_chosen(app):
+    opened(app, blocks=True)
+    for name, value in (("norm", "pre"), ("normalization", "rms"), ("activation", "swiglu"), ("position", "rope")):
+        app.selectbox(key=f"transformer:{name}").select(value)
+    app.run()
+    layer = 4 * (32 * 32 + 32) + 3 * 32 * 64 + 2 * 64 + 32 + 2 * 32  # attention, SwiGLU's three maps, two RMSNorms
+    decoder = layer + 4 * (32 * 32 + 32) + 32
+    whole = 3 * layer + 3 * decoder + 2 * 32 + 2 * 30 * 32 + 32 * 30 + 30
+    assert f"{whole:,}".replace(",", "\u202f") + " parameters" in said(app) and not app.error
