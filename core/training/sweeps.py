@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
 from core.entries import complete
-from core.models import ModelConfig, build_model
+from core.models import ModelConfig, Shape, build_model
 from core.tasks import TaskConfig, make_task, task_entry
 from core.training.config import BOUNDS, RunConfig
 from core.training.recipes import recommended
@@ -114,8 +115,14 @@ class SweepConfig:
 
 def buildable(run: RunConfig) -> None:
     """ConfigError where the model cannot serve the task; nothing is computed, and no generator moves."""
+    shape = _shape(run.task)
     with torch.device("meta"):
-        build_model(run.model, make_task(run.task).shape)
+        build_model(run.model, shape)
+
+
+@lru_cache(maxsize=16)
+def _shape(task: TaskConfig) -> Shape:
+    return make_task(task).shape
 
 
 def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:

@@ -8,7 +8,8 @@ import pytest
 
 from core.attention import ConfigError
 from core.models import ModelConfig
-from core.training import list_runs
+from core.tasks import TaskConfig, make_task
+from core.training import list_runs, recommended
 from core.training.spread import Spread
 from core.training.sweep_files import Outcome, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
@@ -87,6 +88,14 @@ def test_whatever_is_offered_can_be_built(model):
         for value in values.offered(base, axis).values():
             buildable(vary(base, axis, value))
         assert set(values.first(base, axis)) <= set(values.offered(base, axis))
+
+
+@pytest.mark.parametrize("task", ["iris", "digits", "series", "topics"])
+def test_tasks_of_every_form_can_be_swept(task):
+    base = recommended(make_task(TaskConfig.of(task)))
+    for axis in ("score", "learning_rate"):
+        chosen = tuple(values.read(base, axis, name) for name in values.first(base, axis))
+        SweepConfig(base, axis, chosen).try_models()
 
 
 def test_values_are_read_as_offered_or_as_typed():
