@@ -11,6 +11,8 @@ from functools import cached_property
 
 import torch
 from babel.dates import format_date
+from jaxtyping import Int
+from torch import Tensor
 
 from core.entries import Param
 from core.tasks import recipes
@@ -34,14 +36,17 @@ class PairTask(Task):
         return sorted(pairs, key=lambda pair: len(pair.source))
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        return self.collate([self.pool[i] for i in self.picked(batch_size, generator).tolist()])
+
+    def picked(self, batch_size: int, generator: torch.Generator) -> Int[Tensor, " N"]:
+        """Which pairs of the pool make a batch."""
         pool, length = self.pool, lambda pair: len(pair.source)
         drawn = length(pool[choose(generator, len(pool))])
         low, high = bisect_left(pool, drawn, key=length), bisect_right(pool, drawn, key=length)
         if (short := batch_size - (high - low)) > 0:  # too few of that length: take the nearest beside them
             low = max(0, min(low - short // 2, len(pool) - batch_size))
             high = low + batch_size
-        picked = low + torch.randperm(min(high, len(pool)) - low, generator=generator)[:batch_size]
-        return self.collate([pool[i] for i in picked.tolist()])
+        return low + torch.randperm(min(high, len(pool)) - low, generator=generator)[:batch_size]
 
 
 class Numbers(PairTask):
