@@ -197,6 +197,7 @@ def _kill(pid: int) -> None:
 
 def _give(run: Run) -> None:
     """Hand the folder to the spare, or to a new worker when there is none."""
+    given = run.status().at
     with _lock:
         process, _spare.process = (_spare.process, None) if _spare.ready() else (None, None)
         if process is not None:
@@ -207,17 +208,21 @@ def _give(run: Run) -> None:
                 process = None
         if process is None:
             process = _spawn([str(run.path)], log=run.path / "worker.log")
-    threading.Thread(target=_attend, args=(process, run), name=f"attend {run.id}", daemon=True).start()
+    threading.Thread(target=_attend, args=(process, run, given), name=f"attend {run.id}", daemon=True).start()
 
 
-def _attend(process: subprocess.Popen, run: Run) -> None:
-    """Wait for a worker to end, then let the next run begin; the next spare warms up once the run is under way."""
+def _attend(process: subprocess.Popen, run: Run, given: float) -> None:
+    """Wait for a worker to end, then let the next run begin; the next spare warms up once the run is under way.
+
+    `given` is when the worker was given the run: by its end another one may have been, after a pause.
+    """
     try:
         process.wait(timeout=4)
     except subprocess.TimeoutExpired:
         warm_up()
         process.wait()
-    if run.status().state == "starting" and not run.alive():
+    status = run.status()
+    if status.state == "starting" and status.at == given and not run.alive():
         run.set_status("failed", _last_words(run))  # it ended before its first word
     warm_up()
     tick()

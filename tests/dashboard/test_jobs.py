@@ -161,3 +161,15 @@ def test_the_queue_has_an_end(workers, monkeypatch):
     with pytest.raises(jobs.QueueFull):
         jobs.start(small_run())
     assert len(list_runs()) == 2
+
+
+def test_a_worker_that_ends_late_does_not_fail_the_one_that_went_on(workers):
+    run = create_run(small_run())
+    run.set_status("starting")
+    late = subprocess.Popen([sys.executable, "-c", ""])
+    given = run.status().at
+    run.set_status("starting")  # paused, and given to another worker, before the first one has left
+    jobs._attend(late, run, given)
+    assert run.status().state == "starting"
+    jobs._attend(late, run, run.status().at)
+    assert run.status().state == "failed"
