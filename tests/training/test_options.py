@@ -106,6 +106,7 @@ def test_options_that_cannot_be_are_refused_in_words(change, word):
 def test_a_record_says_where_the_time_and_the_gradient_went():
     records = list(train(small_run()))
     assert records[0].gradients == {} and records[0].rate is None and records[0].data_share is None
-    assert set(records[1].gradients) == {"source", "encoder.layers.0", "target", "layers.0", "output"}
+    parts = {"source", "source_places", "encoder.layers.0", "target", "target_places", "layers.0", "output"}
+    assert set(records[1].gradients) == parts
     assert all(0 < norm < 10 for norm in records[1].gradients.values())
     assert 0 < records[1].data_share < 1 and records[1].rate == learning_rate(small_run(), 2)
