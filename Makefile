@@ -5,7 +5,7 @@
 # make example  trains the example runs that Train, Runs, Compare runs and Decode show first
 # make sweep    trains the sweep of six scores that the Sweeps page shows first
 # make measured measures the kernels as the Cost and speed page shows them first
-# make bottleneck trains with and without attention, as the first page shows it: about six minutes on two cores
+# make bottleneck trains with and without attention, as the first page shows it: six to nine minutes on two cores
 
 VENV   ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)

@@ -89,8 +89,9 @@ def measure(setting: Setting, steps: int, seeds: int, folder: Path) -> Result:
 def trained(path: Path) -> float:
     """Train the run in this folder to its end; seconds of processor time with measuring."""
     before = time.process_time()
-    if work(path) != "finished":
-        raise RuntimeError(Run(path).status().message)
+    run = Run(path)
+    if work(path) != "finished" or run.records()[-1].step < run.config().steps:
+        raise RuntimeError(f"{run.status().message} All models need equal steps; measure on a quieter machine.")
     return time.process_time() - before
 
 

@@ -32,8 +32,8 @@ def names(learned: Sequence[Learned]) -> dict[Model, str]:
 
 
 def told(spread: Spread, unit: str = "") -> str:
-    """40 ± 2 %, and without a spread that rounds to nothing."""
-    more = f" ± {spread.spread:.0f}" if spread.spread >= 0.5 else ""
+    """40 ± 2 %, all on one line, and without a spread that rounds to nothing."""
+    more = f"\u00a0±\u00a0{spread.spread:.0f}" if spread.spread >= 0.5 else ""
     return f"{spread.mean:.0f}{more}{unit}"
 
 
@@ -50,7 +50,7 @@ def fact(shown: Shown) -> str:
     long, short = lengths[-1], lengths[0]
 
     def whole(model: Model) -> str:
-        return told(exact[model][long], " %")
+        return told(exact[model][long], "\u00a0%")
 
     def likeness(model: Model) -> str:
         return told(by_length(shown.learned, model, "bleu")[long])
@@ -61,7 +61,7 @@ def fact(shown: Shown) -> str:
     for model in found[1:]:
         if model.score is None and long in exact[model]:
             said += f", of {model.d_model} numbers {whole(model)} (BLEU {likeness(model)})"
-    either = [told(exact[model][short], " %") for model in (with_it, found[0])]
+    either = [told(exact[model][short], "\u00a0%") for model in (with_it, found[0])]
     return f"{said}. At {short} words it is {either[0]} and {either[1]}."
 
 
@@ -75,10 +75,12 @@ def conditions(shown: Shown, result: Result | None) -> str:
     if result is None:
         spent = ", ".join(f"{called[model]} {_steps(shown.learned, model)}" for model in called)
         return f"Trained here: {task}. Equal seconds of training: {spent}. {scored}"
-    seeds, steps = len({one.seed for one in shown.learned}), shown.learned[0].points[-1].step
+    seeds = len({one.seed for one in shown.learned})
+    ends = sorted({one.points[-1].step for one in shown.learned})
+    steps = f"{ends[0]:,} to {ends[-1]:,}" if len(ends) > 1 else f"{ends[0]:,}"
     spent = ", ".join(f"{called[model]} {seconds:.0f} s" for model, seconds in result.seconds.items())
     over = f"Lines are means of {seeds} seeds, bands and ± the standard deviation between them." if seeds > 1 else ""
-    return (f"Measured by `make bottleneck`: {task}, {steps:,} steps each. {scored} {over} Processor time a run, with "
+    return (f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over} Processor time a run, with "
             f"measuring: {spent}; {result.machine}.")
 
 

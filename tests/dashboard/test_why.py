@@ -57,14 +57,14 @@ def test_models_stand_in_one_order_and_the_larger_says_its_size():
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
-    said = words.fact(Shown(Setting(8), FOUR, None))
+    said = words.fact(Shown(Setting(8), FOUR, None)).replace("\u00a0", " ")
     assert said.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
                            "(BLEU 92 ± 3); through one vector of 8 numbers it is **20 ± 14 %** (BLEU 32 ± 3)")
     assert said.endswith("At 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
-    assert "of 16 numbers 50 % (BLEU 51)" in words.fact(Shown(Setting(8), more, None))
+    assert "of 16 numbers 50 % (BLEU 51)" in words.fact(Shown(Setting(8), more, None)).replace("\u00a0", " ")
     assert words.fact(Shown(Setting(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
-    assert words.numbers(FOUR, ["11–20"])[1] == ["dot product", "92 ± 3 / 70 ± 14"]
+    assert words.numbers(FOUR, ["11–20"])[1] == ["dot product", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
@@ -125,6 +125,7 @@ def test_the_kept_measurement_is_whole():
     kept = experiment.load()
     assert set(models(kept.learned)) == set(experiment.MODELS) == set(kept.seconds), "run make bottleneck"
     assert all([b.lengths for b in one.buckets][-1] == "51–60" and one.held_out == 1000 for one in kept.learned)
+    assert len({one.points[-1].step for one in kept.learned}) == 1, "equal steps; run make bottleneck when it is quiet"
     weights = kept.sentence.frames[-1][1]
     assert weights.shape == (len(kept.sentence.target) + 1, len(kept.sentence.source))
     assert weights.sum(-1) == pytest.approx(np.ones(len(weights)), abs=0.01)

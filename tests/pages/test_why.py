@@ -36,7 +36,7 @@ def calm(app: AppTest) -> AppTest:
 def said(app: AppTest) -> str:
     parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
     written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub("<[^>]+>", "", "\n".join(written))
+    return re.sub("<[^>]+>", "", "\n".join(written)).replace("\u00a0", " ")
 
 
 def link_of(app: AppTest) -> str:
