@@ -28,7 +28,7 @@ class SequenceTask(RowTask):
         self.source_vocab = self.target_vocab = Vocabulary(LETTERS[: self.letters])
         self.ids = torch.tensor(self.source_vocab.encode(LETTERS[: self.letters]))
         self.max_source = self.max_target = self.length
-        self.recommended = recipes.sort() if entry.key == "sort" else recipes.repeat(self.length, entry.key)
+        self.recommended = recipes.sort() if entry.key == "sort" else recipes.repeat(self.length)
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         source = self.ids[torch.randint(self.letters, (count, self.length), generator=generator)]
