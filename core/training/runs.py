@@ -230,8 +230,10 @@ def runs_folder() -> Path:
 
 
 def new_id() -> str:
-    """A run's name that no other has: when it was made, and a little chance."""
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    """A run's name that no other has: when it was made, to a quarter of a millisecond, so that names sort by age, and
+    a little chance."""
+    now = time.time()
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 4096):03x}{secrets.randbelow(4096):03x}"
 
 
 def create_run(config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:

@@ -1,4 +1,5 @@
 import json
+import time
 
 import numpy as np
 import pytest
@@ -20,6 +21,14 @@ def test_a_run_is_found_again(tmp_path):
     run = create_run(config, root=tmp_path)
     assert find_run(run.id, tmp_path) == run and list_runs(tmp_path) == [run]
     assert run.config() == config and run.status().state == "queued" and run.records() == []
+
+
+def test_names_sort_by_age_within_one_second_too(tmp_path):
+    made = []
+    for _ in range(20):
+        made.append(create_run(small_run(), root=tmp_path))
+        time.sleep(0.001)
+    assert list_runs(tmp_path) == made
 
 
 def test_records_and_frames_come_back(tmp_path):
