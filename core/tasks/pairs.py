@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 
 from core.entries import ConfigError
-from core.tasks.base import PAD, Batch, Example, Recipe, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.base import Example, Recipe, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.reading import Row, read_rows
 from core.tasks.text import MOST_WORDS, split
 from core.tasks.translation import PairTask
@@ -53,17 +53,6 @@ class OwnPairs(PairTask):
     @cached_property
     def pool(self) -> list[Example]:
         return sorted(self.pairs.trained, key=lambda pair: len(pair.source))
-
-    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        every, picked = self._every, self.picked(batch_size, generator)
-        assert every.target_in is not None  # pairs have one
-        mask, said = every.source_mask[picked], every.target_out[picked]
-        read, told = int(mask.sum(1).max()), int((said != PAD).sum(1).max())
-        return Batch(every.source[picked, :read], mask[:, :read], every.target_in[picked, :told], said[:, :told])
-
-    @cached_property
-    def _every(self) -> Batch:
-        return self.collate(self.pool)
 
     def tokens(self, text: str) -> list[str]:
         return split(text.strip(), self.pairs.unit)

@@ -63,8 +63,8 @@ def induction() -> Recipes:
     return {
         "decoder": recipe(ModelConfig.transformer(64, 2, 2, kind="decoder", position="rope"), 1000, 3e-3, 40),
         "transformer": recipe(both, 2500, 3e-3, 150),
-        "recurrent": recipe(ModelConfig.recurrent(64), 2000, 5e-3, 60),
-        "hybrid": recipe(cells(64), 2000, 5e-3, 60),
+        "recurrent": recipe(ModelConfig.recurrent(64), 2500, 5e-3, 60),
+        "hybrid": recipe(cells(64), 2500, 5e-3, 60),
     }
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from core.entries import Param
 from core.tasks import recipes
-from core.tasks.base import Batch, Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
+from core.tasks.base import PAD, Batch, Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
 from core.tasks.words import LARGEST, number_words
 
 SEPARATOR = ";"
@@ -36,7 +36,12 @@ class PairTask(Task):
         return sorted(pairs, key=lambda pair: len(pair.source))
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        return self.collate([self.pool[i] for i in self.picked(batch_size, generator).tolist()])
+        return cut(self._whole, self.picked(batch_size, generator))
+
+    @cached_property
+    def _whole(self) -> Batch:
+        """The pool as one batch, so that no step waits for words to be looked up."""
+        return self.collate(self.pool)
 
     def picked(self, batch_size: int, generator: torch.Generator) -> Int[Tensor, " N"]:
         """Which pairs of the pool make a batch."""
@@ -47,6 +52,17 @@ class PairTask(Task):
             low = max(0, min(low - short // 2, len(pool) - batch_size))
             high = low + batch_size
         return low + torch.randperm(min(high, len(pool)) - low, generator=generator)[:batch_size]
+
+
+def cut(batch: Batch, rows: Int[Tensor, " N"]) -> Batch:
+    """Some rows of a batch, without the columns that are padding in all of them."""
+    mask, said = batch.source_mask[rows], batch.target_out[rows]
+    longest = int(mask.sum(1).max())
+    source, mask = batch.source[rows, :longest], mask[:, :longest]
+    if batch.target_in is None:
+        return Batch(source, mask, None, said)
+    size = int((said != PAD).sum(1).max())
+    return Batch(source, mask, batch.target_in[rows, :size], said[:, :size])
 
 
 class Numbers(PairTask):
