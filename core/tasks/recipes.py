@@ -92,9 +92,9 @@ def dates() -> Recipes:
     return {
         "recurrent": recipe(ModelConfig.recurrent(64), 900, 5e-3, 40),
         "transformer": recipe(
-            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3, 60),
+            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3, 120),
         "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3,
-                          60),
+                          120),
         "hybrid": recipe(cells(64), 900, 5e-3, 60),
     }
 
