@@ -12,6 +12,8 @@ from core.training.shelf import duplicate
 from dashboard.runs.kept import KEPT
 from tests.browser.helpers import shot, wait_picture, wait_ready
 
+LAST = KEPT[0].records()[-1]
+
 
 def opened(page: Page, link: str) -> Page:
     page.goto(link)
@@ -36,7 +38,7 @@ def button(page: Page, key: str):
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_first_sight_shows_runs_that_learned(page):
     opened(page, "/runs")
-    expect(page.get_by_text("after 230 steps, 1.4 s of training")).to_be_visible()
+    expect(page.get_by_text(f"after {LAST.step} steps, {LAST.trained:.1f} s of training")).to_be_visible()
     expect(page.locator("[data-testid='stDataFrame'] canvas").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
@@ -97,7 +99,7 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
     button(page, "fork-go").click()
     expect(page).to_have_url(re.compile(r"/train\?.*run="))
     (forked,) = [other for other in list_runs(server.runs) if other not in own]
-    assert forked.asked()["parent"]["step"] == 230
+    assert forked.asked()["parent"]["step"] == LAST.step
     expect(page.get_by_text("Finished after 250 steps")).to_be_visible(timeout=60_000)
     assert forked.records()[-1].step == 250
 
