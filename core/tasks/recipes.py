@@ -79,7 +79,7 @@ def addition() -> Recipes:
 
 def numbers() -> Recipes:
     return {
-        "recurrent": recipe(ModelConfig.recurrent(128), 600, 4e-3, 110),
+        "recurrent": recipe(ModelConfig.recurrent(128), 700, 4e-3, 120),
         "transformer": recipe(
             ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3, 220),
         "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3,
