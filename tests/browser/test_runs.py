@@ -22,13 +22,17 @@ def opened(page: Page, link: str) -> Page:
     return page
 
 
-@pytest.fixture
-def own(server):
-    """Two runs of one's own, gone after the test."""
-    made = [duplicate(kept, name, server.runs) for kept, name in zip(KEPT, ("fast one", "slow one"), strict=True)]
-    yield made
+@pytest.fixture(autouse=True)
+def nobody_else_trained(server):
+    """The server is that of all browser tests: what the others trained is gone before each of these."""
     for run in list_runs(server.runs):
         shutil.rmtree(run.path, ignore_errors=True)
+
+
+@pytest.fixture
+def own(server):
+    """Two runs of one's own."""
+    return [duplicate(kept, name, server.runs) for kept, name in zip(KEPT, ("fast one", "slow one"), strict=True)]
 
 
 def button(page: Page, key: str):
