@@ -119,7 +119,7 @@ def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_two_runs_stand_side_by_side(page):
     opened(page, "/compare_runs")
-    expect(page.get_by_text(re.compile("After the same 1.4 s of training"))).to_be_visible()
+    expect(page.get_by_text(re.compile(f"After the same {LAST.trained:.1f} s of training"))).to_be_visible()
     expect(page.locator(".mu canvas").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     slider = page.get_by_role("slider").first
