@@ -40,7 +40,7 @@ def test_every_command_of_the_shell_is_one():
 
     lines = re.findall(r"^ {4}\.venv/bin/python -m core\.training (.*)$", TEXT, re.MULTILINE)
     asked = [_parser().parse_args(shlex.split(re.split(r"[>#]", line)[0])) for line in lines]
-    assert [found.run.__name__ for found in asked] == ["recipe", "train", "resume", "recipe", "sweep", "listed"]
+    assert [found.run.__name__ for found in asked] == ["recipe", "train", "resume", "recipe", "sweep", "pack", "listed"]
 
 
 def test_the_mechanism_that_it_adds():
