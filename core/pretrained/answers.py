@@ -1,0 +1,65 @@
+"""What a model says: the next token, the masked word, a class, or an embedding, with all heads on or some off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.reading import encode, forward
+from core.pretrained.watch import NOTHING, Off
+
+AnswerKind = Literal["next", "mask", "class", "embedding"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer at one place: probabilities (V,), or a vector (C,) of length one where the model has no head."""
+
+    kind: AnswerKind
+    probabilities: Float[Tensor, " V"] | None = None
+    vector: Float[Tensor, " C"] | None = None
+    place: int = 0
+
+
+def answer(pretrained: Pretrained, given: Given, off: Off = NOTHING, place: int | None = None) -> Answer:
+    """What the model says of what was given; `place` is the row that answers, by default the last or the masked one.
+
+    PretrainedError when a model of masked words is given no mask.
+    """
+    batch, *_ = encode(pretrained, given)
+    with torch.no_grad():
+        output, _ = forward(pretrained, batch, off=off)
+    return answer_of(pretrained, batch, output, place)
+
+
+def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, place: int | None = None) -> Answer:
+    """The answer in a model's output, which keeps its gradients."""
+    if pretrained.head == "classify":
+        return Answer("class", output.logits[0].softmax(-1))
+    if pretrained.head == "none":
+        return Answer("embedding", vector=embedding(output.last_hidden_state, batch.get("attention_mask")))
+    if place is None:
+        place = masked_place(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
+    place = place % output.logits.shape[1]
+    return Answer("mask" if pretrained.head == "masked" else "next", output.logits[0, place].softmax(-1), place=place)
+
+
+def embedding(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
+    """The mean of the real tokens' states, of length one. Reimers & Gurevych 2019, section 3."""
+    real = torch.ones(states.shape[:2]) if mask is None else mask.to(states.dtype)
+    mean = (states * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+    return torch.nn.functional.normalize(mean, dim=-1)[0]
+
+
+def masked_place(pretrained: Pretrained, ids: Tensor) -> int:
+    """Where the first mask stands; PretrainedError when there is none."""
+    token = pretrained.tokenizer.mask_token
+    found = (ids[0] == pretrained.tokenizer.mask_token_id).nonzero()
+    if not len(found):
+        raise PretrainedError(f"{pretrained.name} fills masks: write {token} where a word is missing.")
+    return int(found[0])

@@ -1,0 +1,118 @@
+"""What a pretrained model is here, what a person hands to it, and what it made of that."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from core.trace import AttentionTrace, Kind
+
+Head = Literal["masked", "next", "seq2seq", "classify", "none"]
+Reads = Literal["text", "pair", "picture", "sound"]
+
+
+class PretrainedError(RuntimeError):
+    """A model that cannot be loaded or read; the message says what was found and what would help."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A Hugging Face model in eval mode, fp32, with its tokenizer or processor; shared by sessions, so never changed.
+
+    `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, or nothing (its
+    states are the answer). `reads` says what it takes. `watched` is whether its layers go through `watch`. `lock` is
+    held for every forward pass.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    max_tokens: int
+    head: Head = "none"
+    reads: Reads = "text"
+    watched: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True)
+class Array:
+    """Numbers that compare, hash and print by their content, so that they may be part of a cache key."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    data: bytes = field(repr=False)
+    digest: str = ""
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Array:
+        data = np.ascontiguousarray(values).tobytes()
+        return cls(values.shape, values.dtype.str, data, hashlib.sha256(data).hexdigest())
+
+    def numpy(self) -> np.ndarray:
+        """The numbers; read-only."""
+        return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a person hands to a model; a model takes what it reads and leaves the rest.
+
+    `second` is the sentence B of a pair, for an encoder. `target` is the text of an encoder–decoder's decoder; with
+    None the model decodes it itself, greedily. `picture` is (H, W) or (H, W, 3), uint8 or 0 to 1. `sound` is one
+    channel at the model's own sampling rate.
+    """
+
+    text: str = ""
+    second: str | None = None
+    target: str | None = None
+    picture: Array | None = None
+    sound: Array | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One sequence as a model read it, token by token.
+
+    `tokens` are for reading. `word` is the place of the word that a piece belongs to, None for special tokens;
+    `segment` is 0 for sentence A and 1 for B. `grid` is (rows, columns) of a picture's patches, which are the last
+    tokens of the line.
+    """
+
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    word: tuple[int | None, ...]
+    segment: tuple[int, ...]
+    grid: tuple[int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a model made of what it was given: the trace, its lines, and a sentence when something was cut.
+
+    An encoder–decoder has two lines more: `target`, what its decoder read, and `produced`, the same one place on: what
+    each of those places answered. None elsewhere.
+    """
+
+    trace: AttentionTrace
+    source: Line
+    target: Line | None = None
+    produced: Line | None = None
+    cut: str | None = None
+
+    @property
+    def special(self) -> tuple[bool, ...]:
+        return self.source.special
+
+    def lines(self, kind: Kind) -> tuple[Line, Line]:
+        """What the rows and what the columns of that kind of map stand for."""
+        if self.target is None or self.produced is None or kind == "self":
+            return self.source, self.source
+        return (self.produced, self.source) if kind == "cross" else (self.target, self.target)

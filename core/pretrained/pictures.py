@@ -1,0 +1,49 @@
+"""Pictures as a vision model takes them: resized, scaled and centred as the model's own preprocessor file says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Height and width in pixels, and the mean and spread that are taken out of each channel (numbers 0 to 1)."""
+
+    size: tuple[int, int] = (224, 224)
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+
+    @classmethod
+    def of(cls, folder: Path) -> Pictures:
+        """As preprocessor_config.json of the folder says; what it leaves out is as ViT was published."""
+        try:
+            told = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            told = {}
+        size: Any = told.get("crop_size") or told.get("size") or 224
+        if isinstance(size, dict):
+            edge = size.get("shortest_edge", 224)
+            size = (size.get("height", edge), size.get("width", edge))
+        height, width = size if isinstance(size, tuple | list) else (size, size)
+        return cls((int(height), int(width)), tuple(told.get("image_mean") or cls.mean),
+                   tuple(told.get("image_std") or cls.std))
+
+    def prepare(self, picture: np.ndarray, channels: int) -> Float[Tensor, "1 channels height width"]:
+        """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as the model's pixel values."""
+        from PIL import Image
+
+        pixels = picture if picture.dtype == np.uint8 else (np.clip(picture, 0, 1) * 255).round().astype(np.uint8)
+        image = Image.fromarray(pixels).convert("RGB" if channels == 3 else "L")
+        if image.size != self.size[::-1]:
+            image = image.resize(self.size[::-1], Image.Resampling.BILINEAR)
+        values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels) / 255
+        values = (values - np.asarray(self.mean[:channels], np.float32)) / np.asarray(self.std[:channels], np.float32)
+        return torch.from_numpy(values).permute(2, 0, 1)[None].contiguous()

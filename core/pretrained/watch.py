@@ -1,0 +1,153 @@
+"""The seam through which attention is seen and switched off, without a hook on the model and without changing it.
+
+Hugging Face models call their attention by a name that is looked up in a table. Ours stands in that table as
+`attention_lab`: it calls the family's own eager function and, inside `with watching(…)`, keeps what went through. Who
+watches is a context variable, so sessions that share one model never see each other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from core.trace import Kind
+
+NAME = "attention_lab"
+Off = frozenset[tuple[str, int, int | None]]
+NOTHING: Off = frozenset()
+
+
+@dataclass(eq=False)
+class Seen:
+    """One call of attention: q (B, H, T, D) and k, v (B, G, S, D) as they meet, the weights, and the heads' outputs.
+
+    `extra` holds what else the family's function was told: scaling, position_bias, softcap, s_aux, … `probe` is a zero
+    that was added to the weights, for gradients.
+    """
+
+    kind: Kind
+    layer: int
+    module: Any
+    weights: Float[Tensor, "B H T S"]
+    q: Float[Tensor, "B H T D"] | None = None
+    k: Float[Tensor, "B G S D"] | None = None
+    v: Float[Tensor, "B G S E"] | None = None
+    out: Float[Tensor, "B T H E"] | None = None
+    mask: Tensor | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    probe: Tensor | None = None
+
+
+@dataclass(eq=False)
+class Watch:
+    """What is kept of each call, which heads are off, and the calls so far, in order."""
+
+    place: Callable[[Any], str]
+    whole: bool
+    off: Off
+    probe: bool
+    seen: list[Seen] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def call(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
+             extra: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Keep one call; the output and the weights that go on."""
+        kind = kind_of(self.place(module), module, weights)
+        layer = self.calls[kind]
+        self.calls[kind] += 1
+        seen = Seen(kind, layer, module, weights)
+        if self.probe:
+            seen.probe = torch.zeros_like(weights, requires_grad=True)
+            out = out + (seen.probe @ shared_heads(v, weights.shape[1])).transpose(1, 2)
+        if gone := [head for of, at, head in self.off if (of, at) == (kind, layer)]:
+            out = _switched_off(out, gone)
+        if self.whole:
+            seen.q, seen.k, seen.v, seen.out, seen.mask, seen.extra = q, k, v, out, mask, extra
+        self.seen.append(seen)
+        return out, weights
+
+
+_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = False) -> Iterator[Watch]:
+    """Watch the forward passes of this thread: `whole` keeps q, k, v and more beside the weights.
+
+    `off` are (kind, layer, head) whose output is zero, as if W_O had no columns for them; head None is every head of
+    the layer. One `with` is one forward pass: layers are counted from its beginning.
+    """
+    names = {id(module): name for name, module in model.named_modules()}
+    token = _WATCH.set(Watch(lambda module: names.get(id(module), ""), whole, off, probe))
+    try:
+        watch = _WATCH.get()
+        assert watch is not None
+        yield watch
+    finally:
+        _WATCH.reset(token)
+
+
+def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"]) -> Kind:
+    """Whether a call is self-, causal or cross-attention, by the module's name and what it says of itself."""
+    own = name.rsplit(".", 1)[-1].lower()
+    if any(sign in name.lower() for sign in ("crossattention", "encoder_attn", "encdecattention", "cross_attn")):
+        return "cross"
+    if getattr(module, "is_causal", None) is True or ("decoder." in f"{name}." and "encoder." not in name and own):
+        return "causal"
+    return "causal" if _looks_back(weights) else "self"
+
+
+def _looks_back(weights: Float[Tensor, "B H T S"]) -> bool:
+    rows, columns = weights.shape[-2:]
+    return rows == columns > 1 and not bool(weights.triu(1).any())
+
+
+def shared_heads(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B H S E"]:
+    """Key or value heads repeated so that each of the query heads has its own (grouped-query attention)."""
+    return values.repeat_interleave(heads // values.shape[1], dim=1)
+
+
+def _switched_off(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[Tensor, "B T H E"]:
+    if None in heads:
+        return torch.zeros_like(out)
+    keep = torch.ones(out.shape[2], 1, dtype=out.dtype, device=out.device)
+    keep[[head for head in heads if head is not None]] = 0
+    return out * keep
+
+
+def watched_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+                      **extra: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """What stands in Hugging Face's table: the family's own eager attention, and a word to whoever watches."""
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    out, weights = eager(module, query, key, value, attention_mask, **extra)
+    watch = _WATCH.get()
+    if watch is None:
+        return out, weights
+    return watch.call(module, query, key, value, attention_mask, out, weights, extra)
+
+
+def register() -> None:
+    """Put our name into Hugging Face's tables, beside a mask of the kind that eager attention takes."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+
+    AttentionInterface.register(NAME, watched_attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, eager_mask)
+
+
+def watch_model(model: Any) -> bool:
+    """Let a freshly loaded model call its attention by our name; False where its family has no such name to call."""
+    register()
+    if not model._can_set_attn_implementation():
+        return False
+    model.set_attn_implementation(NAME)
+    return True
