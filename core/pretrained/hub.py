@@ -1,0 +1,165 @@
+"""Models of the Hugging Face hub: looked up and judged before anything large is fetched, then fetched byte by byte.
+
+Only the config, the tokenizer and safetensors of one commit are fetched, each no longer than the hub has said and,
+where the hub states a checksum, with that checksum. Nothing that a repository holds is ever run.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from core.pretrained import places
+from core.pretrained.base import Pretrained, PretrainedError
+from core.pretrained.fetch import SECONDS, File, endpoint, fetch, in_words, small
+from core.pretrained.load import load_folder
+from core.pretrained.places import megabytes
+from core.pretrained.readable import BESIDE, MOST_CONFIG, parse_config, refuse_config, weight_files
+
+LIMIT = 600_000_000
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
+REVISION = re.compile(r"[\w./-]{1,200}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Stopped(Exception):
+    """A download that the person stopped; nothing of it is kept."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a download would fetch: one commit of one model. `memory` is what its weights take in fp32, in bytes."""
+
+    repo: str
+    commit: str
+    family: str
+    files: tuple[File, ...]
+    memory: int
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def folder(self) -> Path:
+        return places.place(self.repo, self.commit)
+
+    @property
+    def kept(self) -> bool:
+        """Whether all of it is on the shelf already."""
+        return self.folder.is_dir()
+
+
+def parse(text: str) -> tuple[str, str]:
+    """owner/name, owner/name@revision or the address of the model's page → (repo, revision).
+
+    PretrainedError when it can be no model's name.
+    """
+    named = re.sub(r"^(https?://)?(www\.)?(huggingface\.co|hf\.co)/", "", unquote(text.strip())).rstrip("/")
+    named = re.sub(r"/(tree|blob|resolve)/", "@", named, count=1)
+    repo, _, revision = named.partition("@")
+    if not NAME.fullmatch(repo) or ".." in repo or "--" in repo:
+        said = f"“{text.strip()[:80]}” is no name of a model on the hub" if text.strip() else "No model is named yet"
+        raise PretrainedError(f"{said}; write owner/name, such as prajjwal1/bert-tiny, or name@revision.")
+    if revision and (not REVISION.fullmatch(revision) or ".." in revision):
+        raise PretrainedError(f"“{revision[:80]}” is no name of a revision; write a branch, a tag or a commit.")
+    return repo, revision or "main"
+
+
+def plan(repo: str, revision: str = "main", *, token: str | None = None, limit: int = LIMIT) -> Plan:
+    """What the hub has under this name, pinned to a commit and judged by its file list and its config alone.
+
+    `limit` is the most bytes that may be fetched, and 4 × that the most that the weights may take in memory.
+    PretrainedError for all that cannot be opened, with what would help.
+    """
+    from huggingface_hub import HfApi
+
+    with in_words(repo, revision, token):
+        info = HfApi(endpoint=endpoint(), token=token or False).model_info(
+            repo, revision=revision, files_metadata=True, timeout=SECONDS)
+    listed = {item.rfilename: item for item in info.siblings or ()}
+    weights = weight_files(listed, repo)
+    commit = str(info.sha or "")
+    if not COMMIT.fullmatch(commit):
+        raise PretrainedError(f"The hub states no commit for {repo}, so what it is cannot be pinned down.")
+    files = tuple(_file(item, repo) for name, item in listed.items() if name in weights or BESIDE.fullmatch(name))
+    config = parse_config(small(repo, commit, "config.json", MOST_CONFIG, token), repo)
+    refuse_config(config, repo)
+    found = Plan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
+    _refuse_size(found, limit)
+    return found
+
+
+def _file(item: Any, repo: str) -> File:
+    if item.size is None:
+        raise PretrainedError(f"The hub does not state the size of {item.rfilename} of {repo}, so it is not fetched.")
+    return File(item.rfilename, int(item.size), item.lfs.sha256 if item.lfs else None)
+
+
+def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
+    """Bytes of the weights in fp32: 4 a parameter, where the hub counts them, or by the type that the config names."""
+    counted = getattr(info.safetensors, "parameters", None)
+    if counted:
+        return 4 * sum(int(count) for count in counted.values())
+    stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
+    kind = str(config.get("dtype") or config.get("torch_dtype") or "float32")
+    return stored * (2 if kind.endswith("float16") else 1)
+
+
+def _refuse_size(found: Plan, limit: int) -> None:
+    if found.size > limit:
+        raise PretrainedError(f"{found.repo} is {megabytes(found.size)}; this page fetches at most {megabytes(limit)}. "
+                              "Take a smaller one, such as one with distil, tiny, mini or small in its name.")
+    free = places.free_memory()
+    if found.memory > 4 * limit or (free is not None and found.memory > free):
+        room = min(4 * limit, 4 * limit if free is None else free)
+        raise PretrainedError(f"{found.repo} takes {megabytes(found.memory)} of memory in fp32, and there is room for "
+                              f"{megabytes(room)}. Take a smaller model.")
+
+
+def download(found: Plan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,
+             stopped: Callable[[], bool] = lambda: False) -> Path:  # fmt: skip
+    """Fetch what is planned into its folder on the shelf, whole or not at all; the folder.
+
+    `progress` is told the bytes so far. Stopped once `stopped()` is true; PretrainedError when the hub fails.
+    """
+    folder = found.folder
+    if found.kept:
+        places.touch(folder)
+        return folder
+    places.make_room(found.size)
+    part = folder.with_name(f"{found.commit}.{uuid.uuid4().hex[:8]}.part")
+    part.mkdir(parents=True)
+    done = 0
+
+    def step(count: int) -> None:
+        nonlocal done
+        if stopped():
+            raise Stopped(found.repo)
+        done += count
+        progress(done)
+
+    try:
+        for file in found.files:
+            step(0)
+            fetch(found.repo, found.commit, file, part / file.name, token, step)
+        if not folder.is_dir():
+            part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def load(repo: str, commit: str) -> Pretrained:
+    """A model from the shelf; PretrainedError when it is no longer there."""
+    folder = places.place(repo, commit)
+    if not folder.is_dir():
+        raise PretrainedError(f"{repo} is no longer on this computer; look it up again to load it.")
+    places.touch(folder)
+    return load_folder(folder, repo)

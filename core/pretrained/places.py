@@ -1,0 +1,124 @@
+"""Where models stand on disk: the bounded shelf of what was downloaded, and folders of a person's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from core.pretrained.base import PretrainedError
+from core.pretrained.readable import read_config, refuse_config, weight_files
+
+MOST_BYTES = 3_000_000_000
+MARGIN = 300_000_000
+STALE_SECONDS = 6 * 3600.0
+
+
+def shelf() -> Path:
+    """The folder of everything downloaded here, in HF_HOME; other programs' models beside it are never touched."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return Path(home).expanduser() / "attention-lab"
+
+
+def shelf_bytes() -> int:
+    """How much the shelf may hold, by ATTENTION_LAB_MODELS_MB or 3 GB."""
+    return int(float(os.environ.get("ATTENTION_LAB_MODELS_MB") or MOST_BYTES / 1e6) * 1e6)
+
+
+def place(repo: str, commit: str) -> Path:
+    """The folder of one commit of one model, there or not."""
+    return shelf() / repo.replace("/", "--") / commit
+
+
+def kept(repo: str) -> tuple[str, ...]:
+    """The commits of a model that are on the shelf, the last used first."""
+    folders = [path for path in _folders() if path.parent.name == repo.replace("/", "--")]
+    return tuple(path.name for path in sorted(folders, key=_used, reverse=True))
+
+
+def touch(folder: Path) -> None:
+    """Say that a model on the shelf was used just now."""
+    os.utime(folder)
+
+
+def make_room(need: int) -> None:
+    """Let the models that were used longest ago go until `need` more bytes fit; PretrainedError when they cannot."""
+    most = shelf_bytes()
+    if need > most:
+        raise PretrainedError(f"The model has {megabytes(need)} and the shelf for downloads holds {megabytes(most)}; "
+                              "set ATTENTION_LAB_MODELS_MB higher, or take a smaller model.")
+    shelf().mkdir(parents=True, exist_ok=True)
+    _drop_stale()
+    folders = sorted(_folders(), key=_used)
+    held = {folder: size(folder) for folder in folders}
+    while folders and sum(held.values()) + need > most:
+        oldest = folders.pop(0)
+        shutil.rmtree(oldest, ignore_errors=True)
+        del held[oldest]
+    free = shutil.disk_usage(shelf()).free
+    if free < need + MARGIN:
+        raise PretrainedError(f"There is no room for {megabytes(need)}: the disk of {shelf()} has {megabytes(free)} "
+                              f"free, and {megabytes(MARGIN)} of that stay free. Make room, or take a smaller model.")
+
+
+def _folders() -> list[Path]:
+    return [path for path in shelf().glob("*/*") if path.is_dir() and path.suffix != ".part"]
+
+
+def _drop_stale() -> None:
+    """What a download left behind whose process has ended."""
+    for part in shelf().glob("*/*.part"):
+        if time.time() - _used(part) > STALE_SECONDS:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _used(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def size(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that a new model could take, where the system tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def check_folder(text: str, limit: int) -> Path:
+    """A person's own folder that holds a model: its path, resolved. PretrainedError says what it lacks.
+
+    `limit` is the most bytes of weights that are opened.
+    """
+    folder = Path(text.strip()).expanduser()
+    try:
+        if not text.strip() or "\0" in text or not folder.is_dir():
+            raise PretrainedError(f"There is no folder {text.strip() or '(empty)'} on the computer that runs this "
+                                  "page; write the path of one that holds config.json and model.safetensors.")
+        folder = folder.resolve()
+        weights = weight_files([path.name for path in folder.iterdir()], folder.name)
+        refuse_config(read_config(folder / "config.json", folder.name), folder.name)
+        found = sum((folder / file).stat().st_size for file in weights)
+    except OSError as error:
+        raise PretrainedError(f"The folder {text.strip()} cannot be read: {error.strerror}.") from error
+    if found > limit:
+        raise PretrainedError(f"{folder.name} has {megabytes(found)} of weights; this page opens models of at most "
+                              f"{megabytes(limit)}. Take a smaller one.")
+    return folder
+
+
+def megabytes(count: int) -> str:
+    """A size in words: kB, MB or GB, in tens as the hub counts."""
+    for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB")):
+        if count >= unit:
+            return f"{count / unit:,.1f} {name}" if count < 10 * unit else f"{count / unit:,.0f} {name}"
+    return f"{count / 1000:,.0f} kB"

@@ -1,0 +1,166 @@
+"""A hub of our own on this computer: it answers as huggingface.co does, and can be made to fail in each of its ways."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+STEP = 4096
+
+
+@dataclass
+class Repo:
+    """One model there: its files, and how it misbehaves. `stated` overrides a file's size in the listing."""
+
+    files: dict[str, bytes]
+    stated: dict[str, int | None] = field(default_factory=dict)
+    gated: bool = False
+    token: str | None = None
+    revisions: tuple[str, ...] = ("main",)
+    parameters: dict[str, int] | None = None
+    swapped: dict[str, bytes] = field(default_factory=dict)
+    breaks_at: int | None = None
+    seconds_a_step: float = 0.0
+    status: int | None = None
+    elsewhere: str | None = None
+
+    def listing(self, name: str) -> dict[str, object]:
+        siblings = [{"rfilename": file, "size": self.stated.get(file, len(data)),
+                     **({"lfs": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "pointerSize": 134}}
+                        if file.endswith((".safetensors", ".bin")) else {})} for file, data in self.files.items()]
+        more = {"safetensors": {"parameters": self.parameters, "total": 1}} if self.parameters else {}
+        return {"id": name, "sha": COMMIT, "siblings": siblings, "tags": [], "private": False, **more}
+
+
+class Hub(ThreadingHTTPServer):
+    """The server; `asked` is every path it was asked for, `tokens` what it was told of who asks."""
+
+    daemon_threads = True
+
+    def __init__(self, repos: dict[str, Repo]) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.repos = repos
+        self.asked: list[str] = []
+        self.tokens: list[str | None] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Model info, and files of one commit."""
+
+    protocol_version = "HTTP/1.1"
+    server: Hub
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path).strip("/")
+        self.server.asked.append(path)
+        self.server.tokens.append(self.headers.get("authorization"))
+        if path.startswith("api/models/"):
+            name, _, revision = path.removeprefix("api/models/").partition("/revision/")
+            self._info(name, revision or "main")
+            return
+        name, _, rest = path.partition("/resolve/")
+        repo = self.server.repos.get(name)
+        commit, _, file = rest.partition("/")
+        if repo is None or commit != COMMIT or file not in repo.files:
+            self._error(404, "EntryNotFound")
+        elif repo.gated and self.headers.get("authorization") != f"Bearer {repo.token}":
+            self._error(401, "GatedRepo")
+        elif repo.elsewhere:
+            self._send(302, b"", location=f"{repo.elsewhere}/{path}")
+        else:
+            self._file(repo, repo.swapped.get(file, repo.files[file]))
+
+    def _info(self, name: str, revision: str) -> None:
+        repo = self.server.repos.get(name)
+        if repo is None:
+            self._error(401, None, "Invalid username or password.")
+        elif repo.status is not None:
+            self._error(repo.status, None)
+        elif revision not in (*repo.revisions, COMMIT):
+            self._error(404, "RevisionNotFound")
+        else:
+            self._send(200, json.dumps(repo.listing(name)).encode(), content_type="application/json")
+
+    def _file(self, repo: Repo, data: bytes) -> None:
+        start = int((self.headers.get("range") or "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        self.send_response(206 if start else 200)
+        self.send_header("content-length", str(len(data) - start))
+        self.end_headers()
+        for at in range(start, len(data), STEP):
+            if repo.breaks_at is not None and at >= repo.breaks_at:
+                repo.breaks_at = None
+                self.close_connection = True
+                return
+            time.sleep(repo.seconds_a_step)
+            self.wfile.write(data[at:at + STEP])
+
+    def _error(self, status: int, code: str | None, message: str = "") -> None:
+        self._send(status, b"{}", x_error_code=code, x_error_message=message or None)
+
+    def _send(self, status: int, body: bytes, **headers: str | None) -> None:
+        self.send_response(status)
+        for key, value in headers.items():
+            if value is not None:
+                self.send_header(key.replace("_", "-"), value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def serving(repos: dict[str, Repo]) -> Iterator[Hub]:
+    """The hub while it runs."""
+    hub = Hub(repos)
+    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        hub.shutdown()
+        hub.server_close()
+
+
+@cache
+def bert_files() -> dict[str, bytes]:
+    """A tiny BERT of 2 layers and 3 heads with seeded random weights, as the files of its folder."""
+    import torch
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"the cat sat on a mat .".split(), "##s"]
+    with tempfile.TemporaryDirectory() as name, torch.random.fork_rng():
+        folder = Path(name)
+        torch.manual_seed(86)
+        config = BertConfig(vocab_size=len(words), hidden_size=30, num_hidden_layers=2, num_attention_heads=3,
+                            intermediate_size=31, max_position_embeddings=40)  # fmt: skip
+        BertModel(config).save_pretrained(folder)
+        vocabulary = {word: index for index, word in enumerate(words)}
+        BertTokenizerFast(tokenizer_object=BertWordPieceTokenizer(vocabulary)).save_pretrained(folder)
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def online(hub: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send everything that is asked of the hub to this address, and keep what comes under `home`."""
+    monkeypatch.setenv("HF_ENDPOINT", hub)
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
