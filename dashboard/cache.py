@@ -11,6 +11,11 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
+from dashboard.memory import Memory
+
+MODEL_BYTES = 1_600_000_000
+SHARED_BYTES = 600_000_000
+
 T = TypeVar("T")
 
 
@@ -20,13 +25,16 @@ def cached(function: Callable[..., T], *args: Hashable) -> T:
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
-    """function(*args), remembered and shared as it is: for large results that nobody changes (traces)."""
-    return _shared(_name(function), repr(args), function, args)
+    """function(*args), remembered and shared as it is: for large results that nobody changes (traces).
+
+    At most 600 MB of them, and 32, are kept.
+    """
+    return _results().get((_name(function), repr(args)), lambda: function(*args))
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:
-    """A loaded model, one of at most two that are kept; never mutate it."""
-    return _model(_name(function), repr(args), function, args)
+    """A loaded model; 1.6 GB of them, and 8, are kept. Never mutate it."""
+    return _models().get((_name(function), repr(args)), lambda: function(*args))
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -38,11 +46,11 @@ def _data(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, 
     return _function(*_args)
 
 
-@st.cache_resource(max_entries=3, show_spinner=False)
-def _shared(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, ...]) -> Any:
-    return _function(*_args)
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _results() -> Memory:
+    return Memory(SHARED_BYTES, 32)
 
 
-@st.cache_resource(max_entries=2, show_spinner=False)
-def _model(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, ...]) -> Any:
-    return _function(*_args)
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _models() -> Memory:
+    return Memory(MODEL_BYTES, 8)

@@ -1,0 +1,72 @@
+"""A bounded memory of what every session shares: models and readings, weighed in bytes, the longest unused leaves."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class _Making:
+    """A lock that is forgotten once nobody holds it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class Memory:
+    """Values by key, each made once however many sessions ask for it at the same time.
+
+    When they weigh more than `most_bytes`, or are more than `most`, the longest unused leave; the last made stays, were
+    it alone too heavy. Who still holds a value that left keeps it.
+    """
+
+    def __init__(self, most_bytes: int, most: int) -> None:
+        self.most_bytes, self.most = most_bytes, most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._making: WeakValueDictionary[Any, _Making] = WeakValueDictionary()
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        """The value under this key, made now if it is not there; what `make` raises is not remembered."""
+        with self._lock:
+            making = self._making.setdefault(key, _Making())
+        with making.lock:
+            with self._lock:
+                if key in self._kept:
+                    self._kept.move_to_end(key)
+                    kept: T = self._kept[key][0]
+                    return kept
+            value = make()
+            with self._lock:
+                self._kept[key] = value, weigh(value)
+                while len(self._kept) > 1 and (len(self._kept) > self.most or self.bytes > self.most_bytes):
+                    self._kept.popitem(last=False)
+        return value
+
+    @property
+    def bytes(self) -> int:
+        return sum(weight for _, weight in self._kept.values())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._kept
+
+
+def weigh(value: Any) -> int:
+    """The bytes of all arrays, tensors and text in a value, its parts and its parts' parts."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if hasattr(value, "parameters") and hasattr(value, "buffers"):
+        return sum(int(one.nbytes) for both in (value.parameters(), value.buffers()) for one in both)
+    if isinstance(value, str | bytes):
+        return len(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return sum(weigh(getattr(value, part.name)) for part in fields(value))
+    if isinstance(value, Mapping):
+        return sum(weigh(part) for part in value.values())
+    return sum(weigh(part) for part in value) if isinstance(value, tuple | list | set | frozenset) else 0

@@ -1,0 +1,77 @@
+"""The shared memory: bounded by bytes and by count, each value made once, nothing of a failure remembered."""
+
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from dashboard import cache
+from dashboard.memory import Memory, weigh
+
+
+@dataclass(frozen=True)
+class Pair:
+    first: np.ndarray
+    rest: tuple[object, ...]
+
+
+def test_weights_are_the_bytes_of_what_is_held():
+    assert weigh(np.zeros((3, 5), np.float32)) == weigh(torch.zeros(3, 5)) == 60
+    layer = torch.nn.BatchNorm1d(7)
+    assert weigh(layer) == 4 * 7 * 4 + 8  # two parameters, two running figures, and a count of 8 bytes
+    assert weigh(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None))) == 4 + 8 + 3
+
+
+def test_the_longest_unused_leaves_when_the_bytes_are_spent():
+    memory = Memory(100, 99)
+    for key in "abc":
+        memory.get(key, lambda: np.zeros(40, np.uint8))
+        memory.get("a", lambda: pytest.fail("a is there"))
+    assert "a" in memory and "b" not in memory and "c" in memory and memory.bytes == 80
+    memory.get("large", lambda: np.zeros(1000, np.uint8))
+    assert memory.bytes == 1000 and "large" in memory, "the last one stays, though alone too heavy"
+
+
+def test_the_count_is_bounded_too():
+    memory = Memory(100, 2)
+    for key in range(5):
+        memory.get(key, lambda: 0)
+    assert [key in memory for key in range(5)] == [False, False, False, True, True]
+
+
+def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
+    memory, made = Memory(100, 9), []
+
+    def slowly() -> None:
+        time.sleep(0.3)
+        made.append(1)
+
+    ask = [threading.Thread(target=memory.get, args=("slow", slowly)) for _ in "abc"]
+    for thread in ask:
+        thread.start()
+    start = time.perf_counter()
+    memory.get("quick", lambda: 1)
+    assert time.perf_counter() - start < 0.2
+    for thread in ask:
+        thread.join()
+    assert made == [1]
+
+
+def test_a_failure_is_not_remembered():
+    memory = Memory(100, 9)
+    with pytest.raises(ZeroDivisionError):
+        memory.get("a", lambda: 1 / 0)
+    assert memory.get("a", lambda: 7) == 7
+
+
+def made(text: str) -> list[str]:
+    return [text]
+
+
+def test_models_and_results_are_shared_as_they_are():
+    assert cache.model(made, "x") is cache.model(made, "x")
+    assert cache.shared(made, "x") is cache.shared(made, "x")
+    assert cache.shared(made, "x") is not cache.shared(made, "y")
