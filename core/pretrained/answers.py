@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.lines import CONTINUES, STARTS_WORD, readable
 from core.pretrained.reading import encode, forward
 from core.pretrained.watch import NOTHING, Off
 
@@ -24,6 +26,14 @@ class Answer:
     probabilities: Float[Tensor, " V"] | None = None
     vector: Float[Tensor, " C"] | None = None
     place: int = 0
+
+
+class Said(NamedTuple):
+    """One token or class of an answer: its number, how a person reads it, and its probability."""
+
+    id: int
+    word: str
+    probability: float
 
 
 def answer(pretrained: Pretrained, given: Given, off: Off = NOTHING, place: int | None = None) -> Answer:
@@ -47,6 +57,37 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pla
         place = masked_place(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
     place = place % output.logits.shape[1]
     return Answer("mask" if pretrained.head == "masked" else "next", output.logits[0, place].softmax(-1), place=place)
+
+
+def top(pretrained: Pretrained, found: Answer, count: int = 10) -> tuple[Said, ...]:
+    """The likeliest tokens or classes, the first first; none for an embedding."""
+    if found.probabilities is None:
+        return ()
+    best = found.probabilities.detach().topk(min(count, len(found.probabilities)))
+    ids = best.indices.tolist()
+    return tuple(map(Said, ids, words(pretrained, found, ids), best.values.tolist()))
+
+
+def words(pretrained: Pretrained, found: Answer, ids: Sequence[int]) -> tuple[str, ...]:
+    """How a person reads these numbers of an answer: the names of classes, or tokens as they are written.
+
+    ## stands before a token that goes on with a word, in vocabularies that mark the ones that begin one.
+    """
+    if found.kind == "class":
+        names = pretrained.model.config.id2label
+        return tuple(str(names.get(one, one)) for one in ids)
+    tokenizer = getattr(pretrained.tokenizer, "tokenizer", pretrained.tokenizer)
+    special = set(tokenizer.all_special_tokens)
+    pieces = tokenizer.convert_ids_to_tokens(list(ids))
+    return tuple(piece if piece is None or piece in special else
+                 readable(tokenizer, piece, piece.startswith((*STARTS_WORD, CONTINUES)) or not _marks(tokenizer))
+                 for piece in pieces)
+
+
+def _marks(tokenizer: Any) -> bool:
+    """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
+    sample = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
+    return any(str(piece).startswith(STARTS_WORD) for piece in sample)
 
 
 def embedding(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:

@@ -1,0 +1,120 @@
+"""How attention adds up over layers: rollout and flow through the graph of the layers. Abnar & Zuidema 2020.
+
+A step of the graph is a matrix (to, from): half of what a place passes on is what it attends to, the mean of the heads,
+and half is itself, the residual (section 3 of the paper, arXiv 2005.00928). An encoder–decoder, of which the paper does
+not speak, is one graph of both: the encoder's places and the decoder's stand side by side in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from core.trace import AttentionMap, AttentionTrace, Kind
+
+Step = Float[np.ndarray, "to from"]
+UNITS = 2**29  # capacities are whole numbers there: each is exact to 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The steps from the input to one layer, and which places of them are the map's rows and its columns."""
+
+    steps: tuple[np.ndarray, ...]
+    rows: slice
+    columns: slice
+
+
+def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
+    """The graph from the input up to and with a layer of that kind; of cross-attention the whole encoder is part.
+
+    ValueError when the trace has no such layer.
+    """
+    stack = [item for item in trace.of(kind).maps if item.layer <= layer]
+    if not stack or stack[-1].layer != layer:
+        raise ValueError(f"the trace has no {kind}-attention of layer {layer}")
+    if kind != "cross":
+        return Graph(tuple(_own(item) for item in stack), slice(None), slice(None))
+    size, others = len(stack[0].keys), len(stack[0].queries)
+    steps = [_beside(_own(item), np.eye(others)) for item in trace.of("self").maps]
+    causal = {item.layer: item for item in trace.of("causal").maps}
+    for item in stack:
+        if item.layer in causal:
+            steps.append(_beside(np.eye(size), _own(causal[item.layer])))
+        steps.append(_looking_over(item))
+    return Graph(tuple(steps), slice(size, None), slice(None, size))
+
+
+def rollout(found: Graph) -> Float[np.ndarray, "T S"]:
+    """What share of each row's state comes from each column by all paths: the product of the steps (equation 1)."""
+    reached = np.eye(found.steps[0].shape[1])
+    for step in found.steps:
+        reached = step @ reached
+    return reached[found.rows, found.columns]
+
+
+def flow(found: Graph, row: int) -> Float[np.ndarray, " S"]:
+    """How much can flow from each column to one row when every edge carries at most its weight (section 3.2)."""
+    from scipy.sparse.csgraph import maximum_flow
+
+    edges, places = _network(found), found.steps[-1].shape[0]
+    source = len(found.steps) * places + range(places)[found.rows][row]
+    sinks = range(places)[found.columns]
+    return np.array([maximum_flow(edges, source, sink).flow_value / UNITS for sink in sinks])
+
+
+def flows(found: Graph) -> Float[np.ndarray, "T S"]:
+    """The flow of every row."""
+    rows = range(found.steps[-1].shape[0])[found.rows]
+    return np.stack([flow(found, row) for row in range(len(rows))])
+
+
+def _network(found: Graph):  # type: ignore[no-untyped-def]
+    """The steps as one network from the last step's places down to the input's, a capacity an edge."""
+    from scipy.sparse import coo_array
+
+    size = found.steps[0].shape[0]
+    rows, columns, capacities = [], [], []
+    for at, step in enumerate(found.steps):
+        to, come = np.nonzero(step)
+        rows.append((at + 1) * size + to)
+        columns.append(at * size + come)
+        capacities.append(np.rint(step[to, come] * UNITS).astype(np.int32))
+    joined = [np.concatenate(part) for part in (rows, columns)]
+    nodes = (len(found.steps) + 1) * size
+    return coo_array((np.concatenate(capacities), (joined[0], joined[1])), shape=(nodes, nodes)).tocsr()
+
+
+def _own(item: AttentionMap) -> Step:
+    """A layer that looks at its own places: half attention, half residual, each row summing to one.
+
+    Keys after the places themselves (a sink) carry nothing on, so they are left out.
+    """
+    size = len(item.queries)
+    return _shared(np.abs(item.weights[:, :, :size]).mean(0, dtype=np.float64) + np.eye(size))
+
+
+def _looking_over(item: AttentionMap) -> Step:
+    """A layer in which the decoder's places look at the encoder's."""
+    size, others = len(item.keys), len(item.queries)
+    low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
+    return np.concatenate([np.eye(size, size + others), _shared(low)])
+
+
+def _beside(first: Step, second: Step) -> Step:
+    step = np.zeros((len(first) + len(second),) * 2)
+    step[:len(first), :len(first)] = first
+    step[len(first):, len(first):] = second
+    return step
+
+
+def _shared(step: np.ndarray) -> np.ndarray:
+    return step / step.sum(-1, keepdims=True)
+
+
+def total(steps: Sequence[np.ndarray]) -> int:
+    """How many edges a graph has: what one flow has to look at."""
+    return int(sum(np.count_nonzero(step) for step in steps))
