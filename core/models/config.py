@@ -15,8 +15,9 @@ RECURRENT = ("recurrent", "hybrid")  # cells, with attention beside them
 _CHOICES = {"kind": (*STACKED, *RECURRENT), "cell": ("gru", "lstm"), "norm": ("post", "pre"),
             "normalization": ("layer", "rms"), "activation": ("relu", "gelu", "swiglu"), "pool": ("first", "mean"),
             "feeding": ("none", "input", "bahdanau")}
-_FLAGS = ("bidirectional", "tied")
-_READS = {"transformer": ("tied",), "decoder": ("tied",), "classifier": ("pool",)}  # of what only some read
+_FLAGS = ("bidirectional", "tied", "output_bias")
+_SAID = ("tied", "output_bias")
+_READS = {"transformer": _SAID, "decoder": _SAID, "classifier": ("pool",)}  # of what only some read
 _LONG = 256  # tokens; no text here is much longer
 SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that say something of another sequence
 _BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096)}
@@ -40,7 +41,8 @@ class ModelConfig:
     have None, and then sees the encoder's last state alone. The stacked kinds read `norm` (where it stands),
     `normalization` (which), `d_ff`, `activation`; a classifier `pool`; those with cells `cell`, `bidirectional` and
     `feeding` (what of the attention goes into the next step: nothing, Luong's input feeding, Bahdanau's context).
-    `tied` gives the target's embedding and the output one matrix.
+    `tied` gives the target's embedding and the output one matrix; without `output_bias` a stack's logits are that
+    matrix alone, as in today's language models.
     """
 
     kind: str
@@ -58,6 +60,7 @@ class ModelConfig:
     pool: str = "first"
     feeding: str = "none"
     tied: bool = False
+    output_bias: bool = True
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -95,7 +98,7 @@ class ModelConfig:
         if self.attention.projection.key == "identity" and self.num_heads > 1:
             raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
                               "projection = multi_head.")
-        unread = {"cell", "bidirectional", "feeding", "pool", "tied"} - set(_READS.get(self.kind, ()))
+        unread = {"cell", "bidirectional", "feeding", "pool", *_SAID} - set(_READS.get(self.kind, ()))
         for field in fields(self):
             if field.name in unread and getattr(self, field.name) != field.default:
                 raise ConfigError(f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}.")
@@ -105,6 +108,8 @@ class ModelConfig:
                               "none.")
 
     def _check_recurrent(self) -> None:
+        if not self.output_bias:
+            raise ConfigError(f"kind = {self.kind} does not read output_bias; leave it at True.")
         if self.bidirectional and self.d_model % 2:
             raise ConfigError(f"A bidirectional encoder splits d_model = {self.d_model} between two directions; "
                               "take an even d_model, or bidirectional = false.")
@@ -126,13 +131,14 @@ class ModelConfig:
     def transformer(
         cls, d_model: int = 32, num_heads: int = 2, layers: int = 1, d_ff: int | None = None, *,
         kind: str = "transformer", norm: str = "post", normalization: str = "layer", activation: str = "relu",
-        pool: str = "first", tied: bool = False, dropout: float = 0.0, **attention: Choice | str,
+        pool: str = "first", tied: bool = False, output_bias: bool = True, dropout: float = 0.0,
+        **attention: Choice | str,
     ) -> ModelConfig:
         """A stacked model of any kind; other words (position, score, mask, …) go to its attention."""
         _need_ints(d_model=d_model, num_heads=num_heads)
         config = AttentionConfig(d_model=d_model, num_heads=num_heads, dropout=dropout, **attention)
         return cls(kind, d_model, num_heads, config, layers, 2 * d_model if d_ff is None else d_ff, norm, activation,
-                   dropout=dropout, normalization=normalization, pool=pool, tied=tied)
+                   dropout=dropout, normalization=normalization, pool=pool, tied=tied, output_bias=output_bias)
 
     @classmethod
     def recurrent(

@@ -31,7 +31,8 @@ class Decoder(Seq2Seq):
         self.source = self.target if shape.one_vocabulary else reader(config, shape)
         self.places = Places(config, 2 * shape.longest)
         self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.layers))
-        self.norm, self.output = last_norm(config), nn.Linear(config.d_model, shape.target)
+        self.norm = last_norm(config)
+        self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
             self.output.weight = self.target.token.weight
 

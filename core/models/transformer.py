@@ -60,7 +60,8 @@ class TransformerSeq2Seq(Seq2Seq):
         self.encoder = Encoder(config)
         self.target, self.target_places = Words(shape.target, config.d_model), Places(config, shape.longest)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
-        self.norm, self.output = last_norm(config), nn.Linear(config.d_model, shape.target)
+        self.norm = last_norm(config)
+        self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
             self.output.weight = self.target.token.weight
 

@@ -8,13 +8,14 @@ from core.tasks.language import LANGUAGE
 from core.tasks.lookup import INDUCTION, RECALL
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
 from core.tasks.pictures import PICTURES
+from core.tasks.repeats import REPEATS
 from core.tasks.sequences import COPY, REVERSE, SORT
 from core.tasks.series import SERIES
 from core.tasks.tabular import IRIS
 from core.tasks.text import TOPICS
 from core.tasks.translation import DATES, NUMBERS
 
-TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, ADDITION, NUMBERS, DATES, LANGUAGE,
+TASKS: tuple[TaskEntry, ...] = (REVERSE, COPY, SORT, RECALL, INDUCTION, REPEATS, ADDITION, NUMBERS, DATES, LANGUAGE,
                                 TOPICS, IRIS, DIGITS, PICTURES, SERIES, OWN_TEXT, OWN_PAIRS, OWN_TABLE)
 
 

@@ -21,8 +21,8 @@ ATTENTION = {"attention": "Whole mechanism", "projection": "Projection", "score"
              "mask": "Mask", "normalizer": "Normalizer", "kernel": "Kernel"}
 MODEL = {"kind": "Kind of model", "d_model": "d_model", "num_heads": "Heads", "layers": "Layers", "d_ff": "d_ff",
          "norm": "Place of the norm", "normalization": "Normalization", "activation": "Activation",
-         "dropout": "Dropout", "tied": "Tied embeddings", "pool": "Pooling", "cell": "Cell",
-         "bidirectional": "Bidirectional encoder", "feeding": "Feeding"}
+         "dropout": "Dropout", "tied": "Tied embeddings", "output_bias": "Output bias", "pool": "Pooling",
+         "cell": "Cell", "bidirectional": "Bidirectional encoder", "feeding": "Feeding"}
 TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedule": "Schedule", "warmup": "Warm-up",
             "batch_size": "Batch", "weight_decay": "Weight decay", "label_smoothing": "Label smoothing",
             "clip": "Gradient clipping"}

@@ -16,7 +16,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "d_model": (8, 16, 32, 64, 128), "num_heads": (1, 2, 4, 8, 16), "layers": (1, 2, 3, 4, 6),
     "d_ff": (16, 32, 64, 128, 256), "norm": ("post", "pre"), "normalization": ("layer", "rms"),
     "activation": ("relu", "gelu", "swiglu"), "dropout": (0.0, 0.1, 0.2, 0.3, 0.5), "tied": (False, True),
-    "pool": ("first", "mean"), "cell": ("gru", "lstm"), "bidirectional": (True, False),
+    "output_bias": (True, False), "pool": ("first", "mean"), "cell": ("gru", "lstm"), "bidirectional": (True, False),
     "feeding": ("none", "input", "bahdanau"), "learning_rate": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES, "warmup": (0, 20, 50, 100, 200), "batch_size": (8, 16, 32, 64, 128),
     "weight_decay": (0.0, 0.01, 0.1, 0.3), "label_smoothing": (0.0, 0.05, 0.1, 0.2), "clip": (0.1, 0.3, 1.0, 3.0, 10.0),

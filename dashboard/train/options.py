@@ -24,6 +24,7 @@ MOST_LAYERS = 12
 LAYERS = Param("layers", "Layers", 1, 1, MOST_LAYERS, 1, meaning="of the encoder, and as many of the decoder")
 DROPOUT = Param("dropout", "Dropout", 0.0, 0.0, 0.6, 0.05, meaning="share of numbers set to zero while it trains")
 TIED = Param("tied", "Tied embeddings", False, meaning="the target's embedding and the output share one matrix")
+OUTPUT_BIAS = Param("output_bias", "Output bias", True, meaning="a number for each word that is added to its logit")
 BLOCK = (
     Param("norm", "Where the norm stands", "post", choices=("post", "pre"),
           labels=("post: after the sum", "pre: before the layer"),
@@ -43,6 +44,7 @@ CELLS = (
           labels=("nothing of the attention", "input feeding (Luong)", "the context (Bahdanau)"),
           meaning="what of the attention the decoder's cell is given"),
 )
+SAYS_WORDS = ("transformer", "decoder")
 EMBEDDED = ("transformer", "decoder", *RECURRENT)  # those that say tokens
 
 
@@ -97,7 +99,7 @@ def of_model(start: ModelConfig) -> tuple[Param, ...]:
         params += [*BLOCK, *([POOL] if kind == "classifier" else [])]
     else:
         params += CELLS
-    params += [DROPOUT, *([TIED] if kind in EMBEDDED else [])]
+    params += [DROPOUT, *([TIED] if kind in EMBEDDED else []), *([OUTPUT_BIAS] if kind in SAYS_WORDS else [])]
     return tuple(replace(param, default=getattr(start, param.key)) for param in params)
 
 

@@ -1,0 +1,154 @@
+"""A run as a folder of Hugging Face's: `python -m core.pretrained.export RUN FOLDER`.
+
+What stands in it is opened by `transformers` everywhere, and by every page that looks inside a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.attention import ConfigError
+from core.models import Model
+from core.pretrained.base import PretrainedError
+from core.pretrained.twins import twin_of
+from core.tasks import Batch, Task, Vocabulary
+from core.tasks.base import SPECIALS
+from core.training.runs import Run, find_run
+
+CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ by about 1e-6
+CHECKED = 16
+
+
+def export(run: Run, folder: Path, step: int | None = None) -> Path:
+    """Write a run's model at a kept step (the last by default) as config, weights, tokenizer, and how it was trained.
+
+    PretrainedError where no class of the library computes what the model does; ValueError when no weights are kept.
+    """
+    model, task = run.model(step)
+    vocabulary = Vocabulary(words_of(task))
+    twin = twin_of(model, task, vocabulary)
+    check(model, twin, task, vocabulary)
+    folder.mkdir(parents=True, exist_ok=True)
+    if task.shape.input == "patches":
+        write(folder / "preprocessor_config.json", pictures(task))
+    else:
+        tokenizer_of(task, vocabulary, twin.config.max_position_embeddings).save_pretrained(folder)
+    twin.save_pretrained(folder)
+    write(folder / "run.json", {"config": run.config().to_json(), "reached": reached(run)})
+    return folder
+
+
+def words_of(task: Task) -> tuple[str, ...]:
+    """The words of the source and of the target; none where a picture is read."""
+    return () if task.shape.input == "patches" else (*task.source_vocab.tokens, *task.target_vocab.tokens)
+
+
+def check(model: Model, twin: Any, task: Task, vocabulary: Vocabulary) -> float:
+    """How far the twin's logits are from the model's on held-out examples; RuntimeError when they are not the same."""
+    batch = task.collate(task.held_out(CHECKED))
+    with torch.no_grad():
+        own = model(batch.source, batch.source_mask, batch.target_in).logits
+        their = twin(**inputs(batch, task, vocabulary)).logits
+    if task.form != "label":
+        their, own = _on_words(their, own, batch, task, vocabulary)
+    far = float((their - own).abs().max())
+    if not far <= CLOSE:
+        raise RuntimeError(f"{type(twin).__name__} says something else than the model: logits differ by {far:.2g}.")
+    return far
+
+
+def inputs(batch: Batch, task: Task, vocabulary: Vocabulary) -> dict[str, Tensor]:
+    """A batch as the twin takes it."""
+    if task.shape.input == "patches":
+        rows, columns = task.shape.grid
+        side = int(task.shape.source**0.5)
+        pixels = batch.source.unflatten(1, (rows, columns)).unflatten(3, (side, side)).permute(0, 1, 3, 2, 4)
+        return {"pixel_values": pixels.reshape(len(batch.source), 1, rows * side, columns * side)}
+    source = torch.tensor(vocabulary.encode(task.source_vocab.tokens))[batch.source]
+    read = {"input_ids": source, "attention_mask": batch.source_mask.long()}
+    if batch.target_in is None:
+        return read
+    target = torch.tensor(vocabulary.encode(task.target_vocab.tokens))[batch.target_in]
+    return read | {"decoder_input_ids": target}
+
+
+def _on_words(their: Tensor, own: Tensor, batch: Batch, task: Task, vocabulary: Vocabulary) -> tuple[Tensor, Tensor]:
+    """Both logits on the words that the model has, where something real was asked."""
+    real = batch.source_mask if batch.target_in is None else batch.target_out != 0
+    return their[..., vocabulary.encode(task.target_vocab.tokens)][real], own[real]
+
+
+def tokenizer_of(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
+    """Words, or letters where the task reads those, as the task itself takes a typed text apart."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    pad, begin, end, unknown = SPECIALS
+    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary.tokens)}, unk_token=unknown))
+    changes: list[Any] = [normalizers.Strip()]
+    if all(word == word.lower() for word in vocabulary.tokens):
+        changes.append(normalizers.Lowercase())
+    if task.separator:
+        if "-" not in vocabulary.tokens:
+            changes.append(normalizers.Replace("-", " "))
+        parts = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]
+        made.pre_tokenizer = pre_tokenizers.Sequence(parts)  # type: ignore[assignment]
+    else:
+        changes.append(normalizers.Replace("\n", "↵"))
+        made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")  # type: ignore[assignment]
+        made.decoder = decoders.Fuse()  # type: ignore[assignment]
+    made.normalizer = normalizers.Sequence(changes)  # type: ignore[assignment]
+    if task.tokens("")[:1] == [begin]:
+        made.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
+            single=f"{begin} $A", special_tokens=[(begin, vocabulary.encode([begin])[0])])
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token=pad, bos_token=begin, eos_token=end,
+                                   unk_token=unknown, model_max_length=longest)
+
+
+def pictures(task: Task) -> dict[str, Any]:
+    """How a picture is prepared: its ink is 1, its paper 0, and nothing is taken out."""
+    rows, columns = task.shape.grid
+    side = int(task.shape.source**0.5)
+    return {"image_processor_type": "ViTImageProcessor", "do_resize": True, "do_rescale": True, "do_normalize": False,
+            "rescale_factor": 1 / 255, "image_mean": [0.0], "image_std": [1.0],
+            "size": {"height": rows * side, "width": columns * side}}
+
+
+def reached(run: Run) -> dict[str, Any]:
+    """The last figures of a run, as its metrics tell them."""
+    records = run.records()
+    last = records[-1].to_json() if records else {}
+    return {name: last[name] for name in ("step", "loss", "letters", "exact", "bleu", "held_out")
+            if last.get(name) is not None}
+
+
+def write(path: Path, data: dict[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m core.pretrained.export", description=__doc__.splitlines()[0])
+    parser.add_argument("run", help="a run's name in the list, or its folder")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--step", type=int, help="a kept step; the last by default")
+    chosen = parser.parse_args(arguments)
+    run = find_run(chosen.run) or Run(Path(chosen.run))
+    try:
+        if not run.exists():
+            raise ValueError(f"There is no run {chosen.run}; `python -m core.training list` names those there are.")
+        print(export(run, chosen.folder, chosen.step))
+    except (PretrainedError, ConfigError, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
