@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from core.decoding.filters import no_repeat as without_repeats
-from core.decoding.prefix import EOS, Prompt, judging, longest_of, pick
+from core.decoding.prefix import EOS, Decoder, Ends, Prompt, Rules, anything, ends_of, judging, longest_of, pick
 from core.decoding.tree import ROOT, Candidate, Tree
-from core.models.base import Seq2Seq
 
 WIDEST = 64
 
-
-@torch.no_grad()
-def beam(
-    model: Seq2Seq, prompt: Prompt, *, width: int = 4, length_penalty: float = 0.0, no_repeat: int = 0,
-    max_length: int | None = None, eos: int = EOS,
-) -> Tree:
-    """The tree of a beam search; its outputs, at most `width`, are ranked by log-probability / lp(length).
-
-    lp is that of Wu 2016, section 7, equation 14: 0 ranks by log-probability alone, which favours the short. Each step
-    weighs the 2 · width best ways to go on: an end mark among the first `width` of them is an output, the first `width`
-    others are kept. It ends once no kept beginning can reach the worst of `width` outputs. A width of 1 without a
-    penalty is greedy decoding. ValueError for what is out of bounds.
-    """
-    if not 1 <= width <= WIDEST:
-        raise ValueError(f"width = {width}; expected 1 to {WIDEST}.")
-    if not 0 <= length_penalty <= 5:
-        raise ValueError(f"length_penalty = {length_penalty}; expected 0 to 5.")
-    longest, tree, kept = longest_of(max_length, prompt.mask), Tree(), [ROOT]
-    with judging(model):
-        memory = model.encode(prompt.source, prompt.mask)
-        state, tokens = model.start(memory), torch.tensor([prompt.begin], device=prompt.mask.device)
-        for step in range(longest):
-            logits, state, _ = model.step(pick(memory, torch.zeros_like(tokens)), state, tokens)
-            logp = logits.float().log_softmax(-1)
-            allowed = without_repeats(logp, tree.said(kept), no_repeat)
-            kept, rows = _weigh(tree, kept, logp, allowed, step, width, length_penalty, eos)
-            if not kept or _decided(tree, kept, width, penalty(longest, length_penalty)):
-                break
-            state = pick(state, torch.tensor(rows, device=tokens.device))
-            tokens = torch.tensor([tree.candidates[place].token for place in kept], device=tokens.device)
-        else:
-            for place in kept:
-                tree.candidates[place].fate = "cut"
-                tree.finish(place, tree.candidates[place].total / penalty(longest, length_penalty))
-    tree.hypotheses = _best(tree, width)
-    return tree
+Penalty = Callable[[int, float], float]  # the length of an output and α → what its log-probability is divided by
 
 
 def penalty(length: int, alpha: float) -> float:
@@ -57,13 +22,63 @@ def penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
+def beam(
+    model: Decoder, prompt: Prompt, *, width: int = 4, length_penalty: float = 0.0, no_repeat: int = 0,
+    max_length: int | None = None, eos: Ends = EOS, lp: Penalty = penalty, rules: Rules = anything,
+) -> Tree:
+    """The tree of a beam search; its outputs, at most `width`, are ranked by log-probability / lp(length, α).
+
+    lp is that of Wu 2016, section 7, equation 14, unless told; an α of 0 ranks by log-probability alone, which favours
+    the short. `rules` may forbid tokens: −∞ in place of a log-probability. Each step weighs the 2 · width best ways to
+    go on: an end mark among the first `width` of them is an output, the first `width` others are kept. It ends once no
+    kept beginning can reach the worst of `width` outputs. A width of 1 without a penalty is greedy decoding. ValueError
+    for what is out of bounds.
+    """
+    *_, tree = beaming(model, prompt, width=width, length_penalty=length_penalty, no_repeat=no_repeat,
+                       max_length=max_length, eos=eos, lp=lp, rules=rules)
+    return tree
+
+
+@torch.no_grad()
+def beaming(
+    model: Decoder, prompt: Prompt, *, width: int, length_penalty: float, no_repeat: int, max_length: int | None,
+    eos: Ends, lp: Penalty = penalty, rules: Rules = anything,
+) -> Iterator[Tree]:
+    """The same search step by step: one tree that grows, and has its outputs at the last step. As `beam` raises."""
+    if not 1 <= width <= WIDEST:
+        raise ValueError(f"width = {width}; expected 1 to {WIDEST}.")
+    if not 0 <= length_penalty <= 5:
+        raise ValueError(f"length_penalty = {length_penalty}; expected 0 to 5.")
+    longest, tree, kept, ends = longest_of(max_length, prompt.mask), Tree(), [ROOT], ends_of(eos)
+    with judging(model):
+        memory = model.encode(prompt.source, prompt.mask)
+        state, tokens = model.start(memory), torch.tensor([prompt.begin], device=prompt.mask.device)
+        for step in range(longest):
+            logits, state, _ = model.step(pick(memory, torch.zeros_like(tokens)), state, tokens)
+            logp, said = logits.float().log_softmax(-1), [prompt.said + one for one in tree.said(kept)]
+            allowed = rules(without_repeats(logp, said, no_repeat), said)
+            kept, rows = _weigh(tree, kept, logp, allowed, step, width, lp(step + 1, length_penalty), ends)
+            if not kept or _decided(tree, kept, width, lp(longest, length_penalty)):
+                break
+            yield tree
+            state = pick(state, torch.tensor(rows, device=tokens.device))
+            tokens = torch.tensor([tree.candidates[place].token for place in kept], device=tokens.device)
+        else:
+            for place in kept:
+                tree.candidates[place].fate = "cut"
+                tree.finish(place, tree.candidates[place].total / lp(longest, length_penalty))
+    tree.hypotheses = _best(tree, width)
+    yield tree
+
+
 def _weigh(
-    tree: Tree, kept: list[int], logp: Tensor, allowed: Tensor, step: int, width: int, alpha: float, eos: int
+    tree: Tree, kept: list[int], logp: Tensor, allowed: Tensor, step: int, width: int, over: float,
+    ends: frozenset[int],
 ) -> tuple[list[int], list[int]]:
     """Put the best candidates into the tree; those that are kept, and the rows of the batch that they continue."""
     before = [0.0 if place == ROOT else tree.candidates[place].total for place in kept]
     totals = torch.tensor(before, device=logp.device)[:, None] + allowed
-    best, places = totals.flatten().topk(min(2 * width, totals.numel()))
+    best, places = totals.flatten().topk(min(max(2, 1 + len(ends)) * width, totals.numel()))
     found: list[int] = []
     rows: list[int] = []
     for rank, (total, place) in enumerate(zip(best.tolist(), places.tolist(), strict=True)):
@@ -72,10 +87,10 @@ def _weigh(
         row, token = divmod(place, logp.shape[1])
         one = Candidate(token, kept[row], step, float(logp[row, token]), total)
         index = tree.add(one)
-        if token == eos and rank < width:
+        if token in ends and rank < width:
             one.fate = "ended"
-            tree.finish(index, total / penalty(step + 1, alpha))
-        elif token != eos and len(found) < width:
+            tree.finish(index, total / over)
+        elif token not in ends and len(found) < width:
             one.fate = "kept"
             found.append(index)
             rows.append(row)

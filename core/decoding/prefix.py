@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,18 +16,50 @@ from core.models.base import ModelOutput, Seq2Seq
 BOS, EOS, PAD = 1, 2, 0
 LONGEST = 4096
 
+Ends = int | Collection[int]  # the end mark, or all tokens that are one, even none
+Rules = Callable[[Tensor, Sequence[Sequence[int]]], Tensor]  # (B, V), what each row has said → allowed
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """What a search asks of a model: a Seq2Seq, or anything else that reads a source and is fed one token a row."""
+
+    training: bool
+
+    def encode(self, source: Tensor, source_mask: Tensor, /) -> Any: ...
+
+    def start(self, memory: Any, /) -> Any: ...
+
+    def step(self, memory: Any, state: Any, tokens: Tensor, /) -> tuple[Tensor, Any, Any]: ...
+
+    def train(self, mode: bool = True, /) -> Any: ...
+
+    def eval(self) -> Any: ...
+
+
+def anything(logp: Float[Tensor, "B V"], said: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+    """The rule that forbids nothing."""
+    return logp
+
+
+def ends_of(eos: Ends) -> frozenset[int]:
+    """The tokens that end an output."""
+    return frozenset((eos,) if isinstance(eos, int) else eos)
+
 
 @dataclass(frozen=True)
 class Prompt:
     """One source to decode from: source (1, S) or (1, S, D), its mask (1, S), and the token that is fed first.
 
-    With `text` the model goes on with what it reads; then the last token read is the one that is fed first.
+    With `text` the model goes on with what it reads; then the last token read is the one that is fed first. `said`
+    counts as said before, where nothing may be said twice.
     """
 
     source: Tensor
     mask: Bool[Tensor, "1 S"]
     begin: int = BOS
     text: bool = False
+    said: tuple[int, ...] = ()
 
     @classmethod
     def of_text(cls, ids: Sequence[int], device: str = "cpu") -> Prompt:
@@ -67,7 +99,10 @@ def _followed(answer: ModelOutput, first: int) -> Followed:
 
 
 def pick(kept: Any, rows: Int[Tensor, " R"]) -> Any:
-    """A memory or a state with those rows of its batch: every tensor in one has the batch first."""
+    """A memory or a state with those rows of its batch: every tensor in one has the batch first, or it has its own
+    `pick`."""
+    if hasattr(kept, "pick"):
+        return kept.pick(rows)
     if isinstance(kept, Tensor):
         return kept[rows]
     if isinstance(kept, tuple | list):
@@ -78,7 +113,7 @@ def pick(kept: Any, rows: Int[Tensor, " R"]) -> Any:
 
 
 @contextmanager
-def judging(model: Seq2Seq) -> Iterator[None]:
+def judging(model: Decoder) -> Iterator[None]:
     """Nothing is dropped out, whatever mode the model is in, and that mode comes back."""
     training = model.training
     model.eval()

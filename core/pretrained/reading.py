@@ -28,7 +28,7 @@ def read(pretrained: Pretrained, given: Given | str) -> Reading:
     given = Given(given) if isinstance(given, str) else given
     batch, source, target, cut = encode(pretrained, given)
     output, watch = forward(pretrained, batch)
-    weights = _watched(watch) if watch.seen else _returned(output)
+    weights = weights_of(output, watch)
     if not any(weights.values()):
         raise PretrainedError(f"{pretrained.name} returned no attention: its layers mix tokens in another way. Take a "
                               "model whose layers attend, such as BERT or GPT-2.")
@@ -40,18 +40,21 @@ def read(pretrained: Pretrained, given: Given | str) -> Reading:
 
 def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | None, str | None]:
     """The model's inputs, the lines it reads, and a sentence when something was cut."""
-    if pretrained.reads == "picture":
-        batch, source = _picture(pretrained, given)
-        return batch, source, None, None
-    if pretrained.reads == "sound":
-        batch, source, cut = _sound(pretrained, given)
-    else:
-        batch, source, cut = _text(pretrained, given)
+    batch, source, cut = encode_source(pretrained, given)
     if not pretrained.model.config.is_encoder_decoder:
         return batch, source, None, cut
     ids = _target_ids(pretrained, given, batch)
     batch["decoder_input_ids"] = ids
     return batch, source, text_line(_tokenizer(pretrained), ids[0].tolist()), cut
+
+
+def encode_source(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
+    """The same without a decoder's: what an encoder, or a model that has only one line, reads."""
+    if pretrained.reads == "picture":
+        return *_picture(pretrained, given), None
+    if pretrained.reads == "sound":
+        return _sound(pretrained, given)
+    return _text(pretrained, given)
 
 
 def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off = NOTHING, probe: bool = False,
@@ -61,6 +64,11 @@ def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off 
         more.setdefault("output_attentions", True)
     with pretrained.lock, watching(pretrained.model, whole, off, probe) as watch, torch.set_grad_enabled(probe):
         return pretrained.model(**batch, **more), watch
+
+
+def weights_of(output: Any, watch: Watch) -> dict[Kind, list[Tensor]]:
+    """The weights (B, H, T, S) of each layer by kind: those that were watched, else those that the model returned."""
+    return _watched(watch) if watch.seen else _returned(output)
 
 
 def _watched(watch: Watch) -> dict[Kind, list[Tensor]]:
