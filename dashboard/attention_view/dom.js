@@ -8,6 +8,7 @@ const KEYS = [
   ["Enter", "pin or release"],
   ["Esc", "release, reset the zoom"],
   ["T", "read the row as a table"],
+  ["P", "save the picture as PNG"],
   ["?", "show these keys"],
 ];
 
@@ -33,6 +34,8 @@ function build(root) {
   buildLegend(root, dom);
   dom.masked = element(root, "div", "masked");
   footOf(root, dom, "foot");
+  dom.save = tool(dom.help.parentElement, "PNG", "Save the picture as PNG (P)");
+  dom.help.before(dom.save);
   dom.caption = element(root, "div", "caption");
   readingOf(root, dom, KEYS);
   return dom;
@@ -52,7 +55,7 @@ function showWords(view) {
   const grid = view.layout === "grid", film = view.layout === "frames";
   dom.stage.setAttribute("aria-label", view.fact);
   dom.title.textContent = grid ? "" : (view.title ?? `L${view.layer}·H${view.head}`);
-  dom.reads.textContent = grid || film ? "" : view.reads + pooledWords(view);
+  dom.reads.textContent = grid || film ? "" : view.reads + pooledWords(view) + blockWords(view) + thresholdWords(view);
   dom.readsUnder.textContent = film ? view.reads : "";
   dom.step.textContent = film ? (frameName(view, view.frameIndex) === "live" ? "live" : `step ${frameName(view, view.frameIndex)}`) : "";
   dom.head.hidden = grid;
@@ -84,6 +87,8 @@ function pooledWords(view) {
   return view.pool === "max" ? " · a pixel is the largest of its cells" : " · a pixel is the mean of its cells";
 }
 
+const thresholdWords = (view) => (view.threshold ? ` · below ${scaleEnd(view.threshold)} not drawn` : "");
+
 function blindWords(view, rows) {
   const names = rows.slice(0, 6).map((i) => named(view.queries[i]));
   const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
@@ -99,14 +104,13 @@ function showStatus(view) {
     return;
   }
   const say = (text, name) => (element(status, "span", name).textContent = text);
-  const at = view.pin && !view.keyboard ? { i: view.pin[0], j: view.pin[1] } : view.hover;
+  const at = newestPin(view) && !view.keyboard ? newestPin(view) : view.hover;
   if (!at || at.j < 0) return;
-  const cell = readCell(view, at.i, at.j);
-  const pinned = view.pin && view.pin[0] === at.i && view.pin[1] === at.j;
-  if (pinned) say("pinned ", "mark");
-  say(`${named(view.queries[at.i])} → ${named(view.keys[at.j])}, ${cell.masked ? "masked" : brief(cell.value)}`);
-  if (pinned) say(view.touch ? ". Tap again to release." : ". Esc releases.");
-  else if (view.keyboard) say(`, row ${at.i}, key ${at.j}`);
+  if (isPinned(view, at)) sayPins(view, say);
+  else {
+    say(pairWords(view, readCell(view, at.i, at.j)));
+    if (view.keyboard) say(`, row ${ownOf(view, "rows", at.i)}, key ${ownOf(view, "cols", at.j)}`);
+  }
   root.dataset.status = status.textContent;
 }
 

@@ -1,15 +1,15 @@
 // Where everything stands: pure arithmetic on sizes, no drawing.
 
 const NAMES_FROM = 13; // px a cell: from here every token is named
-const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000];
+const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 const GUTTER = { low: 40, high: 96, pad: 8 };
 const HEADED = 44; // px: the lines have names over their columns, and the legend stands over those
 const NARROW = 600; // px: below it the lines go under the map
 
-// 0 means names; otherwise a number every so many cells.
-function tickStep(cell, pitch) {
+// 0 means names; otherwise a number every so many tokens.
+function tickStep(cell, pitch, tokens = 1) {
   if (cell >= NAMES_FROM) return 0;
-  return TICK_STEPS.find((step) => step * cell >= pitch) ?? 1000;
+  return TICK_STEPS.find((step) => (step * cell) / tokens >= pitch) ?? 10000;
 }
 
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
@@ -60,7 +60,7 @@ function matrixBox(ctx, view, x, y, width, height, above = 22) {
     x: x + gutter, y: y + top, cw, ch, rows, cols, gutter, top, flat,
     w: Math.max(1, Math.round(cw * cols * view.ratio) / view.ratio),
     h: Math.max(1, Math.round(ch * rows * view.ratio) / view.ratio),
-    rowStep: tickStep(ch, 15), colStep: tickStep(cw, 28),
+    rowStep: tickStep(ch, 15, tokensPerCell(view, "rows")), colStep: tickStep(cw, 28, tokensPerCell(view, "cols")),
     gap: Math.min(cw, ch) >= 9 ? 1 : 0,
   };
 }
@@ -80,7 +80,7 @@ function linesBox(ctx, view, x, y, width, pitch, room) {
     x, y, from, to, rows, cols, rowPitch, keyPitch,
     names: to + 12, weights: to + 8 + right + column,
     h: Math.max(rows * rowPitch, cols * keyPitch),
-    rowStep: tickStep(rowPitch, 15), keyStep: tickStep(keyPitch, 15),
+    rowStep: tickStep(rowPitch, 15, tokensPerCell(view, "rows")), keyStep: tickStep(keyPitch, 15, tokensPerCell(view, "cols")),
   };
 }
 
@@ -88,14 +88,20 @@ function linesBox(ctx, view, x, y, width, pitch, room) {
 function layoutOne(ctx, view, width) {
   const cap = view.height ?? Math.max(360, Math.min(640, width));
   const wants = view.show, narrow = width < NARROW;
-  const out = { map: null, lines: null, width, height: 0 };
+  const out = { map: null, lines: null, picture: null, width, height: 0 };
   const keys = view.window.c1 - view.window.c0;
   if (wants !== "lines") {
     const share = wants === "both" && !narrow ? (keys <= 24 ? 0.39 : 0.5) : 1;
     out.map = matrixBox(ctx, view, 0, 0, Math.floor(width * share), cap, wants === "both" && !narrow ? HEADED : 22);
     out.height = out.map.y + out.map.h + 3;
   }
-  if (wants !== "matrix") {
+  if (wants === "both" && view.patches) {
+    const beside = !narrow;
+    const x = beside ? Math.max(out.map.x + out.map.w + 32, Math.floor(width * 0.5)) : 0;
+    const y = beside ? out.map.y : out.height + 32;
+    out.picture = pictureBox(view, x, y, width - x - 2, beside ? Math.max(240, out.map.h) : cap);
+    out.height = Math.max(out.height, y + out.picture.h + 3);
+  } else if (wants !== "matrix") {
     if (out.map && !narrow) {
       const x = Math.min(Math.floor(width * 0.62), Math.max(out.map.x + out.map.w + 32, Math.floor(width * 0.45)));
       out.lines = linesBox(ctx, view, x, out.map.y, Math.min(width - x, 520), out.map.ch, out.map.h);
@@ -106,8 +112,8 @@ function layoutOne(ctx, view, width) {
     out.height = Math.max(out.height, out.lines.y + out.lines.h + 3);
   }
   // A small map alone has its legend below it, and its tools not at the far end of the page.
-  out.small = narrow || (!out.lines && out.map.x + out.map.w < 560);
+  out.small = narrow || (!out.lines && !out.picture && out.map.x + out.map.w < 560);
   out.left = out.map?.x ?? 0;
-  out.right = out.lines ? width : Math.min(width, Math.max(320, out.map.x + out.map.w));
+  out.right = out.lines || out.picture ? width : Math.min(width, Math.max(320, out.map.x + out.map.w));
   return out;
 }

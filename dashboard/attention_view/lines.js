@@ -14,14 +14,15 @@ function lineWeight(view, value) {
 
 function lineFloor(view) {
   const { r0, r1, c0, c1 } = view.window;
+  const least = Math.max(LINE_FROM, view.threshold ? lineWeight(view, view.threshold) : 0);
   const strong = [];
   for (let i = r0; i < r1; i++) {
     for (let j = c0; j < c1; j++) {
       const w = lineWeight(view, view.current.values[i * view.current.cols + j]);
-      if (w >= LINE_FROM) strong.push(w);
+      if (w >= least) strong.push(w);
     }
   }
-  if (strong.length <= LINES_MOST) return LINE_FROM;
+  if (strong.length <= LINES_MOST) return least;
   return Float32Array.from(strong).sort()[strong.length - LINES_MOST];
 }
 
@@ -60,7 +61,7 @@ function drawLines(ctx, view, box) {
   ctx.fillText("query", box.from - GUTTER.pad, y);
   ctx.textAlign = "left";
   ctx.fillText("key", box.names, y);
-  if (floor > LINE_FROM) {
+  if (floor > Math.max(LINE_FROM, view.threshold || 0)) {
     ctx.textAlign = "center";
     ctx.fillText(`strongest ${LINES_MOST} weights`, (box.from + box.to) / 2, y);
   }
@@ -77,11 +78,14 @@ function drawLinesOver(ctx, view, box, picked) {
   const { values, mask, cols } = view.current;
   const active = picked && picked.i >= r0 && picked.i < r1 ? picked.i : -1;
   ctx.lineCap = "round";
-  for (let j = c0; j < c1 && active >= 0; j++) {
-    const at = active * cols + j;
-    if (mask && !mask[at]) continue;
-    const w = lineWeight(view, values[at]);
-    if (w >= LINE_FROM) curve(ctx, view, box, active, j, w, theme.pick, 0.9);
+  const others = otherRows(view, active);
+  for (const i of active < 0 ? others : [...others, active]) {
+    for (let j = c0; j < c1; j++) {
+      const at = i * cols + j;
+      if (mask && !mask[at]) continue;
+      const w = lineWeight(view, drawn(view, values[at]));
+      if (w >= LINE_FROM) curve(ctx, view, box, i, j, w, theme.pick, i === active ? 0.9 : 0.4);
+    }
   }
   ctx.globalAlpha = 1;
   lineNames(ctx, view, box, "right", box.from - GUTTER.pad, view.queries, active, theme.pick);
@@ -99,12 +103,12 @@ function lineNames(ctx, view, box, side, x, names, active, color) {
   const yOf = (k) => (rows ? lineY : keyY)(box, view, k);
   ctx.textAlign = side;
   ctx.textBaseline = "middle";
-  for (let k = step ? Math.ceil(from / step) * step : from; k < to; k += step || 1) {
-    if (k === active) continue;
-    if (step && active >= 0 && Math.abs(yOf(k) - yOf(active)) < 13) continue;
+  for (const { at, text } of ticks(view, rows ? "rows" : "cols", names, from, to, step)) {
+    if (at === active) continue;
+    if (step && active >= 0 && Math.abs(yOf(at) - yOf(active)) < 13) continue;
     ctx.font = fontOf(view.theme, step ? 12 : 13);
     ctx.fillStyle = view.theme.secondary;
-    ctx.fillText(step ? String(k) : fit(ctx, names[k], GUTTER.high), x, yOf(k));
+    ctx.fillText(fit(ctx, text, GUTTER.high), x, yOf(at));
   }
   if (active < from || active >= to) return;
   ctx.font = fontOf(view.theme, 13, 600);
@@ -152,7 +156,7 @@ function lineAt(view, box, x, y) {
   const { r0, c0 } = view.window;
   const i = r0 + Math.min(box.rows - 1, Math.floor((y - box.y) / box.rowPitch));
   const j = c0 + Math.min(box.cols - 1, Math.floor((y - box.y) / box.keyPitch));
-  const held = view.pin?.[0] ?? view.hover?.i ?? view.query;
+  const held = newestPin(view)?.i ?? view.hover?.i ?? pickedCell(view)?.i;
   if (x > (box.from + box.to) / 2 && held != null) return { i: held, j };
   return { i, j: largestOf(view, i) };
 }

@@ -1,5 +1,8 @@
 // The map itself: cells on the base canvas; names, ticks, crosshair and pin on the canvas over it.
 
+// What is below the threshold is drawn as nothing, and still read as what it is.
+const drawn = (view, value) => (view.threshold && Math.abs(value) < view.threshold ? 0 : value);
+
 // Mean (or largest) of the cells under each pixel, and NaN where all are masked.
 function pooled(view, out) {
   const { r0, r1, c0, c1 } = view.window;
@@ -16,9 +19,10 @@ function pooled(view, out) {
       for (let i = from; i < to; i++) {
         for (let j = left; j < right; j++) {
           if (mask && !mask[i * cols + j]) continue;
-          sum += values[i * cols + j];
+          const value = drawn(view, values[i * cols + j]);
+          sum += value;
           count++;
-          if (values[i * cols + j] > most) most = values[i * cols + j];
+          if (value > most) most = value;
         }
       }
       result[y * out.cols + x] = count ? (largest ? most : sum / count) : NaN;
@@ -58,7 +62,7 @@ function drawMatrix(ctx, view, box) {
       for (let j = 0; j < box.cols; j++) {
         const at = (r0 + i) * cols + c0 + j;
         if (mask && !mask[at]) continue;
-        ctx.fillStyle = cssShade(view.theme, shade(values[at], low, high));
+        ctx.fillStyle = cssShade(view.theme, shade(drawn(view, values[at]), low, high));
         ctx.fillRect(box.x + j * box.cw, box.y + i * box.ch, box.cw - 1, box.ch - 1);
       }
     }
@@ -84,14 +88,14 @@ function drawRowNames(ctx, view, box, picked) {
   const active = picked && picked.i >= r0 && picked.i < r1 ? picked.i : -1;
   const step = box.rowStep;
   const right = box.x - GUTTER.pad;
-  for (let i = step ? Math.ceil(r0 / step) * step : r0; i < r1; i += step || 1) {
-    if (i === active) continue;
+  for (const { at, text } of ticks(view, "rows", view.queries, r0, r1, step)) {
+    if (at === active) continue;
     // Neighbours of the named row give way, unless every row has its name anyway.
-    if (step && active >= 0 && Math.abs(rowMiddle(box, view, i) - rowMiddle(box, view, active)) < 13) continue;
-    const y = rowMiddle(box, view, i);
+    if (step && active >= 0 && Math.abs(rowMiddle(box, view, at) - rowMiddle(box, view, active)) < 13) continue;
+    const y = rowMiddle(box, view, at);
     ctx.font = fontOf(theme, step ? 12 : 13);
     ctx.fillStyle = theme.secondary;
-    ctx.fillText(step ? String(i) : fit(ctx, view.queries[i], GUTTER.high), right, y);
+    ctx.fillText(fit(ctx, text, GUTTER.high), right, y);
     if (step) tickMark(ctx, theme, box.x - 6, y, 5, 0);
   }
   if (active >= 0) {
@@ -118,14 +122,14 @@ function drawColNames(ctx, view, box, picked) {
     ctx.font = fontOf(theme, 13, 600);
     room = ctx.measureText(named(view.keys[active])).width / 2 + 13;
   }
-  for (let j = step ? Math.ceil(c0 / step) * step : c0; j < c1; j += step || 1) {
-    if (j === active) continue;
-    const x = colMiddle(box, view, j);
+  for (const { at, text } of ticks(view, "cols", view.keys, c0, c1, step)) {
+    if (at === active) continue;
+    const x = colMiddle(box, view, at);
     if (step) tickMark(ctx, theme, x, box.y - 6, 0, 5);
     if (step && active >= 0 && Math.abs(x - colMiddle(box, view, active)) < room) continue;
     ctx.font = fontOf(theme, step ? 12 : 13);
     ctx.fillStyle = theme.secondary;
-    colName(ctx, step ? String(j) : view.keys[j], x, step ? box.y - 14 : base, turned);
+    colName(ctx, text, x, step ? box.y - 14 : base, turned);
   }
   if (active >= 0) {
     ctx.font = fontOf(theme, 13, 600);
@@ -167,13 +171,13 @@ function drawCross(ctx, view, box, picked) {
   if (inRow && inCol && box.cw >= 5) outline(ctx, x, y, box.cw, box.ch, 2.5, view.theme.pick);
 }
 
-function drawPin(ctx, view, box) {
-  const [i, j] = view.pin;
+// A dot in a pinned cell, where it is in sight.
+function drawPin(ctx, view, box, [i, j] = view.pin) {
   const { r0, r1, c0, c1 } = view.window;
   if (i < r0 || i >= r1 || j < c0 || j >= c1) return;
-  const value = view.current.values[i * view.current.cols + j];
-  const k = shade(value, ...view.range);
-  const luma = 0.3 * view.theme.table[3 * k] + 0.59 * view.theme.table[3 * k + 1] + 0.11 * view.theme.table[3 * k + 2];
+  const k = 3 * shade(view.current.values[i * view.current.cols + j], ...view.range);
+  const { table } = view.theme;
+  const luma = 0.3 * table[k] + 0.59 * table[k + 1] + 0.11 * table[k + 2];
   ctx.fillStyle = luma > 140 ? "#1B2330" : "#FFFFFF";
   ctx.beginPath();
   const size = clamp(Math.min(box.cw, box.ch) / 6, 2, 3.5);

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+
+from dashboard.attention_view.blocks import Blocks, Pool, names
 
 THUMB_PIXELS = 68  # 34 px on a screen of two device pixels each: finer than this is never seen
 EXACT_CELLS = 65_536  # up to here every head of the layer travels as float32, so [ and ] need no rerun
@@ -57,6 +60,18 @@ def to_bytes(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """Values in [low, high] as uint8 0 to 254 (255 means masked)."""
     scaled = (values - np.float32(low)) * np.float32(254.0 / (high - low))
     return np.clip(np.nan_to_num(scaled, posinf=254.0, neginf=0.0) + 0.5, 0, 254).astype(np.uint8)
+
+
+# A pin or another head draws the page anew, but pools no thumbnail again: what is kept lives as long as its trace.
+_GRIDS: WeakKeyDictionary[Any, dict[bool, dict[str, Any]]] = WeakKeyDictionary()
+
+
+def grid(trace: Any, signed: bool = False) -> dict[str, Any]:
+    """The thumbnails of a trace, made once."""
+    made = _GRIDS.setdefault(trace, {})
+    if signed not in made:
+        made[signed] = thumbnails(trace.maps, signed)
+    return made[signed]
 
 
 def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
@@ -120,19 +135,36 @@ def allowed_bits(mask: np.ndarray | None, shape: tuple[int, ...], heads: Sequenc
     return {"planes": len(planes), "bytes": encode(np.packbits(planes.reshape(-1)))}
 
 
-def one_map(attention: Any, head: int) -> dict[str, Any]:
-    """The numbers of the head drawn, or of all its layer's heads when together they are small."""
+def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool = "mean") -> dict[str, Any]:
+    """The numbers of the head drawn, or of all its layer's heads when together they are small.
+
+    With ``blocks`` one head alone, each cell the mean (or the largest) of its block.
+    """
     weights = np.asarray(attention.weights)
-    small = weights.size <= EXACT_CELLS
+    small = blocks is None and weights.size <= EXACT_CELLS
     heads = list(range(weights.shape[0])) if small else [int(head)]
-    exact = small or weights[0].size <= EXACT_CELLS
+    mask, ends = attention.mask, None
+    values = weights if small else weights[heads]
+    if blocks is not None:
+        mask = None if mask is None else np.broadcast_to(mask, weights.shape)[heads]
+        values, ends = blocks.weights(values, mask, pool), blocks.sent()
+        mask = None if mask is None else blocks.seen(mask)
+    shape = (len(weights) if blocks is None else 1, *values.shape[1:])
     return {
         "heads": heads,
-        "rows": int(weights.shape[1]),
-        "cols": int(weights.shape[2]),
-        "values": packed(weights[heads], exact),
-        "mask": allowed_bits(attention.mask, weights.shape, heads),
+        "rows": int(values.shape[1]),
+        "cols": int(values.shape[2]),
+        "edges": ends,
+        "values": packed(values, small or values.size <= EXACT_CELLS),
+        "mask": allowed_bits(mask, shape, heads if blocks is None else [0]),
     }
+
+
+def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
+    """The names of the rows and of the columns that are drawn."""
+    if blocks is None:
+        return {"queries": list(map(str, attention.queries)), "keys": list(map(str, attention.keys))}
+    return {"queries": names(attention.queries, blocks.rows), "keys": names(attention.keys, blocks.columns)}
 
 
 def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
+
+Pair: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class ViewState:
-    """The picked head, the pinned cell (query, key) or None, and the step of the frame or None for the last."""
+    """The picked head, the pinned cell (query, key) or None, and the step of the frame or None for the last.
+
+    Where several may be pinned, ``pins`` holds them all, oldest first, and ``pin`` the newest.
+    """
 
     layer: int
     head: int
-    pin: tuple[int, int] | None = None
+    pin: Pair | None = None
     frame: int | None = None
+    pins: tuple[Pair, ...] = ()
 
 
 def settle(store: MutableMapping[str, Any], name: str, field: str, asked: Any) -> Any:
@@ -35,12 +41,26 @@ def settle(store: MutableMapping[str, Any], name: str, field: str, asked: Any) -
     return store[field]
 
 
+def inside(pins: Iterable[Pair], shape: tuple[int, int]) -> tuple[Pair, ...]:
+    """The pins that a map of that shape has a cell for: one from a longer sentence points nowhere in a shorter one."""
+    return tuple((i, j) for i, j in pins if 0 <= i < shape[0] and 0 <= j < shape[1])
+
+
 def taken(field: str, message: Any) -> Any:
     """A message from the browser as this field's value, or None for nothing; raises ValueError on anything else."""
     value = dict(message or {}).get("value")
+    if field == "pins":
+        return tuple(_pair(pair) for pair in value or ())
     if value is None:
         return None
     if field == "frame":
         return int(value)
+    if field == "window":
+        top, bottom, left, right = (int(edge) for edge in value)
+        return top, bottom, left, right
+    return _pair(value)
+
+
+def _pair(value: Any) -> Pair:
     first, second = value
     return int(first), int(second)

@@ -40,7 +40,7 @@ function setCurrent(view) {
     mask: masks ? masks[masks.length > 1 ? k : 0] : null,
   };
   view.range = rangeOf(view, view.layout === "frames" ? source.values : view.current.values);
-  const size = `${rows}×${cols}`;
+  const size = `${rows}×${cols}${view.part ?? ""}`;
   if (view.size !== size) view.window = { r0: 0, r1: rows, c0: 0, c1: cols };
   view.size = size;
 }
@@ -57,8 +57,13 @@ function rangeOf(view, values) {
   return view.signed ? [-most, most] : [0, most];
 }
 
-const pickedCell = (view) =>
-  view.hover ?? (view.pin ? { i: view.pin[0], j: view.pin[1] } : view.query != null ? { i: view.query, j: -1 } : null);
+// What is read: under the pointer, else pinned last, else the page's row.
+function pickedCell(view) {
+  const pinned = view.hover ?? newestPin(view);
+  if (pinned || view.query == null) return pinned;
+  const i = cellOf(view, "rows", view.query);
+  return i < 0 ? null : { i, j: -1 };
+}
 
 function drawAll(view) {
   const started = performance.now();
@@ -71,6 +76,7 @@ function drawAll(view) {
   if (view.layout === "grid") drawGrid(ctx, view, view.box);
   if (view.box.map) drawMatrix(ctx, view, view.box.map);
   if (view.box.lines) drawLines(ctx, view, view.box.lines);
+  if (view.box.picture) drawPicture(ctx, view, view.box.picture);
   if (view.layout === "frames") {
     view.dom.slider.max = String(view.frames.steps.length - 1);
     view.dom.slider.value = String(view.frameIndex);
@@ -92,19 +98,25 @@ function drawOver(view) {
   const ctx = sized(view.dom.over, view.width, view.box.height, view.ratio);
   const picked = view.layout === "grid" ? null : pickedCell(view);
   if (view.layout === "grid") drawGridOver(ctx, view, view.box);
-  const { map, lines } = view.box;
-  if (map) {
-    drawRowNames(ctx, view, map, picked);
-    drawColNames(ctx, view, map, picked);
-    if (picked) drawCross(ctx, view, map, picked);
-    if (view.pin) drawPin(ctx, view, map);
-    if (view.drag) outlineDrag(ctx, view);
-  }
-  if (lines) drawLinesOver(ctx, view, lines, picked);
+  else drawMapOver(ctx, view, picked);
+  if (view.drag) outlineDrag(ctx, view);
   showStatus(view);
   showTip(view, view.point?.x, view.point?.y);
   if (view.hover) showTable(view);
   mark(view, performance.now() - started);
+}
+
+// Names, crosshair, pins and the picked row's lines: all that stands over the cells.
+function drawMapOver(ctx, view, picked) {
+  const { map, lines, picture } = view.box;
+  if (map) {
+    drawRowNames(ctx, view, map, picked);
+    drawColNames(ctx, view, map, picked);
+    if (picked) drawCross(ctx, view, map, picked);
+    drawPins(ctx, view, map, picked?.i ?? -1);
+  }
+  if (lines) drawLinesOver(ctx, view, lines, picked);
+  if (picture) drawPatches(ctx, view, picture, picked);
 }
 
 function outlineDrag(ctx, view) {
@@ -121,7 +133,8 @@ function mark(view, took) {
   const { dataset } = view.dom.root;
   dataset.layer = view.layer;
   dataset.head = view.head;
-  dataset.pin = view.pin ? view.pin.join(",") : "";
+  dataset.pin = view.pins.length ? view.pins.at(-1).join(",") : "";
+  dataset.pins = view.pins.map((pin) => pin.join(",")).join(";");
   const at = view.layout === "grid" ? null : view.hover;
   dataset.hover = at ? `${at.i},${at.j}` : "";
   dataset.value = at && at.j >= 0 ? view.current.values[at.i * view.current.cols + at.j].toFixed(6) : "";
@@ -131,8 +144,10 @@ function mark(view, took) {
   if (view.box.map) {
     const { x, y, cw, ch } = view.box.map;
     dataset.map = [x, y, cw, ch].join(",");
-    dataset.window = Object.values(view.window).join(",");
+    dataset.window = (view.part ?? Object.values(view.window)).toString();
+    dataset.pooled = view.edges?.pooled ? "1" : "";
   }
+  if (view.box.picture) dataset.picture = Object.values(view.box.picture).join(",");
   if (view.layout === "grid") {
     const { gutter, top, pitch, rowPitch, size } = view.box;
     dataset.map = [gutter, top, pitch, rowPitch, size].join(",");
@@ -149,6 +164,8 @@ function decode(view, data) {
   view.gridInfo = data.grid;
   if (data.grid) view.range = [data.grid.low, data.grid.high];
   view.roles = data.roles ?? [];
+  view.edges = data.one?.edges ?? null;
+  view.part = data.part;
   if (data.one) {
     const { rows, cols, heads, values, mask } = data.one;
     view.one = { rows, cols, heads, values: unpack(values), masks: unpackBits(mask, rows * cols) };
@@ -162,7 +179,7 @@ function decode(view, data) {
 
 function update(view, data) {
   const first = view.turn === undefined;
-  const kept = { layer: view.layer, head: view.head, pin: view.pin, frameIndex: view.frameIndex };
+  const kept = { layer: view.layer, head: view.head, pins: view.pins, frameIndex: view.frameIndex };
   if (first) view.turn = data.turn;
   const { one, grid, frames, mask, turn, ...plain } = data;
   Object.assign(view, plain);
@@ -170,7 +187,7 @@ function update(view, data) {
   view.tokens = JSON.stringify([view.queries, view.keys]);
   decode(view, data);
   // An answer to an earlier message must not undo what was done since.
-  if (turn < view.turn) view.pin = kept.pin;
+  if (turn < view.turn) view.pins = kept.pins;
   if (turn < view.turn && view.layout === "one" && kept.layer === view.layer && view.one.heads.includes(kept.head)) {
     view.head = kept.head;
   }
@@ -195,7 +212,7 @@ function fontsReady(view) {
 
 function start(root) {
   const view = { dom: build(root) };
-  const { over, stage, strip, slider, play, help, tableButton, reset } = view.dom;
+  const { over, stage, strip, slider, play, help, tableButton, reset, save } = view.dom;
   over.onpointermove = (event) => onMove(view, event);
   over.onpointerleave = () => onLeave(view);
   over.onpointerdown = (event) => onDown(view, event);
@@ -207,6 +224,7 @@ function start(root) {
   help.onclick = () => (view.dom.keys.hidden = !view.dom.keys.hidden);
   tableButton.onclick = () => toggleTable(view);
   reset.onclick = () => resetZoom(view);
+  save.onclick = () => saveImage(view);
   play.onclick = () => togglePlay(view);
   slider.oninput = () => ((view.sliding = true), view.playing && stopPlaying(view), showFrame(view, Number(slider.value)));
   slider.onchange = () => ((view.sliding = false), sendFrame(view));

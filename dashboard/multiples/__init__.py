@@ -31,7 +31,7 @@ from dashboard.multiples.payload import Pair, Tile, difference_span, pack, telli
 __all__ = ["MARKS", "MINUS", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
 
 HERE = Path(__file__).parent
-SHARED = ("parts", "color", "layout", "words", "matrix")  # how the attention view draws a map is how these are drawn
+SHARED = ("parts", "color", "layout", "blocks", "words", "matrix")  # how the attention view draws a map is how these are drawn
 SCRIPTS = ("tiles", "dom", "zoom", "multiples")
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.trace import AttentionMap, AttentionTrace  # noqa: E402
-from dashboard.attention_view import attention_view  # noqa: E402
+from dashboard.attention_view import Patches, attention_view  # noqa: E402
 from tests.browser.view_data import WORDS, trace, weights  # noqa: E402
 
 st.set_page_config(layout="wide")
@@ -37,6 +37,21 @@ elif case == "masked":
     names = ("the", "animal", "was", "too", "tired", ".")
     one = AttentionTrace((AttentionMap("causal", 0, values, names, names, allowed),), "the demo")
     attention_view(one, key="masked", show="matrix", caption="A causal mask, and one row that sees nothing.")
+elif case == "pins":
+    shown = trace(1, 2, tokens)
+    picked = attention_view(shown, key="pins", pins=[(1, 2)], threshold=float(st.query_params.get("threshold", "0")))
+    st.write(f"pins {list(picked.pins)}")
+elif case == "long":
+    values = np.zeros((1, 1, size, size), np.float32)
+    values[:, :, np.arange(size), np.arange(size) // 2] = 1.0
+    long = AttentionMap("causal", 0, values[0], tuple(tokens), tuple(tokens), np.tri(size, dtype=bool))
+    one = AttentionTrace((long,), "the demo")
+    picked = attention_view(one, key="long", show="matrix")
+    st.write(f"pin {picked.pin}")
+elif case == "picture":
+    ramp = np.linspace(0, 1, 28)[:, None] * np.ones((1, 28))
+    shown = trace(1, 2, ["[CLS]", *(f"{i},{j}" for i in range(4) for j in range(4))])
+    attention_view(shown, key="picture", patches=Patches(ramp, 4, 4, first=1))
 elif case == "signed":
     scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
     names = tuple("abcdefg")

@@ -9,7 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.attention_view import ViewState, attention_view, colour_scale, payload
+from dashboard.attention_view import Patches, ViewState, attention_view, colour_scale, payload
+from dashboard.attention_view.blocks import Blocks
 from dashboard.attention_view.palette import for_browser
 from dashboard.attention_view.state import settle, taken
 
@@ -187,3 +188,68 @@ def test_the_three_layouts_run_in_a_page_and_links_hold():
     assert not app.exception
     assert app.session_state.grid == ViewState(1, 1)
     assert app.session_state.one == ViewState(1, 1), "a pin outside the map is dropped"
+
+
+@pytest.mark.parametrize("pool", ["mean", "max"])
+@pytest.mark.parametrize(("shape", "window"),
+                         [((513, 700), None), ((7, 11), (2, 5, 1, 9)), ((1100, 9), (3, 900, 0, 9))])
+def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
+    values = RNG.random((1, *shape)).astype(np.float32)
+    mask = RNG.random(shape) > 0.3
+    blocks = Blocks.of(shape, window)
+    found = blocks.weights(values, mask, pool)[0]
+    assert max(found.shape) <= 512
+    for i, j in [(0, 0), (found.shape[0] - 1, found.shape[1] - 1), (found.shape[0] // 2, found.shape[1] // 3)]:
+        part = (slice(*blocks.rows[i:i + 2]), slice(*blocks.columns[j:j + 2]))
+        seen = values[0][part][mask[part]]
+        wanted = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
+        assert found[i, j] == pytest.approx(wanted, abs=1e-6)
+        assert blocks.seen(mask)[i, j] == bool(seen.size)
+    top, bottom, left, right = window or (0, shape[0], 0, shape[1])
+    assert (blocks.rows[0], blocks.rows[-1], blocks.columns[0], blocks.columns[-1]) == (top, bottom, left, right)
+
+
+def test_what_fits_is_not_cut_into_blocks():
+    assert Blocks.of((512, 512), None) is None
+    assert not Blocks.of((2000, 2000), (0, 512, 7, 300)).pooled
+
+
+def test_a_grid_is_pooled_once_for_its_trace():
+    trace = AttentionTrace((a_map(),), "test")
+    assert payload.grid(trace) is payload.grid(trace)
+    assert payload.grid(trace) == payload.thumbnails(trace.maps)
+
+
+def test_a_large_picture_is_thinned_and_grey_gets_three_colours():
+    sent = Patches(np.linspace(0, 1, 800 * 100).reshape(800, 100), 4, 2, first=1).sent()
+    assert (sent["wide"], sent["high"], sent["rows"], sent["cols"], sent["first"]) == (34, 267, 4, 2, 1)
+    pixels = decoded(sent["bytes"], "u1").reshape(267, 34, 3)
+    assert pixels[0, 0].tolist() == [0, 0, 0] and pixels[-1, -1].min() > 250
+
+
+def pinned_script():
+    import numpy as np
+    import streamlit as st
+
+    from core.trace import AttentionMap, AttentionTrace
+    from dashboard.attention_view import attention_view
+
+    names = tuple(map(str, range(st.session_state.get("size", 9))))
+    weights = np.ones((1, len(names), len(names)), np.float32)
+    trace = AttentionTrace((AttentionMap("self", 0, weights, names, names),), "test")
+    st.session_state.shown = attention_view(trace, key="v", pins=[(1, 2), (8, 8)])
+
+
+def test_pins_outside_a_shorter_text_are_dropped():
+    app = AppTest.from_function(pinned_script).run()
+    assert app.session_state.shown == ViewState(0, 0, pin=(8, 8), pins=((1, 2), (8, 8)))
+    app.session_state["size"] = 5
+    app.run()
+    assert not app.exception
+    assert app.session_state.shown == ViewState(0, 0, pin=(1, 2), pins=((1, 2),))
+
+
+def test_pins_and_windows_of_the_browser_are_read():
+    assert taken("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}) == ((1, 2), (3, 4))
+    assert taken("pins", {"value": None}) == ()
+    assert taken("window", {"value": [0, 5, 2, 9]}) == (0, 5, 2, 9)

@@ -1,0 +1,68 @@
+// The picture as a PNG of twice its size, with its words and its legend: what is on the screen, to take away.
+
+const IMAGE = { scale: 2, pad: 16, head: 30, foot: 26 };
+
+function saveImage(view) {
+  if (!view.box) return;
+  imageOf(view).toBlob((blob) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = view.layout === "grid" ? "attention-all-heads.png" : `attention-L${view.layer}H${view.head}.png`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }, "image/png");
+}
+
+function imageOf(view) {
+  const { pad, head, foot, scale } = IMAGE;
+  const canvas = document.createElement("canvas");
+  const grid = view.layout === "grid";
+  const wide = Math.ceil(grid ? view.box.right : view.width) + 2 * pad;
+  const high = Math.ceil(view.box.height) + 2 * pad + head + (grid ? 0 : foot);
+  const ctx = sized(canvas, wide, high, scale);
+  ctx.fillStyle = view.theme.ground;
+  ctx.fillRect(0, 0, wide, high);
+  ctx.translate(pad, pad);
+  imageHead(ctx, view, wide - 2 * pad);
+  ctx.translate(0, head);
+  if (grid) {
+    drawGrid(ctx, view, view.box);
+    drawGridOver(ctx, view, view.box);
+    return canvas;
+  }
+  if (view.box.map) drawMatrix(ctx, view, view.box.map);
+  if (view.box.lines) drawLines(ctx, view, view.box.lines);
+  if (view.box.picture) drawPicture(ctx, view, view.box.picture);
+  drawMapOver(ctx, view, pickedCell(view));
+  imageLegend(ctx, view, view.box.left, view.box.height + 8);
+  return canvas;
+}
+
+function imageHead(ctx, view, room) {
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = view.theme.text;
+  ctx.font = fontOf(view.theme, 13, 600);
+  const title = view.dom.title.textContent || view.fact;
+  ctx.fillText(fit(ctx, title, room), 0, 8);
+  const from = ctx.measureText(title).width + 10;
+  ctx.font = fontOf(view.theme, 13);
+  ctx.fillStyle = view.theme.secondary;
+  if (from < room - 40) ctx.fillText(fit(ctx, view.dom.reads.textContent, room - from), from, 8);
+}
+
+function imageLegend(ctx, view, x, y) {
+  const { theme } = view;
+  const ramp = ctx.createLinearGradient(x + 50, 0, x + 202, 0);
+  theme.stops.forEach((stop, k) => ramp.addColorStop(k / (theme.stops.length - 1), stop));
+  ctx.fillStyle = ramp;
+  ctx.fillRect(x + 50, y, 152, 8);
+  ctx.font = fontOf(theme, 12);
+  ctx.fillStyle = theme.secondary;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  ctx.fillText(view.dom.noun.textContent, x, y + 4);
+  ctx.fillText(view.dom.low.textContent, x + 50, y + 17);
+  ctx.textAlign = "right";
+  ctx.fillText(view.dom.high.textContent, x + 202, y + 17);
+}

@@ -1,0 +1,82 @@
+// Tokens that are pieces of a picture: the picked row's weights lie on the picture itself.
+
+const PICTURE_MOST = 420; // px
+
+function pictureBox(view, x, y, width, height) {
+  const { wide, high } = view.patches;
+  const scale = Math.min(width / wide, Math.min(height, PICTURE_MOST) / high);
+  return { x, y, w: Math.floor(wide * scale), h: Math.floor(high * scale) };
+}
+
+function pictureImage(view) {
+  if (view.pictureOf === view.patches.bytes) return view.pictureCanvas;
+  const { wide, high, bytes } = view.patches;
+  const raw = fromBase64(bytes);
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [wide, high];
+  const image = canvas.getContext("2d").createImageData(wide, high);
+  for (let at = 0; at < wide * high; at++) {
+    for (let c = 0; c < 3; c++) image.data[4 * at + c] = raw[3 * at + c];
+    image.data[4 * at + 3] = 255;
+  }
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  view.pictureOf = bytes;
+  return (view.pictureCanvas = canvas);
+}
+
+function drawPicture(ctx, view, box) {
+  ctx.imageSmoothingEnabled = view.patches.wide >= box.w;
+  ctx.drawImage(pictureImage(view), box.x, box.y, box.w, box.h);
+  ctx.strokeStyle = view.theme.hairline;
+  ctx.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1);
+}
+
+// Where a token's patch stands, or null for a token that is no patch.
+function patchPlace(view, box, token) {
+  const { rows, cols, first } = view.patches;
+  const p = token - first;
+  if (p < 0 || p >= rows * cols) return null;
+  const w = box.w / cols, h = box.h / rows;
+  return { x: box.x + (p % cols) * w, y: box.y + Math.floor(p / cols) * h, w, h };
+}
+
+// Every patch in the scale's own colours over the dimmed picture: the stronger the weight, the less of the picture is left.
+function drawPatches(ctx, view, box, picked) {
+  const { theme, current } = view;
+  ctx.font = fontOf(theme, 13);
+  ctx.fillStyle = theme.secondary;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  if (!picked) return ctx.fillText("Point at a row to see where it looks", box.x, box.y - 14);
+  let most = 0, elsewhere = 0;
+  for (let j = 0; j < current.cols; j++) {
+    const value = current.values[picked.i * current.cols + j];
+    if (patchPlace(view, box, ownOf(view, "cols", j))) most = Math.max(most, Math.abs(value));
+    else elsewhere += value;
+  }
+  for (let j = 0; j < current.cols; j++) {
+    const at = patchPlace(view, box, ownOf(view, "cols", j));
+    if (!at) continue;
+    const value = drawn(view, current.values[picked.i * current.cols + j]);
+    ctx.globalAlpha = 0.25 + 0.6 * (most ? Math.abs(value) / most : 0);
+    ctx.fillStyle = cssShade(theme, shade(value, view.signed ? -most : 0, most || 1));
+    ctx.fillRect(at.x, at.y, at.w, at.h);
+  }
+  ctx.globalAlpha = 1;
+  const own = patchPlace(view, box, ownOf(view, "rows", picked.i));
+  if (own) outline(ctx, own.x, own.y, own.w, own.h, 2.5, theme.pick);
+  const key = picked.j >= 0 && patchPlace(view, box, ownOf(view, "cols", picked.j));
+  if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
+  ctx.fillStyle = theme.secondary;
+  const rest = view.patches.first ? `, ${two(elsewhere)} on what is no patch` : "";
+  ctx.fillText(fit(ctx, `${named(view.queries[picked.i])} looks: full colour ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
+}
+
+// The pointer on the picture picks the patch as a query, read at its largest weight.
+function patchAt(view, box, x, y) {
+  if (!box || x < box.x || y < box.y || x >= box.x + box.w || y >= box.y + box.h) return null;
+  const { rows, cols, first } = view.patches;
+  const p = Math.floor(((y - box.y) / box.h) * rows) * cols + Math.floor(((x - box.x) / box.w) * cols);
+  const i = cellOf(view, "rows", first + p);
+  return i < 0 || i >= view.current.rows ? null : { i, j: largestOf(view, i) };
+}
