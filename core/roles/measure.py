@@ -1,0 +1,162 @@
+"""Every head's score in every role, over a set of readings, beside what shuffled attention would score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from core.pretrained.base import Reading
+from core.roles.roles import ROLES, Role
+from core.roles.targets import Targets, Text
+from core.trace import AttentionMap, Kind
+
+Scores = Float[np.ndarray, "R L H"]
+Rows = Float[np.ndarray, "H N"]
+
+LEAST_SHARE = 0.2  # of the weight that chance leaves over
+SPREADS = 3.0
+EVEN = 0.9  # from here on a head has not chosen anything: before training all heads lie so
+FEWEST_KEYS = 4  # a row of fewer is broad whatever it does
+FEWEST_ROWS = 3
+DRAWS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Scores of roles × layers × heads; nan where no row of the set could show the role.
+
+    `chance` and `spread` are the mean and the standard deviation of the same score when each row's weights are shuffled
+    among the keys it may see (for Broad: when scores are random). `rows` counts the rows on which a role was measured.
+    """
+
+    kind: Kind
+    score: Scores
+    chance: Scores
+    spread: Scores
+    rows: Int[np.ndarray, " R"]
+
+    @property
+    def share(self) -> Scores:
+        """Of the weight that chance leaves over, how much the head puts where the role wants it; 1 is all of it."""
+        return (self.score - self.chance) / (1 - self.chance)
+
+    @property
+    def counts(self) -> Bool[np.ndarray, "R L H"]:
+        """Where a role is above its baseline: by 3 spreads, and by a fifth of what chance leaves over."""
+        with np.errstate(invalid="ignore"):
+            above = (self.score > self.chance + SPREADS * self.spread) & (self.share >= LEAST_SHARE)
+        above &= (self.rows >= FEWEST_ROWS)[:, None, None]
+        broad = [role.targets is None for role in ROLES]
+        above[broad] &= self.score[broad] < EVEN
+        return above
+
+    @property
+    def found(self) -> dict[tuple[int, int], int]:
+        """The role of each head (layer, head), as its place in ROLES: of those that count the one with most share.
+
+        A head that rests on the first token, or lies broad, has that role only where no other counts: many heads rest
+        and act when there is something to act on (Kobayashi et al. 2020). A head in none is none of these: left out.
+        """
+        acts = np.asarray([role.acts for role in ROLES])[:, None, None]
+        rank = np.where(self.counts, self.share + acts, -1.0)
+        best = rank.argmax(0)
+        return {(int(layer), int(head)): int(best[layer, head]) for layer, head in np.argwhere(rank.max(0) >= 0)}
+
+    def best(self, place: int) -> tuple[int, int] | None:
+        """The head (layer, head) in which a role's score is furthest above chance; None where it cannot be measured."""
+        share = self.share[place]
+        if np.isnan(share).all():
+            return None
+        layer, head = np.unravel_index(np.nanargmax(share), share.shape)
+        return int(layer), int(head)
+
+
+class Sums(NamedTuple):
+    """What rows add up to, for each head: their score, and the mean and variance of it under chance."""
+
+    score: Float[np.ndarray, " H"]
+    chance: Float[np.ndarray, " H"]
+    variance: Float[np.ndarray, " H"]
+    rows: int
+
+
+def measure(readings: Sequence[Reading], kind: Kind = "self") -> Measured:
+    """Every role's score in every head over some readings of one model; only kinds whose rows are its columns.
+
+    A score is the mean, over the rows that can show the role, of the weight on the keys that the role speaks of.
+    ValueError for cross-attention, or when there is no map of that kind.
+    """
+    if kind == "cross":
+        raise ValueError("Roles speak of before and after, which mean nothing between two sequences.")
+    layers = [reading.trace.of(kind).maps for reading in readings]
+    if not layers or not layers[0]:
+        raise ValueError(f"There is no map of kind {kind!r} to measure.")
+    texts = [Text(reading.lines(kind)[0]) for reading in readings]
+    heads = max(len(item.weights) for item in layers[0])
+    shape = len(ROLES), len(layers[0]), heads
+    score, chance, spread = (np.full(shape, np.nan) for _ in range(3))
+    counted = np.zeros(len(ROLES), dtype=int)
+    for place, role in enumerate(ROLES):
+        wanted = [None if role.targets is None else role.targets(text) for text in texts]
+        for layer in range(len(layers[0])):
+            sums = [_sums(role, maps[layer], text, keys)
+                    for maps, text, keys in zip(layers, texts, wanted, strict=True)]
+            rows = sum(one.rows for one in sums)
+            counted[place] = max(counted[place], rows)
+            if rows:
+                here = place, layer, slice(len(sums[0].score))
+                score[here] = sum(one.score for one in sums) / rows
+                chance[here] = sum(one.chance for one in sums) / rows
+                spread[here] = np.sqrt(sum(one.variance for one in sums)) / rows
+    return Measured(kind, score, chance, spread, counted)
+
+
+def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) -> Sums:
+    """One map's part in one role's score."""
+    seen = np.ones(item.weights.shape[1:], dtype=bool)
+    if item.mask is not None:
+        seen = np.asarray(np.broadcast_to(item.mask, item.weights.shape).any(0))
+    if wanted is None:
+        return _broad(item.weights, seen, text)
+    return _on_targets(item.weights, seen, text, wanted & seen)
+
+
+def _on_targets(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
+    """The weight on the wanted keys, and what a shuffle of each row would put there: mean and variance in closed form.
+
+    m of n keys drawn without replacement from a row of variance σ² sum to m·mean, with variance m·σ²·(n − m)/(n − 1).
+    """
+    rows = np.flatnonzero(wanted.any(-1) & text.ordinary & (seen.sum(-1) > 1))
+    w, keys, right = weights[:, rows].astype(np.float64), seen[rows], wanted[rows]
+    n, m = keys.sum(-1), right.sum(-1)
+    mean = (w * keys).sum(-1) / n
+    variance = (((w - mean[..., None]) ** 2) * keys).sum(-1) / n
+    return Sums((w * right).sum((1, 2)), (mean * m).sum(-1),
+                (variance * m * (n - m) / np.maximum(n - 1, 1)).sum(-1), len(rows))
+
+
+def _broad(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text) -> Sums:
+    """On how many of its keys a row effectively lies, e^entropy / n, and what rows of random scores would give."""
+    n = seen.sum(-1)
+    rows = np.flatnonzero(text.ordinary & (n >= FEWEST_KEYS))
+    w = weights[:, rows].astype(np.float64)
+    w = w / np.maximum(w.sum(-1, keepdims=True), 1e-12)
+    used = np.exp(-(w * np.log(np.where(w > 0, w, 1.0))).sum(-1)) / n[rows]
+    means, variances = np.array([random_rows(int(keys)) for keys in n[rows]]).reshape(-1, 2).T
+    each = np.ones(len(weights))
+    return Sums(used.sum(-1), each * means.sum(), each * variances.sum(), len(rows))
+
+
+@cache
+def random_rows(keys: int) -> tuple[float, float]:
+    """Mean and variance of e^entropy / n over rows whose scores are drawn from N(0, 1), as q·k/√D of random q and k."""
+    scores = np.random.default_rng(keys).standard_normal((DRAWS, keys))
+    weights = np.exp(scores)
+    weights /= weights.sum(-1, keepdims=True)
+    used = np.exp(-(weights * np.log(weights)).sum(-1)) / keys
+    return float(used.mean()), float(used.var())

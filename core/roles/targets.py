@@ -1,0 +1,125 @@
+"""Which keys a role speaks of: for each query of a line, the keys that would be right, from its tokens alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool
+
+from core.pretrained.base import Line
+from core.roles.rarity import rank
+
+Targets = Bool[np.ndarray, "T T"]
+
+NOT_READ = ("unk", "pad")
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A line as roles see it: who is special, which word each token is part of, and how the word is written."""
+
+    line: Line
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    @cached_property
+    def ordinary(self) -> Bool[np.ndarray, " T"]:
+        """The tokens that a person wrote: the rows on which roles are measured."""
+        return ~np.asarray(self.line.special, dtype=bool)
+
+    @cached_property
+    def pieces(self) -> tuple[str, ...]:
+        return tuple(token.lower() for token in self.line.tokens)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The whole word that each token belongs to, in small letters; "" for a special token."""
+        whole: dict[int, str] = {}
+        for place, piece in zip(self.line.word, self.pieces, strict=True):
+            if place is not None:
+                whole[place] = whole.get(place, "") + piece.removeprefix("##")
+        return tuple("" if place is None else whole[place] for place in self.line.word)
+
+    @cached_property
+    def distance(self) -> np.ndarray:
+        """j − i for each query i and key j."""
+        places = np.arange(len(self))
+        return places[None, :] - places[:, None]
+
+
+def previous(text: Text) -> Targets:
+    """The token before; not where that is the first or a special one, at which heads look for other reasons."""
+    return (text.distance == -1) & _plain_key(text)
+
+
+def following(text: Text) -> Targets:
+    """The token after, where it is not special."""
+    return (text.distance == 1) & _plain_key(text)
+
+
+def own(text: Text) -> Targets:
+    """The token itself, but for the first."""
+    return (text.distance == 0) & _plain_key(text)
+
+
+def first(text: Text) -> Targets:
+    """The first token, special or not, from the third on: for the second it is also the one before."""
+    return np.broadcast_to(np.arange(len(text)) == 0, text.distance.shape) & (text.distance < -1)
+
+
+def delimiter(text: Text) -> Targets:
+    """Punctuation and the marks that end a sentence, but for the first token."""
+    keys = [_delimits(piece, special) for piece, special in zip(text.pieces, text.line.special, strict=True)]
+    keys[:1] = [False] * len(keys[:1])
+    return np.asarray(keys, dtype=bool)[None, :] & (text.distance != 0) & ~np.asarray(keys, dtype=bool)[:, None]
+
+
+def same_word(text: Text) -> Targets:
+    """The same word where it stands elsewhere, unless next to it."""
+    words = np.asarray(text.words, dtype=object)
+    place = np.asarray([-1 if one is None else one for one in text.line.word])
+    letters = np.asarray([any(sign.isalnum() for sign in word) for word in text.words], dtype=bool)
+    other = (words[:, None] == words[None, :]) & (place[:, None] != place[None, :])
+    return other & letters[:, None] & text.ordinary[None, :] & (np.abs(text.distance) > 1)
+
+
+def rare_word(text: Text) -> Targets:
+    """The rarest word of the sentence, for all its other words; none where two are equally rare."""
+    ranks = np.asarray([rank(word) if any(sign.isalpha() for sign in word) else -1 for word in text.words])
+    rarest = {text.words[place] for place in np.flatnonzero((ranks == ranks.max(initial=-1)) & (ranks >= 0))}
+    words = np.asarray([word in rarest and len(rarest) == 1 for word in text.words], dtype=bool)
+    return words[None, :] & ~words[:, None]
+
+
+def induction(text: Text) -> Targets:
+    """The token behind an earlier (or, without a mask, any other) place of this token, where what follows is the same.
+
+    Elhage et al. 2021; Olsson et al. 2022: "… A B … A" looks at B. The last token has nothing after it and counts, too.
+    """
+    pieces = np.asarray(text.pieces, dtype=object)
+    size = len(text)
+    seen_before = np.zeros((size, size), dtype=bool)
+    seen_before[:, 1:] = (pieces[:, None] == pieces[None, :-1]) & text.ordinary[:, None] & text.ordinary[None, :-1]
+    goes_on = np.ones((size, size), dtype=bool)
+    goes_on[:-1] = pieces[1:, None] == pieces[None, :]
+    return seen_before & goes_on & text.ordinary[None, :] & (np.abs(text.distance) > 1)
+
+
+def _plain_key(text: Text) -> Targets:
+    keys = text.ordinary.copy()
+    keys[:1] = False
+    return np.broadcast_to(keys, text.distance.shape)
+
+
+def _delimits(piece: str, special: bool) -> bool:
+    if special:
+        return not any(name in piece for name in NOT_READ)
+    shown = piece.removeprefix("##")
+    return bool(shown) and not any(sign.isalnum() for sign in shown)
+
+
+Rule = Callable[[Text], Targets]
