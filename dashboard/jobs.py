@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from core.finetune.config import FineTuneConfig
+from core.finetune.run import create
 from core.training.config import RunConfig
 from core.training.runs import Run, create_run, list_runs, runs_folder
 from core.training.shelf import KEPT, new_run, prune
@@ -76,6 +78,15 @@ def start_all(asked: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
     return runs
 
 
+def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
+    """Ask for a pretrained model to go on learning. Raises QueueFull, and ConfigError or PretrainedError in words."""
+    _check_queue()
+    prune(KEPT - 1)
+    run = create(config, **more)
+    tick()
+    return run
+
+
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping what it reached; a run that still waits ends at once."""
     with _folder_lock():
@@ -90,7 +101,8 @@ def go_on(run: Run, **changes: Any) -> None:
     Raises QueueFull, and ConfigError when the changed config cannot be.
     """
     _check_queue()
-    run.change(config=replace(run.config(), **changes).to_json())
+    if changes:
+        run.change(config=replace(run.config(), **changes).to_json())
     run.go_on()
     tick()
 

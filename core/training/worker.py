@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from core.attention import ConfigError
+from core.pretrained.base import PretrainedError
 from core.training.loop import train
 from core.training.record import Record
 from core.training.runs import CHECKPOINTS, Run
@@ -41,8 +42,8 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
         run.set_status("running", pid=os.getpid())
         _watch_memory(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB))
         try:
-            state, message = _train(run, stop, said)
-        except (ConfigError, FloatingPointError, ValueError) as error:
+            state, message = (_fine_tune if "finetune" in run.asked() else _train)(run, stop, said)
+        except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", str(error)
         except Exception as error:  # a crash costs this run alone, and says what it was
             traceback.print_exc()
@@ -70,6 +71,13 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     paused = run.stop_asked() == "pause"
     how = "Paused at" if paused else "Stopped; everything up to"
     return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."
+
+
+def _fine_tune(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -> tuple[str, str]:
+    """A pretrained model goes on learning; Hugging Face's Trainer is imported only for that."""
+    from core.finetune.run import work as fine_tune
+
+    return fine_tune(run, stop, said)
 
 
 def _listen(run: Run) -> Callable[[], bool]:

@@ -1,0 +1,88 @@
+"""What a fine-tuning run is made of: a model, labelled rows, and how long it learns from them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from core.entries import ConfigError
+
+TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
+MINILM = "minilm"
+LAB = "lab:"
+
+# name -> (low, high): the caps a run may never pass, wherever it was asked for
+BOUNDS: dict[str, tuple[float, float]] = {
+    "epochs": (1, 100),
+    "batch_size": (2, 64),
+    "layers": (0, 48),
+    "learning_rate": (1e-6, 1e-2),
+    "seconds": (1, 900),
+    "seed": (0, 2**31 - 1),
+}
+FRACTIONS = ("learning_rate", "seconds")
+RECORDS = 16  # of a run, about
+MOST_WATCHED = 200  # characters of the sentence whose attention is kept along the way
+
+
+@dataclass(frozen=True)
+class FineTuneConfig:
+    """A pretrained model and rows to learn; raises ConfigError, in words, when made with what cannot run.
+
+    `task` is "classify" (text, label) or "pairs" (source, target); `data` is the CSV itself, so that a run's folder is
+    complete. `model` is "minilm", "lab:" and the name of one of the lab's own, or a folder. `layers` counts from the
+    last: with 0 only the new head learns; embeddings never do. Pairs teach every weight. `watch` is the sentence whose
+    attention is kept along the way.
+    """
+
+    task: str
+    data: str
+    model: str = MINILM
+    watch: str = ""
+    layers: int = 6
+    epochs: int = 8
+    batch_size: int = 16
+    learning_rate: float = 2e-4
+    seconds: float = 120.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise ConfigError(f"task = {self.task!r} is not known; take one of {', '.join(TASKS)}.")
+        for name in ("data", "model", "watch"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(f"{name} must be a text.")
+        if len(self.watch) > MOST_WATCHED:
+            raise ConfigError(f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
+                              "kept at every step.")
+        for name, (low, high) in BOUNDS.items():
+            _check(name, getattr(self, name), low, high)
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> FineTuneConfig:
+        """The config a dict describes; ConfigError for a missing or unknown name or an impossible value."""
+        if not isinstance(data, dict):
+            raise ConfigError("a fine-tuning run is described by an object with task, data and settings.")
+        if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
+            raise ConfigError(f"a fine-tuning run has no setting named {', '.join(map(str, unknown))}.")
+        if missing := sorted({"task", "data"} - set(data)):
+            raise ConfigError(f"the run says nothing about {' and '.join(missing)}.")
+        return cls(**data)
+
+
+def _check(name: str, value: object, low: float, high: float) -> None:
+    whole = name not in FRACTIONS
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        raise ConfigError(f"{name} = {value!r} must be a {'whole ' if whole else ''}number.")
+    if not low <= value <= high:  # also refuses NaN
+        raise ConfigError(f"{name} = {value} lies outside {low:g} to {high:g}.")
+
+
+def kept(name: str) -> str:
+    """A CSV that comes with the lab."""
+    return (Path(__file__).parent / f"{name}.csv").read_text("utf-8")

@@ -1,0 +1,122 @@
+"""Rows of a CSV as what is learned and what is held out; what is wrong with them is said with the line it stands in."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from core.entries import ConfigError
+from core.finetune.config import TASKS
+from core.tasks.reading import Row, lines_told, read_rows
+
+LONGEST = 1_000  # characters of a cell
+MOST_ROWS = 3_000
+MOST_LABELS = 20
+FEWEST_ROWS = 8
+HELD_OUT = 4  # one row in so many
+MOST_HELD_OUT = 100  # so that measuring stays a small part of a run
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One row: a text with its label, or a source with its target."""
+
+    text: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is learned and what is held out, and the labels in order of the alphabet (none for pairs)."""
+
+    learned: tuple[Pair, ...]
+    held_out: tuple[Pair, ...]
+    labels: tuple[str, ...] = ()
+    repeated: int = 0
+
+    @property
+    def majority(self) -> tuple[str, float]:
+        """The commonest label of what is learned, and the share of the held-out rows that it gets right."""
+        commonest = Counter(pair.answer for pair in self.learned).most_common(1)[0][0]
+        return commonest, sum(pair.answer == commonest for pair in self.held_out) / len(self.held_out)
+
+
+@lru_cache(maxsize=8)
+def parse(task: str, data: str, seed: int = 0) -> Rows:
+    """The rows of a CSV with the columns text and label, or source and target; a quarter is held out, label by label.
+
+    ConfigError names lines: cells that are empty or too long, the same text with two answers, a label of a single row.
+    Rows that stand there twice are taken once.
+    """
+    columns = TASKS[task]
+    rows, _ = read_rows(data, "file")
+    if len(rows[0].cells) != 2:
+        raise ConfigError(f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
+                          f"{columns[1]}. Put a text with a comma in it into quotation marks.")
+    if tuple(cell.casefold() for cell in rows[0].cells) == columns:
+        rows = rows[1:]
+    _check_cells(rows, columns)
+    once = _once(rows)
+    pairs = [Pair(*row.cells) for row in once]
+    if len(pairs) < FEWEST_ROWS:
+        raise ConfigError(f"The file has {len(pairs)} different rows; at least {FEWEST_ROWS} are needed, so that some "
+                          "can be held out.")
+    labels = _labels(once) if task == "classify" else ()
+    learned, held_out = _split(pairs, labels, seed)
+    return Rows(tuple(learned), tuple(held_out[:MOST_HELD_OUT]), labels, len(rows) - len(pairs))
+
+
+def _check_cells(rows: list[Row], columns: tuple[str, str]) -> None:
+    if len(rows) > MOST_ROWS:
+        raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are taken.")
+    for place, name in enumerate(columns):
+        if empty := [row.line for row in rows if not row.cells[place]]:
+            raise ConfigError(f"There is no {name} in {lines_told(empty)}.")
+        if long := [row.line for row in rows if len(row.cells[place]) > LONGEST]:
+            raise ConfigError(f"The {name} is longer than {LONGEST:,} characters in {lines_told(long)}.")
+
+
+def _once(rows: Iterable[Row]) -> list[Row]:
+    """Each text once: were one both learned and held out, the held-out figures would flatter."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        text, answer = row.cells
+        other = first.setdefault(text, row)
+        if other.cells[1] != answer:
+            raise ConfigError(f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
+                              f"answers: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them.")
+    return list(first.values())
+
+
+def _labels(rows: list[Row]) -> tuple[str, ...]:
+    lines: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        lines[row.cells[1]].append(row.line)
+    if len(lines) < 2:
+        raise ConfigError(f"Every row has the label {rows[0].cells[1]!r:.40}; there is nothing to tell apart.")
+    if len(lines) > MOST_LABELS:
+        raise ConfigError(f"There are {len(lines):,} different labels; at most {MOST_LABELS} are taken. Is the label "
+                          "really in the second column?")
+    if single := [found[0] for found in lines.values() if len(found) == 1]:
+        raise ConfigError(f"A label stands only once in the file: {lines_told(single)}. Each label needs two rows, one "
+                          "to learn from and one to hold out.")
+    return tuple(sorted(lines))
+
+
+def _split(pairs: list[Pair], labels: tuple[str, ...], seed: int) -> tuple[list[Pair], list[Pair]]:
+    """A quarter of each label's rows, or of all pairs, is held out; which ones, the seed says."""
+    groups = [[pair for pair in pairs if pair.answer == label] for label in labels] if labels else [list(pairs)]
+    chance = random.Random(seed)
+    learned: list[Pair] = []
+    held_out: list[Pair] = []
+    for group in groups:
+        chance.shuffle(group)
+        count = max(1, len(group) // HELD_OUT)
+        held_out += group[:count]
+        learned += group[count:]
+    chance.shuffle(learned)
+    chance.shuffle(held_out)
+    return learned, held_out

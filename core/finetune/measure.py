@@ -1,0 +1,142 @@
+"""How well a model does on its held-out rows as it is now, and where it looks: one record of a fine-tuning run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from core.finetune.build import Learner
+from core.finetune.data import Pair
+from core.pretrained.base import Given, Line, Reading
+from core.pretrained.reading import read
+from core.trace import AttentionTrace
+from core.training.record import Prediction
+
+BATCH = 32
+IGNORED = -100  # a target that no loss counts, as Hugging Face's models take it
+TOLD = 8  # held-out rows in each record
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Mean loss of the held-out rows in nats (a token, for pairs), shares right, and what the model said of each."""
+
+    loss: float
+    exact: float
+    letters: float | None
+    said: tuple[Prediction, ...]
+
+
+@contextmanager
+def as_is(model: Any) -> Iterator[None]:
+    """The model in eval mode, and then as it was: measuring must not change what dropout does next."""
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)
+
+
+def measure(learner: Learner, pairs: Sequence[Pair]) -> Measured:
+    """Loss, accuracy (for pairs: whole outputs right when the model decodes greedily by itself), and examples."""
+    with as_is(learner.model), torch.inference_mode():
+        parts = [pairs[at:at + BATCH] for at in range(0, len(pairs), BATCH)]
+        if learner.labels:
+            return _classified(learner, pairs, torch.cat([_logits(learner, part) for part in parts]))
+        return _translated(learner, pairs, parts)
+
+
+def _logits(learner: Learner, part: Sequence[Pair]) -> Float[Tensor, "B labels"]:
+    return learner.model(**inputs(learner, [pair.text for pair in part])).logits.float()
+
+
+def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]) -> Measured:
+    wanted = torch.tensor([learner.labels.index(pair.answer) for pair in pairs])
+    best = logits.argmax(-1)
+    said = tuple(Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
+                 for pair, one in zip(pairs, best, strict=True))
+    return Measured(float(F.cross_entropy(logits, wanted)), float((best == wanted).float().mean()), None, said)
+
+
+def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]) -> Measured:
+    loss = right = tokens = 0.0
+    said: list[Prediction] = []
+    for part in parts:
+        batch, labels = inputs(learner, [pair.text for pair in part]), targets(learner, part)
+        logits = learner.model(**batch, labels=labels).logits.float()
+        counted = labels != IGNORED
+        loss += float(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"))
+        right += float((logits.argmax(-1) == labels)[counted].sum())
+        tokens += float(counted.sum())
+        made = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=labels.shape[1] + 4)
+        said += [Prediction((pair.text,), (_text(learner, row),), (_text(learner, ids),))
+                 for pair, row, ids in zip(part, labels, made, strict=True)]
+    return Measured(loss / tokens, sum(one.right for one in said) / len(said), right / tokens, tuple(said))
+
+
+def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:
+    return str(learner.tokenizer.decode(ids[ids != IGNORED].tolist(), skip_special_tokens=True)).strip()
+
+
+def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
+    """Texts as the model takes them, padded to the longest; each at most `max_tokens` long."""
+    found = learner.tokenizer(list(texts), padding=True, truncation=True, max_length=learner.max_tokens,
+                              return_tensors="pt")
+    known = ("input_ids", "attention_mask", "token_type_ids")
+    return {name: value for name, value in found.items() if name in known}
+
+
+def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
+    """The answers' ids, with the end mark; what pads them is not counted."""
+    found = learner.tokenizer(text_target=[pair.answer for pair in pairs], padding=True, truncation=True,
+                              max_length=learner.max_tokens, return_tensors="pt")
+    return found["input_ids"].masked_fill(found["attention_mask"] == 0, IGNORED)
+
+
+def watched(learner: Learner, givens: Sequence[Given]) -> list[Reading]:
+    """The attention of the watched sentences as the model is now."""
+    with as_is(learner.model):
+        return [read(learner.pretrained(), given) for given in givens]
+
+
+def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
+    """The maps of a record, "0:self" -> (layers, H, T, S) as half floats."""
+    found = {}
+    for index, reading in enumerate(readings):
+        for kind in reading.trace.kinds:
+            maps = reading.trace.of(kind).maps
+            found[f"{index}:{kind}"] = np.stack([item.weights for item in maps]).astype(np.float16)
+    return found
+
+
+def words(givens: Sequence[Given], readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    """What the rows and columns of those maps stand for, as plain values."""
+    return [{"text": given.text, "target": given.target,
+             "kinds": {kind: [_line(line) for line in reading.lines(kind)] for kind in reading.trace.kinds}}
+            for given, reading in zip(givens, readings, strict=True)]
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {"tokens": list(line.tokens), "special": list(line.special)}
+
+
+def trace_of(maps: dict[str, np.ndarray], index: int, lines: dict[str, Any], source: str) -> AttentionTrace:
+    """The frame of one watched sentence as a trace again; empty where nothing was kept of it."""
+    from core.trace import AttentionMap
+
+    found = []
+    for kind, (rows, columns) in lines["kinds"].items():
+        weights = maps.get(f"{index}:{kind}", np.zeros((0, 0, 0, 0), np.float32))
+        mask = np.tri(len(rows["tokens"]), dtype=bool)[None] if kind == "causal" else None
+        found += [AttentionMap(kind, layer, one, tuple(rows["tokens"]), tuple(columns["tokens"]), mask)
+                  for layer, one in enumerate(weights)]
+    return AttentionTrace(tuple(found), source)

@@ -1,0 +1,226 @@
+"""A fine-tuning run in its folder: Hugging Face's Trainer learns, and callbacks write what any run here writes.
+
+    run.json        the config under "finetune", when it was asked for, its name
+    metrics.jsonl   one record a line, frames/ the attention of the watched sentences at that step
+    watched.json    the tokens of those sentences, and facts about the model
+    model/          the fine-tuned model as an ordinary Hugging Face folder
+    trainer/        while it is paused: what the Trainer needs to go on
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from core.entries import ConfigError
+from core.finetune.build import Learner, build, count, folder_of
+from core.finetune.config import RECORDS, FineTuneConfig
+from core.finetune.data import Rows, parse
+from core.finetune.measure import TOLD, frames, inputs, measure, targets, watched, words
+from core.pretrained.base import Given
+from core.pretrained.load import load_folder
+from core.training.record import Record
+from core.training.runs import Run, new_id, runs_folder, write_atomically
+
+KEY = "finetune"
+Said = Callable[[Record], None]
+
+
+def create(config: FineTuneConfig, root: Path | None = None, **more: object) -> Run:
+    """A new folder that asks for this run; ConfigError or PretrainedError when its rows or its model cannot be."""
+    parse(config.task, config.data, config.seed)
+    folder_of(config.model)
+    run = Run((root or runs_folder()) / new_id())
+    (run.path / "frames").mkdir(parents=True)
+    asked = {KEY: config.to_json(), "created": time.time(), **more}
+    write_atomically(run.path / "run.json", json.dumps(asked, indent=1).encode())
+    return run
+
+
+def is_fine_tune(run: Run) -> bool:
+    return KEY in run.asked()
+
+
+def config_of(run: Run) -> FineTuneConfig:
+    """The run's config; ConfigError when the file does not describe one."""
+    return FineTuneConfig.from_json(run.asked().get(KEY))
+
+
+def result(run: Run) -> Path | None:
+    """The folder of the fine-tuned model, where there is one."""
+    folder = run.path / "model"
+    return folder if (folder / "model.safetensors").is_file() and (folder / "config.json").is_file() else None
+
+
+def about(run: Run) -> dict[str, Any]:
+    """What watched.json says: `sentences`, counts (`learns`, `weights`, `steps`), `new_words`; {} before the start."""
+    try:
+        found = json.loads((run.path / "watched.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def work(run: Run, stop: Callable[[], bool], said: Said = lambda record: None) -> tuple[str, str]:
+    """Learn to the end and return the last state and its words; a paused run goes on from where it was."""
+    config = config_of(run)
+    rows = parse(config.task, config.data, config.seed)
+    learner = build(config, rows)
+    course = Course(run, config, rows, learner, stop, said)
+    kept = sorted((run.path / "trainer").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    trainer = make_trainer(course)
+    trainer.train(resume_from_checkpoint=str(kept[-1]) if kept else None)
+    return course.end()
+
+
+class Course:
+    """What is counted along a run, and how it is written down."""
+
+    def __init__(self, run: Run, config: FineTuneConfig, rows: Rows, learner: Learner, stop: Callable[[], bool],
+                 said: Said) -> None:  # fmt: skip
+        self.run, self.config, self.rows, self.learner, self.stop, self.said = run, config, rows, learner, stop, said
+        per_epoch = math.ceil(len(rows.learned) / config.batch_size)
+        self.steps = per_epoch * config.epochs
+        self.every = max(1, round(self.steps / RECORDS))
+        self.givens = givens(config, rows)
+        self.losses: list[float] = []
+        before = run.records()
+        self.trained = before[-1].trained if before else 0.0
+        self.began = time.perf_counter() - (before[-1].elapsed if before else 0.0)
+        self.step, self.done, self.late, self.step_began = 0, False, False, self.began
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.began
+
+    def begin(self, step: int) -> None:
+        """Before the first step: what the model is, and its record; after a pause, later records are forgotten."""
+        self.step = step
+        if step:
+            self.run.cut(step)
+            return
+        learns, weights = count(self.learner.model)
+        told = {"sentences": words(self.givens, watched(self.learner, self.givens)), "learns": learns,
+                "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps}
+        write_atomically(self.run.path / "watched.json", json.dumps(told, ensure_ascii=False).encode())
+        self.write(None)
+
+    def after(self, step: int, rate: float) -> bool:
+        """After a step: a record when it is due, a last one before a pause too; whether to go on."""
+        self.trained += time.perf_counter() - self.step_began
+        self.step, self.late = step, self.elapsed > self.config.seconds
+        stopped, paused = self.stop(), self.run.stop_asked() == "pause"
+        if stopped and not paused:
+            return False
+        self.done = step >= self.steps or self.late
+        if self.done or step % self.every == 0:
+            self.write(rate)
+        return not self.late and not paused
+
+    def write(self, rate: float | None) -> None:
+        found = measure(self.learner, self.rows.held_out)
+        losses, self.losses = self.losses, []
+        record = Record(
+            step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=found.loss,
+            letters=found.letters, exact=found.exact, rate=rate, elapsed=self.elapsed, trained=self.trained,
+            held_out=len(self.rows.held_out), final=self.done, examples=found.said[:TOLD],
+            maps=frames(watched(self.learner, self.givens)))
+        self.run.append(record)
+        self.said(record)
+
+    def learned(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"The loss is no longer a number after step {self.step}; take a smaller learning "
+                                     "rate.")
+        self.losses.append(loss)
+
+    def end(self) -> tuple[str, str]:
+        """Keep the model, unless the run is only paused, and say how it ended."""
+        if self.run.stop_asked() == "pause" and not self.done:
+            return "paused", f"Paused at step {self.step:,}."
+        if self.step:
+            self.learner.model.save_pretrained(self.run.path / "model")
+            self.learner.tokenizer.save_pretrained(self.run.path / "model")
+        shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
+        if not self.done:
+            return "stopped", f"Stopped; everything up to step {self.step:,} is kept."
+        late = f" The cap of {self.config.seconds:g} s was reached." if self.late and self.step < self.steps else ""
+        return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{late}"
+
+
+def givens(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:
+    """What the attention is kept of: the reader's own sentence first, then two held-out rows.
+
+    The decoder of pairs is given the right targets, so that a map's rows stay the same as the model learns; there the
+    reader's sentence must be one of the sources (else ConfigError).
+    """
+    wish = config.watch.strip()
+    if config.task == "classify":
+        return (*([Given(wish)] if wish else []), *(Given(pair.text) for pair in rows.held_out[:2]))
+    chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == wish]
+    if wish and not chosen:
+        raise ConfigError(f"{wish!r:.60} is none of the sources, so its right target is not known; watch one of them.")
+    pairs = dict.fromkeys((*chosen, *rows.held_out[:2]))
+    return tuple(Given(pair.text, target=pair.answer) for pair in pairs)
+
+
+def make_trainer(course: Course) -> Any:
+    """Hugging Face's Trainer over the learned rows: AdamW, a linear rise over a tenth of the steps, then a linear fall.
+
+    It logs and saves nothing by itself; what a run writes, the callback writes.
+    """
+    import transformers
+
+    config, learner = course.config, course.learner
+    args = transformers.TrainingArguments(
+        output_dir=str(course.run.path / "trainer"), num_train_epochs=config.epochs, seed=config.seed,
+        per_device_train_batch_size=config.batch_size, learning_rate=config.learning_rate, weight_decay=0.01,
+        warmup_steps=max(1, course.steps // 10), lr_scheduler_type="linear", optim="adamw_torch", use_cpu=True,
+        report_to=[], logging_strategy="no", save_strategy="no", eval_strategy="no", disable_tqdm=True,
+        remove_unused_columns=False, dataloader_pin_memory=False)  # fmt: skip
+
+    def collate(pairs: list[Any]) -> dict[str, Any]:
+        answers = targets(learner, pairs) if config.task == "pairs" else _places(learner, pairs)
+        return {**inputs(learner, [pair.text for pair in pairs]), "labels": answers}
+
+    class Told(transformers.Trainer):  # type: ignore[misc]
+        def training_step(self, *args: Any, **more: Any) -> Any:
+            loss = super().training_step(*args, **more)
+            course.learned(float(loss))
+            return loss
+
+    class Writes(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            course.begin(state.global_step)
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            course.step_began = time.perf_counter()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            if not course.after(state.global_step, more["lr_scheduler"].get_last_lr()[0]):
+                control.should_training_stop = True
+                control.should_save = course.run.stop_asked() == "pause"
+
+    made = Told(learner.model, args, train_dataset=list(course.rows.learned), data_collator=collate,
+                 callbacks=[Writes()])
+    made.remove_callback(transformers.PrinterCallback)  # its lines say again what metrics.jsonl says
+    return made
+
+
+def _places(learner: Learner, pairs: list[Any]) -> Any:
+    import torch
+
+    return torch.tensor([learner.labels.index(pair.answer) for pair in pairs])
+
+
+def load_result(run: Run) -> Any:
+    """The fine-tuned model, loaded as any folder is; ConfigError when there is none yet."""
+    folder = result(run)
+    if folder is None:
+        raise ConfigError("This run has kept no model yet; let it make a step.")
+    return load_folder(folder, run.name)

@@ -1,0 +1,65 @@
+"""A tiny encoder and a tiny encoder–decoder in folders of their own, so that a whole run takes a second."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+WORDS = ("red", "blue", "green", "one", "two", "three", "four", "dog", "cat", "sun", "is", "the", "not")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def tokenizer_of(words, **marks):
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocab = {word: place for place, word in enumerate((*marks.values(), *words))}
+    made = Tokenizer(models.WordLevel(vocab, marks["unk_token"]))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if "cls_token" in marks:
+        template = "[CLS] $A [SEP]"
+        ends = [(sign, vocab[sign]) for sign in ("[CLS]", "[SEP]")]
+    else:
+        template, ends = "$A </s>", [("</s>", vocab["</s>"])]
+    made.post_processor = processors.TemplateProcessing(single=template, special_tokens=ends)
+    return PreTrainedTokenizerFast(tokenizer_object=made, **marks)
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory) -> Path:
+    """A BERT of 2 layers × 3 heads that knows a few words."""
+    from transformers import BertConfig, BertModel
+
+    folder = tmp_path_factory.mktemp("encoder")
+    torch.manual_seed(3)
+    config = BertConfig(vocab_size=len(WORDS) + 5, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,
+                        intermediate_size=32, max_position_embeddings=32)
+    BertModel(config).save_pretrained(folder)
+    tokenizer_of(WORDS, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+                 mask_token="[MASK]").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def translator(tmp_path_factory) -> Path:
+    """A BART of 1 + 1 layers × 2 heads that knows a few words."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    folder = tmp_path_factory.mktemp("translator")
+    torch.manual_seed(3)
+    config = BartConfig(vocab_size=len(WORDS) + 4, d_model=32, encoder_layers=1, decoder_layers=1,
+                        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
+                        max_position_embeddings=24, pad_token_id=0, bos_token_id=2, eos_token_id=3, dropout=0.0,
+                        decoder_start_token_id=2, forced_eos_token_id=None)
+    BartForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer_of(WORDS, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def colours() -> str:
+    """Rows whose label is the colour in them, wherever it stands."""
+    others = [w for w in WORDS if w not in ("red", "blue")]
+    rows = [f"the {other} is {colour},{colour}y" for other in others for colour in ("red", "blue")]
+    rows += [f"{colour} is the {other},{colour}y" for other in others for colour in ("red", "blue")]
+    return "text,label\n" + "\n".join(rows)

@@ -1,0 +1,180 @@
+"""A fine-tuning run: what learns and what does not, what is written, and every way it can end."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from core.entries import ConfigError
+from core.finetune.build import build, count
+from core.finetune.config import FineTuneConfig
+from core.finetune.data import parse
+from core.finetune.measure import measure, targets, trace_of
+from core.finetune.run import Course, about, config_of, create, load_result, result, work
+from core.pretrained import Given, PretrainedError, answer, read
+from core.training.shelf import size
+
+SQUARES = "source,target\n" + "\n".join(
+    f"{a} {b} {c},{c} {b} {a} {a}"
+    for a in ("uno", "due", "one") for b in ("red", "dog", "sun") for c in ("two", "cat"))
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture
+def config(encoder, colours) -> FineTuneConfig:
+    return FineTuneConfig("classify", colours, str(encoder), watch="the sun is not red", epochs=12, batch_size=8,
+                          learning_rate=1e-2)
+
+
+@pytest.fixture
+def pairs(translator) -> FineTuneConfig:
+    return FineTuneConfig("pairs", SQUARES, str(translator), epochs=40, batch_size=4, learning_rate=1e-2)
+
+
+def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
+    run = create(config, tmp_path)
+    said = []
+    state, words = work(run, never, said.append)
+    records = run.records()
+    steps = 12 * math.ceil(33 / 8)
+    assert (state, records[-1].step, records[-1].final) == ("finished", steps, True), words
+    assert [r.step for r in said] == [r.step for r in records] == run.frame_steps()
+    assert records[0].train_loss is None and records[0].step == 0
+    assert records[-1].loss < 0.5 * records[0].loss and records[-1].exact > 0.9
+    assert config_of(run) == config and about(run)["steps"] == steps
+    assert 0 < records[1].trained < records[-1].trained < records[-1].elapsed
+    assert size(run) > result(run).joinpath("model.safetensors").stat().st_size
+
+
+def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(config, tmp_path):
+    run = create(config, tmp_path)
+    work(run, never)
+    tuned, last = load_result(run), run.records()[-1]
+    assert tuned.head == "classify"
+    for told in last.examples:
+        best = int(answer(tuned, Given(told.source[0])).probabilities.argmax())
+        assert tuned.model.config.id2label[best] == told.predicted[0]
+    frame = trace_of(run.frame(last.step), 0, about(run)["sentences"][0], "run")
+    now = read(tuned, "the sun is not red").trace
+    for kept, real in zip(frame.maps, now.maps, strict=True):
+        assert kept.queries == real.queries
+        np.testing.assert_allclose(kept.weights, real.weights, atol=1e-3)  # half floats
+
+
+@pytest.mark.parametrize(("layers", "learning"), [(0, set()), (1, {1}), (6, {0, 1})])
+def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning):
+    run = create(replace(config, layers=layers, epochs=2), tmp_path)
+    work(run, never)
+    before, after = load_file(encoder / "model.safetensors"), load_file(result(run) / "model.safetensors")
+    moved = {name for name, value in before.items() if not torch.equal(value, after[f"bert.{name}"])}
+    assert not any(name.startswith("embeddings") for name in moved)
+    assert {int(name.split(".")[2]) for name in moved if name.startswith("encoder.layer")} == learning
+    first, last = run.frame(0)["0:self"], run.frame(run.frame_steps()[-1])["0:self"]
+    assert np.array_equal(first, last) == (layers == 0)
+
+
+def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(config, encoder, colours, tmp_path):
+    """The oracle is a plain loop in PyTorch: the rows all in one batch, one step of AdamW."""
+    config = replace(config, epochs=1, batch_size=64, layers=2, learning_rate=1e-3)
+    run = create(config, tmp_path)
+    work(run, never)
+    rows = parse("classify", colours)
+    plain = build(config, rows)
+    plain.model.hidden_dropout_prob = 0.0
+    assert run.records()[0].loss == pytest.approx(measure(plain, rows.held_out).loss, rel=1e-6)
+    learns = {name for name, value in plain.model.named_parameters() if value.requires_grad}
+    before, after = dict(plain.model.named_parameters()), load_file(result(run) / "model.safetensors")
+    for name, value in after.items():
+        step = (value - before[name]).abs().max()
+        # Adam's first step is the learning rate, whatever the gradient's size, and the decay of 0.01 beside it
+        limit = 1e-3 * (1 + 0.01 * float(before[name].detach().abs().max()))
+        assert (0.5e-3 < step <= limit + 1e-6) if name in learns and step else name not in learns or step == 0, name
+
+
+def test_stop_keeps_what_was_reached(config, tmp_path):
+    run = create(config, tmp_path)
+    asked = iter([False] * 7)
+    state, words = work(run, lambda: next(asked, True))
+    assert (state, words) == ("stopped", "Stopped; everything up to step 8 is kept.")
+    assert result(run) is not None and not (run.path / "trainer").exists()
+
+
+def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
+    config = replace(config, epochs=4)
+    whole, paused = create(config, tmp_path / "whole"), create(config, tmp_path / "paused")
+    work(whole, never)
+    asked = iter([False] * 9)
+
+    def pause() -> bool:
+        if next(asked, True):
+            paused.ask_to_stop("pause")
+        return bool(paused.stop_asked())
+
+    assert work(paused, pause)[0] == "paused" and result(paused) is None
+    assert (paused.path / "trainer").exists() and size(paused) > size(whole) / 2
+    paused.go_on()
+    assert work(paused, never)[0] == "finished"
+    assert [(r.step, r.exact) for r in paused.records()] == [(r.step, r.exact) for r in whole.records()]
+    assert paused.records()[-1].loss == pytest.approx(whole.records()[-1].loss, rel=1e-5)
+    assert not (paused.path / "trainer").exists()
+
+
+def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
+    run = create(replace(config, epochs=100, seconds=1.0), tmp_path)
+    state, words = work(run, never)
+    assert state == "finished" and "The cap of 1 s was reached." in words
+    assert run.records()[-1].final and run.records()[-1].step < about(run)["steps"]
+
+
+def test_a_loss_that_is_no_number_ends_it_with_words(config, tmp_path):
+    rows = parse("classify", config.data)
+    course = Course(create(config, tmp_path), config, rows, build(config, rows), never, print)
+    with pytest.raises(FloatingPointError, match="take a smaller learning rate"):
+        course.learned(math.nan)
+
+
+def test_pairs_with_new_words_are_learned(pairs, tmp_path):
+    run = create(pairs, tmp_path)
+    state, words = work(run, never)
+    first, last = run.records()[0], run.records()[-1]
+    assert state == "finished", words
+    assert set(about(run)["new_words"]) == {"uno", "due"}
+    assert first.exact == 0.0 and last.letters > first.letters and last.loss < first.loss
+    assert set(run.frame(last.step)) == {f"{i}:{kind}" for i in (0, 1) for kind in ("self", "causal", "cross")}
+    tuned = load_result(run)
+    told = last.examples[0]
+    said = tuned.tokenizer.decode(tuned.model.generate(**tuned.tokenizer(told.source[0], return_tensors="pt"),
+                                                       num_beams=1, max_new_tokens=9)[0], skip_special_tokens=True)
+    assert said.strip() == told.predicted[0]
+
+
+def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, translator):
+    rows = parse("pairs", SQUARES)
+    learner = build(pairs, rows)
+    table = load_file(translator / "model.safetensors")["model.shared.weight"]
+    assert torch.equal(learner.model.get_input_embeddings().weight[: len(table)], table)
+    assert count(learner.model)[0] == count(learner.model)[1]
+    ids = learner.tokenizer([pair.text for pair in rows.held_out], padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        own = learner.model.eval()(input_ids=ids["input_ids"], attention_mask=ids["attention_mask"],
+                                   labels=targets(learner, rows.held_out)).loss
+    assert measure(learner, rows.held_out).loss == pytest.approx(float(own), rel=1e-5)
+
+
+def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path):
+    with pytest.raises(PretrainedError, match="no model at /nowhere"):
+        create(replace(config, model="/nowhere"), tmp_path)
+    with pytest.raises(ConfigError, match="learning_rate = 1.0 lies outside"):
+        replace(config, learning_rate=1.0)
+    with pytest.raises(ConfigError, match="no setting named colour"):
+        FineTuneConfig.from_json({**config.to_json(), "colour": 1})
+    with pytest.raises(ConfigError, match="none of the sources"):
+        work(create(replace(pairs, watch="no such source"), tmp_path), never)
+    with pytest.raises(PretrainedError, match="cannot learn pairs"):
+        work(create(replace(config, task="pairs"), tmp_path), never)
