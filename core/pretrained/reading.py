@@ -9,14 +9,16 @@ from torch import Tensor
 
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
+from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
 from core.pretrained.watch import NOTHING, Off, Watch, watching
-from core.trace import AttentionMap, AttentionTrace, Kind
+from core.trace import AttentionTrace
 
 MAX_CHARACTERS = 20_000
 MOST_PRODUCED = 64
 
 Batch = dict[str, Tensor]
-KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
+
+__all__ = ["Batch", "encode", "encode_source", "forward", "read", "weights_of"]
 
 
 def read(pretrained: Pretrained, given: Given | str) -> Reading:
@@ -28,14 +30,10 @@ def read(pretrained: Pretrained, given: Given | str) -> Reading:
     given = Given(given) if isinstance(given, str) else given
     batch, source, target, cut = encode(pretrained, given)
     output, watch = forward(pretrained, batch)
-    weights = weights_of(output, watch)
-    if not any(weights.values()):
-        raise PretrainedError(f"{pretrained.name} returned no attention: its layers mix tokens in another way. Take a "
-                              "model whose layers attend, such as BERT or GPT-2.")
     produced = None if target is None else _produced(pretrained, target)
-    reading = Reading(AttentionTrace((), pretrained.name), source, target, produced, cut)
-    maps = [_map(reading, kind, layer, one) for kind in KINDS for layer, one in enumerate(weights[kind])]
-    return Reading(AttentionTrace(tuple(maps), pretrained.name), source, target, produced, cut)
+    lines = Reading(AttentionTrace((), pretrained.name), source, target, produced)
+    trace = AttentionTrace(maps_of(pretrained, output, watch, lines), pretrained.name)
+    return Reading(trace, source, target, produced, cut, note_of(watch), has_sinks(watch))
 
 
 def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | None, str | None]:
@@ -59,41 +57,21 @@ def encode_source(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, st
 
 def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off = NOTHING, probe: bool = False,
             **more: Any) -> tuple[Any, Watch]:  # fmt: skip
-    """One forward pass under the model's lock, watched; `probe` keeps what gradients need (see `watch.watching`)."""
+    """One forward pass under the model's lock, watched; `probe` keeps what gradients need (see `watch.watching`).
+
+    PretrainedError when the model does not take what it was given, or is asked for more than its weights although its
+    layers cannot be watched.
+    """
     if not pretrained.watched:
+        if whole or off or probe:
+            raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but neither opened nor switched off: "
+                                  "its family computes attention in code of its own. Take one such as BERT or GPT-2.")
         more.setdefault("output_attentions", True)
     with pretrained.lock, watching(pretrained.model, whole, off, probe) as watch, torch.set_grad_enabled(probe):
-        return pretrained.model(**batch, **more), watch
-
-
-def weights_of(output: Any, watch: Watch) -> dict[Kind, list[Tensor]]:
-    """The weights (B, H, T, S) of each layer by kind: those that were watched, else those that the model returned."""
-    return _watched(watch) if watch.seen else _returned(output)
-
-
-def _watched(watch: Watch) -> dict[Kind, list[Tensor]]:
-    found: dict[Kind, list[Tensor]] = {kind: [] for kind in KINDS}
-    for seen in watch.seen:
-        found[seen.kind].append(seen.weights)
-    return found
-
-
-def _returned(output: Any) -> dict[Kind, list[Tensor]]:
-    """The attentions of a model that is not called through `watch`, as it returned them."""
-    both = getattr(output, "encoder_attentions", None)
-    own = [one for one in getattr(output, "attentions", None) or () if one is not None]
-    causal = bool(own) and all(one.shape[-1] > 1 and not bool(one.triu(1).any()) for one in own)
-    return {"self": list(both or ()) or ([] if causal else own),
-            "causal": list(getattr(output, "decoder_attentions", None) or ()) or (own if causal else []),
-            "cross": list(getattr(output, "cross_attentions", None) or ())}
-
-
-def _map(reading: Reading, kind: Kind, layer: int, weights: Tensor) -> AttentionMap:
-    rows, columns = reading.lines(kind)
-    mask = None
-    if kind == "causal":
-        mask = torch.ones(weights.shape[-2:], dtype=torch.bool).tril()[None].numpy()
-    return AttentionMap(kind, layer, weights[0].detach().float().numpy(), rows.tokens, columns.tokens, mask)
+        try:
+            return pretrained.model(**batch, **more), watch
+        except (TypeError, ValueError, IndexError) as error:
+            raise PretrainedError(f"{pretrained.name} does not take this: {str(error).splitlines()[0]}") from error
 
 
 def _tokenizer(pretrained: Pretrained) -> Any:
@@ -109,11 +87,10 @@ def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None
         text = text[:MAX_CHARACTERS]
     tokenizer, most = _tokenizer(pretrained), pretrained.max_tokens
     both = (text,) if not (given.second or "").strip() else (text, given.second)
-    whole = tokenizer(*both, truncation=False, verbose=False)["input_ids"]
-    if len(whole) > most:
-        cut = (f"The text has {len(whole):,} tokens; {pretrained.name} reads at most {most}, "
-               f"so the rest is left out.")
-    found = tokenizer(*both, truncation=True, max_length=most, return_tensors="pt", verbose=False)
+    found = tokenizer(*both, truncation=False, return_tensors="pt", verbose=False)
+    if (length := found["input_ids"].shape[1]) > most:
+        cut = f"The text has {length:,} tokens; {pretrained.name} reads at most {most}, so the rest is left out."
+        found = tokenizer(*both, truncation=True, max_length=most, return_tensors="pt", verbose=False)
     if not found["input_ids"].shape[1]:
         raise PretrainedError(f"{pretrained.name} knows no token of this text; write other words.")
     line = text_line(tokenizer, found["input_ids"][0].tolist(), found)
@@ -126,16 +103,26 @@ def _picture(pretrained: Pretrained, given: Given) -> tuple[Batch, Line]:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(given.picture.numpy(), channels)
-    return {"pixel_values": pixels}, picture_line(pretrained.model.config, tuple(pixels.shape[-2:]))
+    return {"pixel_values": pixels}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
 
 
 def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
     if given.sound is None:
         raise PretrainedError(f"{pretrained.name} reads sound: give it some.")
-    extractor = pretrained.tokenizer.feature_extractor
-    features = extractor(given.sound.numpy(), sampling_rate=extractor.sampling_rate, return_tensors="pt")
-    places = int(pretrained.model.config.max_source_positions)
-    return {"input_features": features["input_features"]}, sound_line(places, extractor.chunk_length), None
+    model, name = pretrained.model, pretrained.model.main_input_name
+    extractor = getattr(pretrained.tokenizer, "feature_extractor", pretrained.tokenizer)
+    sound, rate = given.sound.numpy(), extractor.sampling_rate
+    found = extractor(sound, sampling_rate=rate, return_tensors="pt")
+    seconds, cut = len(sound) / rate, None
+    if name == "input_features":
+        places, most = getattr(model.config, "max_source_positions", 0), extractor.chunk_length
+        cut = f"The sound lasts {seconds:.1f} s; the first {most} s are read." if seconds > most else None
+        seconds = most
+    else:  # the wave itself, which the model's convolutions cut into stretches
+        places = int(model._get_feat_extract_output_lengths(len(sound))) if hasattr(model, "wav2vec2") else 0
+    if not places or name not in found:
+        raise PretrainedError(f"{pretrained.name} takes sound in a form that is not known here. Take a Whisper model.")
+    return {name: found[name]}, sound_line(places, seconds), cut
 
 
 def _target_ids(pretrained: Pretrained, given: Given, batch: Batch) -> Tensor:
@@ -145,8 +132,9 @@ def _target_ids(pretrained: Pretrained, given: Given, batch: Batch) -> Tensor:
         ids = tokenizer(text_target=given.target, truncation=True, max_length=pretrained.max_tokens - 1)["input_ids"]
         ids = [one for one in ids if one != tokenizer.eos_token_id and one != start]
         return torch.tensor([[start, *ids]])
+    most = min(MOST_PRODUCED, pretrained.max_tokens - 1)  # beyond its places a model has no position to add
     with pretrained.lock, torch.inference_mode():
-        made = pretrained.model.generate(**batch, max_new_tokens=MOST_PRODUCED, do_sample=False, num_beams=1)
+        made = pretrained.model.generate(**batch, max_new_tokens=most, do_sample=False, num_beams=1)
     ids = made[0].tolist()
     return torch.tensor([ids[:-1] if ids[-1] == tokenizer.eos_token_id and len(ids) > 1 else ids])
 
