@@ -1,0 +1,143 @@
+"""A map of attention read through a lens: pieces merged into words, tokens hidden, one sentence to another, an order.
+
+Pure numpy. A lens says which of a map's own tokens stand together in each row and in each column that are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from core.trace import AttentionMap, AttentionTrace
+
+Groups = tuple[tuple[int, ...], ...]
+
+SINK = 0.3  # Gu et al. 2024, "When attention sink emerges": a token that gets more than this is one
+CONTINUES = "##"
+
+
+@dataclass(frozen=True)
+class Lens:
+    """The rows and the columns that are shown, each a group of the map's own tokens; a token in no group is hidden."""
+
+    rows: Groups
+    columns: Groups
+
+    @classmethod
+    def plain(cls, rows: int, columns: int) -> Lens:
+        """Every token for itself."""
+        return cls(singles(rows), singles(columns))
+
+    def changes(self, item: AttentionMap) -> bool:
+        """Whether the map looks different through it."""
+        return self != Lens.plain(len(item.queries), len(item.keys))
+
+    def shown(self, own: tuple[int, int]) -> tuple[int, int] | None:
+        """The cell in which an own (query, key) is shown; None where it is hidden."""
+        row, column = _place(self.rows, own[0]), _place(self.columns, own[1])
+        return None if row is None or column is None else (row, column)
+
+    def own(self, shown: tuple[int, int]) -> tuple[int, int]:
+        """The first own query and key of a shown cell."""
+        return self.rows[shown[0]][0], self.columns[shown[1]][0]
+
+
+def _place(groups: Groups, token: int) -> int | None:
+    return next((place for place, group in enumerate(groups) if token in group), None)
+
+
+def singles(count: int) -> Groups:
+    return tuple((place,) for place in range(count))
+
+
+def by_word(words: Sequence[int | None]) -> Groups:
+    """Neighbouring pieces of one word together; what belongs to no word (None) alone."""
+    groups: list[tuple[int, ...]] = []
+    for place, word in enumerate(words):
+        if groups and word is not None and words[place - 1] == word:
+            groups[-1] = (*groups[-1], place)
+        else:
+            groups.append((place,))
+    return tuple(groups)
+
+
+def without(groups: Groups, hidden: Iterable[bool]) -> Groups:
+    """The groups without the hidden tokens; a group of hidden tokens alone is gone."""
+    gone = {place for place, hide in enumerate(hidden) if hide}
+    kept = (tuple(place for place in group if place not in gone) for group in groups)
+    return tuple(group for group in kept if group)
+
+
+def sorted_by(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
+    """The groups with the largest value first; equals keep their order."""
+    return tuple(groups[place] for place in np.argsort(-np.asarray(values, dtype=float), kind="stable"))
+
+
+def name(tokens: Sequence[str], group: tuple[int, ...]) -> str:
+    """The pieces of a group as one word."""
+    first, *rest = (tokens[place] for place in group)
+    return first + "".join(piece.removeprefix(CONTINUES) for piece in rest)
+
+
+def received(item: AttentionMap) -> Float[np.ndarray, "H S"]:
+    """What each key gets from a query that may see it, on average; 0 for a key that nobody sees."""
+    if item.mask is None:
+        return item.weights.mean(1, dtype=np.float32)
+    seen = np.broadcast_to(item.mask, item.weights.shape).sum(1)
+    return (item.weights.sum(1) / np.maximum(seen, 1)).astype(np.float32)
+
+
+def sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
+    """Which keys get more than 0.3 of the weight of every query that may see them, on average over all heads.
+
+    After Gu et al. 2024, who ask it of one head. Only of maps with the same keys.
+    """
+    heads = np.concatenate([received(item) for item in trace.maps])
+    return np.asarray(heads.mean(0) > SINK)
+
+
+def through(item: AttentionMap, lens: Lens) -> AttentionMap:
+    """The map as the lens shows it: the sum over the keys of a group, the mean over its queries.
+
+    Where keys are hidden, each row is multiplied so that it sums to what it summed to with them. A row that spent
+    everything on hidden keys gives zeros. A cell may be attended to where any of its own cells may be.
+    """
+    if not lens.changes(item):
+        return item
+    before = _merged(item.weights.sum(-1, keepdims=True), lens.rows, -2) if _hides(item, lens) else None
+    weights = _merged(_merged(item.weights, lens.columns, -1), lens.rows, -2)
+    weights /= np.array([len(group) for group in lens.rows], dtype=np.float32)[:, None]
+    if before is not None:
+        before = before / np.array([len(group) for group in lens.rows], dtype=np.float32)[:, None]
+        after = weights.sum(-1, keepdims=True)
+        weights = weights * np.where(after > 0, before / np.where(after > 0, after, 1), 0)
+    mask = item.mask
+    if mask is not None:
+        mask = np.broadcast_to(mask, (*mask.shape[:-2], *item.weights.shape[1:]))
+        mask = _merged(_merged(mask, lens.columns, -1, np.logical_or), lens.rows, -2, np.logical_or)
+    names = [tuple(name(tokens, group) for group in groups)
+             for tokens, groups in ((item.queries, lens.rows), (item.keys, lens.columns))]
+    return AttentionMap(item.kind, item.layer, np.asarray(weights, dtype=np.float32), names[0], names[1], mask)
+
+
+def trace_through(trace: AttentionTrace, lens: Lens) -> AttentionTrace:
+    """Every map of the trace through the same lens."""
+    return AttentionTrace(tuple(through(item, lens) for item in trace.maps), trace.source)
+
+
+def _hides(item: AttentionMap, lens: Lens) -> bool:
+    return sum(map(len, lens.columns)) < len(item.keys)
+
+
+def _merged(values: np.ndarray, groups: Groups, axis: int, reduce: np.ufunc = np.add) -> np.ndarray:
+    """The groups' places of one axis, reduced group by group."""
+    order = [place for group in groups for place in group]
+    if order != list(range(values.shape[axis])):
+        values = np.take(values, order, axis=axis)
+    if len(order) == len(groups):
+        return values.copy() if values.dtype != bool else values
+    starts = np.cumsum([0, *(len(group) for group in groups[:-1])])
+    return np.asarray(reduce.reduceat(values, starts, axis=axis))
