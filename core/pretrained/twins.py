@@ -74,7 +74,9 @@ def moved(state: Weights, names: Mapping[str, str]) -> Weights:
             if f"{old}.{part}" in state}
 
 
-def rows(table: Float[Tensor, "V C"], own: Vocabulary, whole: Vocabulary, other: float = 0.0) -> Float[Tensor, "W C"]:
+def rows(
+    table: Float[Tensor, "V ..."], own: Vocabulary, whole: Vocabulary, other: float = 0.0
+) -> Float[Tensor, "W ..."]:
     """A row a word of the whole vocabulary; `other` where the model has no such word of its own."""
     found = table.new_full((len(whole), *table.shape[1:]), other)
     found[whole.encode(own.tokens)] = table

@@ -1,0 +1,161 @@
+"""A model trained here and its twin in Hugging Face's library: the same logits, the same attention, readable tokens."""
+
+import json
+
+import pytest
+import torch
+
+from core.attention import Choice
+from core.models import ModelConfig, build_model
+from core.pretrained import PretrainedError, load_folder, read
+from core.pretrained.export import check, export, inputs, main, tokenizer_of, words_of
+from core.pretrained.twins import twin_of
+from core.tasks import TaskConfig, Vocabulary, make_task
+from core.training import RunConfig
+from core.training.runs import create_run
+from core.training.worker import work
+
+NUMBERS = TaskConfig.of("numbers", numbers=2, train_pairs=1000)
+REPEATS = TaskConfig.of("repeats", length=48, passage=8, gap=4)
+LLAMA = dict(norm="pre", normalization="rms", activation="swiglu", output_bias=False, position="rope")
+GPT2 = dict(norm="pre", activation="gelu", output_bias=False, position="learned")
+of = ModelConfig.transformer
+TWINS = {
+    "marian": (NUMBERS, of(30, 3, 2, 44, position="sinusoidal", activation="gelu"), "MarianMTModel"),
+    "marian-tied-relu": (NUMBERS, of(20, 5, 1, 28, position="sinusoidal", tied=True), "MarianMTModel"),
+    "marian-no-bias": (NUMBERS, of(20, 2, 1, 28, position="sinusoidal", output_bias=False), "MarianMTModel"),
+    "marian-letters": (TaskConfig.of("dates", train_pairs=1000), of(30, 3, position="sinusoidal"), "MarianMTModel"),
+    "llama": (REPEATS, of(30, 3, 2, 44, kind="decoder", **LLAMA), "LlamaForCausalLM"),
+    "llama-shared": (REPEATS, of(36, 6, 2, 44, kind="decoder", **LLAMA, projection=Choice.of(
+        "grouped_query", kv_heads=3)), "LlamaForCausalLM"),
+    "llama-one-head": (REPEATS, of(36, 6, 1, 44, kind="decoder", projection="multi_query", **{
+        **LLAMA, "position": Choice.of("rope", base=500.0)}), "LlamaForCausalLM"),
+    "gpt2": (REPEATS, of(30, 3, 2, 44, kind="decoder", **GPT2), "GPT2LMHeadModel"),
+    "gpt2-tied-relu": (REPEATS, of(30, 5, 1, 22, kind="decoder", tied=True, **{
+        **GPT2, "activation": "relu"}), "GPT2LMHeadModel"),
+    "vit": (TaskConfig.of("digits"), of(30, 3, 2, 44, kind="classifier", norm="pre", activation="gelu",
+                                        position="learned"), "ViTForImageClassification"),
+    "vit-pixels": (TaskConfig.of("digits", patch="1"), of(20, 5, kind="classifier", norm="pre", position="learned"),
+                   "ViTForImageClassification"),
+}
+every_twin = pytest.mark.parametrize("name", TWINS)
+
+
+def made(name):
+    """The task, a model whose every number was drawn (biases and norms too), its vocabulary and its twin."""
+    task_config, config, _ = TWINS[name]
+    task = make_task(task_config)
+    torch.manual_seed(3)
+    model = build_model(config, task.shape).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.2 * torch.randn_like(weight))
+    vocabulary = Vocabulary(words_of(task))
+    return task, model, vocabulary, twin_of(model, task, vocabulary)
+
+
+@every_twin
+def test_a_twin_says_the_same(name):
+    task, model, vocabulary, twin = made(name)
+    assert type(twin).__name__ == TWINS[name][2]
+    assert check(model, twin, task, vocabulary) < 2e-5
+
+
+@every_twin
+def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
+    task, model, vocabulary, twin = made(name)
+    twin.save_pretrained(tmp_path)
+    opened = type(twin).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    batch = task.collate(task.held_out(5))
+    with torch.no_grad():
+        own = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
+        their = opened(**inputs(batch, task, vocabulary), output_attentions=True)
+    single = "causal" if "causal" in own else "self"
+    found = {"self": their.encoder_attentions, "causal": their.decoder_attentions, "cross": their.cross_attentions} \
+        if "cross" in own else {single: their.attentions}
+    assert set(found) == set(own)
+    for kind, layers in found.items():
+        assert len(layers) == len(own[kind]) == model.config.layers
+        for mine, theirs in zip(own[kind], layers, strict=True):
+            for i in range(5):
+                rows = int(batch.source_mask[i].sum()) if kind == "self" or batch.target_in is None else \
+                    int((batch.target_out[i] != 0).sum())
+                rows += task.form == "label"  # the class token
+                assert torch.allclose(mine.weights[i, :, :rows], theirs[i, :, :rows], atol=1e-5), (kind, i)
+
+
+@every_twin
+def test_a_twin_leaves_torchs_generator_alone(name):
+    task, model, vocabulary, _ = made(name)
+    torch.manual_seed(0)
+    wanted = torch.rand(1)
+    torch.manual_seed(0)
+    twin_of(model, task, vocabulary)
+    assert torch.equal(torch.rand(1), wanted)
+
+
+@pytest.mark.parametrize(("task", "config", "words"), [
+    (NUMBERS, ModelConfig.recurrent(8), "A recurrent that reads tokens has no twin"),
+    (NUMBERS, of(8, 2, position="sinusoidal", norm="pre"), "MarianMTModel, has norm = post, not pre"),
+    (NUMBERS, of(8, 2, position="rope", norm="pre"), "norm = post, not pre; position = sinusoidal, not rope"),
+    (NUMBERS, of(8, 2, position=Choice.of("sinusoidal", base=500.0)), "sinusoidal, not sinusoidal with base = 500"),
+    (NUMBERS, of(8, 2, position="sinusoidal", score="cosine"), "score = scaled_dot, not cosine"),
+    (NUMBERS, of(8, 2, position="sinusoidal", mask=Choice.of("causal_local", lookback=2)), "not causal_local"),
+    (NUMBERS, of(8, 2, kind="decoder", **LLAMA), "a decoder of one vocabulary"),
+    (REPEATS, of(8, 2, kind="decoder", **{**LLAMA, "output_bias": True}), "output_bias = False, not True"),
+    (REPEATS, of(8, 2, kind="decoder", **{**GPT2, "position": "alibi"}), "GPT2LMHeadModel, has position = learned"),
+    (TaskConfig.of("language", train_pairs=1000), of(8, 2, kind="classifier"), "classifier that reads tokens"),
+])
+def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
+    made = make_task(task)
+    with pytest.raises(PretrainedError, match=words):
+        twin_of(build_model(config, made.shape), made, Vocabulary(words_of(made)))
+
+
+@pytest.mark.parametrize(("task", "typed", "tokens"), [
+    (NUMBERS, " Two hundred and Forty-five;7 ", ["two", "hundred", "and", "forty", "five", ";", "<unk>"]),
+    (REPEATS, "The cat sat. The", ["<bos>", "the", "cat", "sat", ".", "the"]),
+    (TaskConfig.of("dates", train_pairs=1000), "1 May\n", ["1", " ", "M", "a", "y"]),
+])
+def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
+    task = make_task(task)
+    tokenizer = tokenizer_of(task, Vocabulary(words_of(task)), 40)
+    assert tokenizer.convert_ids_to_tokens(tokenizer(typed)["input_ids"]) == tokens
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of two steps."""
+    config = RunConfig(NUMBERS, of(16, 2, position="sinusoidal"), steps=2, batch_size=4, record_every=1, held_out=4,
+                       watch=1)
+    run = create_run(config, path=tmp_path_factory.mktemp("run") / "two")
+    assert work(run.path) == "finished"
+    return run
+
+
+def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
+    assert main([str(run.path), str(tmp_path / "out")]) == 0
+    assert str(tmp_path / "out") in capsys.readouterr().out
+    opened = load_folder(tmp_path / "out", "two")
+    assert (opened.head, opened.reads, opened.watched) == ("seq2seq", "pair", True)
+    reading = read(opened, "twenty-one; four")
+    assert reading.source.tokens == ("twenty", "one", ";", "four")
+    assert reading.trace.kinds == ("self", "causal", "cross")
+    told = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert RunConfig.from_json(told["config"]) == run.config()
+    assert told["reached"]["step"] == 2
+
+
+def test_the_twin_of_a_run_never_says_a_word_of_the_other_language(run, tmp_path):
+    opened = load_folder(export(run, tmp_path), "two")
+    english = opened.tokenizer.convert_tokens_to_ids("twenty")
+    with torch.no_grad():
+        said = opened.model(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])).logits
+    assert said.softmax(-1)[0, 0, english] == 0
+    assert said.softmax(-1).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("arguments", "words"), [(["no-such-run", "out"], "There is no run no-such-run")])
+def test_a_run_that_is_not_there_is_told(arguments, words, capsys):
+    assert main(arguments) == 1
+    assert words in capsys.readouterr().err
