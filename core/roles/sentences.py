@@ -36,3 +36,23 @@ SENTENCES: tuple[str, ...] = (
     "water stone apple night horse letter bread snow moon water stone apple night horse letter bread snow moon",
     "She lost her blue coat in the town, so he found her blue coat in the town.",
 )
+
+# For a model that knows the words of numbers alone; every second line comes back to what it has said.
+NUMBERS: tuple[str, ...] = (
+    "three hundred and forty two",
+    "seven thousand one hundred and nineteen ; seven thousand one hundred and nineteen",
+    "fifty six ; nine hundred and four ; twelve",
+    "eight thousand and thirty ; eight thousand and thirty ; two",
+    "one thousand four hundred and ninety three",
+    "six hundred and eleven ; six hundred and eleven",
+    "two ; twenty two ; two hundred and twenty two",
+    "five thousand nine hundred and sixty ; five thousand nine hundred and sixty",
+    "eighty seven ; three thousand and fifteen",
+    "four hundred and seventy eight ; one ; four hundred and seventy eight",
+    "nine thousand two hundred and thirteen ; forty",
+    "thirty five ; six thousand and seventeen ; thirty five ; six thousand and seventeen",
+    "eighteen ; eight hundred and eighty ; ten",
+    "two thousand and sixty four ; two thousand and sixty four",
+    "seven hundred and fifty one ; nine thousand",
+    "one hundred and twenty nine ; fourteen ; one hundred and twenty nine ; fourteen",
+)

@@ -15,6 +15,7 @@ from core.roles.rarity import rank
 Targets = Bool[np.ndarray, "T T"]
 
 NOT_READ = ("unk", "pad")
+LETTERS = 3  # a shorter piece, such as the t of "didn't", is no word of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +38,13 @@ class Text:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The whole word that each token belongs to, in small letters; "" for a special token."""
+        """The word that each token is part of, in small letters and without the signs around it; "" for a sign."""
         whole: dict[int, str] = {}
         for place, piece in zip(self.line.word, self.pieces, strict=True):
             if place is not None:
                 whole[place] = whole.get(place, "") + piece.removeprefix("##")
-        return tuple("" if place is None else whole[place] for place in self.line.word)
+        return tuple("" if place is None or _is_sign(piece) else _between_signs(whole[place])
+                     for place, piece in zip(self.line.word, self.pieces, strict=True))
 
     @cached_property
     def distance(self) -> np.ndarray:
@@ -82,14 +84,13 @@ def same_word(text: Text) -> Targets:
     """The same word where it stands elsewhere, unless next to it."""
     words = np.asarray(text.words, dtype=object)
     place = np.asarray([-1 if one is None else one for one in text.line.word])
-    letters = np.asarray([any(sign.isalnum() for sign in word) for word in text.words], dtype=bool)
-    other = (words[:, None] == words[None, :]) & (place[:, None] != place[None, :])
-    return other & letters[:, None] & text.ordinary[None, :] & (np.abs(text.distance) > 1)
+    other = (words[:, None] == words[None, :]) & (words[:, None] != "") & (place[:, None] != place[None, :])
+    return other & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
 
 def rare_word(text: Text) -> Targets:
     """The rarest word of the sentence, for all its other words; none where two are equally rare."""
-    ranks = np.asarray([rank(word) if any(sign.isalpha() for sign in word) else -1 for word in text.words])
+    ranks = np.asarray([rank(word) if word.isalpha() and len(word) >= LETTERS else -1 for word in text.words])
     rarest = {text.words[place] for place in np.flatnonzero((ranks == ranks.max(initial=-1)) & (ranks >= 0))}
     words = np.asarray([word in rarest and len(rarest) == 1 for word in text.words], dtype=bool)
     return words[None, :] & ~words[:, None]
@@ -116,10 +117,18 @@ def _plain_key(text: Text) -> Targets:
 
 
 def _delimits(piece: str, special: bool) -> bool:
-    if special:
-        return not any(name in piece for name in NOT_READ)
+    return not any(name in piece for name in NOT_READ) if special else _is_sign(piece)
+
+
+def _is_sign(piece: str) -> bool:
     shown = piece.removeprefix("##")
-    return bool(shown) and not any(sign.isalnum() for sign in shown)
+    return bool(shown) and not any(letter.isalnum() for letter in shown)
+
+
+def _between_signs(word: str) -> str:
+    """The word without signs before and after it."""
+    inside = [place for place, letter in enumerate(word) if letter.isalnum()]
+    return word[inside[0]: inside[-1] + 1] if inside else ""
 
 
 Rule = Callable[[Text], Targets]

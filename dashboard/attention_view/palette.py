@@ -23,9 +23,10 @@ SIGNED: dict[str, tuple[str, ...]] = {
              "#2D4236", "#386842", "#519459", "#84BE80", "#C6E1BB"),
 }  # fmt: skip
 
+# Eight series, and after them the grey of what is no series of its own: a head that spreads over everything.
 CATEGORIES: dict[str, tuple[str, ...]] = {
-    "light": ("#576BA3", "#B68024", "#05A68B", "#8E2658", "#6B39A2", "#706105", "#1D6068", "#784434"),
-    "dark": ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B", "#977EB8", "#CFDC99", "#ABDCF4", "#D48A76"),
+    "light": ("#576BA3", "#B68024", "#05A68B", "#8E2658", "#6B39A2", "#706105", "#1D6068", "#784434", "#8A9099"),
+    "dark": ("#8CA4EC", "#E6AF4D", "#6DEFD0", "#C7648B", "#977EB8", "#CFDC99", "#ABDCF4", "#D48A76", "#7C828B"),
 }
 
 PICK: dict[str, str] = {"light": "#B8430F", "dark": "#FF9A66"}

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from core.pretrained import Given
-from core.roles import SENTENCES, Measured, measure, read_all, sentences_for
+from core.pretrained import Given, Reading
+from core.roles import Inputs, Measured, inputs_for, measure, read_all
 from core.trace import Kind
-from dashboard.cache import cached, shared
+from dashboard.cache import shared
 from dashboard.inside import ModelRef, loaded, reading_of
 
 Found = dict[tuple[int, int], int]
 
 
-def sentences_of(ref: ModelRef, asked: tuple[str, ...] = SENTENCES) -> tuple[str, ...]:
-    """The sentences on which this model is measured; none where it reads no text, or is an array without a model."""
-    return () if ref.source == "array" else cached(_sentences, ref, asked)
+def inputs_of(ref: ModelRef, given: Given, own: tuple[str, ...] = ()) -> Inputs:
+    """What this model is measured on; what it was given alone where there is no set (sound, arrays without a model)."""
+    found = Inputs((), "") if ref.source == "array" else shared(_inputs, ref, own)
+    return found if found.givens else Inputs((given,), "input above")
 
 
-def measured(ref: ModelRef, given: Given, kind: Kind, asked: tuple[str, ...] = SENTENCES) -> Measured:
-    """Every role's score in every head: over the sentences, or over what was given where there can be none."""
-    sentences = sentences_of(ref, asked)
-    return shared(_over_sentences, ref, sentences, kind) if sentences else measure([reading_of(ref, given)], kind)
+def measured(ref: ModelRef, given: Given, kind: Kind, own: tuple[str, ...] = ()) -> Measured:
+    """Every role's score in every head, over what `inputs_of` names."""
+    return shared(_measured, ref, inputs_of(ref, given, own), kind)
 
 
 def roles_of(ref: ModelRef, given: Given, kind: Kind) -> Found:
@@ -27,9 +27,18 @@ def roles_of(ref: ModelRef, given: Given, kind: Kind) -> Found:
     return {} if kind == "cross" else measured(ref, given, kind).found
 
 
-def _sentences(ref: ModelRef, asked: tuple[str, ...]) -> tuple[str, ...]:
-    return sentences_for(loaded(ref), asked)
+def readings_of(ref: ModelRef, inputs: Inputs) -> tuple[Reading, ...]:
+    """The readings on which roles were measured."""
+    return shared(_readings, ref, inputs)
 
 
-def _over_sentences(ref: ModelRef, sentences: tuple[str, ...], kind: Kind) -> Measured:
-    return measure(read_all(loaded(ref), sentences), kind)
+def _inputs(ref: ModelRef, own: tuple[str, ...]) -> Inputs:
+    return inputs_for(loaded(ref), own)
+
+
+def _readings(ref: ModelRef, inputs: Inputs) -> tuple[Reading, ...]:
+    return (reading_of(ref, inputs.givens[0]),) if ref.source == "array" else read_all(loaded(ref), inputs)
+
+
+def _measured(ref: ModelRef, inputs: Inputs, kind: Kind) -> Measured:
+    return measure(readings_of(ref, inputs), kind)

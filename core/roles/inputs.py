@@ -1,0 +1,76 @@
+"""What a model's roles are measured on: the kept sentences where it knows their words, else what it does know."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.pretrained.base import Array, Given, Pretrained, Reading
+from core.pretrained.reading import read
+from core.roles.sentences import NUMBERS, SENTENCES
+
+MOST_UNKNOWN = 0.2  # of a sentence's tokens
+FEWEST = 5  # sentences that a model must know
+LINES, LENGTH = 16, 8
+PICTURES = 30
+SEED = 86
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is read, and in words what it is: "kept sentences", "lines of numbers", …"""
+
+    givens: tuple[Given, ...]
+    what: str
+
+
+def inputs_for(pretrained: Pretrained, asked: Sequence[str] = ()) -> Inputs:
+    """A set for this model: the sentences asked for, else the kept ones, else lines of numbers or of its own words.
+
+    Of each list only the sentences of whose words the model knows four in five, and the first list of which it knows
+    at least five (of those asked for: one). A model that sees gets handwritten digits. None for one that hears.
+    """
+    if pretrained.reads == "picture":
+        return Inputs(_digits(), "handwritten digits")
+    if pretrained.reads == "sound":
+        return Inputs((), "")
+    tokenizer = getattr(pretrained.tokenizer, "tokenizer", pretrained.tokenizer)
+    lists = (("sentences of your own", asked, 1), ("kept sentences", SENTENCES, FEWEST),
+             ("kept lines of numbers", NUMBERS, FEWEST),
+             ("lines of the model's own words, drawn at random", own_lines(tokenizer), 1))
+    for what, sentences, fewest in lists:
+        known = tuple(Given(text) for text in sentences if unknown_share(tokenizer, text) <= MOST_UNKNOWN)
+        if len(known) >= fewest:
+            return Inputs(known, what)
+    return Inputs((), "")
+
+
+def unknown_share(tokenizer: Any, text: str) -> float:
+    """The share of a text's tokens that the model has no word for; 1 where there is no token."""
+    ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return sum(one == tokenizer.unk_token_id for one in ids) / len(ids) if ids else 1.0
+
+
+def own_lines(tokenizer: Any) -> tuple[str, ...]:
+    """Lines of the model's own words in random order, by a fixed seed; every second one says its words twice."""
+    special = set(tokenizer.all_special_ids)
+    pieces = sorted(place for place in tokenizer.get_vocab().values() if place not in special)
+    draw = random.Random(SEED)
+    draw.shuffle(pieces)
+    words = [word for place in pieces[: 20 * LENGTH] if (word := str(tokenizer.decode([place])).strip()).isalnum()]
+    lines = [[draw.choice(words) for _ in range(LENGTH)] for _ in range(LINES)] if words else []
+    return tuple(" ".join(line * (1 + place % 2)) for place, line in enumerate(lines))
+
+
+def _digits() -> tuple[Given, ...]:
+    from core.tasks.images import digits
+
+    pictures, _ = digits()
+    return tuple(Given(picture=Array.of(one.numpy())) for one in pictures[:PICTURES])
+
+
+def read_all(pretrained: Pretrained, inputs: Inputs) -> tuple[Reading, ...]:
+    """The model's reading of each; PretrainedError when it cannot read one of them."""
+    return tuple(read(pretrained, given) for given in inputs.givens)

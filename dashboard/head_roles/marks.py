@@ -1,0 +1,36 @@
+"""A role's mark: its colour, and the table that tells how many heads have each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+
+import streamlit as st
+
+from core.roles import ROLES
+from dashboard.attention_view.palette import CATEGORIES, Theme
+from dashboard.head_roles.state import Found
+from dashboard.panels import theme
+
+STYLE = ("<style>.roles td{padding:3px 12px 3px 0;font-size:14px}.roles td:nth-child(3){text-align:right}"
+         ".roles .quiet{opacity:.62}</style>")
+
+
+def colour(place: int, which: Theme) -> str:
+    """The colour of a role, as the corners of a grid of heads show it."""
+    return CATEGORIES[which][place % len(CATEGORIES[which])]
+
+
+def corner(place: int) -> str:
+    """A role's mark in a table: the corner that its heads carry in a grid."""
+    return (f'<div style="width:0;height:0;border-left:12px solid transparent;'
+            f'border-bottom:12px solid {colour(place, theme())}"></div>')
+
+
+def role_table(found: Found, heads: int) -> None:
+    """How many of all heads have each role, with its mark; the last row is for those that have none."""
+    count = Counter(found.values())
+    rows = [f"<tr><td>{corner(place)}</td><td>{escape(role.name)}</td><td>{count[place]}</td>"
+            f'<td class="quiet">{escape(role.meaning)}</td></tr>' for place, role in enumerate(ROLES) if count[place]]
+    rows.append(f'<tr class="quiet"><td></td><td>None of these</td><td>{heads - len(found)}</td><td></td></tr>')
+    st.html(f'{STYLE}<table class="roles">{"".join(rows)}</table>')
