@@ -74,7 +74,7 @@ FAMILIES: dict[str, Family] = {
                       "query_pre_attn_scalar": 7}),
     "gemma2": Family("Gemma2ForCausalLM", "unigram-start",
                      {**ROPE, "sliding_window": 5, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 7}),
-    "gpt_oss": Family("GptOssForCausalLM", "bytes", {**ROPE, **EXPERTS, "sliding_window": 5}),
+    "gpt_oss": Family("GptOssForCausalLM", "bytes", {**ROPE, **EXPERTS, "hidden_size": WIDTH, "sliding_window": 5}),
     "deepseek_v3": Family("DeepseekV3ForCausalLM", "bytes",
                           {**BERT, "num_key_value_heads": HEADS, "q_lora_rank": 10, "kv_lora_rank": 14,
                            "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5, "first_k_dense_replace": 1,

@@ -97,6 +97,9 @@ class Line:
 class Reading:
     """What a model made of what it was given: the trace, its lines, and a sentence when something was cut.
 
+    `note` says what must be known of the maps before they are read, where there is something; `sinks` whether their
+    rows sum to less than 1 because a learned sink takes the rest (`maps.with_sink` adds it as a column).
+
     An encoder–decoder has two lines more: `target`, what its decoder read, and `produced`, the same one place on: what
     each of those places answered. None elsewhere.
     """
@@ -106,6 +109,8 @@ class Reading:
     target: Line | None = None
     produced: Line | None = None
     cut: str | None = None
+    note: str | None = None
+    sinks: bool = False
 
     @property
     def special(self) -> tuple[bool, ...]:

@@ -63,16 +63,24 @@ def mark(line: Line, last_is_special: bool) -> Line:
     return replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))
 
 
-def picture_line(config: Any, size: tuple[int, int]) -> Line:
+def picture_line(model: Any, size: tuple[int, int]) -> Line:
     """The patches of a picture by row and column, after the class token and whatever else stands before them."""
-    patch = config.patch_size
+    patch = model.config.patch_size
     high, wide = (patch, patch) if isinstance(patch, int) else patch
     rows, columns = size[0] // high, size[1] // wide
-    before = ["[class]"] + [f"[register {i}]" for i in range(getattr(config, "num_register_tokens", 0) or 0)]
+    before = _before_patches(model)
     tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)))
     special = (*(True for _ in before), *(False for _ in range(rows * columns)))
     word = (*(None for _ in before), *range(rows * columns))
     return Line((0,) * len(tokens), tokens, special, word, (0,) * len(tokens), (rows, columns))
+
+
+def _before_patches(model: Any) -> list[str]:
+    """The learned tokens that a vision model puts before its patches, by the names of its own weights."""
+    shapes = {name.rsplit(".", 1)[-1]: weight.shape for name, weight in model.named_parameters()}
+    found = ["[class]"] if shapes.keys() & {"cls_token", "class_embedding"} else []
+    found += ["[distilled]"] * ("distillation_token" in shapes)
+    return found + [f"[register {i}]" for i in range(shapes.get("register_tokens", (1, 0))[1])]
 
 
 def sound_line(places: int, seconds: float) -> Line:

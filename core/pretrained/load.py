@@ -9,6 +9,7 @@ from typing import Any
 
 from core.pretrained.base import Head, Pretrained, PretrainedError, Reads
 from core.pretrained.pictures import Pictures
+from core.pretrained.readable import read_config, refuse_config
 from core.pretrained.watch import watch_model
 
 MINILM = "all-MiniLM-L6-v2"
@@ -55,11 +56,12 @@ def load_kept(name: str) -> Pretrained:
 def load_folder(folder: Path, name: str) -> Pretrained:
     """A model from a local folder in Hugging Face's layout: safetensors only, no remote code, fp32 on the CPU.
 
-    PretrainedError when the folder holds no such model.
+    PretrainedError when the folder holds no such model, or one without attention that could be drawn.
     """
     import torch
     import transformers
 
+    refuse_config(read_config(folder / "config.json", name), name)
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **safe)
@@ -73,10 +75,19 @@ def load_folder(folder: Path, name: str) -> Pretrained:
 
 def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
     """A loaded or freshly built model, frozen, in eval mode, and called through `watch` where its family can be."""
-    limit = getattr(model.config, "max_position_embeddings", None) or MOST_TOKENS
     model = model.eval().requires_grad_(False)
-    return Pretrained(name, model, tokenizer, min(int(limit), MOST_TOKENS), head_of(model), reads_of(model),
+    return Pretrained(name, model, tokenizer, min(positions(model), MOST_TOKENS), head_of(model), reads_of(model),
                       watch_model(model))
+
+
+def positions(model: Any) -> int:
+    """How many tokens the model has a place for; `MOST_TOKENS` where it sets no bound."""
+    limit = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or MOST_TOKENS)
+    for name, module in model.named_modules():
+        # RoBERTa and its kin count their places from after that of padding.
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return min(limit, module.num_embeddings - module.padding_idx - 1)
+    return limit
 
 
 def model_class(config: Any) -> Any:

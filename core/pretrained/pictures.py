@@ -15,11 +15,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Pictures:
-    """Height and width in pixels, and the mean and spread that are taken out of each channel (numbers 0 to 1)."""
+    """Height and width in pixels, how it is resized, and the mean and spread that are taken out of each channel.
+
+    The whole picture is read: where a model's own preparation would cut off the edges, they stay, so that each patch
+    has its place in what the person gave.
+    """
 
     size: tuple[int, int] = (224, 224)
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    resample: int = 2  # as Pillow numbers them: 2 is bilinear, 3 bicubic
 
     @classmethod
     def of(cls, folder: Path) -> Pictures:
@@ -33,8 +38,10 @@ class Pictures:
             edge = size.get("shortest_edge", 224)
             size = (size.get("height", edge), size.get("width", edge))
         height, width = size if isinstance(size, tuple | list) else (size, size)
-        return cls((int(height), int(width)), tuple(told.get("image_mean") or cls.mean),
-                   tuple(told.get("image_std") or cls.std))
+        plain = told.get("do_normalize") is False
+        mean, std = told.get("image_mean") or cls.mean, told.get("image_std") or cls.std
+        return cls((int(height), int(width)), (0.0,) * 3 if plain else tuple(mean), (1.0,) * 3 if plain else tuple(std),
+                   int(told.get("resample", cls.resample)))
 
     def prepare(self, picture: np.ndarray, channels: int) -> Float[Tensor, "1 channels height width"]:
         """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as the model's pixel values."""
@@ -43,7 +50,7 @@ class Pictures:
         pixels = picture if picture.dtype == np.uint8 else (np.clip(picture, 0, 1) * 255).round().astype(np.uint8)
         image = Image.fromarray(pixels).convert("RGB" if channels == 3 else "L")
         if image.size != self.size[::-1]:
-            image = image.resize(self.size[::-1], Image.Resampling.BILINEAR)
+            image = image.resize(self.size[::-1], Image.Resampling(self.resample))
         values = np.asarray(image, dtype=np.float32).reshape(*self.size, channels) / 255
         values = (values - np.asarray(self.mean[:channels], np.float32)) / np.asarray(self.std[:channels], np.float32)
         return torch.from_numpy(values).permute(2, 0, 1)[None].contiguous()

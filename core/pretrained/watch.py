@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -22,6 +23,7 @@ from torch import Tensor
 from core.trace import Kind
 
 NAME = "attention_lab"
+EAGER = "eager_attention_forward"
 Off = frozenset[tuple[str, int, int | None]]
 NOTHING: Off = frozenset()
 
@@ -30,8 +32,9 @@ NOTHING: Off = frozenset()
 class Seen:
     """One call of attention: q (B, H, T, D) and k, v (B, G, S, D) as they meet, the weights, and the heads' outputs.
 
-    `extra` holds what else the family's function was told: scaling, position_bias, softcap, s_aux, … `probe` is a zero
-    that was added to the weights, for gradients.
+    `mask` is what the family's function adds to the scores, None where every key may be seen. `extra` holds what else
+    that function was told: scaling, position_bias, softcap, … `probe` is a zero that was added to the weights, for
+    gradients.
     """
 
     kind: Kind
@@ -61,22 +64,32 @@ class Watch:
     def call(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
              extra: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Keep one call; the output and the weights that go on."""
+        before = self.seen[-1] if self.seen else None
+        again = before if before is not None and before.module is module and hasattr(module, "lambda_init") else None
+        seen = again or self._new(module, weights, mask)
+        if seen.probe is not None:
+            out = out + (seen.probe @ shared_heads(v, weights.shape[1])).transpose(1, 2)
+        if gone := [head for of, at, head in self.off if (of, at) == (seen.kind, seen.layer)]:
+            out = _switched_off(out, gone)
+        if self.whole and seen.v is not None and seen.out is not None:
+            seen.v, seen.out = torch.cat([seen.v, v], -1), torch.cat([seen.out, out], -1)
+        elif self.whole:
+            seen.q, seen.k, seen.v, seen.out, seen.extra = q, k, v, out, extra
+        return out, weights
+
+    def _new(self, module: Any, weights: Tensor, mask: Tensor | None) -> Seen:
+        """The next layer of its kind. Differential attention asks twice a layer, once for each half of the values."""
         kind = kind_of(self.place(module), module, weights)
-        layer = self.calls[kind]
-        self.calls[kind] += 1
-        seen = Seen(kind, layer, module, weights)
+        seen = Seen(kind, self.calls[kind], module, weights, mask=mask)
         if self.probe:
             seen.probe = torch.zeros_like(weights, requires_grad=True)
-            out = out + (seen.probe @ shared_heads(v, weights.shape[1])).transpose(1, 2)
-        if gone := [head for of, at, head in self.off if (of, at) == (kind, layer)]:
-            out = _switched_off(out, gone)
-        if self.whole:
-            seen.q, seen.k, seen.v, seen.out, seen.mask, seen.extra = q, k, v, out, mask, extra
+        self.calls[kind] += 1
         self.seen.append(seen)
-        return out, weights
+        return seen
 
 
 _WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_NAMES: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -86,7 +99,8 @@ def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = 
     `off` are (kind, layer, head) whose output is zero, as if W_O had no columns for them; head None is every head of
     the layer. One `with` is one forward pass: layers are counted from its beginning.
     """
-    names = {id(module): name for name, module in model.named_modules()}
+    if (names := _NAMES.get(model)) is None:
+        names = _NAMES[model] = {id(module): name for name, module in model.named_modules()}
     token = _WATCH.set(Watch(lambda module: names.get(id(module), ""), whole, off, probe))
     try:
         watch = _WATCH.get()
@@ -98,12 +112,10 @@ def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"]) -> Kind:
     """Whether a call is self-, causal or cross-attention, by the module's name and what it says of itself."""
-    own = name.rsplit(".", 1)[-1].lower()
     if any(sign in name.lower() for sign in ("crossattention", "encoder_attn", "encdecattention", "cross_attn")):
         return "cross"
-    if getattr(module, "is_causal", None) is True or ("decoder." in f"{name}." and "encoder." not in name and own):
-        return "causal"
-    return "causal" if _looks_back(weights) else "self"
+    causal = getattr(module, "is_causal", None)
+    return "causal" if (causal if isinstance(causal, bool) else _looks_back(weights)) else "self"
 
 
 def _looks_back(weights: Float[Tensor, "B H T S"]) -> bool:
@@ -127,7 +139,8 @@ def _switched_off(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Flo
 def watched_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
                       **extra: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
     """What stands in Hugging Face's table: the family's own eager attention, and a word to whoever watches."""
-    eager = sys.modules[type(module).__module__].eager_attention_forward
+    home = vars(sys.modules[type(module).__module__])
+    eager = home.get(EAGER) or next(one for name, one in home.items() if name.endswith(EAGER))
     out, weights = eager(module, query, key, value, attention_mask, **extra)
     watch = _WATCH.get()
     if watch is None:
