@@ -4,6 +4,7 @@
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs and Decode show first
 # make sweep    trains the sweep of six scores that the Sweeps page shows first
+# make models   trains the lab's own small models and keeps them as Hugging Face folders: seven minutes on a core
 # make measured measures the kernels as the Cost and speed page shows them first
 # make bottleneck trains with and without attention, as the first page shows it: six to nine minutes on two cores
 
@@ -14,7 +15,7 @@ PIP_ARGS ?=
 RUN_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench example sweep measured bottleneck screenshot browser clean
+.PHONY: run test check bench example sweep models measured bottleneck screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
@@ -46,6 +47,14 @@ sweep: $(VENV)/.installed
 	$(BIN)/python -c "import json; print(json.dumps(json.load(open('$(SWEEP)'))['config']))" > $(VENV)/sweep.json
 	ATTENTION_LAB_RUNS=$$(mktemp -d) $(BIN)/python -m core.training sweep $(VENV)/sweep.json --workers 2 --to $(SWEEP)
 	rm -f $(SWEEP:.json=.lock)
+
+KEPT := numbers induction digits
+models: $(VENV)/.installed
+	for name in $(KEPT); do \
+	  work=$$(mktemp -d) && \
+	  $(BIN)/python -m core.training train core/pretrained/kept/$$name/run.json $$work/run && \
+	  $(BIN)/python -m core.pretrained.export $$work/run core/pretrained/kept/$$name && rm -r $$work || exit 1; \
+	done
 
 measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.efficient.example
