@@ -43,7 +43,7 @@ def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | No
         return batch, source, None, cut
     ids = _target_ids(pretrained, given, batch)
     batch["decoder_input_ids"] = ids
-    return batch, source, text_line(_tokenizer(pretrained), ids[0].tolist()), cut
+    return batch, source, text_line(tokenizer_of(pretrained), ids[0].tolist()), cut
 
 
 def encode_source(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
@@ -74,7 +74,8 @@ def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off 
             raise PretrainedError(f"{pretrained.name} does not take this: {str(error).splitlines()[0]}") from error
 
 
-def _tokenizer(pretrained: Pretrained) -> Any:
+def tokenizer_of(pretrained: Pretrained) -> Any:
+    """The tokenizer alone, where a processor holds it."""
     return getattr(pretrained.tokenizer, "tokenizer", pretrained.tokenizer)
 
 
@@ -85,7 +86,7 @@ def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None
     if len(text) > MAX_CHARACTERS:
         cut = f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are read."
         text = text[:MAX_CHARACTERS]
-    tokenizer, most = _tokenizer(pretrained), pretrained.max_tokens
+    tokenizer, most = tokenizer_of(pretrained), pretrained.max_tokens
     both = (text,) if not (given.second or "").strip() else (text, given.second)
     found = tokenizer(*both, truncation=False, return_tensors="pt", verbose=False)
     if (length := found["input_ids"].shape[1]) > most:
@@ -127,7 +128,7 @@ def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | Non
 
 def _target_ids(pretrained: Pretrained, given: Given, batch: Batch) -> Tensor:
     """What the decoder reads: the start mark and the target, or what the model itself decodes (at most 64 tokens)."""
-    tokenizer, start = _tokenizer(pretrained), pretrained.model.config.decoder_start_token_id
+    tokenizer, start = tokenizer_of(pretrained), pretrained.model.config.decoder_start_token_id
     if given.target is not None and given.target.strip():
         ids = tokenizer(text_target=given.target, truncation=True, max_length=pretrained.max_tokens - 1)["input_ids"]
         ids = [one for one in ids if one != tokenizer.eos_token_id and one != start]
@@ -141,7 +142,7 @@ def _target_ids(pretrained: Pretrained, given: Given, batch: Batch) -> Tensor:
 
 def _produced(pretrained: Pretrained, target: Line) -> Line:
     """The target one place on, closed by the end mark: what each place of the decoder answers."""
-    tokenizer = _tokenizer(pretrained)
+    tokenizer = tokenizer_of(pretrained)
     end = tokenizer.eos_token_id
     ids = (*target.ids[1:], end if end is not None else target.ids[0])
     return mark(text_line(tokenizer, list(ids)), last_is_special=True)

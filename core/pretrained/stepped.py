@@ -1,0 +1,82 @@
+"""A pretrained model as the lab's searches ask for one: it reads a source, and is then fed one token a row."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from core.pretrained.base import Pretrained
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was read: the encoder's states, or the text itself where there is no encoder; and which of it is real."""
+
+    ids: Tensor
+    mask: Bool[Tensor, "B S"]
+    states: Float[Tensor, "B S C"] | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    """All that each row has been fed, and the keys and values that the model made of it, if it keeps them."""
+
+    ids: Int[Tensor, "B T"]
+    cache: Any = None
+
+    def pick(self, rows: Int[Tensor, " R"]) -> Said:
+        """Those rows; the cache is ours alone, so it is picked in place."""
+        if self.cache is not None and not torch.equal(rows, torch.arange(len(self.ids), device=rows.device)):
+            self.cache.reorder_cache(rows)
+        return Said(self.ids[rows], self.cache)
+
+
+class Stepped:
+    """The `Decoder` of core.decoding over a model that sessions share: always in eval mode, one step a lock."""
+
+    training = False
+
+    def __init__(self, pretrained: Pretrained) -> None:
+        self.pretrained = pretrained
+        taken = inspect.signature(pretrained.model.forward).parameters
+        # Logits of the last place alone: a long prompt times a large vocabulary is most of a step's memory.
+        self.last = {"logits_to_keep": 1} if "logits_to_keep" in taken else {}
+
+    def train(self, mode: bool = True) -> Stepped:
+        """The mode stays as it is."""
+        return self
+
+    def eval(self) -> Stepped:
+        return self
+
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> Source:
+        """Run the encoder, where there is one."""
+        model = self.pretrained.model
+        if not model.config.is_encoder_decoder:
+            return Source(source, source_mask)
+        told = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
+        with self.pretrained.lock, torch.inference_mode():
+            states = model.get_encoder()(source, **told).last_hidden_state
+        return Source(source, torch.ones(states.shape[:2], dtype=torch.bool) if not told else source_mask, states)
+
+    def start(self, memory: Source) -> Said:
+        """Nothing said; a text to go on with is fed before the first step's token, together with it."""
+        return Said(memory.ids if memory.states is None else memory.ids.new_zeros((1, 0), dtype=torch.long))
+
+    def step(self, memory: Source, state: Said, tokens: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B V"], Said, None]:
+        """The logits of the next token of each row."""
+        ids = torch.cat((state.ids, tokens[:, None]), dim=1)
+        fed = ids if state.cache is None else tokens[:, None]
+        inputs: dict[str, Any] = {"input_ids": fed}
+        if memory.states is not None:
+            inputs = {"encoder_outputs": (memory.states,), "decoder_input_ids": fed}
+            if self.pretrained.reads == "pair":
+                inputs["attention_mask"] = memory.mask.long()
+        with self.pretrained.lock, torch.inference_mode():
+            output = self.pretrained.model(**inputs, **self.last, past_key_values=state.cache, use_cache=True)
+        return output.logits[:, -1], Said(ids, getattr(output, "past_key_values", None)), None

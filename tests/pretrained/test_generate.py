@@ -1,0 +1,228 @@
+"""Generation against Hugging Face's own generate, with the same settings, over families with a cache and without."""
+
+import copy
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+
+from core.decoding import Sampling
+from core.pretrained import PretrainedError
+from core.pretrained.generate import (
+    Settings,
+    begin,
+    chances,
+    follow,
+    generate,
+    generating,
+    names_of,
+    text_of,
+)
+from core.pretrained.rules import ends
+from tests.tiny_models import given, plain, tiny
+
+LAST = ("gpt2", "gpt_neox", "bloom", "llama", "mistral", "qwen3", "gemma3", "gemma2", "gpt_oss", "deepseek_v3",
+        "bert_decoder")
+BOTH = ("t5", "bart", "marian", "whisper")
+LONG = 9
+
+
+def theirs(family, begun, **more):
+    """Hugging Face's generate on the same ids, by a copy of the model that was loaded without us."""
+    # What makes ours and theirs the same search: a bound on the end of beams that is exact, and no search of its own.
+    told = {"max_new_tokens": LONG, "early_stopping": "never", "num_beams": 1, "do_sample": False,
+            "return_dict_in_generate": True, **more}
+    if told["num_beams"] == 1:
+        del told["early_stopping"]
+    if family == "whisper":  # its own generate cuts the sound into pieces; this is the one that all others have
+        return transformers.GenerationMixin.generate(plain(family), **begun.batch, **told)
+    if family == "t5":  # its cache is made for as many layers as the encoder has, which here are fewer
+        told["use_cache"] = False
+    if begun.batch is not None:
+        return plain(family).generate(**begun.batch, **told)
+    ids = torch.tensor([begun.read.ids])
+    return plain(family).generate(ids, attention_mask=torch.ones_like(ids), **told)
+
+
+def said(family, begun, row):
+    """What generate said, up to the end mark."""
+    tokens = row[len(begun.prompt.said):].tolist()
+    stops = [place for place, token in enumerate(tokens) if token in ends(tiny(family))]
+    return tuple(tokens[: stops[0] + 1] if stops else tokens)
+
+
+@pytest.mark.parametrize("repeats", [0, 2])
+@pytest.mark.parametrize("family", LAST + BOTH)
+def test_greedy_says_what_hugging_face_says(family, repeats):
+    model = tiny(family)
+    begun = begin(model, given(family, target=None))
+    found = generate(model, given(family, target=None), Settings(no_repeat=repeats, longest=LONG)).hypotheses[0]
+    expected = theirs(family, begun, no_repeat_ngram_size=repeats).sequences[0]
+    assert found.tokens == said(family, begun, expected)
+
+
+@pytest.mark.parametrize(("width", "alpha", "repeats"), [(2, 0.0, 0), (3, 1.0, 2), (5, 2.0, 0)])
+@pytest.mark.parametrize("family", ["gpt2", "bloom", "mistral", "t5", "marian", "bart"])
+def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
+    """The same outputs in the same order, and the same scores to 1e-4."""
+    model, what = tiny(family), given(family, target=None)
+    begun = begin(model, what)
+    settings = Settings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG)
+    found = generate(model, what, settings).hypotheses
+    expected = theirs(family, begun, num_beams=width, num_return_sequences=width, length_penalty=alpha,
+                      no_repeat_ngram_size=repeats, output_scores=True)
+    assert [one.tokens for one in found] == [said(family, begun, row) for row in expected.sequences]
+    torch.testing.assert_close(torch.tensor([one.score for one in found]), expected.sequences_scores, rtol=1e-4,
+                               atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma3", "t5"])
+def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
+    """Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5."""
+    model = tiny(family)
+    begun = begin(model, given(family, target=None))
+    settings = Settings("sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG)
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        expected = theirs(family, begun, do_sample=True, temperature=1.4, top_k=17, top_p=0.8, no_repeat_ngram_size=2,
+                          output_scores=True)
+    tokens = said(family, begun, expected.sequences[0])
+    path = follow(model, begun, tokens)
+    assert len(tokens) > 2
+    for step, scores in enumerate(expected.scores[: len(tokens)]):
+        ours = chances(model, begun, settings, tokens[:step], path.logits[step])
+        torch.testing.assert_close(ours, scores[0].softmax(-1), rtol=1e-4, atol=1e-5)
+
+
+def test_samples_come_as_often_as_they_are_likely():
+    """Chi-square over the first token of 200 draws from five seeds, against the 0.999 quantile."""
+    model, what = tiny("gpt2"), given("gpt2")
+    begun = begin(model, what)
+    how = Settings("sampling", temperature=0.7, top_k=6, samples=200, longest=1)
+    counts: dict[int, int] = {}
+    for seed in range(5):
+        *_, tree = generating(model, begun, replace(how, seed=seed))
+        for one in tree.hypotheses:
+            counts[one.tokens[0]] = counts.get(one.tokens[0], 0) + one.drawn
+    likely = chances(model, begun, how, (), follow(model, begun, [0]).logits[0])
+    assert set(counts) <= set(likely.nonzero()[:, 0].tolist()) and sum(counts.values()) == 1000
+    wanted = {token: 1000 * float(likely[token]) for token in likely.nonzero()[:, 0].tolist()}
+    assert sum((counts.get(token, 0) - n) ** 2 / n for token, n in wanted.items()) < 20.5  # five degrees of freedom
+
+
+def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
+    model, own = tiny("marian"), plain("marian")
+    begun = begin(model, given("marian"))
+    free = generate(model, given("marian"), Settings(longest=6)).hypotheses[0].tokens
+    told = {"bad_words_ids": [[free[0]], [free[1]]], "forced_bos_token_id": 7, "forced_eos_token_id": 1,
+            "begin_suppress_tokens": [9], "suppress_tokens": [11]}
+    other = copy.deepcopy(model.model)
+    for name, value in told.items():
+        setattr(other.generation_config, name, value)
+    model = replace(model, model=other)
+    found = generate(model, given("marian"), Settings(longest=6)).hypotheses[0].tokens
+    expected = own.generate(**begun.batch, max_new_tokens=6, do_sample=False, num_beams=1, **told)[0]
+    assert found == said("marian", begun, expected) and found[0] == 7
+    assert found[-1] == 1 and not {free[0], free[1]} & set(found[1:])
+
+
+@pytest.mark.parametrize("family", ["gpt2", "mistral", "gemma3", "bert_decoder", "bloom", "marian", "t5", "whisper"])
+def test_what_is_followed_is_what_was_said(family):
+    """Every candidate's probability again, by one pass without a cache, and rows that see only what stood before."""
+    model, what = tiny(family), given(family, target=None)
+    begun = begin(model, what)
+    tree = generate(model, what, Settings("beam", width=3, longest=7))
+    best = tree.hypotheses[-1]
+    path = follow(model, begun, best.tokens)
+    logp = path.logits.log_softmax(-1)
+    for step, place in enumerate(tree.path(best.leaf)):
+        assert float(logp[step, tree.candidates[place].token]) == pytest.approx(tree.candidates[place].logp, abs=1e-4)
+    kinds = ("cross", "causal") if family in BOTH else ("causal",)
+    assert path.trace.kinds == kinds
+    for one in path.trace.maps:
+        assert len(one.queries) == len(best.tokens)
+        allowed = one.mask[0] if one.mask is not None else 1
+        assert (one.weights * (1 - allowed) == 0).all()
+        assert one.weights.sum(-1) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_attention_of_a_new_token_is_the_models_own_row():
+    """Against the rows of the whole text, read by the same weights without us, to 1e-6."""
+    model, what = tiny("llama"), given("llama")
+    begun = begin(model, what)
+    tokens = generate(model, what, Settings(longest=5)).hypotheses[0].tokens
+    path = follow(model, begun, tokens)
+    ids = torch.tensor([[*begun.read.ids, *tokens[:-1]]])
+    with torch.no_grad():
+        rows = plain("llama")(ids, output_attentions=True).attentions
+    for layer, one in enumerate(path.trace.maps):
+        torch.testing.assert_close(torch.from_numpy(one.weights), rows[layer][0, :, len(begun.read) - 1:], atol=1e-6,
+                                   rtol=0)
+
+
+def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_process_alone():
+    model, what = tiny("gpt2"), given("gpt2")
+    settings = Settings("sampling", samples=6, seed=11, longest=12)
+    state = torch.get_rng_state()
+    alone = [one.tokens for one in generate(model, what, settings).hypotheses]
+    found: list = []
+    workers = [threading.Thread(target=lambda seed=seed: found.append(
+        (seed, [one.tokens for one in generate(model, what, Settings("sampling", samples=6, seed=seed, longest=12))
+                .hypotheses]))) for seed in (11, 12, 11, 13)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    assert [tokens for seed, tokens in found if seed == 11] == [alone, alone]
+    assert len({str(tokens) for _, tokens in found}) == 3
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_search_can_be_left_after_any_step():
+    model = tiny("gpt2")
+    steps = generating(model, begin(model, given("gpt2")), Settings(longest=12))
+    for _ in range(3):
+        tree = next(steps)
+    assert max(one.step for one in tree.candidates) == 2 and not tree.hypotheses
+    steps.close()
+    assert model.lock.acquire(timeout=1)
+    model.lock.release()
+
+
+def test_closing_marks_are_taken_from_a_text_that_goes_on():
+    model = tiny("bert_decoder")
+    begun = begin(model, given("bert_decoder"))
+    assert begun.read.tokens[0] == "[CLS]" and begun.read.tokens[-1] == "."
+
+
+def test_what_cannot_say_anything_says_why():
+    with pytest.raises(PretrainedError, match="does not say one token after another"):
+        begin(tiny("bert"), given("bert"))
+    with pytest.raises(PretrainedError, match="fills all 70 tokens"):
+        begin(tiny("gpt2"), given("gpt2", "street " * 200))
+    with pytest.raises(ValueError, match="temperature"):
+        generate(tiny("gpt2"), given("gpt2"), Settings("sampling", temperature=0))
+    with pytest.raises(ValueError, match="no token"):
+        follow(tiny("gpt2"), begin(tiny("gpt2"), given("gpt2")), [])
+
+
+def test_a_text_is_never_longer_than_the_model_reads():
+    model = tiny("gpt2")
+    begun = begin(model, given("gpt2", "street " * 12))
+    assert begun.room == 70 - len(begun.read)
+    best = generate(model, given("gpt2", "street " * 12), Settings(longest=500)).hypotheses[0]
+    assert len(best) == begun.room
+
+
+def test_tokens_are_named_as_they_are_read():
+    model = tiny("gpt2")
+    ids = model.tokenizer(" the street.")["input_ids"]
+    names = names_of(model, ids)
+    assert "".join(names[one].removeprefix("##") for one in ids) == "thestreet."
+    assert text_of(model, [*ids, model.tokenizer.eos_token_id]) == "the street."
+
+
+def test_the_settings_are_those_of_the_lab_s_sampling():
+    assert Settings(temperature=0.5, top_k=3, top_p=0.9).sampling == Sampling(0.5, 3, 0.9)
