@@ -104,7 +104,7 @@ def _looking_over(item: AttentionMap) -> Step:
     return np.concatenate([np.eye(size, size + others), _shared(low)])
 
 
-def _beside(first: Step, second: Step) -> Step:
+def _beside(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     step = np.zeros((len(first) + len(second),) * 2)
     step[:len(first), :len(first)] = first
     step[len(first):, len(first):] = second

@@ -9,7 +9,7 @@ FEWEST = 3
 
 
 def kendall(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
-    """Kendall's τ-b: +1 the same order, 0 none, −1 the reverse; None where an order is not given (under 3, or all equal).
+    """Kendall's τ-b: +1 the same order, 0 none, −1 the reverse; None where there is no order (under 3, or all equal).
 
     Of all pairs, the share that both put in the same order less the share in which they disagree, ties allowed for.
     """
@@ -19,7 +19,7 @@ def kendall(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> 
 
 
 def spearman(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
-    """Spearman's ρ, the correlation of the ranks; None where an order is not given (under 3, or all equal)."""
+    """Spearman's ρ, the correlation of the ranks; None where there is no order (under 3, or all equal)."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(first, second).statistic) if _ordered(first) and _ordered(second) else None

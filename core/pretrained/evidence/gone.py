@@ -1,0 +1,88 @@
+"""What the answer loses when heads are switched off or a token is hidden, measured by asking again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from core.pretrained.answers import Answer
+from core.pretrained.base import PretrainedError
+from core.pretrained.evidence.question import Asked
+from core.pretrained.reading import Batch
+from core.pretrained.watch import Off
+from core.trace import AttentionTrace
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The followed number with something gone, how far it is from the whole model's, and what is answered then."""
+
+    value: float
+    change: float
+    id: int | None
+
+
+def switched_off(asked: Asked, off: Off) -> Effect:
+    """The effect of heads whose output is zero, as if W_O had no columns for them. Michel et al. 2019, section 3.
+
+    PretrainedError when the model's attention cannot be reached.
+    """
+    if not asked.pretrained.watched:
+        raise PretrainedError(f"{asked.pretrained.name} computes its attention in a way of its own, so its heads "
+                              "cannot be switched off; its weights, rollout and flow can be read.")
+    return _effect(asked, asked.again(off=off))
+
+
+def hidden(asked: Asked, token: int) -> Effect:
+    """The effect of a token of the source that no head may look at and no mean counts; of a patch, painted even.
+
+    Jain & Wallace 2019 leave words out in the same way (section 4.1). PretrainedError for sound.
+    """
+    return _effect(asked, asked.again(_without(asked, token)))
+
+
+def _without(asked: Asked, token: int) -> Batch:
+    batch = dict(asked.batch)
+    if "input_ids" in batch:
+        mask = batch.get("attention_mask")
+        batch["attention_mask"] = torch.ones_like(batch["input_ids"]) if mask is None else mask.clone()
+        batch["attention_mask"][0, token] = 0
+        return batch
+    grid = asked.source.grid
+    if "pixel_values" not in batch or grid is None:
+        raise PretrainedError("A stretch of sound is not hidden here: its neighbours hold the same sounds.")
+    patch = token - (len(asked.source) - grid[0] * grid[1])
+    if patch >= 0:
+        pixels = batch["pixel_values"] = batch["pixel_values"].clone()
+        high, wide = pixels.shape[-2] // grid[0], pixels.shape[-1] // grid[1]
+        row, column = divmod(patch, grid[1])
+        even = pixels.mean((-2, -1), keepdim=True)
+        pixels[..., row * high:(row + 1) * high, column * wide:(column + 1) * wide] = even
+    return batch
+
+
+def _effect(asked: Asked, found: Answer) -> Effect:
+    value = float(asked.followed(found))
+    now = None if found.probabilities is None else int(found.probabilities.argmax())
+    return Effect(value, value - asked.value, now)
+
+
+def every_head(trace: AttentionTrace) -> tuple[Off, ...]:
+    """Each head of a trace alone, and after them each whole layer that has more than one."""
+    heads = tuple(frozenset({(item.kind, item.layer, head)}) for item in trace.maps
+                  for head in range(len(item.weights)))
+    layers = tuple(frozenset({(item.kind, item.layer, None)}) for item in trace.maps if len(item.weights) > 1)
+    return heads + layers
+
+
+def singles(effects: Mapping[Off, Effect]) -> dict[tuple[str, int, int], Effect]:
+    """The effects of one head alone, by (kind, layer, head)."""
+    alone = {next(iter(off)): effect for off, effect in effects.items() if len(off) == 1}
+    return {(kind, layer, head): effect for (kind, layer, head), effect in alone.items() if head is not None}
+
+
+def greatest(effects: Mapping[Off, Effect], count: int) -> list[tuple[Off, Effect]]:
+    """What changes the followed number most, up or down, the first first."""
+    return sorted(effects.items(), key=lambda found: -abs(found[1].change))[:count]

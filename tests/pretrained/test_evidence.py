@@ -1,0 +1,250 @@
+"""Evidence against its definitions: heads off against W_O without their rows, slopes against differences, hiding."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+
+from core import ranks
+from core.pretrained import Given, PretrainedError, encode, forward, load_minilm, read
+from core.pretrained.answers import answer, answer_of, top
+from core.pretrained.evidence import (
+    Question,
+    answering_rows,
+    ask,
+    every_head,
+    greatest,
+    hidden,
+    measure,
+    output_matrix,
+    singles,
+    switched_off,
+    token_scores,
+)  # fmt: skip
+from core.pretrained.evidence.measures import _is_transposed, output_layer
+from tests.tiny_models import READABLE, SENTENCE, given, tiny
+
+WATCHED = [name for name in READABLE if tiny(name).watched and name != "diffllama"]
+SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
+
+
+def asked_of(family: str, place: int | None = None, against: str = "Nine boats wait."):
+    """A question that the family answers: a mask for those that fill one."""
+    model = tiny(family)
+    text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
+    return ask(model, Question(given(family, text), place, against))
+
+
+def scaled(family: str, seen, heads: list[int], by: float, exact: bool = False):
+    """The model's own answer after the rows of W_O of those heads are multiplied, in a copy (`exact`: in float64)."""
+    asked = asked_of(family)
+    copy = deepcopy(asked.pretrained.model)
+    batch = dict(asked.batch)
+    if exact:
+        copy = copy.double()
+        batch = {name: one.double() if one.is_floating_point() else one for name, one in batch.items()}
+    names = {id(module): name for name, module in asked.pretrained.model.named_modules()}
+    layer = copy.get_submodule(names[id(output_layer(asked.pretrained.model, seen))])
+    rows = layer.weight if _is_transposed(layer) else layer.weight.T
+    with torch.no_grad():
+        for head in heads:
+            rows.unflatten(0, (seen.weights.shape[1], -1))[head] *= by
+        found = answer_of(asked.pretrained, batch, copy(**batch))
+        if found.vector is not None:
+            return float(found.vector @ asked.reference.to(found.vector))
+        return float(asked.followed(found))
+
+
+def seen_of(family: str) -> list:
+    asked = asked_of(family)
+    return forward(asked.pretrained, asked.batch, whole=True)[1].seen
+
+
+@pytest.mark.parametrize("family", [name for name in WATCHED if name != "albert"])
+def test_a_head_off_is_w_o_without_its_rows(family):
+    asked, every = asked_of(family), seen_of(family)
+    changes = []
+    for seen in (every[0], every[-1]):
+        heads = [0, seen.weights.shape[1] - 1]
+        for gone in ([heads[1]], heads):
+            effect = switched_off(asked, frozenset((seen.kind, seen.layer, head) for head in gone))
+            assert effect.value == pytest.approx(scaled(family, seen, gone, 0.0), abs=1e-5)
+            assert effect.change == pytest.approx(effect.value - asked.value, abs=1e-7)
+            changes.append(abs(effect.change))
+        whole = switched_off(asked, frozenset({(seen.kind, seen.layer, None)}))
+        assert whole.value == pytest.approx(scaled(family, seen, list(range(seen.weights.shape[1])), 0.0), abs=1e-5)
+    assert max(changes) > 1e-5, "nothing changed, so nothing was tested"
+
+
+@pytest.mark.parametrize("family", WATCHED)
+def test_w_o_is_the_matrix_that_heads_go_through(family):
+    """The heads' outputs through the rows found are what the model's own layer makes of them."""
+    for seen in seen_of(family):
+        matrix, layer = output_matrix(tiny(family).model, seen), output_layer(tiny(family).model, seen)
+        assert matrix is not None
+        own = layer(seen.out.flatten(2)) - (0 if layer.bias is None else layer.bias)
+        torch.testing.assert_close(torch.einsum("bthe,hec->btc", seen.out, matrix), own, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", WATCHED)
+def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
+    """‖α·v·W_O‖ against the vectors themselves, keys and heads one by one."""
+    asked = asked_of(family)
+    measured, trace = measure(asked), read(asked.pretrained, asked.question.given).trace
+    assert measured.whole
+    every = seen_of(family)
+    for seen in (every[0], every[-1]):
+        item = next(one for one in trace.maps if (one.kind, one.layer) == (seen.kind, seen.layer))
+        written = measured.written(item.kind, item.layer, item.weights)
+        matrix = output_matrix(asked.pretrained.model, seen)
+        shared = seen.weights.shape[1] // seen.v.shape[1]
+        for head, row, key in ((0, 0, 0), (2, 3, 1), (1, 4, 4)):
+            vector = seen.weights[0, head, row, key] * seen.v[0, head // shared, key] @ matrix[head]
+            assert written[head, row, key] == pytest.approx(float(vector.norm()), rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("family", [name if name != "t5" else "bart" for name in SOME])  # T5's ReLU has no derivative
+def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
+    """A head's output is linear in its weights, so Σ α·∂y/∂α is how y moves as the head is turned up."""
+    asked, every = asked_of(family), seen_of(family)
+    measured, step = measure(asked), 1e-3
+    for seen in (every[0], every[-1]):
+        for head in (0, seen.weights.shape[1] - 1):
+            slope = measured.slopes[seen.kind, seen.layer][head].sum()
+            up, down = (scaled(family, seen, [head], 1 + sign * step, exact=True) for sign in (1, -1))
+            assert slope == pytest.approx((up - down) / (2 * step), rel=5e-3, abs=3e-6)
+
+
+def test_without_a_matrix_of_its_own_a_head_writes_its_value():
+    """Differential attention subtracts one half of the heads from the other before W_O: no rows belong to one head."""
+    asked = asked_of("diffllama")
+    measured, seen = measure(asked), seen_of("diffllama")[0]
+    assert not measured.whole
+    expected = seen.v[0].norm(dim=-1).repeat_interleave(seen.weights.shape[1] // seen.v.shape[1], 0)
+    np.testing.assert_allclose(measured.norms["causal", 0], expected, rtol=1e-5)
+
+
+def test_an_embedding_held_against_itself_has_no_slope():
+    asked = ask(tiny("bert_encoder"), Question(given("bert_encoder")))
+    assert asked.value == pytest.approx(1.0, abs=1e-5)
+    assert measure(asked).slopes == {} and measure(asked).norms
+    assert measure(ask(tiny("bert_encoder"), Question(given("bert_encoder"), against="Nine boats wait."))).slopes
+
+
+def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
+    asked, model = ask(tiny("bert_encoder"), Question(given("bert_encoder"))), tiny("bert_encoder")
+    batch = dict(asked.batch)
+    batch["attention_mask"] = batch["attention_mask"].clone()
+    batch["attention_mask"][0, 4] = 0
+    output = model.model(**batch)
+    state = output.last_hidden_state[0][torch.arange(len(asked.source)) != 4].mean(0)
+    expected = torch.nn.functional.cosine_similarity(state, asked.reference, 0)
+    _, watch = forward(model, batch)
+    assert all(float(seen.weights[..., 4].max()) == 0 for seen in watch.seen)
+    assert hidden(asked, 4).value == pytest.approx(float(expected), abs=1e-5)
+    assert hidden(asked, 4).change < -1e-3
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert_decoder"])
+def test_what_comes_after_the_answer_changes_nothing_when_hidden(family):
+    asked = asked_of(family, place=5)
+    assert abs(hidden(asked, 9).change) < 1e-6
+    assert max(abs(hidden(asked, token).change) for token in range(5)) > 1e-5
+
+
+def test_a_hidden_patch_is_painted_even():
+    asked = asked_of("vit")
+    first = hidden(asked, 1)  # the patch in the upper left corner stands after the class token
+    batch = {"pixel_values": asked.batch["pixel_values"].clone()}
+    batch["pixel_values"][..., :4, :4] = batch["pixel_values"].mean((-2, -1), keepdim=True)
+    assert first.value == pytest.approx(float(asked.followed(asked.again(batch))), abs=1e-6)
+    assert abs(first.change) > 1e-5 and hidden(asked, 0).change == 0
+
+
+def test_sound_is_not_hidden_and_says_why():
+    with pytest.raises(PretrainedError, match="sound is not hidden"):
+        hidden(asked_of("whisper"), 3)
+
+
+@pytest.mark.parametrize("family", ["bloom", "deberta_v2"])
+def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
+    asked = asked_of(family)
+    assert measure(asked).norms == {} and measure(asked).slopes == {}
+    with pytest.raises(PretrainedError, match="cannot be switched off"):
+        switched_off(asked, frozenset({("self", 0, 0)}))
+
+
+def test_a_place_outside_the_sequence_is_refused():
+    with pytest.raises(PretrainedError, match="place 99 does not answer"):
+        asked_of("gpt2", place=99)
+
+
+def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
+    asked = asked_of("bert")
+    trace = read(asked.pretrained, asked.question.given).trace
+    every = every_head(trace)
+    assert len(every) == len(set(every)) == 2 * 3 + 2
+    effects = {off: switched_off(asked, off) for off in every}
+    assert set(singles(effects)) == {("self", layer, head) for layer in range(2) for head in range(3)}
+    sizes = [abs(effect.change) for _, effect in greatest(effects, 8)]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
+
+
+@pytest.mark.parametrize(("family", "rows"), [("gpt2", [-1]), ("bert_classifier", [0]), ("vit", [0]), ("t5", [-1])])
+def test_the_rows_that_answer(family, rows):
+    asked = asked_of(family)
+    trace = read(asked.pretrained, asked.question.given).trace
+    found = answering_rows(asked, trace.kinds[-1])
+    expected = np.zeros_like(found)
+    expected[rows] = 1
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("family", SOME)
+def test_every_measure_says_something_of_every_token(family):
+    asked = asked_of(family)
+    trace = read(asked.pretrained, asked.question.given).trace
+    scores = token_scores(asked, trace, measure(asked))
+    assert list(scores) == ["weights", "written", "gradient", "rollout", "flow"]
+    for score in scores.values():
+        assert score.shape == (len(asked.source),) and (score >= 0).all() and np.ptp(score) > 0
+
+
+def test_raw_weights_of_tokens_by_hand():
+    asked = asked_of("gpt2", place=6)
+    trace = read(asked.pretrained, asked.question.given).trace
+    expected = np.mean([item.weights[:, 6] for item in trace.maps], axis=(0, 1))
+    np.testing.assert_allclose(token_scores(asked, trace, measure(asked))["weights"], expected, atol=1e-6)
+
+
+def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
+    """The page's first sight: sharp heads are not those that matter, and slopes foresee what does."""
+    minilm = load_minilm()
+    question = Question(Given("The animal didn't cross the street because it was too tired."),
+                        against="The exhausted cat stayed on its side of the road.")
+    asked = ask(minilm, question)
+    trace, measured = read(minilm, question.given).trace, measure(asked)
+    effects = singles({off: switched_off(asked, off) for off in every_head(trace)[:72]})
+    sizes = np.array([abs(effect.change) for effect in effects.values()])
+    sharp = np.array([trace.head(layer, head).max(-1).mean() for _, layer, head in effects])
+    slopes = np.array([abs(measured.slopes["self", layer][head].sum()) for _, layer, head in effects])
+    assert ranks.spearman(sharp, sizes) < 0.1 < 0.5 < ranks.spearman(slopes, sizes)
+    assert asked.value == pytest.approx(0.617, abs=0.005)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "bert_classifier", "t5"])
+def test_the_likeliest_words_of_an_answer(family):
+    asked = asked_of(family)
+    best = top(asked.pretrained, asked.answer, 3)
+    found = answer(asked.pretrained, asked.question.given).probabilities
+    assert [one.id for one in best] == found.topk(3).indices.tolist()
+    assert best[0].probability == pytest.approx(asked.value) and best[0].word == asked.word
+    assert all(one.word.strip() for one in best)
+
+
+def test_a_model_of_masks_asks_for_one():
+    batch, *_ = encode(tiny("bert"), Given(SENTENCE))
+    with pytest.raises(PretrainedError, match=r"write \[MASK\]"):
+        ask(tiny("bert"), Question(Given(SENTENCE)))
+    assert "input_ids" in batch
