@@ -1,4 +1,4 @@
-"""The lab's own models, as they are kept: small, made by a run that is told, readable, and good at what they learned."""
+"""The lab's own models, as they are kept: small, made by a run that is told, readable, good at what they learned."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def test_all_of_them_stay_small():
 
 def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
     RunConfig.from_json(told(name)["config"])
-    assert FILES <= {path.name for path in (KEPT / name).iterdir()}
+    assert {path.name for path in (KEPT / name).iterdir()} >= FILES
     target = 0.95 if name != "induction" else 0.5  # of an induction line's words half stand there for the first time
     assert told(name)["reached"]["letters"] >= target
     assert re.search(rf"^KEPT := .*\b{name}\b", (Path(__file__).parents[2] / "Makefile").read_text(), re.M)
@@ -120,7 +120,8 @@ def test_a_person_can_type_a_sentence(induction):
 def test_the_digits_are_told_apart():
     pretrained, task = load_kept("digits"), task_of("digits")
     held = task.held_out(120)
-    pixels = task.collate(held).source.unflatten(1, (4, 4)).unflatten(3, (2, 2)).permute(0, 1, 3, 2, 4).reshape(-1, 8, 8)
+    patches = task.collate(held).source.unflatten(1, (4, 4)).unflatten(3, (2, 2))
+    pixels = patches.permute(0, 1, 3, 2, 4).reshape(-1, 8, 8)
     right = 0
     for picture, example in zip(pixels, held, strict=True):
         said = answer(pretrained, Given(picture=Array.of(picture.numpy()))).probabilities
