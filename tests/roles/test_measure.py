@@ -1,0 +1,143 @@
+"""Scores, their chance and the roles that come of them, on heads made by hand and on random ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.roles import ROLES, Text, measure
+from core.roles.measure import LEAST_SHARE, random_rows
+from tests.roles.made import line, random_weights, reading
+
+LINES = ("[CLS] the old fox saw a heron , and the old fox saw a heron , so it ran far . [SEP]",
+         "[CLS] dog sun tree ship hand king dog sun tree ship hand king [SEP]",
+         "[CLS] when it rained , the cat and the orchestra went into the house . [SEP]")
+CAUSAL = ("<s> the old fox saw a heron , and the old fox saw a heron , so it ran far .",
+          "<s> dog sun tree ship hand king dog sun tree ship hand king")
+
+
+def at(key: str) -> int:
+    return [role.key for role in ROLES].index(key)
+
+
+def made_head(text: str, place: int, seen: np.ndarray, keen: float = 0.8) -> np.ndarray:
+    """A head that puts `keen` of each row evenly on its role's keys, and the rest at random on all it may see."""
+    made = Text(line(text))
+    scores = np.random.default_rng(place).normal(0, 0.6 if ROLES[place].targets is None else 1.0, seen.shape)
+    rest = np.exp(scores) * seen
+    rest /= rest.sum(-1, keepdims=True)
+    if ROLES[place].targets is None:
+        return rest
+    on = ROLES[place].targets(made) & seen
+    some = on.any(-1, keepdims=True)
+    return np.where(some, keen * on / np.maximum(on.sum(-1, keepdims=True), 1) + (1 - keen) * rest, rest)
+
+
+def readings(lines, kind, places):
+    out = []
+    for text in lines:
+        size = len(text.split())
+        seen = np.tri(size, dtype=bool) if kind == "causal" else np.ones((size, size), dtype=bool)
+        out.append(reading(text, np.stack([made_head(text, place, seen) for place in places])[None], kind))
+    return out
+
+
+@pytest.mark.parametrize(("kind", "lines"), [("self", LINES), ("causal", CAUSAL)])
+def test_a_head_made_for_a_role_has_that_role(kind, lines):
+    places = [place for place, role in enumerate(ROLES) if (kind, role.key) != ("causal", "next")]
+    found = measure(readings(lines, kind, places), kind).found
+    assert {head: ROLES[role].key for (_, head), role in found.items()} == {
+        head: ROLES[place].key for head, place in enumerate(places)}
+
+
+def test_a_causal_model_cannot_look_ahead():
+    found = measure(readings(CAUSAL, "causal", [0]), "causal")
+    assert np.isnan(found.score[at("next")]).all() and found.rows[at("next")] == 0
+    assert found.best(at("next")) is None
+
+
+def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
+    """Half of its weight on the first token, a third on the token before: it is a previous-token head."""
+    out = []
+    for text in LINES:
+        size = len(text.split())
+        weights = np.full((size, size), 0.2 / size) + 0.3 * np.eye(size, k=-1)
+        weights[:, 0] += 1 - weights.sum(-1)
+        out.append(reading(text, weights[None, None]))
+    found = measure(out)
+    assert found.counts[[at("previous"), at("first")]].all()
+    assert found.found == {(0, 0): at("previous")}
+
+
+def test_the_score_by_hand():
+    """Rows 2 and 3 have a plain token before them; they give it 0.5 and 0.1."""
+    weights = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.5, 0.3, 0], [0.3, 0.3, 0.1, 0.3]])
+    found = measure([reading("<s> b c d", weights[None, None], "causal")], "causal")
+    assert found.score[at("previous"), 0, 0] == pytest.approx(0.3)
+    assert found.chance[at("previous"), 0, 0] == pytest.approx((1 / 3 + 1 / 4) / 2)  # one of three keys, one of four
+
+
+@pytest.mark.parametrize("kind", ["self", "causal"])
+def test_chance_in_closed_form_is_what_shuffling_gives(kind):
+    lines = LINES if kind == "self" else CAUSAL
+    draw = np.random.default_rng(3)
+    item = [reading(text, random_weights(len(text.split()), 1, 7, 2.0, kind == "causal"), kind) for text in lines]
+    found = measure(item, kind)
+    shuffled = []
+    for _ in range(600):
+        again = []
+        for text, one in zip(lines, item, strict=True):
+            weights = one.trace.maps[0].weights[0].copy()
+            for row, values in enumerate(weights):
+                seen = row + 1 if kind == "causal" else len(values)
+                values[:seen] = draw.permutation(values[:seen])
+            again.append(reading(text, weights[None, None], kind))
+        shuffled.append(measure(again, kind).score[:-1, 0, 0])
+    measured = [place for place in range(len(ROLES) - 1) if not np.isnan(found.score[place, 0, 0])]
+    drawn = np.stack(shuffled)[:, measured]
+    np.testing.assert_allclose(found.chance[measured, 0, 0], drawn.mean(0), atol=4 * drawn.std(0).max() / 600**0.5)
+    np.testing.assert_allclose(found.spread[measured, 0, 0], drawn.std(0), rtol=0.1)
+
+
+def test_a_row_of_random_scores_uses_what_theory_says():
+    """For many keys e^entropy / n of N(0, 1) scores goes to e^(−1/2)."""
+    assert random_rows(2000)[0] == pytest.approx(np.exp(-0.5), rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["self", "causal"])
+@pytest.mark.parametrize("spread", [1.0, 1.5, 3.0])
+def test_random_attention_is_none_of_these(kind, spread):
+    lines = LINES if kind == "self" else CAUSAL
+    made = [reading(text, random_weights(len(text.split()), 24, seed, spread, kind == "causal"), kind)
+            for seed, text in enumerate(lines)]
+    assert measure(made, kind).found == {}
+
+
+def test_even_attention_is_none_of_these():
+    sizes = [(text, len(text.split())) for text in LINES]
+    made = [reading(text, np.full((1, 2, size, size), 1 / size)) for text, size in sizes]
+    assert measure(made).found == {}
+
+
+@given(st.integers(2, 12), st.integers(0, 2**31), st.floats(0.1, 20), st.booleans())
+def test_bounds_hold_for_any_weights(size, seed, spread, causal):
+    kind = "causal" if causal else "self"
+    words = np.random.default_rng(seed).choice(["the", "fox", ".", "heron", "##s", "[SEP]"], size)
+    text = " ".join(["[CLS]", *words])
+    made = measure([reading(text, random_weights(size + 1, 3, seed, spread, causal), kind)], kind)
+    for figure in (made.score, made.chance):
+        known = figure[~np.isnan(figure)]
+        assert (known >= -1e-6).all() and (known <= 1 + 1e-6).all()
+    assert (np.isnan(made.score) == np.isnan(made.spread)).all()
+    assert not (made.counts & np.isnan(made.score)).any()
+    assert all(made.share[place, layer, head] >= LEAST_SHARE for (layer, head), place in made.found.items())
+
+
+def test_cross_attention_has_no_roles():
+    with pytest.raises(ValueError, match="before and after"):
+        measure([reading("a b", random_weights(2, 1, 0))], "cross")
+
+
+def test_a_kind_that_is_not_there_is_said():
+    with pytest.raises(ValueError, match="no map of kind 'causal'"):
+        measure([reading("a b", random_weights(2, 1, 0))], "causal")

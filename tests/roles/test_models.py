@@ -1,0 +1,107 @@
+"""Roles of real models: the embedded one, the lab's own, and models before training."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from core.pretrained import load_kept, load_minilm, read
+from core.pretrained.load import finished
+from core.roles import ROLES, SENTENCES, Measured, inputs_for, measure, read_all
+from core.roles.inputs import own_lines, unknown_share
+from tests.tiny_models import given, tiny
+
+
+def at(key: str) -> int:
+    return [role.key for role in ROLES].index(key)
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return load_minilm()
+
+
+@pytest.fixture(scope="module")
+def on_sentences(minilm) -> Measured:
+    return measure(read_all(minilm, inputs_for(minilm)))
+
+
+def names(found: Measured) -> dict[tuple[int, int], str]:
+    return {head: ROLES[place].key for head, place in found.found.items()}
+
+
+def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
+    roles = names(on_sentences)
+    assert {(0, 2), (2, 11)} <= {head for head, role in roles.items() if role == "previous"}
+    assert on_sentences.score[at("previous"), 0, 2] > 0.98
+    assert on_sentences.chance[at("previous"), 0, 2] < 0.06
+    assert (roles[1, 8], roles[2, 9], roles[3, 11]) == ("next", "same", "delimiter")
+    assert "induction" not in roles.values()  # it reads both ways and was never asked for a next word
+
+
+def test_the_lab_s_language_model_comes_out_with_induction_heads():
+    pretrained = load_kept("induction")
+    inputs = inputs_for(pretrained)
+    assert inputs.what == "kept sentences" and len(inputs.givens) >= 15
+    found = measure(read_all(pretrained, inputs), "causal")
+    count = Counter(names(found).values())
+    assert count["induction"] >= 1 and count["previous"] >= 1
+    layers = {role: [layer for (layer, _), name in names(found).items() if name == role]
+              for role in ("previous", "induction")}
+    assert min(layers["previous"]) < min(layers["induction"])  # induction is built on a layer that looks one back
+    layer, head = found.best(at("induction"))
+    assert found.score[at("induction"), layer, head] > 0.5 > 5 * found.chance[at("induction"), layer, head]
+
+
+def test_before_training_no_head_has_a_role(minilm):
+    """The same class, config and tokenizer with random weights: every score is near its chance, every row near even."""
+    torch.manual_seed(5)
+    untrained = finished(type(minilm.model)(minilm.model.config), minilm.tokenizer, "untrained")
+    found = measure(read_all(untrained, inputs_for(untrained)))
+    assert found.found == {}
+    assert np.nanmax(found.share[:-1]) < 0.05
+
+
+def test_each_model_is_measured_on_what_it_can_read():
+    numbers = inputs_for(load_kept("numbers"))
+    assert numbers.what == "kept lines of numbers" and len(numbers.givens) == 16
+    digits = inputs_for(load_kept("digits"))
+    assert digits.what == "handwritten digits" and digits.givens[0].picture is not None
+    assert inputs_for(tiny("whisper")).givens == ()
+
+
+def test_the_sentences_of_a_person_go_first_unless_no_word_is_known(minilm):
+    own = inputs_for(minilm, ("Two words.", "And three more."))
+    assert own.what == "sentences of your own" and [one.text for one in own.givens] == ["Two words.", "And three more."]
+    assert inputs_for(load_kept("numbers"), ("Qwertz uiop.",)).what == "kept lines of numbers"
+
+
+def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
+    tokenizer = tiny("bert").tokenizer
+    lines = own_lines(tokenizer)
+    assert lines == own_lines(tokenizer) and len(set(lines)) == len(lines)
+    assert all(unknown_share(tokenizer, text) == 0 for text in lines)
+    words = lines[1].split()
+    assert words[: len(words) // 2] == words[len(words) // 2:]
+
+
+def test_patches_of_a_picture_have_neighbours_but_no_words():
+    found = measure([read(tiny("vit"), given("vit"))])
+    measured = {role.key for role, rows in zip(ROLES, found.rows, strict=True) if rows}
+    assert measured == {"previous", "next", "first", "self", "broad"}
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "bart", "gpt_oss", "bloom", "deberta_v2"])
+def test_every_family_can_be_measured(family):
+    pretrained = tiny(family)
+    readings = [read(pretrained, one) for one in inputs_for(pretrained).givens[:2]]
+    for kind in readings[0].trace.kinds:
+        if kind != "cross":
+            found = measure(readings, kind)
+            assert found.rows[at("self")] > 0 and np.isfinite(found.score[at("self")]).all()
+
+
+def test_the_kept_sentences_are_different_and_some_of_them_repeat(on_sentences):
+    assert len(set(SENTENCES)) == len(SENTENCES) == 30
+    assert (on_sentences.rows >= 100).all()  # every role has been looked for in many places
