@@ -57,6 +57,8 @@ FAMILIES: dict[str, Family] = {
                          {**BERT, "relative_attention": True, "position_buckets": 4, "pos_att_type": ["c2p", "p2c"],
                           "norm_rel_ebd": "layer_norm", "share_att_key": True}),
     "longformer": Family("LongformerForMaskedLM", "bytes-pair", {**BERT, "attention_window": [4, 8]}),
+    "longformer_classifier": Family("LongformerForSequenceClassification", "bytes-pair",
+                                    {**BERT, "attention_window": [4, 8], "num_labels": 3}),
     "big_bird": Family("BigBirdForMaskedLM", "unigram", {**BERT, "attention_type": "original_full"}),
     "big_bird_sparse": Family("BigBirdForMaskedLM", "unigram",
                               {**BERT, "attention_type": "block_sparse", "block_size": 2, "num_random_blocks": 1}),
@@ -84,7 +86,7 @@ FAMILIES: dict[str, Family] = {
     "mamba": Family("MambaForCausalLM", "bytes",
                     {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "state_size": 4, "time_step_rank": 3}),
     "t5": Family("T5ForConditionalGeneration", "unigram",
-                 {"d_model": WIDTH, "num_layers": 1, "num_decoder_layers": LAYERS, "num_heads": HEADS, "d_kv": SIZE,
+                 {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS, "d_kv": SIZE,
                   "d_ff": 20, "relative_attention_num_buckets": 6, "relative_attention_max_distance": 9}),
     "bart": Family("BartForConditionalGeneration", "bytes-pair", BART),
     "marian": Family("MarianMTModel", "unigram", BART),
@@ -144,7 +146,9 @@ def save(family: str, folder: Path) -> Path:
 def build(kind: str, config: dict[str, Any], seed: int = 5) -> Any:
     """A model of that class with random weights: rows of a matrix have about length one, so that maps are uneven."""
     made = getattr(transformers, kind)
-    model = made(made.config_class(**config)).eval()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = made(made.config_class(**config)).eval()
     numbers = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in model.parameters():

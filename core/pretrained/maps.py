@@ -72,7 +72,8 @@ def _returned(output: Any) -> Iterator[One]:
         causal = all(one.shape[-1] > 1 and not bool(one.triu(1).any()) for one in own)
         if banded:
             far = _all(output, banded[0])
-            yield from (("self", *unpacked(one[0], far[layer][0] if far else None)) for layer, one in enumerate(own))
+            yield from (("self", *unpacked(one[0], far[layer][0, :, :one.shape[2]] if far else None))
+                        for layer, one in enumerate(own))
         else:
             yield from (("causal" if causal else "self", one, None) for one in own)
     yield from (("causal", one, None) for one in _all(output, "decoder_attentions"))
@@ -100,7 +101,7 @@ def unpacked(band: Float[Tensor, "H T band"], far: Float[Tensor, "H T X"] | None
     if far is not None:
         # The first X tokens see all: that is where every head of the family that has such tokens puts them.
         weights[..., :count] = band[..., :count]
-        weights[:, :count] = far[:, :length].mT
+        weights[:, :count] = far.mT
         inside[:count] = inside[:, :count] = True
     return weights[None], inside[None, None]
 
