@@ -90,6 +90,22 @@ def _marks(tokenizer: Any) -> bool:
     return any(str(piece).startswith(STARTS_WORD) for piece in sample)
 
 
+def with_mask(pretrained: Pretrained, text: str, word: int) -> str:
+    """The text with a mask in place of one of its words, counted as `Line.word` counts them.
+
+    PretrainedError when the model fills no masks, or the text has no such word.
+    """
+    mask = getattr(pretrained.tokenizer, "mask_token", None)
+    if pretrained.head != "masked" or mask is None:
+        raise PretrainedError(f"{pretrained.name} fills no masks; take a model of masked words, such as BERT.")
+    found = pretrained.tokenizer(text, verbose=False)
+    if word not in found.word_ids():
+        raise PretrainedError(f"The text has no word {word}.")
+    start, end = found.word_to_chars(word)
+    start = end - len(text[start:end].lstrip())
+    return f"{text[:start]}{mask}{text[end:]}"
+
+
 def embedding(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
     """The mean of the real tokens' states, of length one. Reimers & Gurevych 2019, section 3."""
     real = torch.ones(states.shape[:2]) if mask is None else mask.to(states.dtype)

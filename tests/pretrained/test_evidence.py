@@ -8,7 +8,7 @@ import torch
 
 from core import ranks
 from core.pretrained import Given, PretrainedError, encode, forward, load_minilm, read
-from core.pretrained.answers import answer, answer_of, top
+from core.pretrained.answers import answer, answer_of, top, with_mask
 from core.pretrained.evidence import (
     Question,
     answering_rows,
@@ -248,3 +248,18 @@ def test_a_model_of_masks_asks_for_one():
     with pytest.raises(PretrainedError, match=r"write \[MASK\]"):
         ask(tiny("bert"), Question(Given(SENTENCE)))
     assert "input_ids" in batch
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_word_is_masked_where_it_stands(family):
+    model = tiny(family)
+    text = "The animal, tired, saw the street."
+    words = ["The", "animal", ",", "tired", ",", "saw", "the", "street", "."]
+    masked = with_mask(model, text, words.index("tired"))
+    assert masked == text.replace("tired", model.tokenizer.mask_token)
+    place = ask(model, Question(Given(masked))).answer.place
+    assert encode(model, Given(masked))[1].ids[place] == model.tokenizer.mask_token_id
+    with pytest.raises(PretrainedError, match="no word 99"):
+        with_mask(model, text, 99)
+    with pytest.raises(PretrainedError, match="fills no masks"):
+        with_mask(tiny("gpt2"), text, 1)
