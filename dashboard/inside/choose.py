@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
 from core.pretrained import Given, Pretrained, PretrainedError, Reading
 from dashboard.controls import BOUND
-from dashboard.inside.models import ModelRef, loaded, readable_models, reading_of
+from dashboard.inside.arrays import array_panel
+from dashboard.inside.inputs import inputs
+from dashboard.inside.models import MODEL, ModelRef, loaded, readable_models, reading_of
+from dashboard.inside.needs import fitting, lacks, usual_for
+from dashboard.inside.opening import opened, other_panel, shelved, use
+from dashboard.panels import plain
 
-EXAMPLE = "The animal didn't cross the street because it was too tired."
+PANELS = {"Another model…": other_panel, "Your own arrays…": array_panel}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,16 +33,54 @@ def choose(page: str, needs: tuple[str, ...] = ()) -> Chosen | None:
     """Draw the model and its inputs, and read; None after the page has been told why there is nothing to show.
 
     `needs` are what the page cannot do without, of "qkv", "head", "generate" and "model": a model that lacks one is
-    refused in words which name one that has it.
+    refused in words, beside one that has it.
     """
-    refs = {ref.name: ref for ref in readable_models()}
     left, right = st.columns([1, 2])
-    name = left.selectbox("Model", list(refs), key="inside:model", **BOUND)
-    text = right.text_input("Text", EXAMPLE, key="inside:text", **BOUND) or ""
-    ref, given = refs[name], Given(text)
+    name = _box(left, usual_for(needs))
     try:
-        with st.spinner("Loading the model, first time only"):
-            return Chosen(ref, given, loaded(ref), reading_of(ref, given))
+        if name in PANELS:
+            PANELS[name]()
+            return None
+        ref = opened(name)
+        return None if ref is None else _read(ref, needs, right)
     except PretrainedError as error:
-        st.info(str(error), icon=":material/edit:")
+        st.info(plain(str(error)), icon=":material/edit:")
         return None
+
+
+def _box(place: Any, usual: ModelRef) -> str:
+    """The field of all models that are here, into which any other name may be typed."""
+    names = [ref.name for ref in readable_models()]
+    current = st.session_state.get(MODEL) or st.query_params.get(MODEL)
+    options = list(dict.fromkeys([*names, *shelved(), *PANELS, *filter(None, (current,))]))
+    chosen = place.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
+                             help="Pick one, or type the name of any model of the Hugging Face hub, owner/name.")
+    return str(chosen or usual.name)
+
+
+def _read(ref: ModelRef, needs: tuple[str, ...], place: Any) -> Chosen | None:
+    pretrained = None
+    if ref.source != "array":
+        with place, st.spinner("Loading the model, first time only"):
+            pretrained = loaded(ref)
+    if missing := lacks(pretrained, needs):
+        _refuse(ref, missing, needs)
+        return None
+    given = Given() if pretrained is None else inputs(ref, pretrained, place)
+    with st.spinner("Reading"):
+        reading = reading_of(ref, given)
+    if pretrained is None:
+        layers, heads = reading.trace.shape
+        place.caption(f"{plain(reading.trace.source)}: {layers} layers of {heads} heads, {len(reading.source)} tokens.")
+    if reading.cut:
+        st.warning(plain(reading.cut), icon=":material/content_cut:")
+    return Chosen(ref, given, pretrained, reading)
+
+
+def _refuse(ref: ModelRef, missing: str, needs: tuple[str, ...]) -> None:
+    """Why this page has nothing to show of this model, and the models that it has something of."""
+    who = "An uploaded array" if ref.source == "array" else ref.name
+    st.info(plain(f"{who} {missing}"), icon=":material/block:")
+    with st.container(horizontal=True):
+        for other in fitting(needs)[:3]:
+            st.button(f"Use {other.name}", key=f"inside:use:{other.name}", on_click=use, args=(other.name,))

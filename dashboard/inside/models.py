@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from core.pretrained import Given, Pretrained, Reading, load_kept, load_minilm, read
+from core.pretrained import Given, Pretrained, PretrainedError, Reading, hub, load_folder, load_kept, load_minilm, read
 from core.pretrained.load import KEPT, MINILM
 from dashboard.cache import model, shared
+from dashboard.inside import uploads
 
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
+ARRAY = "array:"
+MODEL = "inside:model"  # the key of the chooser
 
 
 @dataclass(frozen=True)
 class ModelRef:
-    """Where a model comes from, and its name there; `revision` is the commit of a hub model."""
+    """Where a model comes from, and its name there.
+
+    `revision` is a hub model's branch, tag or commit, and tells two states of one folder apart.
+    """
 
     source: Source
     name: str
     revision: str = ""
+
+    @property
+    def written(self) -> str:
+        """As the chooser and a link write it; `named` reads it back."""
+        if self.source == "array":
+            return f"{ARRAY}{self.name}"
+        return f"{self.name}@{self.revision}" if self.source == "hub" and self.revision else self.name
 
 
 EMBEDDED = ModelRef("embedded", MINILM)
@@ -30,18 +45,48 @@ def readable_models() -> tuple[ModelRef, ...]:
     return (EMBEDDED, *(ModelRef("lab", name) for name in kept))
 
 
+def named(text: str) -> ModelRef:
+    """The model that a person or a link means: one that is here, a folder's path, or a name of the hub.
+
+    PretrainedError when it can be none of these.
+    """
+    text = text.strip()
+    for ref in readable_models():
+        if text == ref.name:
+            return ref
+    if text.startswith(ARRAY):
+        return ModelRef("array", text.removeprefix(ARRAY))
+    if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
+        return ModelRef("folder", text)
+    repo, revision = hub.parse(text)
+    return ModelRef("hub", repo, "" if revision == "main" else revision)
+
+
 def loaded(ref: ModelRef) -> Pretrained:
     """The model, from memory where it is there; PretrainedError says why it cannot be had."""
     return model(_load, ref)
 
 
 def _load(ref: ModelRef) -> Pretrained:
-    return load_minilm() if ref.source == "embedded" else load_kept(ref.name)
+    if ref.source == "embedded":
+        return load_minilm()
+    if ref.source == "lab":
+        return load_kept(ref.name)
+    if ref.source == "array":
+        raise PretrainedError("These are arrays without a model; choose a model for what needs one.")
+    try:
+        if ref.source == "folder":
+            return load_folder(Path(ref.name), Path(ref.name).name)
+        return hub.load(ref.name, ref.revision)
+    except PretrainedError:
+        raise
+    except Exception as error:  # whatever a foreign model's files make its library raise is one sentence here
+        raise PretrainedError(f"{ref.name} cannot be loaded: {(str(error) or repr(error)).splitlines()[0]}") from error
 
 
 def reading_of(ref: ModelRef, given: Given) -> Reading:
     """The model's reading of what it is given, shared by all sessions; never change it."""
-    return shared(_read, ref, given)
+    return uploads.reading(ref.name) if ref.source == "array" else shared(_read, ref, given)
 
 
 def _read(ref: ModelRef, given: Given) -> Reading:

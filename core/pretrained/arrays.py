@@ -1,0 +1,148 @@
+"""Attention that somebody computed elsewhere: NPZ or safetensors with weights and tokens → a reading like any other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from core.pretrained.array_file import MOST_TOKENS, open_arrays
+from core.pretrained.base import Line, PretrainedError, Reading
+from core.pretrained.lines import CONTINUES, STARTS_WORD, words_of
+from core.trace import AttentionMap, AttentionTrace, Kind
+
+SHAPES = "(layers, heads, queries, keys), or one array (heads, queries, keys) a layer"
+KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
+SPECIAL = re.compile(r"\[(CLS|SEP|PAD|UNK|BOS|EOS)\]|</?s>|<(pad|bos|eos|unk)>|<\|.*\|>|<(start|end)_of_\w+>")
+
+
+def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
+    """The reading in an NPZ or safetensors file; `tokens`, if typed, name rows and columns, one a word.
+
+    Takes one array (L, H, T, S), with or without a batch of 1, or an array (H, T, S) a layer, named by its number; a
+    name that begins with self, causal or cross says its kind. `tokens`, or `queries` and `keys`, name the rows and
+    columns: arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError says what does not
+    fit.
+    """
+    found = open_arrays(data, name)
+    layers = [layer for key, values in found.weights.items() for layer in _layers(key, values)]
+    if not layers:
+        raise PretrainedError(f"{name} holds no weights; expected {SHAPES}.")
+    kinds = _sort(layers)
+    reading = _lined(kinds, found.labels, tuple(tokens.split()), name)
+    maps = tuple(_map(reading, kind, layer, values)
+                 for kind in KINDS for layer, values in enumerate(kinds.get(kind, ())))
+    return Reading(AttentionTrace(maps, name), reading.source, reading.target, reading.produced, _sums(maps))
+
+
+def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None, np.ndarray]]:
+    """An array as layers (H, T, S), with the kind and the number that its name says, each judged by its numbers."""
+    shape = values.shape
+    kind: Kind | None = next((one for one in KINDS if re.match(rf"{one}(\b|_)", key)), None)
+    number = re.search(r"(\d+)\D*$", key)
+    while values.ndim > 3 and 1 in values.shape[:-3]:
+        values = values.squeeze(values.shape[:-3].index(1))
+    if values.ndim == 2:
+        values = values[None]
+    if values.ndim not in (3, 4) or 0 in values.shape or len(shape) > 5:
+        raise PretrainedError(f"{key} has the shape {shape}; expected {SHAPES}.")
+    if max(values.shape[-2:]) > MOST_TOKENS:
+        raise PretrainedError(f"{key} has {max(values.shape[-2:]):,} tokens; at most {MOST_TOKENS:,} are drawn.")
+    _refuse_numbers(key, values)
+    if values.ndim == 3:
+        return [(kind, int(number[1]) if number else None, values)]
+    return [(kind, layer, values[layer]) for layer in range(len(values))]
+
+
+def _refuse_numbers(key: str, values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise PretrainedError(f"{key} holds {int((~np.isfinite(values)).sum()):,} numbers that are not finite. "
+                              "Write a fully masked row as zeros.")
+    low, high = float(values.min()), float(values.max())
+    if low < -1e-4 or high > 1.001:
+        raise PretrainedError(f"{key} runs from {low:.3g} to {high:.3g}; weights are 0 to 1. If these are scores, take "
+                              "their softmax first.")
+
+
+def _sort(layers: Sequence[tuple[Kind | None, int | None, np.ndarray]]) -> dict[Kind, list[np.ndarray]]:
+    """The layers of each kind in the order of their numbers; a kind that no name says is read off the weights."""
+    kinds: dict[Kind, list[tuple[int, np.ndarray]]] = {}
+    unnamed = [values for kind, _, values in layers if kind is None]
+    square = all(values.shape[-1] == values.shape[-2] for values in unnamed)
+    causal = square and all(not values[:, *np.triu_indices(values.shape[-1], 1)].any() for values in unnamed)
+    usual: Kind = "causal" if causal and any(len(v[0]) > 1 for v in unnamed) else "self" if square else "cross"
+    for order, (kind, number, values) in enumerate(layers):
+        kinds.setdefault(kind or usual, []).append((order if number is None else number, values))
+    return {kind: [values for _, values in sorted(found, key=lambda item: item[0])] for kind, found in kinds.items()}
+
+
+def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],
+           name: str) -> Reading:  # fmt: skip
+    """The lines that all layers share: a kind's rows and columns; PretrainedError where layers disagree."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for kind, found in kinds.items():
+        shapes = {values.shape[1:] for values in found}
+        if len(shapes) > 1:
+            raise PretrainedError(f"The layers of {name} have maps of different sizes, {min(shapes)} and "
+                                  f"{max(shapes)}; expected the same tokens in each.")
+        rows, columns = shapes.pop()
+        if kind != "cross" and rows != columns:
+            raise PretrainedError(f"The {kind} maps of {name} are {rows} × {columns}; those of {kind}-attention are "
+                                  "square. Call them cross_0, cross_1, …")
+        sizes[kind] = rows, columns
+    own, cross = sizes.get("self"), sizes.get("cross")
+    if own and cross and own[0] != cross[1] or cross and "causal" in sizes and sizes["causal"][0] != cross[0]:
+        raise PretrainedError(f"The maps of {name} do not meet: {sizes}. The keys of cross-attention are the tokens of "
+                              "self-attention, its queries those of causal attention.")
+    one_line = len({size for both in sizes.values() for size in both}) == 1 and not cross
+    width = (own or cross or sizes["causal"])[1]
+    source = _line(_names(labels, "keys", "cross" if cross else next(iter(sizes)), width, typed, name), width)
+    if one_line and not ("self" in sizes and "causal" in sizes):
+        return Reading(AttentionTrace((), name), source)
+    height = cross[0] if cross else sizes["causal"][0]
+    target = _line(_names(labels, "queries", "cross" if cross else "causal", height, (), name), height)
+    return Reading(AttentionTrace((), name), source, target, target)
+
+
+def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: int, typed: tuple[str, ...],
+           name: str) -> tuple[str, ...]:  # fmt: skip
+    """What rows or columns are called: as typed, as the file's labels say, or by their numbers."""
+    if typed:
+        if len(typed) != size:
+            raise PretrainedError(f"{len(typed)} tokens are typed and {name} has {size} columns; type one each.")
+        return typed
+    exact = [key for key in labels if key in (side, f"{kind}_{side}", "tokens") or
+             re.fullmatch(rf"{kind}_\d+_{side}", key)]
+    for key in exact:
+        if len(labels[key]) == size:
+            return labels[key]
+        if key != "tokens" or kind != "cross":
+            raise PretrainedError(f"{key} in {name} names {len(labels[key])} tokens; its maps have {size}.")
+    return tuple(str(place) for place in range(size))
+
+
+def _line(tokens: tuple[str, ...], size: int) -> Line:
+    special = tuple(bool(SPECIAL.fullmatch(token)) for token in tokens)
+    marked = any(token.startswith(STARTS_WORD) for token in tokens)
+    word = words_of(tokens, special) if marked or any(token.startswith(CONTINUES) for token in tokens) else tuple(
+        None if hidden else place for place, hidden in enumerate(special))
+    shown = tuple(token.lstrip("".join(STARTS_WORD)) or "␣" if token.startswith(STARTS_WORD) else
+                  token if hidden or not marked or not token.isalnum() or place == 0 or special[place - 1]
+                  else f"{CONTINUES}{token}" for place, (token, hidden) in enumerate(zip(tokens, special, strict=True)))
+    return Line((0,) * size, shown, special, word, (0,) * size)
+
+
+def _map(reading: Reading, kind: Kind, layer: int, values: np.ndarray) -> AttentionMap:
+    rows, columns = reading.lines(kind)
+    mask = np.tril(np.ones((1, *values.shape[1:]), bool)) if kind == "causal" else None
+    return AttentionMap(kind, layer, np.clip(values, 0, 1), rows.tokens, columns.tokens, mask)
+
+
+def _sums(maps: Sequence[AttentionMap]) -> str | None:
+    """A sentence where rows do not sum to 1; rows of zeros are masked, and not counted."""
+    low = min(float(item.weights.sum(-1)[item.weights.any(-1)].min(initial=1)) for item in maps)
+    high = max(float(item.weights.sum(-1).max()) for item in maps)
+    if low > 0.99 and high < 1.01:
+        return None
+    return f"The rows of these weights sum to between {low:.2f} and {high:.2f}, not to 1; they are drawn as they are."

@@ -1,0 +1,49 @@
+"""Attention computed elsewhere: a file is uploaded, judged, and becomes a source like any model."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.pretrained import Given, PretrainedError
+from core.pretrained.array_file import LIMITS, MOST_BYTES
+from core.pretrained.arrays import SHAPES
+from dashboard.cache import cached
+from dashboard.export import trace_npz
+from dashboard.inside import uploads
+from dashboard.inside.examples import TEXT
+from dashboard.inside.models import ARRAY, EMBEDDED, MODEL, reading_of
+from dashboard.panels import plain
+
+FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
+
+
+def array_panel() -> None:
+    """The limits, the file, its tokens, and an example to begin with."""
+    st.caption(f"{LIMITS} Expected: {SHAPES}. Tokens by the names tokens, or queries and keys: an array of text in an "
+               "NPZ, a JSON list in the metadata of safetensors.")
+    file, tokens = st.columns([1, 1])
+    file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, max_upload_size=MOST_BYTES // 10**6,
+                       on_change=_uploaded)
+    tokens.text_input("Tokens, if the file has none", key=TOKENS, placeholder="the cat sat", on_change=_uploaded,
+                      help="One word a token, with spaces between.")
+    tokens.download_button("An example, NPZ", lambda: cached(_example), "attention.npz", icon=":material/download:",
+                           on_click="ignore")
+    if wrong := st.session_state.get(WRONG):
+        st.error(plain(wrong), icon=":material/error:")
+
+
+def _uploaded() -> None:
+    """Read what was uploaded, and choose it where it can be read."""
+    st.session_state.pop(WRONG, None)
+    file = st.session_state.get(FILE)
+    if file is None:
+        return
+    try:
+        digest = uploads.keep(file.getvalue(), file.name, st.session_state.get(TOKENS) or "")
+        st.session_state[MODEL] = f"{ARRAY}{digest}"
+    except PretrainedError as error:
+        st.session_state[WRONG] = str(error)
+
+
+def _example() -> bytes:
+    return trace_npz(reading_of(EMBEDDED, Given(TEXT)).trace)

@@ -1,0 +1,69 @@
+"""Downloads that outlive the page which began them: one for each model, whoever asks for it, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+
+from core.pretrained import PretrainedError
+from core.pretrained.hub import Plan, Stopped, download
+
+MOST = 2
+_lock = threading.Lock()
+_downloads: dict[str, Download] = {}
+
+
+class Download:
+    """One model on its way: `done` bytes of `plan.size`; at its end either kept, or `error` says why not."""
+
+    def __init__(self, plan: Plan, token: str | None) -> None:
+        self.plan, self.done = plan, 0
+        self.error: str | None = None
+        self.ended = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop at the next bytes; the page need not wait for it."""
+        self._stop.set()
+        forget(self.plan.repo)
+
+    def _run(self, token: str | None) -> None:
+        try:
+            download(self.plan, token=token, progress=self._progress, stopped=self._stop.is_set)
+        except Stopped:
+            pass
+        except PretrainedError as error:
+            self.error = str(error)
+        except Exception as error:  # whatever the disk or the network did must end in words, not in a thread
+            self.error = f"{self.plan.repo} cannot be fetched: {error}"
+        finally:
+            self.ended = True
+
+    def _progress(self, done: int) -> None:
+        self.done = done
+
+
+def begin(plan: Plan, token: str | None) -> Download:
+    """The download of this model, begun now unless it runs already; PretrainedError when too many run."""
+    with _lock:
+        running = [one for one in _downloads.values() if not one.ended]
+        if plan.repo in _downloads and not _downloads[plan.repo].ended:
+            return _downloads[plan.repo]
+        if len(running) >= MOST:
+            raise PretrainedError(f"{running[0].plan.repo} and {running[1].plan.repo} are being fetched; "
+                                  "wait for one of them, or stop it.")
+        _downloads[plan.repo] = Download(plan, token)
+        return _downloads[plan.repo]
+
+
+def following(repo: str) -> Download | None:
+    """The download of this model, running or failed."""
+    with _lock:
+        return _downloads.get(repo)
+
+
+def forget(repo: str) -> None:
+    """Take the download of this model off the list."""
+    with _lock:
+        _downloads.pop(repo, None)

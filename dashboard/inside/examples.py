@@ -1,0 +1,62 @@
+"""What a model is given before a person gives it anything: a sentence of its own language, a picture, a sound."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from core.pretrained import Array
+from core.tasks import TaskConfig, make_task
+from core.tasks.images import digits
+
+TEXT = "The animal didn't cross the street because it was too tired."
+OWN_TEXTS = {"numbers": "nine thousand three hundred and twelve ; forty-seven",
+             "induction": "the old king walked to the dark river . the old king walked to the dark"}
+DIGITS = tuple(f"Digit {digit}" for digit in range(10))
+PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
+SOUNDS = ("A rising tone", "Three beeps")
+SIDE = 512  # pixels of the longer edge of a picture that is kept
+
+
+def text_of(name: str) -> str:
+    """The sentence that the lab's own model of that name knows all words of, or the usual one."""
+    return OWN_TEXTS.get(name, TEXT)
+
+
+def pictures(channels: int) -> tuple[str, ...]:
+    """The names of the pictures for a model of so many channels, the best to begin with first."""
+    return (*DIGITS[3:], *DIGITS[:3]) if channels == 1 else (*PHOTOS, *DIGITS)
+
+
+@lru_cache(maxsize=16)
+def picture(name: str) -> Array:
+    """A picture by its name: a digit that the lab's reader never saw in training, or a photograph."""
+    if name in DIGITS:
+        task = make_task(TaskConfig.of("digits"))
+        wanted = name.rsplit(" ", 1)[-1]
+        for index in task.sides[True]:  # type: ignore[attr-defined]
+            if str(int(digits()[1][index])) == wanted:
+                return Array.of(digits()[0][index].numpy())
+    from sklearn.datasets import load_sample_image
+
+    return small(load_sample_image(PHOTOS[name]))
+
+
+def small(pixels: np.ndarray) -> Array:
+    """A picture (H, W, 3) uint8 with at most 512 pixels on its longer edge."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels)
+    image.thumbnail((SIDE, SIDE))
+    return Array.of(np.asarray(image))
+
+
+@lru_cache(maxsize=8)
+def sound(name: str, rate: int) -> Array:
+    """A sound of 3 s by its name, at so many samples a second."""
+    seconds = np.arange(3 * rate) / rate
+    if name == SOUNDS[0]:
+        return Array.of((0.3 * np.sin(2 * np.pi * (200 + 150 * seconds) * seconds)).astype(np.float32))
+    beeps = (seconds % 1 < 0.3) * np.sin(2 * np.pi * 440 * seconds)
+    return Array.of((0.3 * beeps).astype(np.float32))

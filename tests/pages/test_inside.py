@@ -1,0 +1,216 @@
+"""The chooser that the pages of Look inside share, without a browser: every source, every refusal, every limit."""
+
+import io
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
+
+DEMO = Path(__file__).parent / "inside_demo.py"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def app() -> AppTest:
+    return AppTest.from_file(str(DEMO), default_timeout=60)
+
+
+def said(app: AppTest) -> str:
+    assert not app.exception
+    return app.code[0].value
+
+
+def told(app: AppTest) -> str:
+    """What the page says beside the controls, without the signs that keep Markdown off."""
+    parts = [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
+    return " ".join(part.value for part in parts).replace("\\", "")
+
+
+def button(app: AppTest, label: str):
+    return next(one for one in app.button if label in one.label)
+
+
+def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
+    app.run()
+    assert said(app).startswith("embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal")
+
+
+@pytest.mark.parametrize(("name", "starts"), [
+    ("numbers", "lab numbers (6, 4) ('self', 'causal', 'cross') nine thousand"),
+    ("induction", "lab induction (2,"), ("digits", "lab digits (2, 4) ('self',) [class]")])  # fmt: skip
+def test_each_of_the_labs_models_reads_its_own_example(app, name, starts):
+    app.run()
+    app.selectbox(key="inside:model").set_value(name).run()
+    assert said(app).startswith(starts)
+    assert "<unk>" not in said(app)
+
+
+def test_the_text_of_each_language_comes_back_as_it_was(app):
+    app.run()
+    app.text_input(key="inside:text").set_value("My own sentence.").run()
+    app.selectbox(key="inside:model").set_value("numbers").run()
+    app.text_input(key="inside:text").set_value("seven hundred").run()
+    assert "seven hundred | <bos> sieben hundert" in said(app)
+    app.text_input(key="inside:target").set_value("acht").run()
+    assert "| <bos> acht" in said(app)
+    app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
+    assert "my own sentence" in said(app)
+    app.selectbox(key="inside:model").set_value("numbers").run()
+    assert "seven hundred | <bos> sieben hundert" in said(app)
+
+
+def test_a_second_sentence_is_read_with_the_first(app):
+    app.run()
+    app.text_input(key="inside:text").set_value("One.").run()
+    app.text_input(key="inside:second").set_value("Two.").run()
+    assert "[CLS] one . [SEP] two ." in said(app)
+
+
+@pytest.mark.parametrize("text", ["", "   \n"])
+def test_an_empty_text_asks_for_one(app, text):
+    app.run()
+    app.text_input(key="inside:text").set_value(text).run()
+    assert said(app) == "nothing" and "write a sentence" in told(app)
+
+
+def test_ten_thousand_words_are_cut_and_it_is_said(app):
+    app.run()
+    app.text_input(key="inside:text").set_value("word " * 10_000).run()
+    assert "(6, 12)" in said(app) and "reads at most" in told(app)
+
+
+def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_others_in_words(app):
+    app.session_state["needs"] = ("generate",)
+    app.run()
+    assert said(app).startswith("lab induction")
+    app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
+    assert said(app) == "nothing" and "all-MiniLM-L6-v2 writes no text" in told(app)
+    button(app, "Use numbers").click().run()
+    assert said(app).startswith("lab numbers")
+
+
+@pytest.mark.parametrize(("needs", "name", "why"), [(("head",), "all-MiniLM-L6-v2", "an embedding"),
+                                                    (("generate",), "digits", "writes no text")])
+def test_what_a_model_lacks_is_named(app, needs, name, why):
+    app.session_state["needs"] = needs
+    app.query_params["inside:model"] = name
+    app.run()
+    assert said(app) == "nothing" and why in told(app) and button(app, "Use induction")
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    repos = {"lab/bert": Repo(bert_files(), seconds_a_step=0.03), "lab/gated": Repo(bert_files(), gated=True),
+             "lab/five": Repo({"config.json": b'{"model_type": "gpt2"}', "model.safetensors": b""},
+                              stated={"model.safetensors": 5 * 10**9}),
+             "lab/pickle": Repo({"config.json": b"{}", "pytorch_model.bin": b"\x80"})}  # fmt: skip
+    with serving(repos) as hub:
+        online(hub.address, tmp_path / "home", monkeypatch)
+        yield hub
+
+
+def settle(app: AppTest) -> None:
+    """Run the page until what it fetches is there."""
+    for _ in range(100):
+        if not app.button or all("Stop" not in one.label for one in app.button):
+            return
+        time.sleep(0.05)
+        app.run()
+
+
+def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
+    app.run()
+    app.selectbox(key="inside:model").set_value("Another model…").run()
+    assert said(app) == "nothing" and "at most 600 MB" in told(app)
+    app.text_input(key="inside:typed").set_value("lab/bert").run()
+    assert "lab/bert is a bert model" in told(app).replace("*", "") and COMMIT[:7] in told(app)
+    assert not [path for path in there.asked if "safetensors" in path], "nothing is fetched before it is asked for"
+    button(app, "Load").click().run()
+    assert button(app, "Stop")
+    settle(app)
+    assert said(app).startswith(f"hub lab/bert@{COMMIT} (2, 3) ('self',) [CLS] the")
+    there.repos.clear()
+    again = AppTest.from_file(str(DEMO), default_timeout=60)
+    again.query_params["inside:model"] = "lab/bert"
+    assert said(again.run()).startswith(f"hub lab/bert@{COMMIT}"), "what is kept needs no hub"
+
+
+def test_a_download_can_be_stopped(app, there):
+    there.repos["lab/bert"].seconds_a_step = 0.2
+    app.query_params["inside:model"] = "lab/bert"
+    app.run()
+    button(app, "Load").click().run()
+    button(app, "Stop").click().run()
+    assert said(app) == "nothing" and button(app, "Load")
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("lab/none", "no model lab/none"), ("lab/five", "is 5.0 GB"), ("lab/pickle", "pickle"), ("lab/gated", "gated"),
+])  # fmt: skip
+def test_what_the_hub_cannot_give_is_said_and_there_is_a_way_on(app, there, name, why):
+    app.query_params["inside:model"] = name
+    app.run()
+    assert said(app) == "nothing" and why in told(app)
+    button(app, "Use all-MiniLM-L6-v2").click().run()
+    assert said(app).startswith("embedded")
+
+
+def test_no_network_is_said_and_trying_again_asks_again(app, there):
+    there.repos["lab/bert"].status = 500
+    app.query_params["inside:model"] = "lab/bert"
+    app.run()
+    assert "500" in told(app)
+    there.repos["lab/bert"].status = None
+    asked = len(there.asked)
+    app.run()
+    assert len(there.asked) == asked, "a rerun does not ask again"
+    button(app, "Try again").click().run()
+    assert button(app, "Load")
+
+
+@pytest.mark.parametrize("name", ["no such name!", "a/b/c", "<b>", "array:0123456789ab", "$x$"])
+def test_a_link_that_names_nothing_is_said(app, name):
+    app.query_params["inside:model"] = name
+    app.run()
+    assert said(app) == "nothing" and ("write owner/name" in told(app) or "upload the file again" in told(app))
+
+
+def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch):
+    folder = tmp_path / "own model"
+    folder.mkdir()
+    for name, data in bert_files().items():
+        (folder / name).write_bytes(data)
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app.query_params["inside:model"] = str(folder)
+    assert said(app.run()).startswith(f"folder {folder} (2, 3)")
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
+    app.run()
+    assert said(app) == "nothing" and "not open to visitors" in told(app)
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+def test_arrays_become_a_source_and_the_limits_are_said_first(app):
+    app.run()
+    app.selectbox(key="inside:model").set_value("Your own arrays…").run()
+    assert "at most 200 MB" in told(app) and "2,048 tokens" in told(app)
+    app.file_uploader(key="inside:array-file").upload("mine.npz", npz(scores=np.full((2, 3, 3), -1.5)), "").run()
+    assert said(app) == "nothing" and "softmax" in told(app)
+    even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
+    app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
+    assert said(app).startswith("array array:") and "(1, 2) ('self',) a b c" in said(app)
+    app.session_state["needs"] = ("model",)
+    app.run()
+    assert said(app) == "nothing" and "weights of attention alone" in told(app)
