@@ -9,7 +9,20 @@ import torch
 from torch import Tensor
 
 from core.decoding.filters import no_repeat as without_repeats
-from core.decoding.prefix import EOS, Decoder, Ends, Prompt, Rules, anything, ends_of, judging, longest_of, pick
+from core.decoding.prefix import (
+    EOS,
+    Decoder,
+    Ends,
+    Prompt,
+    Rules,
+    anything,
+    begin,
+    ends_of,
+    feed,
+    judging,
+    longest_of,
+    pick,
+)
 from core.decoding.tree import ROOT, Candidate, Tree
 
 WIDEST = 64
@@ -39,7 +52,6 @@ def beam(
     return tree
 
 
-@torch.no_grad()
 def beaming(
     model: Decoder, prompt: Prompt, *, width: int, length_penalty: float, no_repeat: int, max_length: int | None,
     eos: Ends, lp: Penalty = penalty, rules: Rules = anything,
@@ -51,10 +63,10 @@ def beaming(
         raise ValueError(f"length_penalty = {length_penalty}; expected 0 to 5.")
     longest, tree, kept, ends = longest_of(max_length, prompt.mask), Tree(), [ROOT], ends_of(eos)
     with judging(model):
-        memory = model.encode(prompt.source, prompt.mask)
-        state, tokens = model.start(memory), torch.tensor([prompt.begin], device=prompt.mask.device)
+        memory, state = begin(model, prompt)
+        tokens = torch.tensor([prompt.begin], device=prompt.mask.device)
         for step in range(longest):
-            logits, state, _ = model.step(pick(memory, torch.zeros_like(tokens)), state, tokens)
+            logits, state = feed(model, memory, state, tokens)
             logp, said = logits.float().log_softmax(-1), [prompt.said + one for one in tree.said(kept)]
             allowed = rules(without_repeats(logp, said, no_repeat), said)
             kept, rows = _weigh(tree, kept, logp, allowed, step, width, lp(step + 1, length_penalty), ends)

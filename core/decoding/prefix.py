@@ -112,6 +112,21 @@ def pick(kept: Any, rows: Int[Tensor, " R"]) -> Any:
     return kept
 
 
+# Gradients are off in these two and not around a whole search: it is left and taken up again between its steps.
+@torch.no_grad()
+def begin(model: Decoder, prompt: Prompt) -> tuple[Any, Any]:
+    """What was read, and the state before the first token."""
+    memory = model.encode(prompt.source, prompt.mask)
+    return memory, model.start(memory)
+
+
+@torch.no_grad()
+def feed(model: Decoder, memory: Any, state: Any, tokens: Int[Tensor, " R"]) -> tuple[Float[Tensor, "R V"], Any]:
+    """One token a row, each row beside the one source: the next token's logits, and the new state."""
+    logits, state, _ = model.step(pick(memory, torch.zeros_like(tokens)), state, tokens)
+    return logits, state
+
+
 @contextmanager
 def judging(model: Decoder) -> Iterator[None]:
     """Nothing is dropped out, whatever mode the model is in, and that mode comes back."""

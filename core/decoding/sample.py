@@ -9,7 +9,20 @@ from torch import Tensor
 
 from core.decoding.filters import Sampling
 from core.decoding.filters import no_repeat as without_repeats
-from core.decoding.prefix import EOS, Decoder, Ends, Prompt, Rules, anything, ends_of, judging, longest_of, pick
+from core.decoding.prefix import (
+    EOS,
+    Decoder,
+    Ends,
+    Prompt,
+    Rules,
+    anything,
+    begin,
+    ends_of,
+    feed,
+    judging,
+    longest_of,
+    pick,
+)
 from core.decoding.tree import ROOT, Candidate, Tree
 
 MOST, PASSED_OVER = 200, 3
@@ -29,7 +42,6 @@ def sample(
     return tree
 
 
-@torch.no_grad()
 def sampling(
     model: Decoder, prompt: Prompt, generator: torch.Generator, *, samples: int, how: Sampling, no_repeat: int,
     max_length: int | None, eos: Ends, rules: Rules = anything,
@@ -39,11 +51,11 @@ def sampling(
         raise ValueError(f"samples = {samples}; expected 1 to {MOST}.")
     tree, kept, counts, ends, device = Tree(), [ROOT], [samples], ends_of(eos), prompt.mask.device
     with judging(model):
-        memory = model.encode(prompt.source, prompt.mask)
-        state, tokens = model.start(memory), torch.tensor([prompt.begin], device=device)
+        memory, state = begin(model, prompt)
+        tokens = torch.tensor([prompt.begin], device=device)
         longest = longest_of(max_length, prompt.mask)
         for step in range(longest):
-            logits, state, _ = model.step(pick(memory, torch.zeros_like(tokens)), state, tokens)
+            logits, state = feed(model, memory, state, tokens)
             logp = logits.float().log_softmax(-1).cpu()
             said = [prompt.said + one for one in tree.said(kept)]
             asked = how.reshape(rules(without_repeats(logp, said, no_repeat), said))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
 import numpy as np
 import streamlit as st
-from torch import Tensor
 
 from core.decoding import Followed
 from core.tasks import Task
@@ -15,6 +13,7 @@ from core.trace import AttentionMap, AttentionTrace
 from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
 from dashboard.decode import words
+from dashboard.decode.bars import bars
 from dashboard.decode.state import SAMPLING, Decoded, How
 from dashboard.panels import theme
 from dashboard.table import table
@@ -78,23 +77,3 @@ def next_token(followed: Followed, task: Task, how: How, token: int) -> None:
         shares["drawn from"] = how.sampling.reshape(logp[None])[0].softmax(-1)
     st.markdown(f"**Said at step {len(followed.logp)}**")
     st.altair_chart(bars(shares, words.names(task), token, Ink.of(theme())), key="decode:bars")
-
-
-def bars(shares: dict[str, Tensor], named: Sequence[str], token: int, ink: Ink) -> alt.LayerChart:
-    """A bar a token for each distribution, the picked token in the accent."""
-    first = next(iter(shares.values()))
-    top = first.topk(min(SHOWN, len(first))).indices.tolist()
-    top = top if token in top else [*top[:-1], token]
-    rows = [{"token": named[i], "p": float(share[i]), "of": name, "picked": i == token,
-             "text": f"{float(share[i]):.3f}"} for name, share in shares.items() for i in top]
-    y = alt.Y("token:N", sort=[named[i] for i in top], title=None,
-              axis=alt.Axis(labelColor=ink.text, labelFontSize=13, domain=False, ticks=False, labelLimit=120,
-                           labelOverlap=False, grid=False))
-    x = alt.X("p:Q", title=None, axis=None, scale=alt.Scale(domain=[0, 1.18]))
-    offset = alt.YOffset("of:N", sort=list(shares)) if len(shares) > 1 else alt.Undefined
-    colour = alt.condition("datum.picked", alt.value(ink.pick), alt.value(ink.series[0]))
-    faint = alt.condition("datum.of == 'model'", alt.value(0.45 if len(shares) > 1 else 1.0), alt.value(1.0))
-    base = alt.Chart(alt.Data(values=rows)).encode(y=y, x=x, yOffset=offset, tooltip=["token:N", "of:N", "text:N"])
-    text = base.mark_text(align="left", dx=4, fontSize=12, color=ink.quiet).encode(text="text:N")
-    return alt.layer(base.mark_bar(cornerRadius=2).encode(color=colour, opacity=faint), text).properties(
-        height=len(top) * (26 if len(shares) == 1 else 38), width="container").configure_view(stroke=None)

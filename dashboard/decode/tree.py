@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from core.decoding import ROOT, Candidate, Tree
 from dashboard.attention_view.palette import WEIGHTS, Ink, Theme
 
-RANKS = 12  # candidates drawn of one step
+RANKS = 12  # candidates drawn of one step, unless told
 TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
 NARROW, WIDE = 46, 108
 DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
+Names = Sequence[str] | Mapping[int, str]
 FATES = {"kept": "kept", "ended": "an output", "cut": "cut at the longest", "dropped": "dropped"}
 
 
@@ -26,8 +27,8 @@ class Spot:
     rank: int
 
 
-def spots(tree: Tree, picked: Sequence[int]) -> list[Spot]:
-    """The first RANKS candidates of each step by total probability (by samples first, where there are samples), and
+def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
+    """The first `ranks` candidates of each step by total probability (by samples first, where there are samples), and
     whatever is on the picked path or leads to what is drawn."""
     by_step: dict[int, list[int]] = {}
     for place, one in enumerate(tree.candidates):
@@ -37,7 +38,7 @@ def spots(tree: Tree, picked: Sequence[int]) -> list[Spot]:
     for step in sorted(by_step, reverse=True):  # from the last step back, so that what leads somewhere is known
         ranked = sorted(by_step[step], key=lambda place: (-tree.candidates[place].drawn, -tree.candidates[place].total))
         first = [place for place in ranked if place in wanted]
-        rest = [place for place in ranked if place not in wanted][: max(0, RANKS - len(first))]
+        rest = [place for place in ranked if place not in wanted][: max(0, ranks - len(first))]
         shown = [place for place in ranked if place in {*first, *rest}]
         wanted |= {tree.candidates[place].parent for place in shown if tree.candidates[place].fate != "dropped"}
         drawn += [Spot(place, step, rank) for rank, place in enumerate(shown)]
@@ -48,9 +49,12 @@ def hidden(tree: Tree, drawn: Sequence[Spot]) -> int:
     return len(tree.candidates) - len(drawn)
 
 
-def picture(tree: Tree, words: Sequence[str], picked: Sequence[int], theme: Theme) -> str:
-    """The tree as SVG; `words` names every token, `picked` are the places from the first step to the picked one."""
-    ink, drawn = Ink.of(theme), spots(tree, picked)
+def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step: int = -1, ranks: int = RANKS) -> str:
+    """The tree as SVG; `words` names every token, `picked` are the places of a path, `step` the one that is looked at.
+
+    At most `ranks` candidates of each step are drawn, the path's own among them.
+    """
+    ink, drawn = Ink.of(theme), spots(tree, picked, ranks)
     longest = max(len(words[tree.candidates[spot.place].token]) for spot in drawn)
     pitch = min(max(NARROW, 8 * longest + 22), WIDE) + 20
     at = {spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + GAP)) for spot in drawn}
@@ -60,7 +64,8 @@ def picture(tree: Tree, words: Sequence[str], picked: Sequence[int], theme: Them
     lines = [_edge(tree, spot.place, at, pitch, ink, on) for spot in sorted(drawn, key=lambda s: s.place in on)]
     steps = [f'<text x="{step * pitch + (pitch - 20) / 2:.0f}" y="14" font-size="12" text-anchor="middle" '
              f'fill="{ink.quiet}">{step + 1}</text>' for step in range(1 + max(spot.step for spot in drawn))]
-    boxes = [_box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, picked) for spot in drawn]
+    looked = picked[step] if picked else ROOT
+    boxes = [_box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, looked) for spot in drawn]
     return (f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
             f'{"".join(steps)}{"".join(filter(None, lines))}{"".join(boxes)}</svg>')
 
@@ -82,8 +87,8 @@ def _edge(
 
 
 def _box(
-    tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Sequence[str], ink: Ink, theme: Theme,
-    on: set[int], picked: Sequence[int],
+    tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, ink: Ink, theme: Theme, on: set[int],
+    looked: int,
 ) -> str:
     one, (x, y) = tree.candidates[spot.place], at
     chance = math.exp(one.logp)
@@ -93,9 +98,10 @@ def _box(
     text = "#FFFFFF" if dark and theme == "light" else "#12151B" if chance > 0.6 and theme == "dark" else ink.text
     name = words[one.token]
     name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
-    ring = (f'stroke="{ink.pick}" stroke-width="2.25"' if spot.place in on
+    wide = 3 if spot.place == looked else 1.5
+    ring = (f'stroke="{ink.pick}" stroke-width="{wide}"' if spot.place in on
             else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}')
-    chosen = " picked" if picked and spot.place == picked[-1] else ""
+    chosen = " picked" if spot.place == looked else ""
     return (f'<g data-place="{spot.place}" data-parent="{one.parent}" data-step="{spot.step}" data-rank="{spot.rank}" '
             f'class="{one.fate}{chosen}" opacity="{0.55 if one.fate == "dropped" and spot.place not in on else 1}">'
             f"<title>{escape(said(tree, spot.place, words))}</title>"
@@ -110,7 +116,7 @@ def _number(one: Candidate, chance: float) -> str:
     return f"{chance:.2f} · {one.drawn}×" if one.drawn else f"{chance:.2f}"
 
 
-def said(tree: Tree, place: int, words: Sequence[str]) -> str:
+def said(tree: Tree, place: int, words: Names) -> str:
     """A candidate in a sentence."""
     one = tree.candidates[place]
     before = " ".join(words[token] for token in tree.tokens(one.parent)) if one.parent != ROOT else "the start"

@@ -7,22 +7,14 @@ from dataclasses import replace
 import streamlit as st
 
 from core.attention import ConfigError
-from core.decoding import beam, sample
 from dashboard.decode import measure, sections, tree, words
 from dashboard.decode.controls import Asked, choose, controls, named, say
-from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, decodable, decoded, steps_of
+from dashboard.decode.papers import sources
+from dashboard.decode.state import GREEDY, Decoded, decodable, decoded, steps_of
 from dashboard.decode.tree_view import tree_view
-from dashboard.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.panels import fact, next_page, plain, theme, title
 
 PICKED, OF = "decode:picked", "decode:picked-of"
-PAPERS = {
-    GREEDY: ("Sutskever et al. 2014", "https://arxiv.org/abs/1409.3215", "Greedy decoding takes the likeliest token at "
-             "each step and never looks back."),
-    BEAM: ("Wu et al. 2016, section 7", "https://arxiv.org/abs/1609.08144", "Beam search keeps the best beginnings; "
-           "dividing by a power of the length takes back what long outputs lose."),
-    SAMPLING: ("Holtzman et al. 2020", "https://arxiv.org/abs/1904.09751", "Drawing from the fewest tokens that hold "
-               "probability p (top-p, nucleus) leaves out the unreliable tail; top-k is Fan et al. 2018."),
-}
 
 
 def page() -> None:
@@ -50,7 +42,7 @@ def page() -> None:
     sections.outputs(found, task, asked.how)
     _about(asked, found, path)
     measure.section(asked)
-    sources(asked)
+    sources(asked.how.strategy, key="decode:source-code")
     next_page("decode")
 
 
@@ -80,12 +72,3 @@ def _about(asked: Asked, found: Decoded, path: list[int]) -> None:
     with right:
         sections.next_token(followed, task, asked.how, tokens[-1])
         st.latex(words.equation(asked.how, found.tree, path))
-
-
-def sources(asked: Asked) -> None:
-    shown = st.expander("Paper and the search that just ran", on_change="rerun", key="decode:source-code")
-    if shown.open:
-        paper, url, meaning = PAPERS[asked.how.strategy]
-        with shown:
-            st.markdown(f"**{asked.how.strategy}** — {meaning} [{paper}]({url})")
-            source_panel(sample if asked.how.strategy == SAMPLING else beam)

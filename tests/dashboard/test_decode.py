@@ -11,8 +11,8 @@ from core.decoding.tree import Candidate
 from core.models import ModelConfig, Shape, build_model
 from dashboard.attention_view.palette import Ink
 from dashboard.decode import tree, words
+from dashboard.decode.bars import bars
 from dashboard.decode.measure import Score, sentence
-from dashboard.decode.sections import bars
 from dashboard.decode.state import BEAM, GREEDY, SAMPLING, How
 
 NAMES = [f"w{i}" for i in range(11)]

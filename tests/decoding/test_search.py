@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from core.decoding import EOS, ROOT, Prompt, Sampling, beam, follow, greedy, no_repeat, sample
+from core.decoding import EOS, ROOT, Prompt, Sampling, beam, beaming, follow, greedy, no_repeat, sample, sampling
 from core.models import ModelConfig, Shape, build_model
 
 KINDS = {"transformer": ModelConfig.transformer(12, 3, 2, position="rope"),
@@ -125,3 +125,15 @@ def test_what_is_out_of_bounds_is_said():
     ):
         with pytest.raises(ValueError, match=words):
             asked()
+
+
+@pytest.mark.parametrize("kind", ["beam", "sample"])
+def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
+    model, prompt = made(KINDS["transformer"])
+    common = {"no_repeat": 0, "max_length": 5, "eos": EOS}
+    steps = (beaming(model, prompt, width=2, length_penalty=0.0, **common) if kind == "beam" else
+             sampling(model, prompt, torch.Generator().manual_seed(0), samples=3, how=Sampling(), **common))
+    tree = next(steps)
+    assert torch.is_grad_enabled() and not tree.hypotheses
+    assert max(one.step for one in tree.candidates) == 0
+    assert list(steps)[-1] is tree and tree.hypotheses
