@@ -62,7 +62,7 @@ def _npz(data: bytes, name: str) -> ArrayFile:
     except PretrainedError:
         raise
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError, SyntaxError) as error:
-        raise PretrainedError(f"{name} is no NPZ that can be read: {str(error).splitlines()[0][:200] or 'damaged'}."
+        raise PretrainedError(f"{name} is no NPZ that can be read: {(str(error) or 'damaged').splitlines()[0][:200]}."
                               " Write it with numpy.savez_compressed.") from error
     return ArrayFile(weights, labels)
 

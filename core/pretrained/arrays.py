@@ -101,8 +101,9 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
     if one_line and not ("self" in sizes and "causal" in sizes):
         return Reading(AttentionTrace((), name), source)
     height = cross[0] if cross else sizes["causal"][0]
-    target = _line(_names(labels, "queries", "cross" if cross else "causal", height, (), name), height)
-    return Reading(AttentionTrace((), name), source, target, target)
+    target, produced = (_line(_names(labels, "queries", kind if kind in sizes else other, height, (), name), height)
+                        for kind, other in (("causal", "cross"), ("cross", "causal")))
+    return Reading(AttentionTrace((), name), source, target, produced)
 
 
 def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: int, typed: tuple[str, ...],
