@@ -12,9 +12,9 @@ from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
 from core.pretrained import Heads, heads
 from dashboard.cache import cached, shared
 from dashboard.compare.state import SEEDED, Setup
+from dashboard.inside import EMBEDDED, loaded
 from dashboard.multiples.payload import LEAST_NEGATIVE
 from dashboard.one_query.text import embed, labels, tokenize
-from dashboard.reading import embedded
 from dashboard.seeded import seeded_layer
 
 MOST_TOKENS = 256
@@ -146,7 +146,7 @@ def _pads(config: AttentionConfig) -> bool:
 
 
 def _heads(text: str, layer: int) -> Heads:
-    return heads(embedded(), text, layer)
+    return heads(loaded(EMBEDDED), text, layer)
 
 
 def shared_weights(setup: Setup, configs: list[AttentionConfig]) -> tuple[list[str], list[list[str]], list[int]]:

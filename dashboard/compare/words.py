@@ -12,8 +12,7 @@ from dashboard.compare.state import Setup
 from dashboard.compare.weigh import Tokens, Weighed
 from dashboard.mechanism import preset_of
 from dashboard.multiples import MINUS
-from dashboard.panels import plain
-from dashboard.reading import number
+from dashboard.panels import number, plain
 
 PLAIN = AttentionConfig()
 PLAINEST = "Dot product"

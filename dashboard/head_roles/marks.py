@@ -13,6 +13,7 @@ from dashboard.head_roles.state import Found
 from dashboard.panels import theme
 
 STYLE = ("<style>.roles td{padding:3px 12px 3px 0;font-size:14px}.roles td:nth-child(3){text-align:right}"
+         ".roles td:nth-child(2){white-space:nowrap}"
          ".roles .quiet{opacity:.62}</style>")
 
 

@@ -16,8 +16,8 @@ from dashboard.compare.costs import Costed, costed, measuring, seen_share
 from dashboard.compare.state import SEEDED, Setup, first, from_query, to_query
 from dashboard.compare.weigh import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
 from dashboard.efficient.racing import ONE_AT_A_TIME
+from dashboard.inside import EMBEDDED, loaded
 from dashboard.panels import plain
-from dashboard.reading import embedded
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
 SETUP = Setup((DOT, ALIBI), source=SEEDED, text="one two three four five")
@@ -60,16 +60,16 @@ def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, said):
 
 
 def test_the_constants_are_the_model_s():
-    trace = read(embedded(), "a b").trace
+    trace = read(loaded(EMBEDDED), "a b").trace
     assert trace.shape == (state.LAYERS, state.HEADS)
-    assert embedded().model.config.hidden_size == state.WIDTH
+    assert loaded(EMBEDDED).model.config.hidden_size == state.WIDTH
 
 
 def test_minilm_s_map_is_minilm_s_own_attention():
     setup = replace(first(), source="2.7")
     found = weigh(setup, setup.mechanisms[0])
-    np.testing.assert_allclose(found.weights, read(embedded(), setup.text).trace.head(2, 7), atol=1e-5)
-    assert tokens_of(setup).names == read(embedded(), setup.text).trace.map(0).keys
+    np.testing.assert_allclose(found.weights, read(loaded(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5)
+    assert tokens_of(setup).names == read(loaded(EMBEDDED), setup.text).trace.map(0).keys
 
 
 def test_alibi_is_minilm_s_scores_with_its_slope():

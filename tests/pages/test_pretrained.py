@@ -18,19 +18,25 @@ def said(app: AppTest) -> str:
     return " ".join(element.proto.body for element in app.get("html"))
 
 
+def captions(app: AppTest) -> str:
+    return " ".join(caption.value for caption in app.caption)
+
+
 def test_first_sight_measures_something_with_nothing_pressed(app):
     app.run()
     assert not app.exception
     assert "L3·H1" in said(app) and "0.68" in said(app)
     assert "L0·H2 looks most at the previous token: 1.00" in said(app)
+    assert "Previous token" in said(app), "the roles' table stands once they are measured"
 
 
-def test_a_link_opens_its_head_and_its_cell(app):
+def test_a_link_opens_its_head_and_its_cells(app):
     app.query_params["head"] = "0.2"
-    app.query_params["pin"] = "10.9"
+    app.query_params["pin"] = "6.8_10.9"
     app.run()
     assert not app.exception
     assert "L0·H2</b>" in said(app) and "because</b>" in said(app)
+    assert "cross → street" in captions(app)
 
 
 @pytest.mark.parametrize(("name", "value"), [("head", "6.0"), ("head", "a.b"), ("pin", "999.0"), ("pin", "<b>")])
@@ -43,25 +49,66 @@ def test_a_broken_link_is_said_and_nothing_breaks(app, name, value):
 
 
 @pytest.mark.parametrize("text", ["", "   "])
-def test_an_empty_sentence_asks_for_one(app, text):
+def test_an_empty_text_asks_for_one(app, text):
     app.run()
-    app.text_input[0].set_value(text).run()
+    app.text_input(key="inside:text").set_value(text).run()
     assert not app.exception
     assert "write a sentence" in app.info[0].value
 
 
 @pytest.mark.parametrize("text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600])
-def test_any_sentence_gives_a_picture_and_a_fact(app, text):
+def test_any_text_gives_a_picture_and_a_fact(app, text):
     app.run()
-    app.text_input[0].set_value(text).run()
+    app.text_input(key="inside:text").set_value(text).run()
     assert not app.exception
     assert "puts" in said(app) and "<script>" not in said(app)
     assert bool(app.warning) == (len(text) > 2000)
 
 
+def switch(app: AppTest, name: str, value: object = True) -> None:
+    app.toggle(key=f"pretrained:{name}").set_value(value).run()
+    assert not app.exception
+
+
 def test_special_tokens_can_be_hidden_and_the_page_says_what_that_does(app):
     app.run()
-    app.toggle[0].set_value(False).run()
-    assert not app.exception
-    assert any("Special tokens are hidden" in caption.value for caption in app.caption)
+    switch(app, "special")
+    assert "Special tokens are hidden" in captions(app) and "divided by what is left" in captions(app)
     assert "CLS" not in said(app)
+
+
+def test_pieces_are_merged_where_a_word_has_several(app):
+    app.run()
+    assert "pretrained:words" not in [one.key for one in app.toggle], "this sentence has one piece a word"
+    app.text_input(key="inside:text").set_value("Tokenization of unbelievable things.").run()
+    app.query_params["pin"] = "1.2"
+    switch(app, "words")
+    assert "Pieces of a word are one" in captions(app)
+    assert "tokenization" in said(app)
+
+
+def test_the_order_follows_the_weights(app):
+    app.query_params["pin"] = "10.2"
+    app.run()
+    before = said(app)
+    app.radio(key="pretrained:order").set_value("both").run()
+    assert not app.exception
+    assert "puts <b style='font-weight:600'>0.68" in before and "puts <b style='font-weight:600'>0.68" in said(app)
+    assert app.session_state["pretrained:head:view"]["pins"][-1][1] == 0, "the key of the pin comes first"
+
+
+@pytest.mark.parametrize("model", ["numbers", "induction", "digits"])
+def test_each_of_the_labs_models_is_read_with_nothing_pressed(app, model):
+    app.query_params["inside:model"] = model
+    app.run()
+    assert not app.exception and not app.warning
+    assert "puts" in said(app) and model in captions(app)
+
+
+def test_another_model_forgets_the_head_and_the_pins_of_the_last(app):
+    app.query_params["head"] = "5.11"
+    app.query_params["pin"] = "15.15"
+    app.run()
+    app.selectbox(key="inside:model").set_value("induction").run()
+    assert not app.exception and not app.warning
+    assert "head" not in app.query_params and "pin" not in app.query_params

@@ -1,0 +1,93 @@
+"""What the page says: of one row of one head, of all heads, and under which conditions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core import analysis
+from core.pretrained import Reading
+from core.trace import AttentionMap, AttentionTrace
+from dashboard.panels import number, plain
+from dashboard.pretrained.lenses import Seen, even
+from dashboard.pretrained.settings import SENTENCES, Settings
+
+
+def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None) -> str:
+    """What the head does with one query: its largest weight (or the pinned one), and the heads that do it too."""
+    item = trace.map(layer)
+    weights, keys = item.weights[head, row], item.keys
+    order = [int(j) for j in np.argsort(-weights, kind="stable")]
+    first = order[0] if pinned is None else pinned
+    also = "".join(f" and {number(weights[j])} on {plain(keys[j])}" for j in [j for j in order if j != first][:1])
+    said = (f"In head **L{layer}·H{head}**, :primary[**{plain(item.queries[row])}**] puts **{number(weights[first])}** "
+            f"of its weight on **{plain(keys[first])}**{also}; even attention would give each "
+            f"{number(even(item, row, head))}.")
+    return f"{said} {_rivals(trace, layer, head, row, first)}"
+
+
+def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) -> str:
+    """How many other heads put as much weight on the same cell, and which puts most."""
+    mine = trace.head(layer, head)[row, key]
+    others = [(float(item.weights[h, row, key]), place, h) for place, item in enumerate(trace.maps)
+              for h in range(len(item.weights)) if (place, h) != (layer, head)]
+    if not others:
+        return "The model has no other head."
+    value, best_layer, best_head = max(others)
+    stronger = sum(other >= mine for other, _, _ in others)
+    best = f"L{best_layer}·H{best_head}, {number(value)}"
+    if mine < 0.005:
+        return f"Most there has {best}."
+    if stronger:
+        heads = "head puts" if stronger == 1 else "heads put"
+        return f"{stronger} of the other {len(others)} {heads} as much there, most {best}."
+    return f"None of the other {len(others)} heads puts as much there; next is {best}."
+
+
+def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
+    """The pins before the newest, in words; nothing where there is one alone."""
+    if len(pins) < 2:
+        return ""
+    said = "; ".join(f"{plain(item.queries[i])} → {plain(item.keys[j])} **{number(item.weights[head, i, j])}**"
+                     for i, j in reversed(pins[:-1]))
+    return f"Pinned beside it: {said}."
+
+
+def all_heads_fact(seen: Seen) -> str:
+    """Which head looks most at the token before, or, where there is none before, which one decides most."""
+    item = seen.trace.map(0)
+    if item.kind != "cross" and seen.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
+        layer, head, value = analysis.strongest(seen.trace, analysis.previous_token)
+        share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
+        return (f"Of all heads, L{layer}·H{head} looks most at the previous token: {number(value)} of its weight, "
+                f"where even attention would give {number(share)}.")
+    if len(item.keys) < 2:
+        return "With a single key there is nothing to choose from."
+    layer, head, value = analysis.strongest(seen.trace, lambda weights: 1 - analysis.breadth(weights))
+    spread = float(np.exp(analysis.entropy(seen.trace.map(layer).weights[head : head + 1]).mean()))
+    return (f"Of all heads, L{layer}·H{head} decides most: a row of it lies on {spread:.1f} of {len(item.keys)} keys "
+            f"in effect, where even attention lies on all.")
+
+
+def conditions(found: Reading, seen: Seen, settings: Settings) -> str:
+    """Under which conditions the page's numbers hold."""
+    said = f"{plain(found.trace.source)}, {_tokens(seen)}."
+    if settings.words:
+        said += " Pieces of a word are one: summed over keys, averaged over queries."
+    if settings.sentences != "all":
+        said += f" Sentences: {SENTENCES[settings.sentences]} only."
+    if settings.sinks:
+        gone = len(seen.columns) - sum(map(len, seen.lens.columns))
+        said += " Sinks are hidden." if gone else " No key is a sink here."
+    if settings.special:
+        said += " Special tokens are hidden."
+    if seen.hides:
+        said += (" Each row is divided by what is left of it, so the weights shown are larger than the model's own.")
+    return f"{said} A weight says where a head looks, not what it does with what it finds."
+
+
+def _tokens(seen: Seen) -> str:
+    def count(line: object, special: tuple[bool, ...]) -> str:
+        return f"{len(special)} tokens, {sum(special)} of them special"
+    if seen.rows is seen.columns:
+        return count(seen.rows, seen.rows.special)
+    return f"rows: {count(seen.rows, seen.rows.special)}; columns: {count(seen.columns, seen.columns.special)}"
