@@ -55,6 +55,10 @@ GROUPS: dict[str, tuple[Step, ...]] = {
     ),
     "Look inside": (
         Step("pretrained", "Pretrained models", ":material/search:", "See what 72 trained heads do with a sentence."),
+        Step("evidence", "Evidence", ":material/fact_check:", "See what stands behind the weights."),
+        Step("head_roles", "Head roles", ":material/badge:", "Find out what each head is there for."),
+        Step("generate", "Generate", ":material/edit_note:", "Watch a model say one token after another."),
+        Step("use_model", "Use a model", ":material/task_alt:", "Put a model to its ordinary work."),
     ),
 }
 STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in steps)

@@ -1,0 +1,84 @@
+"""What a pretrained model is for: its ordinary job, by what its last layer answers and what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from core.pretrained.answers import answer
+from core.pretrained.base import Given, Pretrained, PretrainedError
+
+JobKey = Literal["embed", "fill", "classify", "next", "translate", "picture"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """An ordinary job, what a model needs for it, the kept model that does it ("" where none), and one of the hub."""
+
+    key: JobKey
+    name: str
+    does: str
+    needs: str
+    kept: str
+    hub: str
+    megabytes: int
+
+
+JOBS = (
+    Job("embed", "Compare sentences", "gives each text one vector, so that texts can be compared",
+        "states and no further layer", "all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", 438),
+    Job("fill", "Fill a mask", "tells which word is missing", "a last layer of masked words", "",
+        "google-bert/bert-base-uncased", 440),
+    Job("classify", "Classify a text", "puts a text into one of some classes", "a last layer of classes", "",
+        "distilbert/distilbert-base-uncased-finetuned-sst-2-english", 268),
+    Job("next", "Go on with a text", "tells the next token", "a last layer of next tokens", "induction",
+        "distilbert/distilgpt2", 353),
+    Job("translate", "Translate", "reads one sequence and writes another", "an encoder and a decoder", "numbers",
+        "google-t5/t5-small", 242),
+    Job("picture", "Read a picture", "tells what a picture shows", "patches and a last layer of classes", "digits",
+        "google/vit-base-patch16-224", 346),
+)
+
+
+def job_of(pretrained: Pretrained) -> Job:
+    """The model's own job; PretrainedError where its last layer answers nothing that is shown here."""
+    head, reads = pretrained.head, pretrained.reads
+    key: JobKey | None = None
+    if head == "seq2seq":
+        key = "translate"
+    elif head == "classify" and reads != "sound":
+        key = "picture" if reads == "picture" else "classify"
+    elif head == "none" and reads in ("text", "picture"):
+        key = "embed"
+    elif head in ("masked", "next"):
+        key = "fill" if head == "masked" else "next"
+    for job in JOBS:
+        if job.key == key:
+            return job
+    raise PretrainedError(f"{pretrained.name} gives states of a {reads} and has no layer that says anything with them; "
+                          "take a model with one, such as numbers, induction or digits.")
+
+
+def similarities(pretrained: Pretrained, every: Sequence[Given]) -> Float[Tensor, "N N"]:
+    """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
+    vectors = [answer(pretrained, given).vector for given in every]
+    if any(vector is None for vector in vectors):
+        raise PretrainedError(f"{pretrained.name} gives no embedding; all-MiniLM-L6-v2 does.")
+    both = torch.stack([vector for vector in vectors if vector is not None])
+    return both @ both.T
+
+
+def closest(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[int, int]:
+    """The two that are most alike, or `one` and what is most like it; ValueError for fewer than two."""
+    if len(table) < 2:
+        raise ValueError("There is nothing to compare with; give two or more.")
+    others = table.masked_fill(torch.eye(len(table), dtype=torch.bool), -2.0)
+    if one is not None:
+        return one, int(others[one].argmax())
+    first, second = divmod(int(others.argmax()), len(table))
+    return first, second

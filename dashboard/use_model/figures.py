@@ -1,0 +1,64 @@
+"""Figures of the page Use a model: how alike each two inputs are, and the likeliest answers as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from core.pretrained.answers import Said
+from dashboard.attention_view.palette import SIGNED, Ink, Theme
+from dashboard.charts import Spec, axis_style, figure, layer, tip
+
+LONGEST = 34  # signs of a sentence beside the matrix
+
+
+def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:
+    """Cosines of all pairs, with their numbers; purple below 0, green above, the picked pair outlined."""
+    ink = Ink.of(theme)
+    labels = [f"{i}" for i in range(len(names))]
+    rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]), "one": names[i], "other": names[j],
+             "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
+    written = " : ".join(f"datum.value == '{label}' ? {_quoted(f'{label}  {_short(name)}')}"
+                         for label, name in zip(labels, names, strict=True)) + " : ''"
+    down = {**axis_style(ink), "labelExpr": written, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text}
+    across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
+    at: dict[str, Any] = {"y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": down},
+                          "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across}}
+    tips = [{"field": "one", "type": "nominal", "title": "row"}, tip("value", "cosine", ".3f"),
+            {"field": "other", "type": "nominal", "title": "column"}]
+    colour = {"field": "value", "type": "quantitative", "legend": None,
+              "scale": {"domain": [-1, 1], "range": list(SIGNED[theme])}}
+    pair = [row for row in rows if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
+            and row["row"] != row["column"]]
+    paper, dark = ("#FFFFFF", "#1B2330") if theme == "light" else ("#12151B", "#E6E8EB")
+    number = {**at, "text": {"field": "value", "type": "quantitative", "format": ".2f"},
+              "color": {"condition": {"test": "datum.dark", "value": paper}, "value": dark}}
+    return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
+                   layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
+                   layer("text", rows, number, fontSize=12)], height=max(150, 40 * len(names)))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1].rstrip()}…"
+
+
+def _quoted(text: str) -> str:
+    """Typed text as a string of Vega's expressions."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ") + "'"
+
+
+def bars(said: Sequence[Said], ink: Ink) -> Spec:
+    """The likeliest answers, the first one in the accent."""
+    names = [f"{one.word}{chr(0x200B) * place}" for place, one in enumerate(said)]  # two tokens may read alike
+    rows = [{"word": name, "p": one.probability, "text": f"{one.probability:.3f}", "first": place == 0}
+            for place, (name, one) in enumerate(zip(names, said, strict=True))]
+    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220}
+    at: dict[str, Any] = {"y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
+                          "x": {"field": "p", "type": "quantitative", "title": None, "axis": None,
+                                "scale": {"domain": [0, 1.15]}}}
+    colour = {"condition": {"test": "datum.first", "value": ink.pick}, "value": ink.series[0]}
+    return figure([layer("bar", rows, {**at, "color": colour}, cornerRadius=2),
+                   layer("text", rows, {**at, "text": {"field": "text", "type": "nominal"}}, align="left", dx=4,
+                         fontSize=12, color=ink.quiet)], height=27 * len(rows))

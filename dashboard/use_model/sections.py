@@ -1,0 +1,197 @@
+"""Each job as its page section: what the model answers on the left, the head that this hangs on at the right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.pretrained import Given, Pretrained, PretrainedError, Reading
+from core.pretrained.answers import masked_place, top, with_mask
+from core.pretrained.evidence import Question
+from core.pretrained.generate import Settings, generate, text_of
+from core.pretrained.jobs import closest
+from dashboard.attention_view import Patches, attention_view
+from dashboard.attention_view.palette import Ink
+from dashboard.cache import cached
+from dashboard.controls import BOUND
+from dashboard.inside import Chosen, ModelRef, loaded
+from dashboard.inside import examples as kept
+from dashboard.panels import fact, plain, theme
+from dashboard.use_model import figures, words
+from dashboard.use_model.state import (
+    AT_ONCE,
+    Answered,
+    Head,
+    alike,
+    answered,
+    effects,
+    sentences,
+    telling_head,
+)
+
+MORE = "\n".join(("The dog was too exhausted to walk over the road.", "Because it was raining, she took an umbrella.",
+                  "He forgot his umbrella and got wet.", "The bank raised its interest rates again.",
+                  "Money costs more to borrow this year."))
+MORE_SIGNS = 6_000
+LONG_WORD = 4
+
+
+def embed(chosen: Chosen, pretrained: Pretrained) -> Answered:
+    """How alike texts or pictures are, and the head on which the likeness of one pair hangs."""
+    names, every = _compared(chosen, pretrained)
+    if len(every) < 2:
+        raise PretrainedError("There is nothing to compare with: write another sentence below the first.")
+    table = alike(chosen.ref, every)
+    pair = closest(_tensor(table), 0)
+    question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
+    found, head = asked(chosen.ref, question)
+    left, right = st.columns([1, 1], gap="large")
+    with left:
+        st.vega_lite_chart(figures.likeness(table, names, pair, theme()), width="stretch")
+    with right:
+        look(found, head, chosen, names[0])
+    fact(words.pair_fact(table, names, pair, found, head))
+    st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
+             rf"\lVert \mathbf b \rVert}} = {table[pair]:.4f}")
+    st.caption(words.conditions(found, head))
+    return found
+
+
+def _compared(chosen: Chosen, pretrained: Pretrained) -> tuple[tuple[str, ...], tuple[Given, ...]]:
+    if pretrained.reads == "picture":
+        names = kept.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
+        others = {name: Given(picture=kept.picture(name)) for name in names}
+        named = {"This picture": chosen.given} | {n: given for n, given in others.items() if given != chosen.given}
+        return tuple(named), tuple(named.values())
+    more = st.text_area("Other sentences, one a line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
+                        **BOUND) or ""
+    names = sentences(chosen.given.text, more)
+    return names, tuple(map(Given, names))
+
+
+def _tensor(table: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(table)
+
+
+def fill(chosen: Chosen, pretrained: Pretrained) -> Answered:
+    """The likeliest words for a mask, which stands where the reader puts it, or in place of a word."""
+    given = masked(chosen, pretrained)
+    found, head = asked(chosen.ref, Question(given))
+    best = _answer(found, head, chosen, pretrained)
+    mask = pretrained.tokenizer.mask_token
+    st.markdown(plain(given.text).replace(plain(mask), f"**{plain(best)}**", 1))
+    return found
+
+
+def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
+    """What was given if it holds a mask, else with a mask for the word that is picked."""
+    ids = _tensor(np.asarray([chosen.reading.source.ids]))
+    try:
+        masked_place(pretrained, ids)
+        return chosen.given
+    except PretrainedError:
+        pass
+    line = chosen.reading.source
+    numbers = [word for word in dict.fromkeys(line.word) if word is not None]
+    spoken = {word: " ".join(t.removeprefix("##") for t, w in zip(line.tokens, line.word, strict=True) if w == word)
+              for word in numbers}
+    long = [word for word in numbers if len(spoken[word]) >= LONG_WORD and spoken[word].isalpha()]
+    usual = numbers.index(long[-1] if long else numbers[-1])
+    key = f"use_model:masked:{chosen.given.text[:80]}"
+    word = st.segmented_control("Masked word", numbers, default=numbers[usual], format_func=spoken.get, key=key,
+                                required=True)
+    return Given(with_mask(pretrained, chosen.given.text, int(numbers[usual] if word is None else word)))
+
+
+def probabilities(chosen: Chosen, pretrained: Pretrained) -> Answered:
+    """The likeliest classes of a text or a picture, or the likeliest next tokens."""
+    found, head = asked(chosen.ref, Question(chosen.given))
+    _answer(found, head, chosen, pretrained)
+    if pretrained.head == "next":
+        said = cached(goes_on, chosen.ref, chosen.given)
+        st.markdown(f"It goes on: {plain(chosen.given.text)} **{plain(said)}**")
+    return found
+
+
+def goes_on(ref: ModelRef, given: Given) -> str:
+    """What the model says next by itself, always the likeliest token."""
+    pretrained = loaded(ref)
+    return text_of(pretrained, generate(pretrained, given, Settings(longest=12)).hypotheses[0].tokens)
+
+
+def _answer(found: Answered, head: Head, chosen: Chosen, pretrained: Pretrained) -> str:
+    said = top(pretrained, found.asked.answer, 8)
+    left, right = st.columns([0.8, 1.2], gap="large")
+    with left:
+        st.vega_lite_chart(figures.bars(said, Ink.of(theme())), width="stretch")
+    with right:
+        look(found, head, chosen, said[0].word)
+    fact(words.answer_fact(found, said, head))
+    st.caption(words.conditions(found, head))
+    return said[0].word
+
+
+def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
+    """What the model writes by itself, and for the word that is picked the head of cross-attention that it hangs on."""
+    produced = chosen.reading.produced
+    assert produced is not None
+    spoken = [place for place, special in enumerate(produced.special) if not special] or [0]
+    usual = crossing(chosen.reading, spoken)
+    name = f"use_model:word:{chosen.given.text[:80]}:{chosen.given.target or ''}"
+    place = st.segmented_control("Word that it says", spoken, default=usual, key=name, required=True,
+                                 format_func=lambda i: produced.tokens[i])
+    place = usual if place is None else int(place)
+    found, head = asked(chosen.ref, Question(chosen.given, place=place))
+    left, right = st.columns([1.2, 0.8], gap="large")
+    with left:
+        look(found, head, chosen, produced.tokens[place])
+    with right:
+        st.vega_lite_chart(figures.bars(top(pretrained, found.asked.answer, 8), Ink.of(theme())), width="stretch")
+    whole = text_of(pretrained, produced.ids)
+    fact(words.said_fact(found, whole, produced.tokens[place], head))
+    st.caption(words.conditions(found, head))
+    return found
+
+
+def crossing(reading: Reading, spoken: list[int]) -> int:
+    """The first word that looks further left than the one before it, where the order changes; else the first of all."""
+    weights = reading.trace.of("cross").maps[-1].weights.mean(0)[spoken]
+    looks = weights[:, : len(reading.source)].argmax(1)
+    return next((spoken[i] for i in range(1, len(spoken)) if looks[i] < looks[i - 1]), spoken[0])
+
+
+def asked(ref: ModelRef, question: Question) -> tuple[Answered, Head]:
+    """The answer, and the head that it hangs on most: measured at once where that is quick, else when it is asked."""
+    found = answered(ref, question)
+    wanted = f"use_model:measured:{ref.written}"
+    known = None
+    if not found.asked.pretrained.watched:
+        return found, telling_head(found, None)
+    if found.seconds > AT_ONCE and not st.session_state.get(wanted):
+        st.button(f"Switch off each of {found.heads} heads, about {found.seconds:.0f} s", key="use_model:measure",
+                  icon=":material/play_arrow:", on_click=st.session_state.update, args=({wanted: True},))
+    else:
+        with st.spinner(f"Switching off each of {found.heads} heads, about {max(1, round(found.seconds))} s"):
+            known = effects(ref, question)
+    return found, telling_head(found, known)
+
+
+def look(found: Answered, head: Head, chosen: Chosen, word: str) -> None:
+    """The telling head's map, its answering row in the accent; of a picture, on the picture itself."""
+    line, patches = found.asked.source, None
+    if line.grid is not None and chosen.given.picture is not None:
+        rows, columns = line.grid
+        patches = Patches(chosen.given.picture.numpy(), rows, columns, len(line) - rows * columns)
+    attention_view(
+        found.trace, key="use_model:head", layer=head.place, head=head.head, query=head.row, patches=patches,
+        pin=None, show="matrix" if patches is None else "both", title=f"{head.name}, on which {_short(word)} hangs most"
+        if head.effect is not None else f"{head.name}, the sharpest look", height=420,
+        fact=f"Head {head.name}: its row of {found.trace.maps[head.place].queries[head.row]} is picked")
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= 24 else "this sentence"

@@ -1,0 +1,122 @@
+"""What the model was asked and what it answers without each of its heads, computed once and shared by all sessions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.pretrained import Given, PretrainedError
+from core.pretrained.evidence import Asked, Effect, Question, answering_rows, ask, every_head, greatest, switched_off
+from core.pretrained.jobs import similarities
+from core.trace import AttentionTrace, Kind
+from dashboard.cache import cached, shared
+from dashboard.inside import ModelRef, loaded, reading_of
+
+AT_ONCE = 5.0  # seconds of switching heads off that nobody is asked about
+MOST_SENTENCES = 12
+
+Effects = Mapping[tuple[Kind, int, int], Effect]
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A question's answer, the maps of the kind that answers, and how long switching off every head would take."""
+
+    asked: Asked
+    trace: AttentionTrace
+    heads: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head of a trace (`place` is its map's place there), the row that answers, and its effect if it is known."""
+
+    place: int
+    layer: int
+    head: int
+    row: int
+    effect: Effect | None
+
+    @property
+    def name(self) -> str:
+        return f"L{self.layer}·H{self.head}"
+
+
+def answered(ref: ModelRef, question: Question) -> Answered:
+    """The model's answer; PretrainedError as in `ask`."""
+    return shared(_answered, ref, question)
+
+
+def _answered(ref: ModelRef, question: Question) -> Answered:
+    reading = reading_of(ref, question.given)
+    asked = ask(loaded(ref), question)
+    trace = reading.trace.of(reading.trace.kinds[-1])
+    began = time.perf_counter()
+    asked.again()
+    heads = sum(len(item.weights) for item in trace.maps)
+    return Answered(asked, trace, heads, heads * (time.perf_counter() - began))
+
+
+def effects(ref: ModelRef, question: Question) -> Effects:
+    """What the answer is without each head alone, of the kind that answers."""
+    return shared(_effects, ref, question)
+
+
+def _effects(ref: ModelRef, question: Question) -> Effects:
+    found = answered(ref, question)
+    alone = [off for off in every_head(found.trace) if all(head is not None for *_, head in off)]
+    return {next(iter(off)): switched_off(found.asked, off) for off in alone}  # type: ignore[misc]
+
+
+def telling_head(found: Answered, known: Effects | None) -> Head:
+    """The head without which the answer changes most; where that is not known, the one that looks most sharply."""
+    kind = found.trace.kinds[0]
+    row = int(answering_rows(found.asked, kind).argmax())
+    if known:
+        (_, layer, head), effect = greatest(known, 1)[0]  # type: ignore[arg-type, misc]
+        place = next(i for i, item in enumerate(found.trace.maps) if item.layer == layer)
+        return Head(place, layer, head, _row(found, place, head, row), effect)
+    line = found.asked.source
+    hidden = np.asarray(line.special)
+    best: tuple[float, int, int] = (-1.0, 0, 0)
+    for place, item in enumerate(found.trace.maps):
+        weights = np.where(hidden, 0.0, item.weights[:, row, : len(hidden)])
+        head = int(weights.max(1).argmax())
+        best = max(best, (float(weights[head].max()), place, head))
+    _, place, head = best
+    return Head(place, found.trace.maps[place].layer, head, _row(found, place, head, row), None)
+
+
+def _row(found: Answered, place: int, head: int, row: int) -> int:
+    """The row that answers; where all do alike (an embedding), the ordinary one that looks most at another one."""
+    if found.asked.answer.kind != "embedding":
+        return row
+    weights = found.trace.maps[place].weights[head].copy()
+    hidden = np.asarray(found.asked.source.special)
+    if hidden.all() or len(hidden) < 2:
+        return row
+    weights[hidden], weights[:, hidden] = -1.0, -1.0
+    np.fill_diagonal(weights, -1.0)
+    return int(weights.max(1).argmax())
+
+
+def alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
+    """The cosines of all pairs, (N, N); the answer may be changed."""
+    return cached(_alike, ref, every)
+
+
+def _alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
+    return similarities(loaded(ref), every).numpy()
+
+
+def sentences(first: str, more: str) -> tuple[str, ...]:
+    """The sentence that was chosen and a line each of the others, once each; PretrainedError for too many."""
+    found = tuple(dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip()))
+    if len(found) > MOST_SENTENCES:
+        raise PretrainedError(f"There are {len(found)} sentences; at most {MOST_SENTENCES} are compared at once. "
+                              f"Take {len(found) - MOST_SENTENCES} out.")
+    return found

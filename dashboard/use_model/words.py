@@ -1,0 +1,105 @@
+"""What the page Use a model says: the measured sentence of each job, and what another model would be taken for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.pretrained.answers import Said
+from core.pretrained.jobs import Job
+from dashboard.panels import plain
+from dashboard.use_model.state import Answered, Head
+
+NOTHING = 5e-4  # a change of the answer that is none
+SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
+
+
+def number(value: float) -> str:
+    """Two decimals, or what a smaller number is below."""
+    return f"{value:.2f}" if abs(value) >= 0.005 else "less than 0.01"
+
+
+def apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with as many decimals, two to four, as tell them apart."""
+    for decimals in (2, 3):
+        if f"{one:.{decimals}f}" != f"{other:.{decimals}f}":
+            break
+    else:
+        decimals = 4
+    return f"{one:.{decimals}f}", f"{other:.{decimals}f}"
+
+
+def answer_fact(found: Answered, said: Sequence[Said], head: Head) -> str:
+    """What is answered, what comes next, and what is left of it without the head that matters most."""
+    first, count = said[0], len(found.asked.answer.probabilities)  # type: ignore[arg-type]
+    next_best = f", before {plain(said[1].word)} with {number(said[1].probability)}" if len(said) > 1 else ""
+    subject = SUBJECT[found.asked.answer.kind]
+    return (f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
+            f"would give 1 in {count:,}. {head_fact(found, head, first.word)}")
+
+
+def said_fact(found: Answered, whole: str, word: str, head: Head) -> str:
+    """What is written, and by which look at the source one of its words."""
+    keys, weights = _row(found, head)
+    best = int(weights.argmax())
+    return (f"It writes **{plain(whole)}**. Saying :primary[**{plain(word)}**], head **{head.name}** puts "
+            f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; even attention would put "
+            f"{number(1 / len(keys))} there. {_without(found, head, word)}")
+
+
+def head_fact(found: Answered, head: Head, word: str) -> str:
+    """Where the telling head looks, and what the answer is without it."""
+    keys, weights = _row(found, head)
+    best = int(weights.argmax())
+    where = (f"Head **{head.name}** looks most at **{plain(keys[best])}**, {number(weights[best])} of its weight "
+             f"(even: {number(1 / len(keys))})")
+    return f"{where}. {_without(found, head, word)}"
+
+
+def _without(found: Answered, head: Head, word: str) -> str:
+    if head.effect is None:
+        return "It is the head that looks most sharply; what each one does to the answer is not measured yet."
+    if abs(head.effect.change) < NOTHING:
+        return (f"It stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one does, "
+                "others do too.")
+    value, was = apart(head.effect.value, found.asked.value)
+    return (f"Without it {plain(word)} would have {value} instead of {was}: of {_heads(found)}, none changes that "
+            "more.")
+
+
+def _heads(found: Answered) -> str:
+    cross = " of cross-attention" if found.trace.kinds == ("cross",) else ""
+    return f"{found.heads} heads{cross}"
+
+
+def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], found: Answered, head: Head) -> str:
+    """How alike the picked pair is beside the mean of all, and which head that hangs on."""
+    one, other = pair
+    others = table[np.triu_indices(len(names), 1)]
+    said = (f":primary[**“{plain(names[one])}”**] is most like **“{plain(names[other])}”**: cosine "
+            f"**{number(float(table[one, other]))}**, where the mean of all {len(others)} pairs is "
+            f"{number(float(others.mean()))}.")
+    if head.effect is None:
+        return said
+    return (f"{said} Without head **{head.name}** it would be {apart(head.effect.value, found.asked.value)[0]}; of "
+            f"{found.heads} heads, none changes it more.")
+
+
+def _row(found: Answered, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
+    item = found.trace.maps[head.place]
+    return item.keys, item.weights[head.head, head.row]
+
+
+def conditions(found: Answered, head: Head) -> str:
+    """Under which conditions the numbers hold."""
+    name = found.asked.pretrained.name
+    how = (f"All {found.heads} heads were switched off one by one, and the model was asked again each time."
+           if head.effect is not None else f"Switching off {found.heads} heads takes about {found.seconds:.0f} s.")
+    return plain(f"{name}, {len(found.asked.source)} tokens, fp32 on the CPU. {how} A weight says where a head looks; "
+                 "only switching it off says what the answer owes to it.")
+
+
+def other_jobs(own: Job, name: str) -> str:
+    """What this model does, and why nothing else is asked of it."""
+    return plain(f"{name} has {own.needs}: it {own.does}. For another job take another model.")
