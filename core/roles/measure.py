@@ -123,10 +123,10 @@ def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) ->
         seen = np.asarray(np.broadcast_to(item.mask, item.weights.shape).any(0))
     if wanted is None:
         return _broad(item.weights, seen, text)
-    return _on_targets(item.weights, seen, text, wanted & seen)
+    return weight_on(item.weights, seen, text, wanted & seen)
 
 
-def _on_targets(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
+def weight_on(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
     """The weight on the wanted keys, and what a shuffle of each row would put there: mean and variance in closed form.
 
     m of n keys drawn without replacement from a row of variance σ² sum to m·mean, with variance m·σ²·(n − m)/(n − 1).
@@ -141,15 +141,19 @@ def _on_targets(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, 
 
 
 def _broad(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text) -> Sums:
-    """On how many of its keys a row effectively lies, e^entropy / n, and what rows of random scores would give."""
+    """The share of its keys that a row uses, and what rows of random scores would use."""
     n = seen.sum(-1)
     rows = np.flatnonzero(text.ordinary & (n >= FEWEST_KEYS))
-    w = weights[:, rows].astype(np.float64)
-    w = w / np.maximum(w.sum(-1, keepdims=True), 1e-12)
-    used = np.exp(-(w * np.log(np.where(w > 0, w, 1.0))).sum(-1)) / n[rows]
+    used = share_used(weights[:, rows].astype(np.float64), n[rows])
     means, variances = np.array([random_rows(int(keys)) for keys in n[rows]]).reshape(-1, 2).T
     each = np.ones(len(weights))
     return Sums(used.sum(-1), each * means.sum(), each * variances.sum(), len(rows))
+
+
+def share_used(rows: Float[np.ndarray, "... T S"], keys: Int[np.ndarray, " T"]) -> Float[np.ndarray, "... T"]:
+    """On how many of its keys each row effectively lies, e^entropy / keys: 1 when even, 1 / keys when on one."""
+    rows = rows / np.maximum(rows.sum(-1, keepdims=True), 1e-12)
+    return np.exp(-(rows * np.log(np.where(rows > 0, rows, 1.0))).sum(-1)) / keys
 
 
 @cache

@@ -10,7 +10,7 @@ from core.roles.targets import Rule
 
 @dataclass(frozen=True)
 class Role:
-    """What a head may do: the keys it would look at (None: no keys, it spreads), a mark of two letters, and a source.
+    """What a head may do: the keys it would look at, as a rule (None: no keys, it spreads) and in words; and a source.
 
     `acts` is whether it picks something out; to rest on the first token and to lie broad are what heads do meanwhile.
     """
@@ -19,9 +19,14 @@ class Role:
     name: str
     mark: str
     targets: Rule | None
-    meaning: str
+    looks: str
     paper: str
     url: str
+
+    @property
+    def meaning(self) -> str:
+        """What its score measures."""
+        return f"weight on {self.looks}" if self.targets else "share of its keys that a row uses, e^entropy / keys"
 
     @property
     def acts(self) -> bool:
@@ -34,14 +39,14 @@ XIAO = "Xiao et al. 2024", "https://arxiv.org/abs/2309.17453"
 OLSSON = "Olsson et al. 2022", "https://arxiv.org/abs/2209.11895"
 
 ROLES: tuple[Role, ...] = (
-    Role("previous", "Previous token", "pr", targets.previous, "weight on the token before", *VOITA),
-    Role("next", "Next token", "ne", targets.following, "weight on the token after", *VOITA),
-    Role("first", "First token", "1st", targets.first, "weight on the first token, a place to rest", *XIAO),
-    Role("self", "Itself", "se", targets.own, "weight on the token itself", *CLARK),
-    Role("delimiter", "Delimiter", "de", targets.delimiter, "weight on punctuation and end marks", *CLARK),
-    Role("same", "Same word", "sa", targets.same_word, "weight on the same word elsewhere", *CLARK),
-    Role("rare", "Rare word", "ra", targets.rare_word, "weight on the sentence's rarest word", *VOITA),
-    Role("induction", "Induction", "in", targets.induction,
-         "weight on what followed this token before, where the text repeats", *OLSSON),
-    Role("broad", "Broad", "br", None, "share of its keys on which a row effectively lies, e^entropy / keys", *CLARK),
+    Role("previous", "Previous token", "prev", targets.previous, "the token before", *VOITA),
+    Role("next", "Next token", "next", targets.following, "the token after", *VOITA),
+    Role("first", "First token", "1st", targets.first, "the first token, a place to rest", *XIAO),
+    Role("self", "Itself", "self", targets.own, "the token itself", *CLARK),
+    Role("delimiter", "Delimiter", "del", targets.delimiter, "punctuation and end marks", *CLARK),
+    Role("same", "Same word", "same", targets.same_word, "the same word elsewhere", *CLARK),
+    Role("rare", "Rare word", "rare", targets.rare_word, "the sentence's rarest word", *VOITA),
+    Role("induction", "Induction", "ind", targets.induction,
+         "what followed this token before, where the text repeats", *OLSSON),
+    Role("broad", "Broad", "wide", None, "all that it may see, evenly", *CLARK),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from html import escape
 
 import streamlit as st
@@ -11,6 +12,7 @@ from core.roles import ROLES
 from dashboard.attention_view.palette import CATEGORIES, Theme
 from dashboard.head_roles.state import Found
 from dashboard.panels import theme
+from dashboard.table import STYLE as TABLE
 
 STYLE = ("<style>.roles td{padding:3px 12px 3px 0;font-size:14px}.roles td:nth-child(3){text-align:right}"
          ".roles td:nth-child(2){white-space:nowrap}"
@@ -35,3 +37,22 @@ def role_table(found: Found, heads: int) -> None:
             f'<td class="quiet">{escape(role.meaning)}</td></tr>' for place, role in enumerate(ROLES) if count[place]]
     rows.append(f'<tr class="quiet"><td></td><td>None of these</td><td>{heads - len(found)}</td><td></td></tr>')
     st.html(f'{STYLE}<table class="roles">{"".join(rows)}</table>')
+
+
+def best_table(rows: Sequence[Sequence[str]]) -> None:
+    """A row a role, in the order of ROLES and with its mark: its name, and what else is told of it."""
+    heads = ("role", "heads", "most has", "score", "by chance", "where it is clearest")
+    top = "".join(f'<th scope="col"{_side(at)}>{escape(name)}</th>' for at, name in enumerate(heads))
+    body = []
+    for place, row in enumerate(rows):
+        mark = (f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;'
+                f'background:{colour(place, theme())}"></span>')
+        cells = "".join(f"<td{_side(at + 1)}>{escape(cell)}</td>" for at, cell in enumerate(row[1:]))
+        body.append(f'<tr><th scope="row" class="left">{mark}{escape(row[0])}</th>{cells}</tr>')
+    st.html(TABLE)
+    st.html(f'<div class="lab-table"><table aria-label="The head that has most of each role"><thead><tr>{top}</tr>'
+            f"</thead><tbody>{''.join(body)}</tbody></table></div>")
+
+
+def _side(at: int) -> str:
+    return ' class="left"' if at in (0, 5) else ""

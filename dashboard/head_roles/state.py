@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.pretrained import Given, Reading
-from core.roles import Inputs, Measured, inputs_for, measure, read_all
+from core.roles import ROLES, Example, Inputs, Measured, clearest, inputs_for, measure, read_all
 from core.trace import Kind
 from dashboard.cache import shared
 from dashboard.inside import ModelRef, loaded, reading_of
@@ -30,6 +30,21 @@ def roles_of(ref: ModelRef, given: Given, kind: Kind) -> Found:
 def readings_of(ref: ModelRef, inputs: Inputs) -> tuple[Reading, ...]:
     """The readings on which roles were measured."""
     return shared(_readings, ref, inputs)
+
+
+def examples_of(ref: ModelRef, inputs: Inputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
+    """For each role that can be measured: where its best head shows it most clearly, and the reading of that."""
+    return shared(_examples, ref, inputs, kind)
+
+
+def _examples(ref: ModelRef, inputs: Inputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
+    readings, found = readings_of(ref, inputs), shared(_measured, ref, inputs, kind)
+    out = {}
+    for place, role in enumerate(ROLES):
+        best = found.best(place)
+        if best is not None and (example := clearest(readings, kind, role, *best)) is not None:
+            out[place] = readings[example.reading], example
+    return out
 
 
 def _inputs(ref: ModelRef, own: tuple[str, ...]) -> Inputs:

@@ -1,0 +1,106 @@
+"""Which role and which head are looked at, which kind of attention, and the sentences that a person adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.roles import ROLES, SENTENCES, Measured
+from core.trace import Kind
+from dashboard.controls import BOUND
+from dashboard.head_roles.words import Head, name
+
+ROLE, HEAD, KIND, OWN, PICKED = (f"head_roles:{key}" for key in ("role", "head", "kind", "own", "picked"))
+MOST_SENTENCES, MOST_SIGNS = 60, 400
+KINDS = {"self": "Encoder", "causal": "Decoder"}
+
+
+def kind_of(kinds: tuple[Kind, ...], place: Any) -> Kind:
+    """The kind of attention to measure, chosen where a model has two whose rows are its columns."""
+    fit: list[Kind] = [kind for kind in kinds if kind != "cross"]
+    if len(fit) == 1:
+        return fit[0]
+    return place.selectbox("Attention of the", fit, key=KIND, format_func=KINDS.get, **BOUND)
+
+
+def own_sentences() -> tuple[tuple[str, ...], str | None]:
+    """The sentences of a person's own, one a line, and a sentence about those that are not taken."""
+    with st.popover("Sentences", icon=":material/notes:", width="stretch"):
+        typed = st.text_area("Measure on sentences of your own, one a line", key=OWN, height=180,
+                             persist_state="session", placeholder="\n".join(SENTENCES[:4]),
+                             help=f"At most {MOST_SENTENCES} lines of {MOST_SIGNS} letters. Left empty, the kept "
+                                  "sentences are measured.") or ""
+        with st.container(height=180):
+            st.caption("The kept sentences:  \n" + "  \n".join(SENTENCES))
+    return read_sentences(typed)
+
+
+def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
+    """The lines that are taken, and a sentence when some are not."""
+    lines = [" ".join(line.split()) for line in typed.splitlines() if line.strip()]
+    short = [line for line in dict.fromkeys(lines) if len(line) <= MOST_SIGNS]
+    trouble = []
+    if len(short) > MOST_SENTENCES:
+        trouble.append(f"There are {len(short)} lines; the first {MOST_SENTENCES} are measured.")
+    if long := sum(len(line) > MOST_SIGNS for line in lines):
+        trouble.append(f"{long} of the lines have more than {MOST_SIGNS} letters and are left out.")
+    return tuple(short[:MOST_SENTENCES]), " ".join(trouble) or None
+
+
+def usual_role(found: Measured) -> int:
+    """The role that is most clearly someone's: of those that pick something out, else of all that can be measured."""
+    best = np.nanmax(np.where(np.isnan(found.share), -1.0, found.share), (1, 2))
+    acts = np.asarray([role.acts for role in ROLES])
+    return int((best + np.where(acts & found.counts.any((1, 2)), 2.0, 0.0)).argmax())
+
+
+def role_of(found: Measured, place: Any) -> int:
+    """The role to look at: by its place in ROLES."""
+    able = [at for at in range(len(ROLES)) if found.rows[at]]
+    keys = [ROLES[at].key for at in able]
+    _drop_unknown(ROLE, keys)
+    names = {role.key: role.name for role in ROLES}
+    usual = keys.index(ROLES[usual_role(found)].key)
+    key = place.selectbox("Role", keys, usual, key=ROLE, format_func=names.get, on_change=_forget_head, **BOUND)
+    return [role.key for role in ROLES].index(key)
+
+
+def head_of(found: Measured, role: int, place: Any) -> Head:
+    """The head to look at: those furthest above chance in the role come first."""
+    share = found.share[role]
+    heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(share))]
+    heads.sort(key=lambda here: -share[here])
+    options = {name(here): here for here in heads}
+    if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
+        st.session_state[HEAD] = st.session_state.pop(PICKED)
+    _drop_unknown(HEAD, list(options))
+    chosen = place.selectbox("Head", list(options), key=HEAD, **BOUND,
+                             format_func=lambda one: f"{one}, {found.score[role][options[one]]:.2f}",
+                             help="The heads furthest above chance first. A click in a grid picks one, too.")
+    return options[chosen]
+
+
+def take(key: str) -> None:
+    """A head that was pressed in a grid becomes the one that is looked at."""
+    points = st.session_state[key].get("selection", {}).get("head") or []
+    if points:
+        st.session_state[HEAD] = name((int(points[0]["layer"]), int(points[0]["head"])))
+
+
+def ask(layer: int, head: int) -> None:
+    """Look at another head from now on, which was picked where no widget tells it."""
+    st.session_state[PICKED] = name((layer, head))
+    st.rerun()
+
+
+def _forget_head() -> None:
+    st.session_state.pop(HEAD, None)
+    st.query_params.pop(HEAD, None)
+
+
+def _drop_unknown(key: str, options: list[str]) -> None:
+    """What was chosen for another model, or came with a link, may not be there."""
+    if st.session_state.get(key, options[0]) not in options:
+        del st.session_state[key]

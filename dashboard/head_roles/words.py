@@ -1,0 +1,144 @@
+"""What the page Head roles says: the fact of a head, the equation with its numbers, the conditions, and the CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+
+from core.pretrained import Reading
+from core.roles import ROLES, Example, Inputs, Measured
+from core.roles.measure import EVEN, LEAST_SHARE, SPREADS
+from core.trace import Kind
+from dashboard.panels import plain
+
+Head = tuple[int, int]
+
+LONGEST = 44  # letters of an example's text
+
+
+def name(here: Head) -> str:
+    return f"L{here[0]}·H{here[1]}"
+
+
+def rows_of(found: Measured, place: int, inputs: Inputs) -> str:
+    """On how much a role was measured: "454 rows of 30 kept sentences"."""
+    count = len(inputs.givens)
+    what = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
+    return f"{found.rows[place]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
+
+
+def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
+    """A head's score in a role beside its chance, whether that is its role, and how many heads have it."""
+    role, score = ROLES[place], found.score[place][here]
+    chance = f"{found.chance[place][here]:.2f} ± {found.spread[place][here]:.2f}"
+    measured = f"over {rows_of(found, place, inputs)}"
+    if role.targets is None:
+        said = (f":primary[**{name(here)}**] uses **{score:.2f}** of the keys that it may see, {measured}; "
+                f"with random scores it would be {chance}.")
+    else:
+        said = (f":primary[**{name(here)}**] puts **{score:.2f}** of its weight on **{role.looks}**, {measured}; "
+                f"shuffled, the same weights would put {chance} there.")
+    return f"{said} {_verdict(found, here, place)}"
+
+
+def _verdict(found: Measured, here: Head, place: int) -> str:
+    """Which role the head has, and how many others have this one."""
+    own = found.found.get(here)
+    others = sum(one == place for one in found.found.values())
+    total = int((~np.isnan(found.score).all(0)).sum())
+    count = f"{others} of {total} heads {'is' if others == 1 else 'are'} of this role."
+    if own == place:
+        return count
+    if own is not None:
+        return f"Its role is {ROLES[own].name.lower()}; {count}"
+    even = ROLES[place].targets is None and found.score[place][here] >= EVEN
+    why = "so even that it has not chosen" if even else "above the baseline of no role"
+    return f"It is none of these: {why}. {count}"
+
+
+def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, here: Head) -> str:
+    """What the head does in the text that is drawn, at the row where its role is clearest."""
+    role = ROLES[place]
+    if example is None:
+        return f"Nothing in this text could show the role {role.name.lower()}."
+    rows = reading.lines(kind)[0].tokens
+    query = f":primary[**{plain(rows[example.query])}**]"
+    if role.targets is None:
+        return f"In this text, {query} spreads widest: its row uses {example.value:.2f} of its keys."
+    return (f"In this text, {query} shows it most: it puts {example.value:.2f} on {role.looks}, "
+            f"**{plain(rows[example.key])}**.")
+
+
+def equation(found: Measured, here: Head, place: int) -> str:
+    """The score, its chance and the test, with the numbers of the head that is picked."""
+    score, chance, spread = (float(one[place][here]) for one in (found.score, found.chance, found.spread))
+    share = float(found.share[place][here])
+    if ROLES[place].targets is None:
+        left = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
+    else:
+        left = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
+    above = score > chance + SPREADS * spread
+    sign = ">" if above else r"\le"
+    enough = r"\ge" if share >= LEAST_SHARE else "<"
+    return (rf"s = {left} = {score:.3f} \quad {sign}\quad c + 3\sigma = {chance:.3f} + 3\cdot{spread:.3f} \qquad "
+            rf"\frac{{s - c}}{{1 - c}} = {share:.2f}\ {enough}\ {LEAST_SHARE}")
+
+
+def caption(found: Measured, inputs: Inputs, model: str, cut: int) -> str:
+    """Under which conditions the page's numbers hold."""
+    attention = "self-attention" if found.kind == "self" else "causal self-attention"
+    on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
+    said = f"{model}, {attention}, measured on {on}."
+    said += (f" A head has the role in which it is furthest above chance, if that is by 3 spreads and by "
+             f"{LEAST_SHARE:.0%} of what chance leaves over; resting on the first token and lying broad count only "
+             f"where no other role does. Rows of special tokens are left out. From {EVEN} on, broad is even, as before "
+             "training, and none of these.")
+    if cut:
+        said += f" {cut} of your sentences are left out: the model knows too few of their words."
+    return said
+
+
+def table_rows(found: Measured, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
+    """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
+    rows, count = [], list(found.found.values())
+    for place, role in enumerate(ROLES):
+        best = found.best(place)
+        if best is None:
+            rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
+            continue
+        said = example_of(*examples[place], found.kind, place) if place in examples else "–"
+        rows.append([role.name, str(count.count(place)), name(best), f"{found.score[place][best]:.2f}",
+                     f"{found.chance[place][best]:.2f} ± {found.spread[place][best]:.2f}", said])
+    return rows
+
+
+def example_of(reading: Reading, example: Example, kind: Kind, place: int) -> str:
+    """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
+    tokens = reading.lines(kind)[0].tokens
+    text = _shortened(" ".join(token for token, hidden in zip(tokens, reading.lines(kind)[0].special, strict=True)
+                               if not hidden).replace(" ##", ""))
+    if ROLES[place].targets is None:
+        return f"{tokens[example.query]} uses {example.value:.2f} of its keys, in “{text}”"
+    return f"{tokens[example.query]} → {tokens[example.key]} {example.value:.2f}, in “{text}”"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def to_csv(found: Measured) -> bytes:
+    """Every head in every role as a table: score, chance, spread, whether it counts, and the head's role."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["layer", "head", "role", "score", "chance", "spread", "rows", "above_baseline", "is_its_role"])
+    roles = found.found
+    for layer, head in np.ndindex(*found.score.shape[1:]):
+        for place, role in enumerate(ROLES):
+            score, chance, spread = (one[place, layer, head] for one in (found.score, found.chance, found.spread))
+            if not np.isnan(score):
+                writer.writerow([layer, head, role.key, f"{score:.6f}", f"{chance:.6f}", f"{spread:.6f}",
+                                 int(found.rows[place]), int(found.counts[place, layer, head]),
+                                 int(roles.get((layer, head)) == place)])
+    return out.getvalue().encode("utf-8")
