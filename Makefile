@@ -2,7 +2,7 @@
 # make test     the checks, the tests, and the tests in a real browser
 # make check    style and types only
 # make bench    speed beside the peers, as one Markdown table
-# make example  trains the example runs that Train, Runs, Compare runs and Decode show first
+# make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
 # make sweep    trains the sweep of six scores that the Sweeps page shows first
 # make models   trains the lab's own small models and keeps them as Hugging Face folders: seven minutes on a core
 # make measured measures the kernels as the Cost and speed page shows them first
@@ -33,6 +33,7 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
 
+TUNED := dashboard/fine_tune/kept
 EXAMPLES := dashboard/example_run dashboard/example_recurrent dashboard/example_numbers
 example: $(VENV)/.installed
 	for kept in $(EXAMPLES); do \
@@ -41,6 +42,10 @@ example: $(VENV)/.installed
 	  $(BIN)/python -m core.training train $(VENV)/example.json $$kept && \
 	  ls $$kept/checkpoints/* | sort | sed '$$d' | xargs rm || exit 1; \
 	done  # the last checkpoint is enough to look at
+	rm -rf $(TUNED)/messages $(TUNED)/numbers
+	$(BIN)/python -m core.finetune classify $(TUNED)/messages --watch "could you tell me why nobody answers the phone"
+	rm -r $(TUNED)/messages/model  # 91 MB; its frames are enough to look at
+	$(BIN)/python -m core.finetune pairs $(TUNED)/numbers
 
 SWEEP := dashboard/sweeps/scores.json
 sweep: $(VENV)/.installed

@@ -15,6 +15,7 @@ from core.finetune.config import LAB, MINILM, FineTuneConfig
 from core.finetune.data import Pair, Rows
 from core.pretrained.base import Pretrained, PretrainedError
 from core.pretrained.load import KEPT, minilm_folder
+from core.pretrained.load import MINILM as MINILM_NAME
 from core.pretrained.watch import watch_model
 
 MOST_NEW_WORDS = 2_000
@@ -50,6 +51,11 @@ def folder_of(model: str) -> Path:
     return folder
 
 
+def name_of(model: str) -> str:
+    """What a config's model is called."""
+    return MINILM_NAME if model == MINILM else Path(model).name.removeprefix(LAB)
+
+
 def build(config: FineTuneConfig, rows: Rows) -> Learner:
     """The model of a config, ready to learn these rows; seeds torch, so call it in a process of its own.
 
@@ -79,8 +85,7 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
     new = add_words(model, tokenizer, (*rows.learned, *rows.held_out)) if config.task == "pairs" else ()
     freeze(model, config)
     limit = min(getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS)
-    return Learner(Path(config.model).name if config.model != MINILM else "all-MiniLM-L6-v2", model, tokenizer,
-                   rows.labels, new, watch_model(model), limit)
+    return Learner(name_of(config.model), model, tokenizer, rows.labels, new, watch_model(model), limit)
 
 
 def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -97,6 +102,8 @@ def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, .
     if new:
         tokenizer.add_tokens(list(new))
         model.resize_token_embeddings(len(tokenizer))
+        if getattr(model.config, "share_encoder_decoder_embeddings", True) is False:
+            model.resize_decoder_token_embeddings(len(tokenizer))
     return new
 
 

@@ -22,6 +22,12 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "seed": (0, 2**31 - 1),
 }
 FRACTIONS = ("learning_rate", "seconds")
+# What suits each task on our own rows; a run of either takes ten to twenty seconds on one core.
+USUAL: dict[str, dict[str, Any]] = {
+    "classify": {"model": MINILM, "layers": 6, "epochs": 8, "batch_size": 16, "learning_rate": 2e-4},
+    "pairs": {"model": f"{LAB}numbers", "epochs": 30, "batch_size": 16, "learning_rate": 2e-3},
+}
+OWN = {"classify": "messages", "pairs": "numbers"}
 RECORDS = 16  # of a run, about
 MOST_WATCHED = 200  # characters of the sentence whose attention is kept along the way
 
@@ -83,6 +89,11 @@ def _check(name: str, value: object, low: float, high: float) -> None:
         raise ConfigError(f"{name} = {value} lies outside {low:g} to {high:g}.")
 
 
-def kept(name: str) -> str:
-    """A CSV that comes with the lab."""
-    return (Path(__file__).parent / f"{name}.csv").read_text("utf-8")
+def own_rows(task: str) -> str:
+    """The rows that come with the lab: messages to label, or number words to write in figures."""
+    return (Path(__file__).parent / f"{OWN[task]}.csv").read_text("utf-8")
+
+
+def usual(task: str, **changes: Any) -> FineTuneConfig:
+    """What suits a task: its own rows, model and settings, but for the changes."""
+    return FineTuneConfig(**{"task": task, "data": own_rows(task), **USUAL[task], **changes})

@@ -96,10 +96,14 @@ def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
 
 
 def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
-    """The answers' ids, with the end mark; what pads them is not counted."""
-    found = learner.tokenizer(text_target=[pair.answer for pair in pairs], padding=True, truncation=True,
-                              max_length=learner.max_tokens, return_tensors="pt")
-    return found["input_ids"].masked_fill(found["attention_mask"] == 0, IGNORED)
+    """The answers' ids, each closed by the end mark whether or not the tokenizer does that; what pads them is not
+    counted."""
+    found = learner.tokenizer(text_target=[pair.answer for pair in pairs], truncation=True,
+                              max_length=learner.max_tokens - 1)["input_ids"]
+    end = learner.tokenizer.eos_token_id
+    ids = [row if end is None or row[-1:] == [end] else [*row, end] for row in found]
+    longest = max(map(len, ids))
+    return torch.tensor([row + [IGNORED] * (longest - len(row)) for row in ids])
 
 
 def watched(learner: Learner, givens: Sequence[Given]) -> list[Reading]:

@@ -31,11 +31,14 @@ KEY = "finetune"
 Said = Callable[[Record], None]
 
 
-def create(config: FineTuneConfig, root: Path | None = None, **more: object) -> Run:
-    """A new folder that asks for this run; ConfigError or PretrainedError when its rows or its model cannot be."""
-    parse(config.task, config.data, config.seed)
+def create(config: FineTuneConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
+    """A new folder that asks for this run, under `root` with a fresh id or exactly at `path`.
+
+    ConfigError or PretrainedError when its rows or its model cannot be.
+    """
+    givens(config, parse(config.task, config.data, config.seed))
     folder_of(config.model)
-    run = Run((root or runs_folder()) / new_id())
+    run = Run(path or (root or runs_folder()) / new_id())
     (run.path / "frames").mkdir(parents=True)
     asked = {KEY: config.to_json(), "created": time.time(), **more}
     write_atomically(run.path / "run.json", json.dumps(asked, indent=1).encode())
@@ -154,14 +157,14 @@ class Course:
 
 
 def givens(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:
-    """What the attention is kept of: the reader's own sentence first, then two held-out rows.
+    """What the attention is kept of: the reader's own sentence first, then a held-out row or two.
 
     The decoder of pairs is given the right targets, so that a map's rows stay the same as the model learns; there the
     reader's sentence must be one of the sources (else ConfigError).
     """
     wish = config.watch.strip()
     if config.task == "classify":
-        return (*([Given(wish)] if wish else []), *(Given(pair.text) for pair in rows.held_out[:2]))
+        return (*([Given(wish)] if wish else []), *(Given(pair.text) for pair in rows.held_out[:1]))
     chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == wish]
     if wish and not chosen:
         raise ConfigError(f"{wish!r:.60} is none of the sources, so its right target is not known; watch one of them.")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.entries import ConfigError
-from core.finetune.config import kept
+from core.finetune.config import own_rows
 from core.finetune.data import parse
 
 GOOD = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
@@ -22,7 +22,7 @@ def test_a_quarter_of_each_label_is_held_out_and_nothing_is_in_both():
 
 
 def test_our_own_rows_are_thirty_of_each_label():
-    rows = parse("classify", kept("messages"))
+    rows = parse("classify", own_rows("classify"))
     every = (*rows.learned, *rows.held_out)
     assert Counter(pair.answer for pair in every) == dict.fromkeys(rows.labels, 30)
     assert len(rows.labels) == 4 and len({pair.text for pair in every}) == 120

@@ -175,6 +175,7 @@ def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path)
     with pytest.raises(ConfigError, match="no setting named colour"):
         FineTuneConfig.from_json({**config.to_json(), "colour": 1})
     with pytest.raises(ConfigError, match="none of the sources"):
-        work(create(replace(pairs, watch="no such source"), tmp_path), never)
+        create(replace(pairs, watch="no such source"), tmp_path)
     with pytest.raises(PretrainedError, match="cannot learn pairs"):
-        work(create(replace(config, task="pairs"), tmp_path), never)
+        work(create(replace(config, task="pairs", watch=""), tmp_path), never)
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,48 @@
+"""Fine-tune from a shell: `python -m core.finetune classify RUN_DIR` on our own rows, or with --data rows.csv."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from core.entries import ConfigError
+from core.finetune.config import TASKS, usual
+from core.finetune.run import create
+from core.pretrained.base import PretrainedError
+from core.tasks.reading import decoded
+from core.training.record import Record
+from core.training.worker import work
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m core.finetune", description=__doc__.splitlines()[0])
+    parser.add_argument("task", choices=list(TASKS))
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--data", type=Path, help="a CSV: text,label or source,target")
+    parser.add_argument("--model", help='"minilm", "lab:" and a name, or a folder')
+    parser.add_argument("--watch", help="the sentence whose attention is kept")
+    parser.add_argument("--seed", type=int)
+    asked = vars(parser.parse_args())
+    task, path, data = asked.pop("task"), asked.pop("run_dir"), asked.pop("data")
+    torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
+    try:
+        more = {name: value for name, value in asked.items() if value is not None}
+        config = usual(task, **more, **({"data": decoded(data.read_bytes())} if data else {}))
+        run = create(config, path=path)
+    except (ConfigError, PretrainedError, OSError) as error:
+        parser.error(str(error))
+    state = work(run.path, said=_say)
+    print(run.status().message)
+    return 0 if state == "finished" else 1
+
+
+def _say(record: Record) -> None:
+    loss = "" if record.loss is None else f"loss {record.loss:.3f}"
+    print(f"step {record.step:5,}  {loss}  right {record.exact:.1%}  {record.elapsed:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
