@@ -1,0 +1,69 @@
+"""What of the answer is followed: the place that answers, the word that is masked, the sentence held against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from core.pretrained import Given, Line, Pretrained
+from core.pretrained.answers import with_mask
+from core.pretrained.evidence import Question
+from dashboard.controls import BOUND
+from dashboard.evidence.state import Setup, asked
+from dashboard.inside import Chosen, reading_of
+
+AGAINST = "The exhausted creature stayed on its side of the road."
+
+
+def ask_of(chosen: Chosen) -> Setup:
+    """Draw what the question leaves open, and ask it; PretrainedError when it cannot be asked."""
+    model = chosen.pretrained
+    if model is None:
+        return Setup(chosen.ref, chosen.reading, Question(chosen.given), None)
+    if model.head == "none":
+        against = st.text_input("Held against the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
+            "The page follows the cosine between both embeddings. Left empty, it follows the cosine with the text's "
+            "own embedding as it was, which is 1 until something is taken away.")) if model.reads == "text" else ""
+        question = Question(chosen.given, against=(against or "").strip())
+    elif model.head == "masked":
+        question = Question(_masked(model, chosen))
+    elif model.head == "classify":
+        question = Question(chosen.given)
+    else:
+        question = Question(chosen.given, _place(chosen))
+    reading = chosen.reading if question.given == chosen.given else reading_of(chosen.ref, question.given)
+    return Setup(chosen.ref, reading, question, asked(chosen.ref, question))
+
+
+def _masked(model: Pretrained, chosen: Chosen) -> Given:
+    """The text with a word masked, where it holds no mask of its own."""
+    line = chosen.reading.source
+    if getattr(model.tokenizer, "mask_token_id", None) in line.ids:
+        return chosen.given
+    words = _words(line)
+    usual = max(words, key=lambda word: (len(words[word]), word))
+    word = st.selectbox("Word to guess", list(words), list(words).index(usual), format_func=lambda one: words[one],
+                        key=f"evidence:word:{hash(line.ids)}", help="It is masked; the page follows the probability of "
+                        "what the model puts in its place.", width=240)
+    return replace(chosen.given, text=with_mask(model, chosen.given.text, word))
+
+
+def _words(line: Line) -> dict[int, str]:
+    """The words of sentence A, each from all its pieces."""
+    found: dict[int, str] = {}
+    for token, word, segment in zip(line.tokens, line.word, line.segment, strict=True):
+        if word is not None and segment == 0:
+            found[word] = found.get(word, "") + token.removeprefix("##")
+    return found
+
+
+def _place(chosen: Chosen) -> int:
+    """The place that answers with the next token."""
+    reading = chosen.reading
+    line = reading.target or reading.source
+    heard = [f"{place} · after {token}" for place, token in enumerate(line.tokens)]
+    usual = len(heard) - 1 if reading.target is None else min(1, len(heard) - 1)
+    return st.selectbox("Answer at place", range(len(heard)), usual, format_func=heard.__getitem__,
+                        key=f"evidence:place:{hash(line.ids)}", width=240,
+                        help="The place whose next token is followed.")

@@ -1,0 +1,78 @@
+"""The page's Vega-Lite figures: the effect of each head over layers × heads, and an answer before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboard.attention_view.palette import Ink, Theme, colour_scale
+from dashboard.charts import axis_style
+
+PICKED = "picked"
+WIDE, TALL = 30, 24  # pixels of a cell with its number in it
+MOST_NUMBERS = 16  # heads a layer, beyond which cells hold no numbers
+LAYER = "all"
+
+Spec = dict[str, Any]
+
+
+def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tuple[str, str], theme: Theme) -> Spec:
+    """Layers × heads, each cell the change of the answer without that head, the last column without all of them.
+
+    `rows` hold layer, head, change, and the words of the tooltip. The scale ends at the largest change of one head.
+    """
+    ink, numbers = Ink.of(theme), heads <= MOST_NUMBERS
+    most = max((abs(row["change"]) for row in rows if row["head"] != LAYER), default=0.0) or 1e-9
+    columns = [str(head) for head in range(heads)] + [LAYER]
+    at = {"x": _band("head", "head", columns, ink, "top"), "y": _band("layer", None, layers, ink, "left")}
+    colour = {"field": "change", "type": "quantitative",
+              "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0,
+                        "clamp": True},
+              "legend": {"title": "change of the answer", "orient": "bottom", "direction": "horizontal",
+                         "gradientLength": 160, "gradientThickness": 8, "format": "+.2~g", "tickCount": 3,
+                         "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}
+    tips = [{"field": name, "title": title} for name, title in
+            (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))]
+    data = {"values": list(rows)}
+    cells = {"name": "cells", "data": data, "encoding": {**at, "color": colour, "tooltip": tips},
+             "mark": {"type": "rect", "cursor": "pointer", "stroke": None}}
+    layered = [cells]
+    if numbers:
+        layered.append({"data": data, "mark": {"type": "text", "fontSize": 10, "tooltip": False}, "encoding": {
+            **at, "text": {"field": "short"}, "color": {"condition": {
+                "test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"},
+                "value": ink.text}}})
+    ring = {"layer": picked[0], "head": picked[1]}
+    layered.append({"data": {"values": [ring]}, "encoding": at, "mark": {
+        "type": "rect", "fill": None, "stroke": ink.pick, "strokeWidth": 2.25}})
+    return {"layer": layered, "width": "container", "height": {"step": TALL},
+            "params": [{"name": PICKED, "views": ["cells"], "select": {
+                "type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}}],
+            "config": {"view": {"stroke": None}}}
+
+
+def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:
+    return {"field": name, "type": "ordinal", "sort": list(sort), "title": title,
+            "scale": {"domain": list(sort), "paddingInner": 0.06},
+            "axis": {**axis_style(ink), "orient": orient, "labelAngle": 0, "labelOverlap": True, "grid": False,
+                     "titlePadding": 2, "labelPadding": 4}}
+
+
+def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, followed: str) -> Spec:
+    """Two bars a word: the whole model's number in grey, what is left of it in the accent; `rows` hold word, of, p."""
+    y = {"field": "word", "type": "nominal", "sort": list(words), "title": None,
+         "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130, "grid": False}}
+    x = {"field": "p", "type": "quantitative", "title": None, "axis": None,
+         "scale": {"domain": [min(0, *(row["p"] for row in rows)), 1.2 * max(0.01, *(row["p"] for row in rows))]}}
+    offset = {"field": "of", "sort": ["whole", "without"]}
+    base = {"y": y, "x": x, "yOffset": offset}
+    colour = {"condition": {"test": "datum.of == 'without'", "value": ink.pick}, "value": ink.series[0]}
+    tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": followed}, {"field": "text", "title": "is"}]
+    data = {"values": list(rows)}
+    return {"layer": [
+        {"data": data, "mark": {"type": "bar", "cornerRadius": 2},
+         "encoding": {**base, "color": colour, "tooltip": tips,
+                      "opacity": {"condition": {"test": "datum.of == 'whole'", "value": 0.45}, "value": 1}}},
+        {"data": data, "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 12, "color": ink.quiet},
+         "encoding": {**base, "text": {"field": "text"}}}],
+        "width": "container", "height": 34 * len(words), "config": {"view": {"stroke": None}}}

@@ -1,0 +1,166 @@
+"""The first picture: what the answer loses without each head, and what is answered with several of them off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import streamlit as st
+
+from core.pretrained.answers import top, words
+from core.pretrained.evidence import Asked, Effect, every_head, singles, switched_off
+from core.pretrained.watch import Off
+from core.ranks import spearman
+from dashboard.attention_view.palette import Ink
+from dashboard.evidence import figures
+from dashboard.evidence.measuring import measured
+from dashboard.evidence.state import Head, Setup
+from dashboard.evidence.state import measured as beside
+from dashboard.evidence.words import followed, heads_fact, number, signed
+from dashboard.panels import fact, plain, theme
+from dashboard.permalink import read_pair, write_pair
+from dashboard.table import table
+
+MODEL = "evidence:model"
+SHOWN, ANSWERS = 6, 5
+
+
+def section(setup: Setup, asked: Asked) -> Head:
+    """Draw the section; the head that is picked in it."""
+    todo = every_head(setup.reading.trace)
+    effects = measured("heads", setup.key, todo, lambda off: switched_off(asked, off), "heads and layers")
+    alone = {(setup.row_of(kind, layer), head): effect for (kind, layer, head), effect in singles(effects).items()}
+    ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
+    picked = _picked(setup, ranked[0])
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with left:
+        _grid(setup, asked, effects, ranked, picked)
+    with right:
+        _several(setup, asked, picked, effects)
+    if len(alone) == len(list(setup.heads())):
+        said = [(setup.name(head), alone[head]) for head in ranked]
+        fact(heads_fact(asked, said, _sharpest(setup), *_agreement(setup, alone)))
+    _ranking(setup, asked, alone, ranked)
+    return picked
+
+
+def _picked(setup: Setup, usual: Head) -> Head:
+    """The head that was pressed, or that the link names, or else the one that the answer needs most."""
+    if st.session_state.setdefault(MODEL, setup.ref) != setup.ref:
+        st.session_state[MODEL] = setup.ref
+        write_pair("head", None)  # another model has other heads
+    rows, heads = len(setup.maps), max(len(item.weights) for item in setup.maps)
+    asked, bad = read_pair("head", (rows, heads))
+    if bad:
+        st.warning(bad)
+    if asked and asked[1] >= len(setup.maps[asked[0]].weights):
+        asked = None
+    return asked or usual
+
+
+def _grid(setup: Setup, asked: Asked, effects: Mapping[Off, Effect], ranked: list[Head], picked: Head) -> None:
+    rows = [_cell(setup, asked, off, effect, ranked) for off, effect in effects.items()]
+    layers = [setup.layer_name(row) for row in range(len(setup.maps))]
+    heads = max(len(item.weights) for item in setup.maps)
+    st.markdown("**Without each head**", help="One forward pass a head, in which what it writes is zero: as if W_O had "
+                "no columns for it. The last column is the whole layer.")
+    spec = figures.effects(rows, layers, heads, (layers[picked[0]], str(picked[1])), theme())
+    st.vega_lite_chart(spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[figures.PICKED])
+
+
+def _pick(layers: list[str]) -> None:
+    chosen = st.session_state["evidence:grid"].selection.get(figures.PICKED) or []
+    if chosen and chosen[0]["head"] != figures.LAYER:
+        write_pair("head", (layers.index(chosen[0]["layer"]), int(chosen[0]["head"])))
+
+
+def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Head]) -> figures.Spec:
+    (kind, layer, head), = off
+    row = setup.row_of(kind, layer)
+    name = setup.layer_name(row)
+    short = signed(effect.change, 2).replace("0.", ".", 1)
+    rank = "a whole layer" if head is None else f"{ranked.index((row, head)) + 1} of {len(ranked)}"
+    return {"layer": name, "head": figures.LAYER if head is None else str(head), "change": effect.change,
+            "short": short if abs(effect.change) >= 0.005 else "", "by": signed(effect.change, 4),
+            "name": f"all of {name}" if head is None else setup.name((row, head)), "share": rank,
+            "now": f"{number(effect.value)} instead of {number(asked.value)}"}
+
+
+def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Effect]) -> None:
+    """What is answered without the picked head and those that a person adds to it."""
+    names = {setup.name(head): frozenset({setup.place(head)}) for head in setup.heads() if head != picked}
+    layers = {f"all of {setup.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
+              for row, item in enumerate(setup.maps)}
+    options = {**layers, **names}
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**Without {plain(setup.name(picked))}**", width="content")
+        with st.popover("And others", icon=":material/power_settings_new:"):
+            more = st.multiselect("Switched off together with it", list(options), key=f"evidence:off:{setup.ref.name}")
+    off: Off = frozenset({setup.place(picked)}).union(*(options[name] for name in more if name in options))
+    effect = effects.get(off) or switched_off(asked, off)
+    _bars(asked, off)
+    if more:
+        parts = [effects.get(frozenset({one})) for one in off]
+        alone = sum(part.change for part in parts if part is not None)
+        st.caption(plain(f"Off: {', '.join([setup.name(picked), *more])}. Together they change the answer by "
+                         f"{signed(effect.change)}; one at a time their changes add up to {signed(alone)}."))
+
+
+def _bars(asked: Asked, off: Off) -> None:
+    """The likeliest answers with all heads on and with these off; of an embedding, its similarity."""
+    now = asked.again(off=off)
+    if asked.answer.probabilities is None or now.probabilities is None:
+        pairs = {"similarity": (asked.value, float(asked.followed(now)))}
+    else:
+        ids = [one.id for one in top(asked.pretrained, asked.answer, ANSWERS)]
+        ids += [one.id for one in top(asked.pretrained, now, 2) if one.id not in ids]
+        pairs = {word: (float(asked.answer.probabilities[one]), float(now.probabilities[one]))
+                 for one, word in zip(ids, words(asked.pretrained, asked.answer, ids), strict=True)}
+    rows = [{"word": word, "of": of, "p": value, "text": number(value)}
+            for word, both in pairs.items() for of, value in zip(("whole", "without"), both, strict=True)]
+    st.vega_lite_chart(figures.before_after(rows, list(pairs), Ink.of(theme()), "model"), key="evidence:bars")
+    st.caption(f"Grey the whole model, colour without. The page follows {followed(asked)}.")
+
+
+def _sharpest(setup: Setup) -> tuple[str, float]:
+    """The head whose largest weight of a row is largest in the mean, and that mean. Voita et al. 2019 call it sure."""
+    sure = _sureness(setup)
+    best = max(sure, key=lambda head: sure[head])
+    return setup.name(best), sure[best]
+
+
+def _sureness(setup: Setup) -> dict[Head, float]:
+    # The first row of a head that looks back has one key alone, which says nothing of the head.
+    return {(row, head): float(one[1 if item.kind == "causal" and len(one) > 1 else 0:].max(-1).mean())
+            for row, item in enumerate(setup.maps) for head, one in enumerate(item.weights)}
+
+
+def foreseen(setup: Setup) -> dict[Head, float]:
+    """What switching a head off would change, to first order; none where the answer has no gradient."""
+    slopes = beside(setup).slopes
+    return {head: -float(slopes[kind, layer][at].sum()) for head in setup.heads()
+            for kind, layer, at in [setup.place(head)] if (kind, layer) in slopes}
+
+
+def _agreement(setup: Setup, alone: Mapping[Head, Effect]) -> tuple[float | None, float | None]:
+    """How the ranks of sureness, and those of the slopes, agree with the ranks of what was measured."""
+    sizes = np.array([abs(effect.change) for effect in alone.values()])
+    sure, slopes = _sureness(setup), foreseen(setup)
+    return (spearman(np.array([sure[head] for head in alone]), sizes),
+            spearman(np.array([abs(slopes[head]) for head in alone]), sizes) if slopes else None)
+
+
+def _ranking(setup: Setup, asked: Asked, alone: Mapping[Head, Effect], ranked: list[Head]) -> None:
+    """The heads that the answer needs most, beside what other measures say of them."""
+    slopes, sure = foreseen(setup), _sureness(setup)
+    changed = asked.id is not None
+    head = ["head", "answer without it", "change", *(["says then"] if changed else []),
+            *(["gradient foresees"] if slopes else []), "largest weight"]
+    rows = []
+    for one in ranked[:SHOWN]:
+        effect = alone[one]
+        says = "" if effect.id is None else words(asked.pretrained, asked.answer, [effect.id])[0]
+        rows.append([setup.name(one), number(effect.value), signed(effect.change), *([says] if changed else []),
+                     *([signed(slopes[one])] if slopes else []), number(sure[one], 2)])
+    with st.expander(f"The {len(rows)} heads that the answer needs most, as a table"):
+        table(head, rows, caption="Heads by what the answer loses without them", markers=False)

@@ -1,0 +1,71 @@
+"""Many small measurements one after the other, with what is left in sight, and a stop that keeps what there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import streamlit as st
+
+AT_ONCE = 4.0  # seconds that are measured unasked
+SHOW_EVERY = 0.15
+TIMED = 3  # measurements from which the rest is foreseen: the first one also wakes the model up
+
+Item = TypeVar("Item", bound=Hashable)
+Found = TypeVar("Found")
+
+
+def measured(name: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Found],
+             noun: str) -> Mapping[Item, Found]:
+    """`one` of each item, as far as there are measurements; `about` is what they hold for.
+
+    What takes under 4 s begins by itself. Longer work waits for a press; Stop keeps what is there.
+    """
+    key = f"evidence:{name}"
+    state = st.session_state.get(key)
+    if state is None or state["about"] != about:
+        state = st.session_state[key] = {"about": about, "found": {}, "going": None, "each": 0.0}
+    found: dict[Item, Found] = state["found"]
+    left = [item for item in todo if item not in found]
+    if left and not found:
+        state["each"] = min(_timed(item, one, found) for item in left[:TIMED])
+        left = left[TIMED:]
+    if state["going"] is None:
+        state["going"] = len(left) * state["each"] <= AT_ONCE
+    if not left:
+        return found
+    place = st.empty()
+    if state["going"]:
+        _measure(key, place, left, one, found, noun)
+        return found
+    seconds = max(1, round(len(left) * state["each"]))
+    with place.container(horizontal=True, vertical_alignment="center"):
+        st.button(f"Measure {len(left)} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
+                  args=(key, True), help=f"about {seconds} s here; the page shows what there is when you stop it")
+        st.caption(f"{len(found)} of {len(todo)} {noun} measured; the rest takes about {seconds} s.")
+    return found
+
+
+def _timed(item: Item, one: Callable[[Item], Found], found: dict[Item, Found]) -> float:
+    began = time.monotonic()
+    found[item] = one(item)
+    return time.monotonic() - began
+
+
+def _measure(key: str, place: st.delta_generator.DeltaGenerator, left: Sequence[Item], one: Callable[[Item], Found],
+             found: dict[Item, Found], noun: str) -> None:
+    with place.container(horizontal=True, vertical_alignment="center"):
+        bar = st.progress(0.0, f"Measuring {len(left)} {noun}")
+        st.button("Stop", key=f"{key}:stop", icon=":material/stop:", on_click=_set, args=(key, False))
+    shown = time.monotonic()
+    for count, item in enumerate(left):
+        found[item] = one(item)
+        if time.monotonic() - shown > SHOW_EVERY:
+            bar.progress((count + 1) / len(left), f"{count + 1} of {len(left)} {noun}")
+            shown = time.monotonic()
+    place.empty()
+
+
+def _set(key: str, going: bool) -> None:
+    st.session_state[key]["going"] = going

@@ -1,0 +1,125 @@
+"""What the page works on: a model's reading, the question whose answer is followed, and what was measured of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from core.flow import flow, flows, graph, rollout
+from core.pretrained import Line, Reading
+from core.pretrained.evidence import Asked, Measured, Question, ask, measure, token_scores
+from core.trace import AttentionMap, Kind
+from dashboard.cache import shared
+from dashboard.inside import ModelRef, loaded, reading_of
+
+ASKED = "evidence:asked"
+KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
+WHOLE_FLOW = 48  # tokens up to which the flow to every row is drawn; beyond, to the picked row alone
+MOST_FLOW = 160
+
+Head = tuple[int, int]  # (place of its layer among the trace's maps, head)
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """One visit: which model read what, and the question, which arrays without a model cannot be asked."""
+
+    ref: ModelRef
+    reading: Reading
+    question: Question
+    asked: Asked | None
+
+    @property
+    def maps(self) -> tuple[AttentionMap, ...]:
+        return self.reading.trace.maps
+
+    @property
+    def mixed(self) -> bool:
+        """Whether there is more than one kind of attention, so that a layer's number alone does not name it."""
+        return len(self.reading.trace.kinds) > 1
+
+    def name(self, head: Head) -> str:
+        return f"{self.layer_name(head[0])}·H{head[1]}"
+
+    def layer_name(self, row: int) -> str:
+        item = self.maps[row]
+        return f"{KINDS[item.kind]} L{item.layer}" if self.mixed else f"L{item.layer}"
+
+    def place(self, head: Head) -> tuple[Kind, int, int]:
+        item = self.maps[head[0]]
+        return item.kind, item.layer, head[1]
+
+    def heads(self) -> Iterator[Head]:
+        return ((row, head) for row, item in enumerate(self.maps) for head in range(len(item.weights)))
+
+    def row_of(self, kind: str, layer: int) -> int:
+        """The place of a layer among the trace's maps."""
+        return next(row for row, item in enumerate(self.maps) if (item.kind, item.layer) == (kind, layer))
+
+    def lines(self, row: int) -> tuple[Line, Line]:
+        return self.reading.lines(self.maps[row].kind)
+
+    @property
+    def key(self) -> tuple[ModelRef, Question]:
+        return self.ref, self.question
+
+
+def asked(ref: ModelRef, question: Question) -> Asked:
+    """The model's own answer, once a question; the session keeps the last one."""
+    kept = st.session_state.get(ASKED)
+    if kept is None or kept[0] != (ref, question):
+        kept = st.session_state[ASKED] = ((ref, question), ask(loaded(ref), question))
+    return kept[1]
+
+
+def measured(setup: Setup) -> Measured:
+    """Norms and slopes of the question, for every session."""
+    if setup.asked is None:
+        return Measured({}, {}, False)
+    return shared(_measured, setup.ref, setup.question)
+
+
+def _measured(ref: ModelRef, question: Question) -> Measured:
+    return measure(ask(loaded(ref), question))
+
+
+def scores(setup: Setup) -> dict[str, np.ndarray]:
+    """What each measure says of each token of the source."""
+    return shared(_scores, setup.ref, setup.question)
+
+
+def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
+    return token_scores(ask(loaded(ref), question), reading_of(ref, question.given).trace, _measured(ref, question))
+
+
+def rolled(setup: Setup, row: int) -> np.ndarray:
+    """Rollout up to and with a layer, (T, S)."""
+    item = setup.maps[row]
+    return rollout(graph(setup.reading.trace, item.kind, item.layer))
+
+
+def flowing(setup: Setup, row: int, query: int) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Flow up to and with a layer (T, S), and which cells were computed (None: all); None when the text is too long."""
+    item = setup.maps[row]
+    longest = max(len(item.queries), len(item.keys))
+    if longest > MOST_FLOW:
+        return None
+    if longest <= WHOLE_FLOW:
+        return shared(_flows, setup.ref, setup.question, row), None
+    found = np.zeros((len(item.queries), len(item.keys)))
+    known = np.zeros(found.shape, bool)
+    found[query], known[query] = shared(_flow, setup.ref, setup.question, row, query), True
+    return found, known
+
+
+def _flows(ref: ModelRef, question: Question, row: int) -> np.ndarray:
+    trace = reading_of(ref, question.given).trace
+    return flows(graph(trace, trace.maps[row].kind, trace.maps[row].layer))
+
+
+def _flow(ref: ModelRef, question: Question, row: int, query: int) -> np.ndarray:
+    trace = reading_of(ref, question.given).trace
+    return flow(graph(trace, trace.maps[row].kind, trace.maps[row].layer), query)

@@ -1,0 +1,55 @@
+"""The third picture: which tokens the answer owes to, by every measure, and what it loses when each one is hidden."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from core.pretrained import PretrainedError
+from core.pretrained.evidence import Asked, hidden
+from core.ranks import kendall
+from dashboard.evidence.measuring import measured
+from dashboard.evidence.state import Setup, scores
+from dashboard.evidence.words import MEANINGS, NAMES, can_tell, number, signed, tokens_fact
+from dashboard.multiples import Tile, multiples
+from dashboard.panels import fact, plain
+from dashboard.table import table
+
+LOST = "Measured"
+
+
+def section(setup: Setup, asked: Asked) -> None:
+    """Draw every measure as a row over the tokens, the measured one last, and say how well they agree with it."""
+    tokens = setup.reading.source.tokens
+    st.markdown("**Which tokens the answer owes to**")
+    try:
+        effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hidden(asked, token), "tokens")
+    except PretrainedError as error:
+        st.caption(plain(str(error)))
+        return
+    if len(effects) < len(tokens):
+        return
+    lost = np.array([effects[token].change for token in range(len(tokens))])
+    found = scores(setup)
+    agree = {name: kendall(one, np.abs(lost)) for name, one in found.items()}
+    _strip(tokens, found, lost)
+    fact(tokens_fact(tokens, lost.tolist(), {name: int(one.argmax()) for name, one in found.items()}, agree))
+    rows = [[NAMES[name], MEANINGS[name], tokens[int(one.argmax())], _tau(agree[name])] for name, one in found.items()]
+    rows.append([LOST, "hidden from every head", tokens[int(np.abs(lost).argmax())], ""])
+    table(["measure", "of", "puts first", "τ"], rows, caption="Measures of tokens against what was measured", left=3,
+          markers=False)
+    st.caption("τ: Kendall’s, between the order into which a measure puts the tokens and how much the answer changes "
+               "when each is hidden; 1 is the same order, 0 none, −1 the reverse.")
+    st.markdown(can_tell(agree))
+
+
+def _strip(tokens: tuple[str, ...], found: dict[str, np.ndarray], lost: np.ndarray) -> None:
+    named = [NAMES[name] for name in found] + [LOST]
+    values = np.stack([one / (one.max() or 1.0) for one in (*found.values(), np.abs(lost))])
+    multiples([Tile("Share of the largest", "each row from 0 to its own largest", values)], named, tokens,
+              key="evidence:strip", query=len(named) - 1, noun="share", reads="measure (row) … token (column)",
+              fact=f"{len(named)} measures of {len(tokens)} tokens")
+
+
+def _tau(value: float | None) -> str:
+    return "–" if value is None else signed(value, 2) if value else number(0.0, 2)

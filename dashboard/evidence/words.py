@@ -1,0 +1,109 @@
+"""The page's sentences, with the numbers of the reader's own text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from core.pretrained.evidence import Asked, Effect
+from dashboard.panels import plain
+
+MINUS = "−"
+NAMES = {"weights": "Weights", "written": "Written", "gradient": "Gradient", "rollout": "Rollout", "flow": "Flow"}
+NOTES = {"weights": "α, as the head looks", "written": "‖α·v·W_O‖, share of its row",
+         "gradient": "α · ∂answer/∂α, signed", "rollout": "all heads, product over layers",
+         "flow": "all heads, most that can flow"}
+MEANINGS = {"weights": "mean of all heads", "written": "what all heads write", "gradient": "α·∂answer/∂α, all heads",
+            "rollout": "product over layers", "flow": "most that can flow"}
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with a true minus, and more digits where it would be zero."""
+    shown = f"{value:.{digits}f}"
+    if float(shown) == 0 and value:
+        shown = f"{value:.1e}" if abs(value) < 1e-5 else f"{value:.5f}"
+    return shown.replace("-", MINUS)
+
+
+def signed(value: float, digits: int = 3) -> str:
+    return number(value, digits) if value < 0 else f"+{number(value, digits)}"
+
+
+def followed(asked: Asked) -> str:
+    """What the page follows, in a few words."""
+    if asked.word is not None:
+        kind = "class" if asked.answer.kind == "class" else "answer"
+        return f"the probability of the {kind} **{plain(asked.word)}**"
+    return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
+
+
+def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], sharpest: tuple[str, float],
+               agree: float | None, by_slope: float | None) -> str:
+    """Which head the answer needs most, where the sharpest one stands among all, and how the ranks agree."""
+    first, effect = ranked[0]
+    verb = "falls" if effect.change < 0 else "rises"
+    places = {name: place for place, (name, _) in enumerate(ranked)}
+    said = (f"Without :primary[**{plain(first)}**], {followed(asked)} {verb} from **{number(asked.value)}** to "
+            f"**{number(effect.value)}**, the largest change of {len(ranked)} heads. ")
+    name, sharp = sharpest
+    own = ranked[places[name]][1].change
+    where = "first" if not places[name] else f"number {places[name] + 1}"
+    said += (f"The head that looks hardest, **{plain(name)}** with {number(sharp, 2)} on one token in the mean, is "
+             f"{where}: {signed(own)}.")
+    if agree is not None:
+        said += f" How hard heads look and what they change agree in rank by ρ = {signed(agree, 2)}"
+        said += "." if by_slope is None else f"; what the gradient foresees agrees by {signed(by_slope, 2)}."
+    return said
+
+
+def cell_fact(head: str, query: str, key: str, weight: float, share: float | None, norms: tuple[float, float],
+              slope: float | None, through: tuple[float, float | None]) -> str:
+    """One cell in all measures: what is looked at, what is written, what the answer feels, what arrives in all."""
+    said = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight, 2)}** of its weight on "
+            f"**{plain(key)}**")
+    if share is not None:
+        said += (f", but **{number(share, 2)}** of what it writes comes from there, where v·W_O is "
+                 f"{number(norms[0], 2)} long against {number(norms[1], 2)} in the mean"
+                 if abs(share - weight) > 0.02 else f", and {number(share, 2)} of what it writes comes from there")
+    if slope is not None:
+        said += f"; to the answer that is worth {signed(slope, 4)}"
+    rolled, flowing = through
+    said += f". By all paths through the layers {number(rolled, 2)} of it is {plain(key)}"
+    return said + ("." if flowing is None else f", and at most {number(flowing, 2)} can flow.")
+
+
+def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str, int],
+                agree: Mapping[str, float | None]) -> str:
+    """Which token the answer needs, which one the weights name, and how well each measure orders all of them."""
+    needed = max(range(len(lost)), key=lambda place: abs(lost[place]))
+    named = first["weights"]
+    said = f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+    said += (f"The weights put {plain(tokens[named])} first as well" if named == needed else
+             f"The weights put **{plain(tokens[named])}** first, which changes it by {signed(lost[named])}")
+    known = {name: tau for name, tau in agree.items() if tau is not None}
+    if "weights" not in known:
+        return f"{said}."
+    best = max(known, key=lambda name: known[name])
+    said += f"; over all {len(tokens)} tokens their order agrees with the measured one by τ = "
+    said += f"**{signed(known['weights'], 2)}**"
+    return said + (", most of all measures." if best == "weights" else
+                   f", that of {NAMES[best].lower()} by {signed(known[best], 2)}.")
+
+
+CAN_TELL = (
+    "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
+    "often order tokens otherwise than gradients and left-out words do, and that other weights can give the same "
+    "answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that a rival is fair only when a "
+    "whole model is trained to have it, and that such rivals carry less: a weight is one account of an answer, if not "
+    "the only one. ")
+
+
+def can_tell(agree: Mapping[str, float | None]) -> str:
+    """The two papers, and where the reader's own text stands between them."""
+    tau = agree.get("weights")
+    if tau is None:
+        return CAN_TELL + "Here there are too few tokens, or nothing changes, so neither can be seen."
+    side = ("so here the weights are a fair account of which tokens count, and still none of how much"
+            if tau >= 0.6 else "so here they are part of the account" if tau >= 0.2 else
+            "so here they say little about which tokens count")
+    return (f"{CAN_TELL}On your text the weights order the tokens with τ = {signed(tau, 2)} (1 the same order, 0 "
+            f"none), {side}.")
