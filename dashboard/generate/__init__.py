@@ -1,0 +1,1 @@
+"""The page Generate: a pretrained model says one token after another."""

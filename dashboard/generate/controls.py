@@ -1,0 +1,61 @@
+"""How the next tokens are found: a strategy with its settings in one row, the rest in a popover."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from core.pretrained.generate import Settings, Strategy
+from dashboard.controls import BOUND
+from dashboard.decode.state import BEAM, GREEDY, SAMPLING
+
+STRATEGIES: dict[str, Strategy] = {GREEDY: "greedy", BEAM: "beam", SAMPLING: "sampling"}
+TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
+MOST = 128  # tokens said at most
+
+
+def key(name: str) -> str:
+    return f"generate:{name}"
+
+
+def controls() -> Settings:
+    """The row of controls, and all that it says."""
+    way, *cells, rest = st.columns([1.3, 0.75, 0.75, 0.75, 0.6], vertical_alignment="bottom")
+    strategy = way.segmented_control("Strategy", list(STRATEGIES), default=GREEDY, required=True, key=key("strategy"),
+                                     **BOUND)
+    found = _settings(strategy, cells)
+    with rest.popover("More", icon=":material/tune:", width="stretch"):
+        found |= _more(strategy)
+    return Settings(STRATEGIES[strategy], **found)
+
+
+def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
+    if strategy == BEAM:
+        return {"width": cells[0].slider("Width", 1, 8, 4, key=key("width"), help="beginnings kept at each step",
+                                         **BOUND),
+                "length_penalty": cells[1].slider(
+                    "Length penalty", 0.0, 2.0, 1.0, 0.1, key=key("penalty"), **BOUND,
+                    help="an output is ranked by its log-probability / length^penalty: 0 favours the short, more the "
+                         "long")}
+    if strategy == GREEDY:
+        return {}
+    return {"temperature": cells[0].select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
+                                                  help="below 1 sharpens, above 1 flattens"),
+            "top_k": cells[1].number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,
+                                           help="draw from the k likeliest tokens; 0 for all"),
+            "top_p": cells[2].slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
+                                     help="draw from the fewest tokens that together have this probability")}
+
+
+def _more(strategy: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "longest": st.slider("New tokens at most", 1, MOST, 20, key=key("longest"), **BOUND),
+        "no_repeat": st.number_input("Say no n tokens twice", 0, 5, 0, key=key("no_repeat"), **BOUND,
+                                     help="forbids to say the same n tokens in a row again, the prompt's too; 0 "
+                                          "forbids nothing")}
+    if strategy == SAMPLING:
+        found["samples"] = st.slider("Samples", 1, 20, 5, key=key("samples"), **BOUND)
+        found["seed"] = st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND)
+    return found

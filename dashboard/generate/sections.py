@@ -1,0 +1,133 @@
+"""The parts of the page: the live text, the outputs, the text as one step looked at it, and the likeliest tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+from torch import Tensor
+
+from core.decoding import Hypothesis
+from core.pretrained import Pretrained
+from core.pretrained.generate import Path, chances, text_of
+from core.trace import AttentionMap, AttentionTrace, Kind
+from dashboard.attention_view import attention_view
+from dashboard.attention_view.palette import Ink
+from dashboard.decode.bars import bars
+from dashboard.generate import words
+from dashboard.generate.state import PICKED, Going, outputs
+from dashboard.generate.strip import STYLE, strip
+from dashboard.panels import theme
+from dashboard.table import table
+
+SHOWN, LIKELIEST = 8, 10
+SIDES: dict[Kind, str] = {"cross": "Source", "causal": "What was said"}
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """The step that is looked at: the path's tokens, their names, the model's numbers, and the maps of one kind."""
+
+    now: Going
+    pretrained: Pretrained
+    path: Sequence[int]
+    step: int
+    tokens: Sequence[int]
+    names: words.Names
+    found: Path
+    trace: AttentionTrace
+
+    @property
+    def kind(self) -> Kind:
+        return self.trace.maps[0].kind
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The ids of the maps' columns."""
+        if self.kind == "cross":
+            return self.now.begun.read.ids
+        return (*self.now.begun.prompt.said, *self.tokens[:-1])
+
+
+def live(now: Going, pretrained: Pretrained, place: st.delta_generator.DeltaGenerator) -> None:
+    """What has been said so far, while the search goes on."""
+    best = outputs(now)[:3]
+    most = min(now.request.settings.longest, now.begun.room)
+    lines = [text_of(pretrained, one.tokens) or "…" for one in best]
+    place.progress(min(1.0, now.length / most), f"{now.length} of at most {most} tokens: " + " / ".join(lines))
+
+
+def listed(said: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> None:
+    """Every output with what it is ranked by, the best first."""
+    rows = [[text or "nothing", words.signed(one.logp), str(len(one)),
+             f"{one.drawn}" if sampled else words.signed(one.score)]
+            for one, text in zip(said[:SHOWN], texts, strict=False)]
+    table(["output", "log-probability", "tokens", "drawn" if sampled else "score"], rows,
+          caption="Outputs, the best first", markers=False)
+    if (more := len(said) - SHOWN) > 0:
+        st.caption(f"And {more} more.")
+
+
+def scrub(path: Sequence[int], step: int) -> None:
+    """The timeline: one place for each new token."""
+    if len(path) < 2:
+        return
+    name = f"generate:step:{len(path)}"
+    st.session_state[name] = step + 1
+    st.slider("Step", 1, len(path), key=name, on_change=_scrubbed, args=(name, tuple(path)), format="step %d",
+              label_visibility="collapsed")
+
+
+def _scrubbed(name: str, path: tuple[int, ...]) -> None:
+    st.session_state[PICKED] = path[st.session_state[name] - 1]
+
+
+def reading(this: Looked, item: AttentionMap, head: int) -> None:
+    """The text as the step looked at it: each token with its weight, the said one in the accent, later ones faint."""
+    ink, weights = theme(), item.weights[head, this.step].tolist()
+    said = tuple(this.names[token] for token in this.tokens)
+    chance = float(this.found.logits[this.step].softmax(-1)[this.tokens[this.step]])
+    label = f"Where head L{item.layer}·H{head} looked to say {said[this.step]}"
+    if this.kind == "cross":
+        read = strip(item.keys, weights, ink, label=label)
+        answer = strip(said, [None] * len(said), ink, label="What is said", now=this.step, chance=chance)
+        st.html(f"{STYLE}{read}<div style='height:8px'></div>{answer}")
+        return
+    first = len(item.keys) - len(this.tokens) + 1  # keys that were there before the first token was said
+    line = (*item.keys[:first], *said)
+    shown = [weights[place] if place < first + this.step else None for place in range(len(line))]
+    st.html(STYLE + strip(line, shown, ink, label=label, now=first + this.step, chance=chance))
+
+
+def matrix(this: Looked, layer: int, head: int) -> tuple[int, int]:
+    """All steps of one head; the head that is picked, here or among all heads."""
+    side = "the source" if this.kind == "cross" else "what stood before"
+    seen = attention_view(
+        this.trace, key=f"generate:map:{this.kind}", layer=layer, head=head, query=this.step, show="matrix", height=420,
+        link=f"generate:{this.kind}", title=f"Where each new token looked in {side}",
+        reads="said (row) after looking at → read (column)",
+        fact=f"{len(this.tokens)} new tokens, {len(this.trace.maps[0].keys)} that were read")
+    return seen.layer, seen.head
+
+
+def heads(this: Looked, layer: int, head: int) -> None:
+    """Every head, to pick the one that is shown."""
+    layers, most = this.trace.shape
+    attention_view(this.trace, key=f"generate:grid:{this.kind}", layout="grid", layer=layer, head=head,
+                   link=f"generate:{this.kind}", fact=f"{layers} layers of {most} heads")
+
+
+def likeliest(this: Looked) -> None:
+    """The likeliest tokens at the step, by the model and, where the search changes that, as it takes them."""
+    logits, token = this.found.logits[this.step], this.tokens[this.step]
+    settings = this.now.request.settings
+    model = logits.softmax(-1)
+    shares: dict[str, Tensor] = {"model": model}
+    taken = chances(this.pretrained, this.now.begun, settings, this.tokens[: this.step], logits)
+    if float((taken - model).abs().max()) > 1e-6:
+        shares["drawn from" if settings.strategy == "sampling" else "allowed"] = taken
+    st.markdown(f"**The likeliest tokens at step {this.step + 1}**")
+    st.altair_chart(bars(shares, this.names, token, Ink.of(theme()), LIKELIEST), key="generate:bars")
+    if len(shares) > 1:
+        st.caption(f"Faint is the model's own probability; full is what the search goes by ({list(shares)[1]}).")

@@ -1,0 +1,45 @@
+"""Running text as tokens: shaded by how much one step looked at each, the said one in the accent, the rest faint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from dashboard.attention_view.palette import WEIGHTS, Ink, Theme
+
+STYLE = """<style>
+.lab-strip{display:flex;flex-wrap:wrap;gap:3px 2px;font-size:14px;line-height:18px}
+.lab-strip span{border-radius:4px;padding:2px 5px;text-align:center;white-space:pre}
+.lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
+</style>"""
+LEAST = 0.005  # a weight that rounds to 0.00 is not written
+
+
+def shade(weight: float, theme: Theme) -> tuple[str, str]:
+    """The ink of a weight from 0 to 1 between the stops of the scale, and the colour of what is written on it."""
+    stops, place = WEIGHTS[theme], min(max(weight, 0.0), 1.0) * (len(WEIGHTS[theme]) - 1)
+    low = min(int(place), len(stops) - 2)
+    parts = [round(int(stops[low][i:i + 2], 16) * (low + 1 - place) + int(stops[low + 1][i:i + 2], 16) * (place - low))
+             for i in (1, 3, 5)]
+    turned = weight > (0.42 if theme == "light" else 0.6)
+    text = ("#FFFFFF" if theme == "light" else "#12151B") if turned else Ink.of(theme).text
+    return "#" + "".join(f"{part:02X}" for part in parts), text
+
+
+def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, *, label: str, now: int | None = None,
+          chance: float | None = None) -> str:
+    """HTML of the tokens; a weight None is none that could be given. `now` is the place of the token that is being
+    said, with its `chance`; what comes after it is faint."""
+    ink, cells = Ink.of(theme), []
+    for place, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
+        below, look = "", ""
+        if place == now:
+            look = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
+            below = "" if chance is None else f"{chance:.2f}"
+        elif now is not None and place > now:
+            look = "opacity:.4"
+        elif weight is not None:
+            ground, text = shade(weight, theme)
+            look, below = f"background:{ground};color:{text}", f"{weight:.2f}" if weight >= LEAST else ""
+        cells.append(f'<span style="{look}">{escape(token)}<small>{below}</small></span>')
+    return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'

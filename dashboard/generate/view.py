@@ -1,0 +1,118 @@
+"""The page Generate: what a model says after a text, step by step, and where each new token looked."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.pretrained import Pretrained, PretrainedError
+from core.pretrained.generate import names_of, text_of
+from core.pretrained.looks import telling_head
+from dashboard.decode import tree
+from dashboard.decode.papers import sources
+from dashboard.decode.state import BEAM, GREEDY, SAMPLING
+from dashboard.decode.tree_view import tree_view
+from dashboard.generate import sections, words
+from dashboard.generate.controls import controls
+from dashboard.generate.sections import LIKELIEST, SIDES, Looked
+from dashboard.generate.state import PICKED, Going, Request, followed, going, looked_at, outputs, run
+from dashboard.inside import choose
+from dashboard.panels import fact, next_page, plain, theme, title
+from dashboard.permalink import read_pair, write_pair
+
+RANKS = 8
+NAMES = {"greedy": GREEDY, "beam": BEAM, "sampling": SAMPLING}
+
+
+def page() -> None:
+    title("Generate",
+          "A model says one token after another. See what else it might have said, and where each new token looked.")
+    chosen = choose("generate", needs=("generate",))
+    if chosen is not None and chosen.pretrained is not None:
+        try:
+            now = going(Request(chosen.ref, chosen.given, controls()), chosen.pretrained)
+            _run(now, chosen.pretrained)
+            _shown(now, chosen.pretrained)
+        except (PretrainedError, ValueError) as error:
+            st.info(plain(str(error)), icon=":material/edit:")
+    next_page("generate")
+
+
+def _run(now: Going, pretrained: Pretrained) -> None:
+    """Let the search go on, with its text so far and a way to stop it; then say so if it was stopped."""
+    place = st.empty()
+    parts: list[st.delta_generator.DeltaGenerator] = []
+
+    def draw(now: Going) -> None:
+        if not parts:
+            left, right = place.container().columns([0.86, 0.14], vertical_alignment="center")
+            parts.append(left.empty())
+            right.button("Stop", icon=":material/stop:", key="generate:stop", on_click=_stop, args=(now, True),
+                         width="stretch")
+        sections.live(now, pretrained, parts[0])
+
+    run(now, draw)
+    place.empty()
+    if not now.done:
+        with place.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"Stopped after {now.length} tokens.")
+            st.button("Go on", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop, args=(now, False))
+
+
+def _stop(now: Going, stopped: bool) -> None:
+    now.stopped = stopped
+
+
+def _shown(now: Going, pretrained: Pretrained) -> None:
+    said = outputs(now)
+    if not said:
+        return
+    if now.begun.cut:
+        st.warning(plain(now.begun.cut), icon=":material/content_cut:")
+    path, step = looked_at(now.tree, said, st.session_state.get(PICKED))
+    tokens = now.tree.tokens(path[-1])
+    found = followed(now.request, tokens)
+    top = {int(one) for row in found.logits.topk(min(LIKELIEST, found.logits.shape[1])).indices for one in row}
+    names = names_of(pretrained, [*top, *tokens, *(one.token for one in now.tree.candidates)])
+    text = st.container()
+    sections.scrub(path, step)
+    kinds = found.trace.kinds
+    kind = kinds[0] if len(kinds) == 1 else st.segmented_control(
+        "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
+        label_visibility="collapsed")
+    trace = found.trace.of(kind)
+    this = Looked(now, pretrained, path, step, tokens, names, found, trace)
+    usual = telling_head(trace, this.keys, tokens)
+    asked, bad = read_pair("head", trace.shape)
+    left, right = st.columns([0.54, 0.46], gap="medium")
+    with left:
+        layer, head = sections.matrix(this, *(asked or usual))
+    with right:
+        sections.likeliest(this)
+        sections.heads(this, *(asked or usual))
+    write_pair("head", (layer, head) if asked or (layer, head) != usual else None)
+    with text:
+        st.warning(bad) if bad else None
+        sections.reading(this, trace.map(layer), head)
+    fact(f"{words.said_fact(found.logits[step], tokens[step], names, step)} "
+         f"{words.looked_fact(trace.map(layer), head, step, this.keys, tokens)}")
+    _weighed(this, said)
+
+
+def _weighed(this: Looked, said: list) -> None:
+    """The outputs, and the tree of all that was weighed."""
+    now, settings = this.now, this.now.request.settings
+    texts = [text_of(this.pretrained, one.tokens) for one in said]
+    sections.listed(said, texts, settings.strategy == "sampling")
+    if sentence := words.outputs_fact(settings, said, texts):
+        fact(sentence)
+    drawn = tree.spots(now.tree, this.path, RANKS)
+    tree_view(tree.picture(now.tree, this.names, this.path, theme(), this.step, RANKS),
+              f"{len(now.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
+              follow=st.session_state[PICKED] is not None, key="generate:tree", on_pick=_pick)
+    st.latex(words.equation(settings, now.tree, this.path, this.step))
+    st.caption(plain(words.caption(now, len(drawn), now.begun.room)))
+    sources(NAMES[settings.strategy], key="generate:source-code")
+
+
+def _pick() -> None:
+    st.session_state[PICKED] = st.session_state["generate:tree"].get("pick")
