@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from core.pretrained import Given, PretrainedError
@@ -17,10 +19,10 @@ from dashboard.panels import plain
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
 
 
-def array_panel() -> None:
+def array_panel(place: Any) -> None:
     """The limits, the file, its tokens, and an example to begin with."""
-    st.caption(f"{LIMITS} Expected: {SHAPES}. Tokens by the names tokens, or queries and keys: an array of text in an "
-               "NPZ, a JSON list in the metadata of safetensors.")
+    place.caption(f"{LIMITS} Expected: {SHAPES}. Tokens by the names tokens, or queries and keys: an array of text in "
+                  "an NPZ, a JSON list in the metadata of safetensors.")
     file, tokens = st.columns([1, 1])
     file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, max_upload_size=MOST_BYTES // 10**6,
                        on_change=_uploaded)

@@ -16,6 +16,9 @@ from dashboard.inside.needs import fitting, lacks, usual_for
 from dashboard.inside.opening import opened, other_panel, shelved, use
 from dashboard.panels import plain
 
+HELP = ("The lab's own: **numbers** translates English number words into German, **induction** goes on with a passage "
+        "that repeats, **digits** reads handwritten digits. Or type the name of any model of the Hugging Face hub, "
+        "owner/name.")
 PANELS = {"Another model…": other_panel, "Your own arrays…": array_panel}
 
 
@@ -39,7 +42,7 @@ def choose(page: str, needs: tuple[str, ...] = ()) -> Chosen | None:
     name = _box(left, usual_for(needs))
     try:
         if name in PANELS:
-            PANELS[name]()
+            PANELS[name](right)
             return None
         ref = opened(name)
         return None if ref is None else _read(ref, needs, right)
@@ -54,7 +57,7 @@ def _box(place: Any, usual: ModelRef) -> str:
     current = st.session_state.get(MODEL) or st.query_params.get(MODEL)
     options = list(dict.fromkeys([*names, *shelved(), *PANELS, *filter(None, (current,))]))
     chosen = place.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
-                             help="Pick one, or type the name of any model of the Hugging Face hub, owner/name.")
+                             help=HELP)
     return str(chosen or usual.name)
 
 

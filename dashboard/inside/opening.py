@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -35,13 +37,12 @@ def opened(name: str) -> ModelRef | None:
     return _hub(ref) if ref.source == "hub" else ref
 
 
-def other_panel() -> None:
+def other_panel(place: Any) -> None:
     """A field for any model of the hub, or a folder where folders may be opened."""
-    field, hint = st.columns([1, 1], vertical_alignment="bottom")
-    folders = " or the path of a folder" if folders_allowed() else ""
-    field.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
-    hint.caption(f"Such as {', '.join(plain(name) for name in SUGGESTED)}. It is looked up first, and its size said: "
-                 f"at most {megabytes(hub.LIMIT)}, safetensors only, no code of its own.")
+    folders = ", or the path of a folder" if folders_allowed() else ""
+    place.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
+    st.caption(f"Such as {', '.join(plain(name) for name in SUGGESTED)}. It is looked up first and its size is said; "
+               f"at most {megabytes(hub.LIMIT)} are fetched, safetensors alone, and no code of its own is run.")
 
 
 def _typed() -> None:
@@ -57,7 +58,17 @@ def folders_allowed() -> bool:
     setting = os.environ.get("ATTENTION_LAB_FOLDERS") or secret("ATTENTION_LAB_FOLDERS")
     if setting:
         return str(setting).lower() not in ("0", "false", "no")
-    return st.context.ip_address is None and "X-Forwarded-For" not in st.context.headers
+    passed_on = {"X-Forwarded-For", "Forwarded", "X-Real-Ip"} & set(st.context.headers)
+    return not passed_on and loopback(st.context.ip_address)
+
+
+def loopback(address: object) -> bool:
+    """Whether a browser's address (None says so too) is that of this computer itself."""
+    try:
+        found = ip_address(str(address or "127.0.0.1"))
+    except ValueError:
+        return False
+    return bool((getattr(found, "ipv4_mapped", None) or found).is_loopback)
 
 
 def secret(name: str) -> str | None:

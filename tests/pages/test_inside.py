@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.inside.opening import loopback
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 
 DEMO = Path(__file__).parent / "inside_demo.py"
@@ -194,6 +195,13 @@ def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
     app.run()
     assert said(app) == "nothing" and "not open to visitors" in told(app)
+
+
+@pytest.mark.parametrize(("address", "own"), [
+    (None, True), ("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("nonsense", False),
+    ("::ffff:10.0.0.1", False), ("8.8.8.8", False)])
+def test_who_sits_at_this_computer(address, own):
+    assert loopback(address) is own
 
 
 def npz(**arrays: np.ndarray) -> bytes:
