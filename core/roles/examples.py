@@ -24,23 +24,36 @@ class Example:
     value: float
 
 
+NEARLY = 0.95  # of the clearest row: as clear to the eye
+
+
 def clearest(readings: Sequence[Reading], kind: Kind, role: Role, layer: int, head: int) -> Example | None:
-    """The row of all readings in which a head is most as its role would have it; None where no row could be."""
-    found = [example for place, reading in enumerate(readings)
-             if (example := _in_one(place, reading, kind, role, layer, head))]
-    return max(found, key=lambda one: one.value, default=None)
+    """The row of all readings in which a head is most as its role would have it; None where no row could be.
+
+    Of rows that are nearly as clear the one of the longest words is taken, which says most to a reader.
+    """
+    found = [(example, letters) for place, reading in enumerate(readings)
+             for example, letters in _rows(place, reading, kind, role, layer, head)]
+    most = max((example.value for example, _ in found), default=0.0)
+    near = [(letters, example) for example, letters in found if example.value >= NEARLY * most]
+    return max(near, key=lambda one: one[0])[1] if near else None
 
 
-def _in_one(place: int, reading: Reading, kind: Kind, role: Role, layer: int, head: int) -> Example | None:
+def _rows(place: int, reading: Reading, kind: Kind, role: Role, layer: int, head: int) -> list[tuple[Example, int]]:
+    """Every row that could show the role, and how many letters its query and its key have."""
     item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
     weights = item.weights[head]
     seen = np.ones(weights.shape, dtype=bool) if item.mask is None else np.broadcast_to(
         item.mask, item.weights.shape)[head]
     wanted = seen if role.targets is None else role.targets(text) & seen
     rows = np.flatnonzero(wanted.any(-1) & text.ordinary & (seen.sum(-1) >= FEWEST_KEYS))
-    if not len(rows):
-        return None
-    values = share_used(weights[rows], seen[rows].sum(-1)) if role.targets is None else (
-        weights * wanted)[rows].sum(-1)
-    row = int(rows[values.argmax()])
-    return Example(place, row, int((weights * wanted)[row].argmax()), float(values.max()))
+    on_wanted = (weights * wanted)[rows]
+    values = share_used(weights[rows], seen[rows].sum(-1)) if role.targets is None else on_wanted.sum(-1)
+    keys = on_wanted.argmax(-1)
+    return [(Example(place, row, key, value), _letters(text, row) + _letters(text, key))
+            for row, key, value in zip(rows.tolist(), keys.tolist(), values.tolist(), strict=True)]
+
+
+def _letters(text: Text, place: int) -> int:
+    """How long a whole word is, up to where more letters say no more; 0 for a piece, a sign or a special token."""
+    return min(len(text.words[place]), 8) if text.words[place] == text.pieces[place] else 0

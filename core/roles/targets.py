@@ -14,7 +14,7 @@ from core.roles.rarity import rank
 
 Targets = Bool[np.ndarray, "T T"]
 
-NOT_READ = ("unk", "pad")
+NOT_READ = ("unk", "pad")  # what stands for a word that is not known, and for none
 LETTERS = 3  # a shorter piece, such as the t of "didn't", is no word of its own
 
 
@@ -29,8 +29,9 @@ class Text:
 
     @cached_property
     def ordinary(self) -> Bool[np.ndarray, " T"]:
-        """The tokens that a person wrote: the rows on which roles are measured."""
-        return ~np.asarray(self.line.special, dtype=bool)
+        """The tokens that a person wrote and the model knows: the rows on which roles are measured."""
+        return ~np.asarray([hidden or _is_unknown(piece)
+                            for hidden, piece in zip(self.line.special, self.pieces, strict=True)], dtype=bool)
 
     @cached_property
     def pieces(self) -> tuple[str, ...]:
@@ -43,7 +44,7 @@ class Text:
         for place, piece in zip(self.line.word, self.pieces, strict=True):
             if place is not None:
                 whole[place] = whole.get(place, "") + piece.removeprefix("##")
-        return tuple("" if place is None or _is_sign(piece) else _between_signs(whole[place])
+        return tuple("" if place is None or _is_sign(piece) or _is_unknown(piece) else _between_signs(whole[place])
                      for place, piece in zip(self.line.word, self.pieces, strict=True))
 
     @cached_property
@@ -117,7 +118,11 @@ def _plain_key(text: Text) -> Targets:
 
 
 def _delimits(piece: str, special: bool) -> bool:
-    return not any(name in piece for name in NOT_READ) if special else _is_sign(piece)
+    return piece.strip("<[|]>") not in NOT_READ if special else _is_sign(piece)
+
+
+def _is_unknown(piece: str) -> bool:
+    return piece in ("<unk>", "[unk]")
 
 
 def _is_sign(piece: str) -> bool:

@@ -17,12 +17,10 @@ MOST_SENTENCES, MOST_SIGNS = 60, 400
 KINDS = {"self": "Encoder", "causal": "Decoder"}
 
 
-def kind_of(kinds: tuple[Kind, ...], place: Any) -> Kind:
+def kind_of(kinds: list[Kind], place: Any) -> Kind:
     """The kind of attention to measure, chosen where a model has two whose rows are its columns."""
-    fit: list[Kind] = [kind for kind in kinds if kind != "cross"]
-    if len(fit) == 1:
-        return fit[0]
-    return place.selectbox("Attention of the", fit, key=KIND, format_func=KINDS.get, **BOUND)
+    return kinds[0] if len(kinds) == 1 else place.selectbox("Attention of the", kinds, key=KIND, **BOUND,
+                                                             format_func=KINDS.get)
 
 
 def own_sentences() -> tuple[tuple[str, ...], str | None]:

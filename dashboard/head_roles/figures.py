@@ -16,6 +16,7 @@ ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone
 CELL = (9, 34)
 LETTERS = 26  # px from which a cell has room for its mark or number
 GAP = 0.12
+END = 1.14  # of the bars' scale: right of every bar its number has room
 
 
 def role_grid(found: Measured, picked: Head, theme: Theme) -> Spec:
@@ -57,7 +58,7 @@ def head_bars(found: Measured, here: Head, theme: Theme) -> Spec:
             for place, role in enumerate(ROLES) if not np.isnan(found.score[place][here])]
     y = {"field": "role", "type": "nominal", "title": None, "sort": [row["role"] for row in rows],
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130}}
-    x = {"type": "quantitative", "scale": {"domain": [0, 1.1]}, "axis": None}
+    x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
     tips = [{"field": "role", "title": "role"}, {"field": "score", "title": "score", "format": ".3f"},
             {"field": "chance", "title": "by chance", "format": ".3f"}]
     at = {"y": y, "x": {**x, "field": "score"}}
@@ -67,8 +68,8 @@ def head_bars(found: Measured, here: Head, theme: Theme) -> Spec:
                     strokeWidth=1),
               layer("tick", rows, {"y": y, "x": {**x, "field": "chance"}, "tooltip": tips}, color=ink.text, thickness=2,
                     height={"band": 0.8}),
-              layer("text", rows, {"y": y, "x": {**x, "field": "score"}, "text": {"field": "text"}}, align="left",
-                    dx=6, fontSize=12, color=ink.quiet, baseline="middle")]
+              layer("text", rows, {"y": y, "x": {**x, "datum": END}, "text": {"field": "text"}}, align="right",
+                    fontSize=12, color=ink.text, baseline="middle")]
     return {"layer": layers, "height": 26 * len(rows), "width": "container", "config": {"view": {"stroke": None}}}
 
 
@@ -127,7 +128,8 @@ def _grid(found: Measured, rows: list[Spec], picked: Head, theme: Theme) -> Spec
 
     def axis(orient: str, count: int) -> Spec:
         step = 1 if size >= 14 else 4 if size >= 10 else 8
-        return {**axis_style(ink), "orient": orient, "labelAngle": 0, "values": list(range(0, count, step))}
+        return {**axis_style(ink), "orient": orient, "labelAngle": 0, "values": list(range(0, count, step)),
+                "grid": False, "titleAnchor": "start", "titlePadding": 2}
 
     at = {"x": {"field": "head", "type": "ordinal", "title": "head", "axis": axis("top", heads),
                 "scale": {"domain": list(range(heads)), "paddingInner": GAP, "paddingOuter": GAP}},

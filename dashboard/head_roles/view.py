@@ -35,22 +35,23 @@ def page() -> None:
 
 
 def _roles(chosen: Chosen) -> None:
-    places = st.columns([1, 1, 1, 1], vertical_alignment="bottom")
+    kinds = [kind for kind in chosen.reading.trace.kinds if kind != "cross"]
+    places = st.columns(2 + len(kinds), vertical_alignment="bottom")
     with places[-1]:
         own, trouble = controls.own_sentences()
     if trouble:
         st.warning(trouble)
-    kind = controls.kind_of(chosen.reading.trace.kinds, places[2])
+    kind = controls.kind_of(kinds, places[0])
     with st.spinner("Measuring every head, once for each model"), st.skeleton(height=240):
         inputs = inputs_of(chosen.ref, chosen.given, own)
         found = measured(chosen.ref, chosen.given, kind, own)
-    role = controls.role_of(found, places[0])
-    here = controls.head_of(found, role, places[1])
+    role = controls.role_of(found, places[-3])
+    here = controls.head_of(found, role, places[-2])
     _grids(found, role, here)
     fact(words.fact(found, here, role, inputs))
     st.latex(words.equation(found, here, role))
     _on_a_text(chosen, inputs, found, kind, role, here)
-    st.caption(plain(words.caption(found, inputs, chosen.reading.trace.source, _left_out(own, inputs))))
+    st.caption(plain(words.caption(found, role, inputs, chosen.reading.trace.source, _left_out(own, inputs))))
     _sources(role)
 
 
@@ -73,7 +74,7 @@ def _grids(found: Measured, role: int, here: Head) -> None:
 
 
 def _grid(spec: Spec, key: str, alt: str) -> None:
-    st.vega_lite_chart(spec=spec, key=key, theme=None, width="content", alt=alt, selection_mode="head",
+    st.vega_lite_chart(spec=spec, key=key, width="content", alt=alt, selection_mode="head",
                        on_select=lambda: controls.take(key))
 
 
@@ -88,12 +89,12 @@ def _on_a_text(chosen: Chosen, inputs: Inputs, found: Measured, kind: Kind, role
                                      label_visibility="collapsed")
         reading, example = (readings[of_set.reading], of_set) if where == SET and of_set else (chosen.reading, on_text)
         _map(reading, kind, here, example)
-        fact(words.on_text(reading, kind, example, role, here))
     with right:
         st.markdown(f"**{words.name(here)} in every role**, the line is chance ± 3 spreads")
-        st.vega_lite_chart(spec=figures.head_bars(found, here, theme()), key="head_roles:bars", theme=None,
+        st.vega_lite_chart(spec=figures.head_bars(found, here, theme()), key="head_roles:bars",
                            alt=f"The scores of {words.name(here)} in every role, beside chance")
-    best_table(words.table_rows(found, examples_of(chosen.ref, inputs, kind)))
+        fact(words.on_text(reading, kind, example, role))
+    best_table(words.table_rows(found, inputs, examples_of(chosen.ref, inputs, kind)))
     st.download_button("All scores, CSV", lambda: words.to_csv(found), "head-roles.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
 

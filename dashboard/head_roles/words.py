@@ -58,7 +58,7 @@ def _verdict(found: Measured, here: Head, place: int) -> str:
     return f"It is none of these: {why}. {count}"
 
 
-def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, here: Head) -> str:
+def on_text(reading: Reading, kind: Kind, example: Example | None, place: int) -> str:
     """What the head does in the text that is drawn, at the row where its role is clearest."""
     role = ROLES[place]
     if example is None:
@@ -86,21 +86,25 @@ def equation(found: Measured, here: Head, place: int) -> str:
             rf"\frac{{s - c}}{{1 - c}} = {share:.2f}\ {enough}\ {LEAST_SHARE}")
 
 
-def caption(found: Measured, inputs: Inputs, model: str, cut: int) -> str:
+def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -> str:
     """Under which conditions the page's numbers hold."""
     attention = "self-attention" if found.kind == "self" else "causal self-attention"
     on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
     said = f"{model}, {attention}, measured on {on}."
-    said += (f" A head has the role in which it is furthest above chance, if that is by 3 spreads and by "
-             f"{LEAST_SHARE:.0%} of what chance leaves over; resting on the first token and lying broad count only "
-             f"where no other role does. Rows of special tokens are left out. From {EVEN} on, broad is even, as before "
-             "training, and none of these.")
+    if ROLES[place].targets is None:
+        said += (f" R are the {found.rows[place]:,} rows of four keys or more, nᵢ the keys that row i may see; c and σ "
+                 f"are the mean and spread of rows of random scores. From {EVEN} on it is even, as before training.")
+    else:
+        said += (f" R are the {found.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
+                 "the mean and spread of s over all ways to shuffle each row's weights.")
+    said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {LEAST_SHARE} of what "
+             "chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
     if cut:
         said += f" {cut} of your sentences are left out: the model knows too few of their words."
     return said
 
 
-def table_rows(found: Measured, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
+def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
     """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
     rows, count = [], list(found.found.values())
     for place, role in enumerate(ROLES):
@@ -108,20 +112,20 @@ def table_rows(found: Measured, examples: dict[int, tuple[Reading, Example]]) ->
         if best is None:
             rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
             continue
-        said = example_of(*examples[place], found.kind, place) if place in examples else "–"
+        said = example_of(*examples[place], inputs, found.kind, place) if place in examples else "–"
         rows.append([role.name, str(count.count(place)), name(best), f"{found.score[place][best]:.2f}",
                      f"{found.chance[place][best]:.2f} ± {found.spread[place][best]:.2f}", said])
     return rows
 
 
-def example_of(reading: Reading, example: Example, kind: Kind, place: int) -> str:
+def example_of(reading: Reading, example: Example, inputs: Inputs, kind: Kind, place: int) -> str:
     """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
     tokens = reading.lines(kind)[0].tokens
-    text = _shortened(" ".join(token for token, hidden in zip(tokens, reading.lines(kind)[0].special, strict=True)
-                               if not hidden).replace(" ##", ""))
+    said = f"{tokens[example.query]} → {tokens[example.key]} {example.value:.2f}"
     if ROLES[place].targets is None:
-        return f"{tokens[example.query]} uses {example.value:.2f} of its keys, in “{text}”"
-    return f"{tokens[example.query]} → {tokens[example.key]} {example.value:.2f}, in “{text}”"
+        said = f"{tokens[example.query]} uses {example.value:.2f} of its keys"
+    text = inputs.givens[example.reading].text
+    return f"{said}, in “{_shortened(text)}”" if text else f"{said}, in picture {example.reading + 1}"
 
 
 def _shortened(text: str) -> str:

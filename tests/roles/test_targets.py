@@ -61,6 +61,15 @@ def test_induction_is_what_followed_before_where_the_text_goes_on_alike():
     assert wanted("induction", "a a b") == {}
 
 
+def test_a_word_that_the_model_does_not_know_is_no_word():
+    """Two unknown words look alike, yet nobody knows whether they are the same."""
+    unknown = line("<s> the <unk> saw the <unk> saw")
+    assert not Text(unknown).ordinary[[2, 5]].any()
+    assert wanted("same", "<s> the <unk> saw the <unk> saw") == {1: [4], 3: [6], 4: [1], 6: [3]}
+    assert wanted("rare", "<s> the <unk> and") == {1: [3]}
+    assert wanted("induction", "<s> the <unk> saw the <unk> saw") == {6: [4]}  # the last token, which nothing follows
+
+
 @pytest.mark.parametrize("text", ["a", "[CLS] [SEP]", "[CLS] a [SEP]", ". . .", "🙂 🙂"])
 @pytest.mark.parametrize("role", [role for role in ROLES if role.targets], ids=lambda role: role.key)
 def test_short_and_odd_lines_break_nothing(role, text):
