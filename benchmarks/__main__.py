@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.timing import HEAD
 
-NAMES = ("training", "fused", "kernels", "normalizers", "slider", "pages", "first_point")
+NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point")
 LEARNING = "tasks"  # takes many minutes, and tells of other things than speed
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.pretrained.base import Head, Pretrained, PretrainedError, Reads
+from core.pretrained.memory import keep_freed
 from core.pretrained.pictures import Pictures
 from core.pretrained.readable import read_config, refuse_config
 from core.pretrained.watch import watch_model
@@ -75,6 +76,7 @@ def load_folder(folder: Path, name: str) -> Pretrained:
 
 def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
     """A loaded or freshly built model, frozen, in eval mode, and called through `watch` where its family can be."""
+    keep_freed()
     model = model.eval().requires_grad_(False)
     return Pretrained(name, model, tokenizer, min(positions(model), MOST_TOKENS), head_of(model), reads_of(model),
                       watch_model(model))

@@ -1,0 +1,23 @@
+"""How the process treats memory that a reading has left."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h of glibc numbers them
+KEPT, ALONE = 256 << 20, 32 << 20
+
+
+def keep_freed() -> None:
+    """Let glibc hold up to 256 MB of freed memory for the next reading; elsewhere, nothing.
+
+    Otherwise the pages of every map go back to the system and are taken again one by one, which makes a reading of
+    512 tokens a fifth slower than the forward pass that it watches.
+    """
+    if sys.platform != "linux":
+        return
+    setting = getattr(ctypes.CDLL(None), "mallopt", None)
+    if setting is not None:
+        setting(M_MMAP_THRESHOLD, ALONE)
+        setting(M_TRIM_THRESHOLD, KEPT)
