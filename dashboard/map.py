@@ -59,6 +59,7 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("head_roles", "Head roles", ":material/badge:", "Find out what each head is there for."),
         Step("generate", "Generate", ":material/edit_note:", "Watch a model say one token after another."),
         Step("use_model", "Use a model", ":material/task_alt:", "Put a model to its ordinary work."),
+        Step("fine_tune", "Fine-tune", ":material/school:", "Let a pretrained model go on learning."),
     ),
 }
 STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in steps)

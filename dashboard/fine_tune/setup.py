@@ -1,0 +1,121 @@
+"""What the next run learns: labels or pairs, which model, whose rows, and how long."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from core.entries import ConfigError, Param
+from core.finetune.build import folder_of
+from core.finetune.config import BOUNDS, LAB, MINILM, OWN, TASKS, USUAL, FineTuneConfig, own_rows
+from core.finetune.data import parse
+from core.pretrained import PretrainedError, places
+from core.pretrained.load import MINILM as MINILM_NAME
+from core.tasks.reading import MOST_SIGNS
+from dashboard.controls import BOUND
+from dashboard.fine_tune import words
+from dashboard.fine_tune.state import TASK, forget_link
+from dashboard.inside.models import readable_models
+from dashboard.inside.opening import shelved
+from dashboard.panels import plain
+from dashboard.train.own import data_widget
+
+KEEP: dict[str, Any] = {"persist_state": "session"}
+RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
+SIZES = (4, 8, 16, 32, 64)
+SENTENCE = "fine_tune:sentence"
+EXAMPLE = "could you tell me why nobody answers the phone"
+PLACES = {"classify": "One text, its label", "pairs": "A source, its target"}
+
+
+def setup() -> FineTuneConfig | None:
+    """The row of controls; None, with words under it, when they say what cannot be."""
+    st.session_state.setdefault(SENTENCE, EXAMPLE)
+    row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
+    task = row[0].selectbox("Learn", list(TASKS), format_func=words.TASKS.get, key=TASK, on_change=forget_link,
+                            **BOUND) or "classify"
+    names = models(task)
+    model = row[1].selectbox("Model", list(names), key=f"fine_tune:model:{task}", **KEEP, help=(
+        "A model of the hub that was loaded on another page of Look inside can go on learning here."))
+    trouble = ""
+    with row[2]:
+        data = _rows(task)
+    with row[3]:
+        more = _settings(task)
+    try:
+        parse(task, data, more["seed"])
+        folder_of(names[model])
+        watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
+        return FineTuneConfig(task=task, data=data, model=names[model], watch=watch.strip(), **more)
+    except (ConfigError, PretrainedError) as error:
+        trouble = str(error)
+    st.markdown(f":small[:red[{plain(trouble)}]]")
+    return None
+
+
+def models(task: str) -> dict[str, str]:
+    """The models that are here and may learn such rows, by name, as a run's config writes them."""
+    hub = {f"{repo}": str(places.place(repo, commit)) for repo, _, commit in (name.partition("@")
+                                                                              for name in shelved())}
+    if task == "classify":
+        return {MINILM_NAME: MINILM, **hub}
+    usual = str(USUAL["pairs"]["model"]).removeprefix(LAB)
+    lab = [ref.name for ref in readable_models() if ref.source == "lab"]
+    return {**{name: f"{LAB}{name}" for name in lab if name == usual}, **hub}
+
+
+def _rows(task: str) -> str:
+    """Our own rows, or a person's CSV: whole in the run's folder, read nowhere else."""
+    key, own = f"fine_tune:data:{task}", own_rows(task)
+    now = str(st.session_state.get(key, own))
+    panel = st.popover("Rows: ours" if now == own else "Rows: yours", icon=":material/table_rows:", width="stretch",
+                       on_change="rerun", key=f"{key}:panel")
+    if not panel.open:
+        return now
+    columns = TASKS[task]
+    with panel:
+        st.markdown(f"**{PLACES[task]}, in each line of a CSV**")
+        st.caption(f"The first line may name the columns: {columns[0]},{columns[1]}. A quarter of the rows is held "
+                   f"out and never learned. Ours: {words.OURS[task]}.")
+        param = Param("data", "Rows", own, meaning=f"CSV with {columns[0]} and {columns[1]}", longest=MOST_SIGNS,
+                      parse=partial(parse, task))
+        text = data_widget(param, key)
+        if text != own:
+            st.button("Take ours again", key=f"{key}:ours", type="tertiary", on_click=_ours, args=(key, own))
+    return text
+
+
+def _ours(key: str, own: str) -> None:
+    st.session_state[key] = own
+    st.session_state.pop(f"{key}:trouble", None)
+
+
+def _settings(task: str) -> dict[str, Any]:
+    """How long and how fast it learns; a closed popover draws nothing, and its values are the session's."""
+    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {"seed": 0}
+    key = partial("fine_tune:{1}:{0}".format, task)
+    panel = st.popover("Settings", icon=":material/tune:", width="stretch", on_change="rerun", key=key("panel"))
+    if not panel.open:
+        return {name: st.session_state.get(key(name), value) for name, value in usual.items()}
+    low, high = (int(bound) for bound in BOUNDS["epochs"])
+    made: dict[str, Any] = {}
+    with panel:
+        made["epochs"] = st.number_input("Passes over the rows", low, high, usual["epochs"], key=key("epochs"), **KEEP)
+        if task == "classify":
+            made["layers"] = st.number_input("Layers that learn", 0, int(BOUNDS["layers"][1]), usual["layers"],
+                                             key=key("layers"), **KEEP, help=(
+                "Counted from the last; with 0 only the new head learns, and no attention changes. Embeddings never "
+                "learn."))
+        made["learning_rate"] = st.select_slider("Learning rate", RATES, usual["learning_rate"], **KEEP,
+                                                 key=key("learning_rate"), format_func=lambda rate: f"{rate:g}")
+        made["batch_size"] = st.select_slider("Rows a step", SIZES, usual["batch_size"], key=key("batch_size"), **KEEP)
+        made["seed"] = st.number_input("Seed", 0, int(BOUNDS["seed"][1]), 0, key=key("seed"), **KEEP,
+                                       help="of the rows that are held out, the new weights and the order")
+    return made
+
+
+def named(task: str) -> str:
+    """What a new run is called that nobody named."""
+    return {"classify": "Fine-tuned on labels", "pairs": "Fine-tuned on pairs"}[task] if task in OWN else ""

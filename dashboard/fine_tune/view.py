@@ -1,0 +1,185 @@
+"""The pictures of a fine-tuning run: two curves, one head before and after with its difference, and held-out rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from core.difference import Moved, changes
+from core.pretrained import PretrainedError
+from core.trace import AttentionTrace
+from dashboard.attention_view.palette import Ink
+from dashboard.attention_view.payload import READS
+from dashboard.charts import Curve, step_chart
+from dashboard.fine_tune import own, words
+from dashboard.fine_tune.bar import kept_instead
+from dashboard.fine_tune.setup import SENTENCE
+from dashboard.fine_tune.state import FOLLOW, Shown
+from dashboard.multiples import Tile, difference_map, multiples
+from dashboard.panels import fact, plain, theme
+
+HEIGHT = 190
+LINK = "fine_tune:pin"
+
+
+@dataclass(frozen=True)
+class Both:
+    """One sentence before training and at a step: the maps of one kind, and each head by how far it moved."""
+
+    step: int
+    first: AttentionTrace
+    now: AttentionTrace
+    heads: list[Moved]
+
+
+def pictures(shown: Shown) -> None:
+    if shown.trouble:
+        st.error(plain(shown.trouble))
+        kept_instead("classify")
+    elif not shown.records or shown.config is None:
+        _nothing_yet(shown)
+    else:
+        _draw(shown)
+
+
+def _nothing_yet(shown: Shown) -> None:
+    """The final size, and what is waited for."""
+    said = ("The model loads and is measured as it is: the first numbers come in about five seconds." if shown.live
+            else "This run ended before its first measurement.")
+    with st.container(border=True, height=420, vertical_alignment="center", horizontal_alignment="center"):
+        st.caption(said)
+
+
+def _draw(shown: Shown) -> None:
+    assert shown.config is not None
+    ink, rows = Ink.of(theme()), shown.rows()
+    curves = st.columns(2, gap="medium")
+    both = _attention(shown)
+    step = both.step if both else shown.records[-1].step
+    majority = rows.majority if shown.config.task == "classify" else None
+    _curves(shown, step, majority, curves, ink)
+    fact(words.fact(shown.config, shown.records[0], shown.at(step), majority) + _gained(both))
+    st.caption(" ".join(filter(None, [words.still(shown.config), words.conditions(
+        shown.config, shown.about, len(rows.learned), len(rows.held_out), rows.repeated)])))
+    columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
+    st.markdown(":small[**Held-out rows, and what the model says of them**]")
+    st.html(words.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))
+
+
+def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns: list, ink: Ink) -> None:
+    records = shown.records
+    last = max(int(shown.about.get("steps", 0)) if shown.live else 0, records[-1].step, 1)
+    first = 100 * (records[0].exact or 0.0)
+    guess = (first, f"before training: {words.percent(records[0].exact)}") if majority is None else (
+        100 * majority[1], f"the commonest label: {words.percent(majority[1])}")
+    loss = [Curve("held-out", [(r.step, r.loss) for r in records]),
+            Curve("learned", [(r.step, r.train_loss) for r in records])]
+    columns[0].markdown(":small[**Loss**]")
+    columns[0].vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, step=step, height=HEIGHT),
+                               key="fine_tune:loss", alt=f"Held-out loss {records[-1].loss:.3f} at step {last:,}")
+    right = [Curve("right", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
+             Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records])]
+    columns[1].markdown(":small[**Right, held-out**]")
+    drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
+    columns[1].vega_lite_chart(spec=drawn, key="fine_tune:right",
+                               alt=f"{words.percent(records[-1].exact)} right at step {records[-1].step:,}")
+
+
+def _gained(both: Both | None) -> str:
+    """What the picked head does now that it did not do before."""
+    if both is None or not both.heads:
+        return ""
+    wanted = st.session_state.get("fine_tune:head")
+    head = next((item for item in both.heads if (item.layer, item.head) == wanted), both.heads[0])
+    before, now = (trace.map(head.layer) for trace in (both.first, both.now))
+    return words.gained(head, before.weights[head.head], now)
+
+
+def _attention(shown: Shown) -> Both | None:
+    """One head of one sentence: before training, at the picked step, and the difference."""
+    row = st.columns([1.5, 1, 1.2], vertical_alignment="bottom")
+    text = _sentence(shown, row[0])
+    both = _readings(shown, text, row)
+    if both is None or not both.now.maps:
+        return both
+    names = {(item.layer, item.head): words.name(item) for item in both.heads}
+    if st.session_state.get("fine_tune:head") not in names:
+        st.session_state.pop("fine_tune:head", None)
+    layer, head = row[1].selectbox("Head, by how far it moved", list(names), format_func=names.get,
+                                   key="fine_tune:head") or next(iter(names))
+    first, now = both.first.map(layer), both.now.map(layer)
+    tiles = [Tile("Before training", "step 0", first.weights[head], first.mask, 0),
+             Tile("After" if both.step == shown.records[-1].step else "On the way", f"step {both.step:,}",
+                  now.weights[head], now.mask, 1)]
+    left, right = st.columns([2, 1], gap="medium")
+    with left:
+        multiples(tiles, now.queries, now.keys, key=f"fine_tune:maps:{now.kind}", reads=READS[now.kind], link=LINK,
+                  fact=f"Head L{layer}·H{head} before training and at step {both.step:,}")
+    with right:
+        difference_map(tiles[1], tiles[0], now.queries, now.keys, key=f"fine_tune:apart:{now.kind}", link=LINK,
+                       fact=f"What head L{layer}·H{head} gained and lost until step {both.step:,}")
+    return both
+
+
+def _sentence(shown: Shown, place: object) -> str:
+    """Which sentence: one that was watched, or for labels any that is typed."""
+    watched = [str(one["text"]) for one in shown.sentences]
+    assert shown.config is not None
+    if shown.config.task == "pairs":
+        return str(place.selectbox("Source", watched, key=f"fine_tune:source:{shown.run.id}") or "")  # type: ignore[attr-defined]
+    options = list(dict.fromkeys([*watched, str(st.session_state[SENTENCE])]))
+    return str(place.selectbox(  # type: ignore[attr-defined]
+        "Sentence: pick one, or type your own", options, key=SENTENCE, accept_new_options=True,
+        persist_state="session", help="The next run watches it from its first step.") or "")
+
+
+def _readings(shown: Shown, text: str, row: list) -> Both | None:
+    """The maps of one kind at step 0 and at the picked one; of a sentence that was not watched, before and after."""
+    watched = [str(one["text"]) for one in shown.sentences]
+    steps = shown.steps
+    if text not in watched and shown.model is None and watched:
+        st.caption("This run does not watch your sentence, and its weights are not kept: the maps are those of "
+                   f"“{plain(watched[0])}”. The next run watches yours from its first step.")
+        text = watched[0]
+    if text in watched and steps:
+        index, step = watched.index(text), _scrub(shown, steps, row[2])
+        return _of_kind(shown.trace(steps[0], index), shown.trace(step, index), step)
+    try:
+        found = own.readings(shown, text)
+    except PretrainedError as error:
+        st.info(plain(str(error)))
+        return None
+    if found is None:
+        return None
+    said = own.labels(shown, text)
+    row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{share:.2f}**" for name, share in said[:4]) + "]")
+    return _of_kind(*found, shown.records[-1].step)
+
+
+def _scrub(shown: Shown, steps: list[int], place: object) -> int:
+    """The slider through the kept steps; it follows a run that goes on until a person moves it."""
+    if len(steps) < 2:
+        return steps[-1]
+    key = f"fine_tune:step:{shown.run.id}"
+    following = shown.live and st.session_state.get(FOLLOW, True)
+    if following or st.session_state.get(key) not in steps:
+        st.session_state[key] = steps[-1]
+    return int(place.select_slider(  # type: ignore[attr-defined]
+        "Step", steps, key=key, format_func=lambda step: f"{step:,}", on_change=_stay))
+
+
+def _stay() -> None:
+    """Whoever scrubs wants to stay there."""
+    st.session_state[FOLLOW] = False
+
+
+def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int) -> Both:
+    kinds = now.kinds
+    kind = kinds[0]
+    if len(kinds) > 1:
+        order = [name for name in ("cross", "self", "causal") if name in kinds]
+        kind = st.segmented_control("Attention", order, default=order[0], format_func=words.KINDS.get, required=True,
+                                    key="fine_tune:kind", label_visibility="collapsed")
+    first, now = first.of(kind), now.of(kind)
+    return Both(step, first, now, changes(first, now))

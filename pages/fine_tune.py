@@ -1,0 +1,31 @@
+"""Fine-tune: a pretrained model goes on learning from a reader's rows, and its attention is seen to change."""
+
+import streamlit as st
+
+from core.finetune.run import make_trainer
+from dashboard import jobs
+from dashboard.fine_tune.bar import bar, follow
+from dashboard.fine_tune.setup import setup
+from dashboard.fine_tune.state import chosen
+from dashboard.fine_tune.view import pictures
+from dashboard.panels import next_page, source_panel, title
+
+title("Fine-tune",
+      "A pretrained model goes on learning from your rows. Drag the step and see what its attention does about it.")
+jobs.warm_up()
+run, trouble = chosen()
+if trouble:
+    st.warning(trouble)
+config = setup()
+bar(run, config)
+follow(pictures, run)
+asked = st.expander("How it learns: the source that just ran, and papers", on_change="rerun", key="fine_tune:how")
+if asked.open:
+    with asked:
+        st.markdown("Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) takes "
+                    "the steps; a callback writes what every run here writes. A new head on a pretrained encoder is "
+                    "how [Devlin 2019](https://arxiv.org/abs/1810.04805) fine-tunes; that later layers change most "
+                    "is what [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
+                    "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report.")
+        source_panel(make_trainer)
+next_page("fine_tune")
