@@ -52,7 +52,12 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pla
     if pretrained.head == "classify":
         return Answer("class", output.logits[0].softmax(-1))
     if pretrained.head == "none":
-        return Answer("embedding", vector=embedding(output.last_hidden_state, batch.get("attention_mask")))
+        states = getattr(output, "last_hidden_state", None)
+        if states is None:
+            raise PretrainedError(f"{pretrained.name} ends in {type(pretrained.model).__name__}, whose answer is "
+                                  "neither a token, a class nor an embedding; take a model that gives one of these.")
+        mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
+        return Answer("embedding", vector=embedding(states, mask))
     if place is None:
         place = masked_place(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
     place = place % output.logits.shape[1]

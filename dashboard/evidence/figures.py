@@ -7,9 +7,10 @@ from typing import Any
 
 from dashboard.attention_view.palette import Ink, Theme, colour_scale
 from dashboard.charts import axis_style
+from dashboard.evidence.words import short
 
 PICKED = "picked"
-WIDE, TALL = 30, 24  # pixels of a cell with its number in it
+WIDE, TALL = 30, 24  # pixels of a cell: as wide as a number in it needs, and its height
 MOST_NUMBERS = 16  # heads a layer, beyond which cells hold no numbers
 LAYER = "all"
 
@@ -22,6 +23,7 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
     `rows` hold layer, head, change, and the words of the tooltip. The scale ends at the largest change of one head.
     """
     ink, numbers = Ink.of(theme), heads <= MOST_NUMBERS
+    # One head's largest change sets the scale: a whole layer would drown them.
     most = max((abs(row["change"]) for row in rows if row["head"] != LAYER), default=0.0) or 1e-9
     columns = [str(head) for head in range(heads)] + [LAYER]
     at = {"x": _band("head", "head", columns, ink, "top"), "y": _band("layer", None, layers, ink, "left")}
@@ -33,12 +35,14 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
                          "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}
     tips = [{"field": name, "title": title} for name, title in
             (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))]
-    data = {"values": list(rows)}
+    data = {"values": [row | {"short": short(row["change"], most)} for row in rows]}
     cells = {"name": "cells", "data": data, "encoding": {**at, "color": colour, "tooltip": tips},
              "mark": {"type": "rect", "cursor": "pointer", "stroke": None}}
     layered = [cells]
     if numbers:
-        layered.append({"data": data, "mark": {"type": "text", "fontSize": 10, "tooltip": False}, "encoding": {
+        layered.append({"data": data, "mark": {
+            "type": "text", "fontSize": 10, "tooltip": False,
+            "opacity": {"expr": f"width < {WIDE * (heads + 1)} ? 0 : 1"}}, "encoding": {
             **at, "text": {"field": "short"}, "color": {"condition": {
                 "test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"},
                 "value": ink.text}}})
@@ -75,4 +79,4 @@ def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, followed:
                       "opacity": {"condition": {"test": "datum.of == 'whole'", "value": 0.45}, "value": 1}}},
         {"data": data, "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 12, "color": ink.quiet},
          "encoding": {**base, "text": {"field": "text"}}}],
-        "width": "container", "height": 34 * len(words), "config": {"view": {"stroke": None}}}
+        "width": "container", "height": {"step": 17}, "config": {"view": {"stroke": None}}}

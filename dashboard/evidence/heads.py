@@ -14,12 +14,13 @@ from core.ranks import spearman
 from dashboard.attention_view.palette import Ink
 from dashboard.evidence import figures
 from dashboard.evidence.measuring import measured
-from dashboard.evidence.state import Head, Setup
+from dashboard.evidence.state import SHORT, Head, Setup
 from dashboard.evidence.state import measured as beside
-from dashboard.evidence.words import followed, heads_fact, number, signed
+from dashboard.evidence.words import both, followed, heads_fact, number, signed
 from dashboard.panels import fact, plain, theme
 from dashboard.permalink import read_pair, write_pair
 from dashboard.table import table
+from dashboard.threads import one_thread
 
 MODEL = "evidence:model"
 SHOWN, ANSWERS = 6, 5
@@ -28,7 +29,8 @@ SHOWN, ANSWERS = 6, 5
 def section(setup: Setup, asked: Asked) -> Head:
     """Draw the section; the head that is picked in it."""
     todo = every_head(setup.reading.trace)
-    effects = measured("heads", setup.key, todo, lambda off: switched_off(asked, off), "heads and layers")
+    with one_thread(len(asked.source) <= SHORT):
+        effects = measured("heads", setup.key, todo, lambda off: switched_off(asked, off), "heads and layers")
     alone = {(setup.row_of(kind, layer), head): effect for (kind, layer, head), effect in singles(effects).items()}
     ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
     picked = _picked(setup, ranked[0])
@@ -39,7 +41,7 @@ def section(setup: Setup, asked: Asked) -> Head:
         _several(setup, asked, picked, effects)
     if len(alone) == len(list(setup.heads())):
         said = [(setup.name(head), alone[head]) for head in ranked]
-        fact(heads_fact(asked, said, _sharpest(setup), *_agreement(setup, alone)))
+        fact(heads_fact(asked, said, _layer(setup, effects), _sharpest(setup), _agreement(setup, alone)))
     _ranking(setup, asked, alone, ranked)
     return picked
 
@@ -78,12 +80,11 @@ def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Hea
     (kind, layer, head), = off
     row = setup.row_of(kind, layer)
     name = setup.layer_name(row)
-    short = signed(effect.change, 2).replace("0.", ".", 1)
     rank = "a whole layer" if head is None else f"{ranked.index((row, head)) + 1} of {len(ranked)}"
     return {"layer": name, "head": figures.LAYER if head is None else str(head), "change": effect.change,
-            "short": short if abs(effect.change) >= 0.005 else "", "by": signed(effect.change, 4),
+            "by": signed(effect.change, 4),
             "name": f"all of {name}" if head is None else setup.name((row, head)), "share": rank,
-            "now": f"{number(effect.value)} instead of {number(asked.value)}"}
+            "now": "{1} instead of {0}".format(*both(asked.value, effect.value))}
 
 
 def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Effect]) -> None:
@@ -117,9 +118,16 @@ def _bars(asked: Asked, off: Off) -> None:
         pairs = {word: (float(asked.answer.probabilities[one]), float(now.probabilities[one]))
                  for one, word in zip(ids, words(asked.pretrained, asked.answer, ids), strict=True)}
     rows = [{"word": word, "of": of, "p": value, "text": number(value)}
-            for word, both in pairs.items() for of, value in zip(("whole", "without"), both, strict=True)]
+            for word, pair in pairs.items() for of, value in zip(("whole", "without"), pair, strict=True)]
     st.vega_lite_chart(figures.before_after(rows, list(pairs), Ink.of(theme()), "model"), key="evidence:bars")
     st.caption(f"Grey the whole model, colour without. The page follows {followed(asked)}.")
+
+
+def _layer(setup: Setup, effects: Mapping[Off, Effect]) -> tuple[str, Effect] | None:
+    """The whole layer that the answer needs most; None where a layer is one head, or none was measured yet."""
+    whole = [(setup.layer_name(setup.row_of(kind, layer)), effect) for off, effect in effects.items()
+             for kind, layer, head in off if head is None]
+    return max(whole, key=lambda one: abs(one[1].change), default=None)
 
 
 def _sharpest(setup: Setup) -> tuple[str, float]:
@@ -164,3 +172,16 @@ def _ranking(setup: Setup, asked: Asked, alone: Mapping[Head, Effect], ranked: l
                      *([signed(slopes[one])] if slopes else []), number(sure[one], 2)])
     with st.expander(f"The {len(rows)} heads that the answer needs most, as a table"):
         table(head, rows, caption="Heads by what the answer loses without them", markers=False)
+        st.download_button(f"All {len(alone)} heads, CSV", lambda: csv_of(setup, alone), "heads.csv", "text/csv",
+                           on_click="ignore", icon=":material/download:")
+
+
+def csv_of(setup: Setup, alone: Mapping[Head, Effect]) -> str:
+    """A line a head: what the answer is without it, what the gradient foresees, and how hard it looks."""
+    slopes, sure = foreseen(setup), _sureness(setup)
+    lines = ["kind,layer,head,answer,change,gradient_foresees,largest_weight"]
+    for head, effect in alone.items():
+        kind, layer, at = setup.place(head)
+        slope = f"{slopes[head]:.8g}" if head in slopes else ""
+        lines.append(f"{kind},{layer},{at},{effect.value:.8g},{effect.change:.8g},{slope},{sure[head]:.8g}")
+    return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
+from core.pretrained.evidence import answering_rows
 from core.ranks import spearman
 from dashboard.evidence.state import Head, Setup, flowing, measured, rolled
 from dashboard.evidence.words import NAMES, NOTES, cell_fact, number, signed
@@ -75,15 +76,21 @@ def _tile(name: str, values: np.ndarray, mask: np.ndarray | None, head: int, kno
     seen = None if mask is None else np.broadcast_to(mask, (max(head + 1, len(mask)), *values.shape))[head]
     if known is not None:
         seen = np.pad(known, ((0, 0), (0, values.shape[1] - known.shape[1]))) if seen is None else seen & known
-    span = (-(np.abs(values).max() or 1.0), np.abs(values).max() or 1.0) if name == "gradient" else None
     note = f"{NOTES[name]}; this row alone" if known is not None else NOTES[name]
-    return Tile(NAMES[name], note, values, seen, place, span)
+    if name == "gradient":
+        return Tile(NAMES[name], note, values / (np.abs(values).max() or 1.0), seen, place, (-1.0, 1.0), signed=True)
+    return Tile(NAMES[name], note, values, seen, place)
 
 
 def telling_cell(setup: Setup, head: Head) -> tuple[int, int]:
-    """Where the weight and what is written are furthest apart; the largest weight where nothing is known of that."""
+    """The largest weight of the row that answers; where many rows do, the cell whose weight tells least of what is
+    written."""
     item, found = setup.maps[head[0]], measured(setup)
     weights = item.weights[head[1]]
+    if setup.asked is not None and (item.kind != "self" or setup.asked.target is None):
+        rows = answering_rows(setup.asked, item.kind)
+        if rows.max() == 1:
+            return int(rows.argmax()), int(weights[rows.argmax()].argmax())
     written = found.written(item.kind, item.layer, item.weights)
     apart = weights
     if written is not None:

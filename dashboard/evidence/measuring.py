@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import streamlit as st
 
-AT_ONCE = 4.0  # seconds that are measured unasked
+AT_ONCE = 6.0  # seconds that are measured unasked
 SHOW_EVERY = 0.15
 TIMED = 3  # measurements from which the rest is foreseen: the first one also wakes the model up
 
@@ -20,7 +20,7 @@ def measured(name: str, about: Hashable, todo: Sequence[Item], one: Callable[[It
              noun: str) -> Mapping[Item, Found]:
     """`one` of each item, as far as there are measurements; `about` is what they hold for.
 
-    What takes under 4 s begins by itself. Longer work waits for a press; Stop keeps what is there.
+    What takes under 6 s begins by itself. Longer work waits for a press; Stop keeps what is there.
     """
     key = f"evidence:{name}"
     state = st.session_state.get(key)

@@ -19,6 +19,7 @@ ASKED = "evidence:asked"
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 WHOLE_FLOW = 48  # tokens up to which the flow to every row is drawn; beyond, to the picked row alone
 MOST_FLOW = 160
+SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
 
 Head = tuple[int, int]  # (place of its layer among the trace's maps, head)
 

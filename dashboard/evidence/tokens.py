@@ -9,11 +9,12 @@ from core.pretrained import PretrainedError
 from core.pretrained.evidence import Asked, hidden
 from core.ranks import kendall
 from dashboard.evidence.measuring import measured
-from dashboard.evidence.state import Setup, scores
+from dashboard.evidence.state import SHORT, Setup, scores
 from dashboard.evidence.words import MEANINGS, NAMES, can_tell, number, signed, tokens_fact
 from dashboard.multiples import Tile, multiples
 from dashboard.panels import fact, plain
 from dashboard.table import table
+from dashboard.threads import one_thread
 
 LOST = "Measured"
 
@@ -21,9 +22,10 @@ LOST = "Measured"
 def section(setup: Setup, asked: Asked) -> None:
     """Draw every measure as a row over the tokens, the measured one last, and say how well they agree with it."""
     tokens = setup.reading.source.tokens
-    st.markdown("**Which tokens the answer owes to**")
+    st.markdown("**Which tokens the answer depends on**")
     try:
-        effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hidden(asked, token), "tokens")
+        with one_thread(len(tokens) <= SHORT):
+            effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hidden(asked, token), "tokens")
     except PretrainedError as error:
         st.caption(plain(str(error)))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import streamlit as st
 
 from core import flow
@@ -74,9 +73,9 @@ def _equation(setup: Setup, head: Head, found: maps.Views) -> None:
         return
     weight, length = float(found.maps["weights"][row, column]), float(found.lengths[column])
     rolled = found.maps["rollout"]
-    st.latex(rf"\lVert \alpha\, v\, W_O\rVert = \alpha\,\lVert v\,W_O\rVert = {weight:.3f} \times {length:.3f} = "
-             rf"{weight * length:.3f} \qquad \tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\;"
-             rf"\tilde A_{{{row},{column}}} = {number(float(np.asarray(rolled)[row, column]))}")
+    st.latex(rf"\lVert \alpha\, v\, W_O\rVert = {weight:.3f} \times {length:.3f} = {weight * length:.3f}")
+    st.latex(rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
+             rf"\tilde A_{{{row},{column}}} = {number(float(rolled[row, column]))}")
 
 
 def _conditions(setup: Setup) -> str:

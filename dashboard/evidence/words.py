@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from core.pretrained.evidence import Asked, Effect
@@ -10,8 +11,9 @@ from dashboard.panels import plain
 MINUS = "−"
 NAMES = {"weights": "Weights", "written": "Written", "gradient": "Gradient", "rollout": "Rollout", "flow": "Flow"}
 NOTES = {"weights": "α, as the head looks", "written": "‖α·v·W_O‖, share of its row",
-         "gradient": "α · ∂answer/∂α, signed", "rollout": "all heads, product over layers",
+         "gradient": "α · ∂answer/∂α, of the largest", "rollout": "all heads, product over layers",
          "flow": "all heads, most that can flow"}
+SPOKEN = {"written": "what heads write", "gradient": "the gradient", "rollout": "rollout", "flow": "flow"}
 MEANINGS = {"weights": "mean of all heads", "written": "what all heads write", "gradient": "α·∂answer/∂α, all heads",
             "rollout": "product over layers", "flow": "most that can flow"}
 
@@ -22,6 +24,13 @@ def number(value: float, digits: int = 3) -> str:
     if float(shown) == 0 and value:
         shown = f"{value:.1e}" if abs(value) < 1e-5 else f"{value:.5f}"
     return shown.replace("-", MINUS)
+
+
+def both(before: float, after: float) -> tuple[str, str]:
+    """Two numbers with as many digits as tell them apart, six at most."""
+    apart = abs(before - after)
+    digits = 3 if apart < 1e-6 else min(6, max(3, 1 - math.floor(math.log10(apart))))
+    return number(before, digits), number(after, digits)
 
 
 def signed(value: float, digits: int = 3) -> str:
@@ -36,21 +45,24 @@ def followed(asked: Asked) -> str:
     return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
 
 
-def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], sharpest: tuple[str, float],
-               agree: float | None, by_slope: float | None) -> str:
-    """Which head the answer needs most, where the sharpest one stands among all, and how the ranks agree."""
+def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], layer: tuple[str, Effect] | None,
+               sharpest: tuple[str, float], agree: tuple[float | None, float | None]) -> str:
+    """Which head and layer the answer needs most, where the sharpest head stands, and how the ranks agree."""
     first, effect = ranked[0]
     verb = "falls" if effect.change < 0 else "rises"
+    before, after = both(asked.value, effect.value)
     places = {name: place for place, (name, _) in enumerate(ranked)}
-    said = (f"Without :primary[**{plain(first)}**], {followed(asked)} {verb} from **{number(asked.value)}** to "
-            f"**{number(effect.value)}**, the largest change of {len(ranked)} heads. ")
+    said = (f"Without :primary[**{plain(first)}**], {followed(asked)} {verb} from **{before}** to **{after}**, "
+            f"the largest change of {len(ranked)} heads")
+    said += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
     name, sharp = sharpest
     own = ranked[places[name]][1].change
     where = "first" if not places[name] else f"number {places[name] + 1}"
     said += (f"The head that looks hardest, **{plain(name)}** with {number(sharp, 2)} on one token in the mean, is "
              f"{where}: {signed(own)}.")
-    if agree is not None:
-        said += f" How hard heads look and what they change agree in rank by ρ = {signed(agree, 2)}"
+    by_weight, by_slope = agree
+    if by_weight is not None:
+        said += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight, 2)}"
         said += "." if by_slope is None else f"; what the gradient foresees agrees by {signed(by_slope, 2)}."
     return said
 
@@ -61,14 +73,24 @@ def cell_fact(head: str, query: str, key: str, weight: float, share: float | Non
     said = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight, 2)}** of its weight on "
             f"**{plain(key)}**")
     if share is not None:
-        said += (f", but **{number(share, 2)}** of what it writes comes from there, where v·W_O is "
-                 f"{number(norms[0], 2)} long against {number(norms[1], 2)} in the mean"
-                 if abs(share - weight) > 0.02 else f", and {number(share, 2)} of what it writes comes from there")
+        less, more = share < weight - 0.02, share > weight + 0.02
+        said += f"{', but only' if less else ', and'} **{number(share, 2)}** of what it writes comes from there"
+        said += (f", where v·W_O is {number(norms[0], 2)} long against {number(norms[1], 2)} in the mean"
+                 if less or more else "")
     if slope is not None:
         said += f"; to the answer that is worth {signed(slope, 4)}"
     rolled, flowing = through
-    said += f". By all paths through the layers {number(rolled, 2)} of it is {plain(key)}"
+    said += f". By all paths through the layers {number(rolled, 2)} of it comes from {plain(key)}"
     return said + ("." if flowing is None else f", and at most {number(flowing, 2)} can flow.")
+
+
+def short(change: float, most: float) -> str:
+    """A change in a cell, as short as can be; nothing where it hardly shows beside the largest."""
+    if abs(change) < 0.08 * most:
+        return ""
+    if most >= 0.005:
+        return signed(change, 2 if most >= 0.1 else 3).replace("0.", ".", 1)
+    return f"{change:+.0e}".replace("e-0", "e−").replace("-", MINUS)
 
 
 def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str, int],
@@ -86,7 +108,7 @@ def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str
     said += f"; over all {len(tokens)} tokens their order agrees with the measured one by τ = "
     said += f"**{signed(known['weights'], 2)}**"
     return said + (", most of all measures." if best == "weights" else
-                   f", that of {NAMES[best].lower()} by {signed(known[best], 2)}.")
+                   f", that of {SPOKEN[best]} by {signed(known[best], 2)}, most of all.")
 
 
 CAN_TELL = (

@@ -21,7 +21,8 @@ LEAST_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
 class Tile:
     """One map: weights (T, S), mask bool (True = may attend) broadcastable to them, and two lines of heading.
 
-    ``marker`` is its place in the series (shape and colour), ``span`` its scale's ends, where not 0 to 1.
+    ``marker`` is its place in the series (shape and colour), ``span`` its scale's ends, where not 0 to 1. A ``signed``
+    tile is purple and green whatever its numbers.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Tile:
     mask: np.ndarray | None = None
     marker: int | None = None
     span: tuple[float, float] | None = None
+    signed: bool = False
 
 
 def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
 
 def _tile(tile: Tile, place: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:
     values = np.asarray(tile.weights, dtype=np.float32)
-    negative = signed or values.min(initial=0.0) < LEAST_NEGATIVE
+    negative = signed or tile.signed or values.min(initial=0.0) < LEAST_NEGATIVE
     low, high = tile.span or ((-together[1], together[1]) if negative else together)
     return {
         "name": tile.name, "note": tile.note, "marker": place if tile.marker is None else int(tile.marker),
