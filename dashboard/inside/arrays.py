@@ -13,7 +13,8 @@ from dashboard.cache import cached
 from dashboard.export import trace_npz
 from dashboard.inside import uploads
 from dashboard.inside.examples import TEXT
-from dashboard.inside.models import ARRAY, EMBEDDED, MODEL, reading_of
+from dashboard.inside.models import ARRAY, EMBEDDED, reading_of
+from dashboard.inside.opening import use
 from dashboard.panels import plain
 
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
@@ -42,7 +43,7 @@ def _uploaded() -> None:
         return
     try:
         digest = uploads.keep(file.getvalue(), file.name, st.session_state.get(TOKENS) or "")
-        st.session_state[MODEL] = f"{ARRAY}{digest}"
+        use(f"{ARRAY}{digest}")
     except PretrainedError as error:
         st.session_state[WRONG] = str(error)
 

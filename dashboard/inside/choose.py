@@ -11,14 +11,15 @@ from core.pretrained import Given, Pretrained, PretrainedError, Reading
 from dashboard.controls import BOUND
 from dashboard.inside.arrays import array_panel
 from dashboard.inside.inputs import inputs
-from dashboard.inside.models import MODEL, ModelRef, loaded, readable_models, reading_of
+from dashboard.inside.models import MODEL, PICKED, ModelRef, loaded, readable_models, reading_of
 from dashboard.inside.needs import fitting, lacks, usual_for
-from dashboard.inside.opening import opened, other_panel, shelved, use
+from dashboard.inside.opening import opened, other_panel, picked, shelved, use
 from dashboard.panels import plain
 
 HELP = ("The lab's own: **numbers** translates English number words into German, **induction** goes on with a passage "
         "that repeats, **digits** reads handwritten digits. Or type the name of any model of the Hugging Face hub, "
         "owner/name.")
+USUAL = "inside:usual"
 PANELS = {"Another model…": other_panel, "Your own arrays…": array_panel}
 
 
@@ -53,11 +54,15 @@ def choose(page: str, needs: tuple[str, ...] = ()) -> Chosen | None:
 
 def _box(place: Any, usual: ModelRef) -> str:
     """The field of all models that are here, into which any other name may be typed."""
-    names = [ref.name for ref in readable_models()]
-    current = st.session_state.get(MODEL) or st.query_params.get(MODEL)
+    state, names = st.session_state, [ref.name for ref in readable_models()]
+    state[PICKED] = state.get(PICKED, False) or MODEL in st.query_params
+    if not state[PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
+        state[MODEL] = usual.name  # another page's usual model, which nobody has asked for here
+    state[USUAL] = usual.name
+    current = state.get(MODEL) or st.query_params.get(MODEL)
     options = list(dict.fromkeys([*names, *shelved(), *PANELS, *filter(None, (current,))]))
     chosen = place.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
-                             help=HELP)
+                             on_change=picked, help=HELP)
     return str(chosen or usual.name)
 
 

@@ -14,7 +14,7 @@ from dashboard.inside import uploads
 
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
 ARRAY = "array:"
-MODEL = "inside:model"  # the key of the chooser
+MODEL, PICKED = "inside:model", "inside:picked"  # the key of the chooser, and whether a person or a link has used it
 
 
 @dataclass(frozen=True)

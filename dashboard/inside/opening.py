@@ -13,7 +13,7 @@ from core.pretrained import PretrainedError, hub, places
 from core.pretrained.hub import COMMIT, Plan
 from core.pretrained.places import megabytes
 from dashboard.inside import downloads
-from dashboard.inside.models import EMBEDDED, MODEL, ModelRef, named
+from dashboard.inside.models import EMBEDDED, MODEL, PICKED, ModelRef, named
 from dashboard.panels import plain
 
 TYPED, LOOKED = "inside:typed", "inside:looked"
@@ -24,6 +24,12 @@ SUGGESTED = ("prajjwal1/bert-tiny@refs/pr/1", "distilbert/distilgpt2", "google-t
 def use(name: str) -> None:
     """Choose this model from the next run on; for callbacks."""
     st.session_state[MODEL] = name
+    picked()
+
+
+def picked() -> None:
+    """The model is a person's choice from now on, and stays theirs on every page."""
+    st.session_state[PICKED] = True
 
 
 def opened(name: str) -> ModelRef | None:

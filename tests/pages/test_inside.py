@@ -98,6 +98,20 @@ def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_othe
     assert said(app).startswith("lab numbers")
 
 
+def test_what_nobody_chose_gives_way_to_what_the_next_page_needs(app):
+    app.run()
+    app.session_state["needs"] = ("generate",)
+    app.run()
+    assert said(app).startswith("lab induction")
+    app.session_state["needs"] = ()
+    app.run()
+    assert said(app).startswith("embedded")
+    app.selectbox(key="inside:model").set_value("numbers").run()
+    app.session_state["needs"] = ("generate",)
+    app.run()
+    assert said(app).startswith("lab numbers"), "what a person chose stays"
+
+
 @pytest.mark.parametrize(("needs", "name", "why"), [(("head",), "all-MiniLM-L6-v2", "an embedding"),
                                                     (("generate",), "digits", "writes no text")])
 def test_what_a_model_lacks_is_named(app, needs, name, why):
