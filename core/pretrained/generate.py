@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -11,10 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.decoding import Prompt, Sampling, Tree, beaming, no_repeat, sampling
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError
+from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
 from core.pretrained.lines import STARTS_WORD, readable, text_line
-from core.pretrained.reading import Batch, encode_source, forward, tokenizer_of, weights_of
-from core.pretrained.rules import ends, rules, start_mark
+from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
+from core.pretrained.reading import Batch, encode_source, forward, target_ids, tokenizer_of
+from core.pretrained.rules import ends, rules
 from core.pretrained.stepped import Stepped
 from core.trace import AttentionMap, AttentionTrace, Kind
 
@@ -61,31 +62,39 @@ class Begun:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """One way to go on, all at once: the logits of each step, and where each step looked (a row a step)."""
+    """One way to go on, all at once: the logits of each step, and where each step looked (a row a step).
+
+    `note` is what one must know to read the maps. With `sink` their last column is no token: what went to none.
+    """
 
     logits: Float[Tensor, "T V"]
     trace: AttentionTrace
+    note: str | None = None
+    sink: bool = False
 
 
 def begin(pretrained: Pretrained, given: Given) -> Begun:
-    """Read what was given. PretrainedError for a model that says no tokens, and for a text that leaves no room."""
+    """Read what was given; a target is what a decoder has to begin with.
+
+    PretrainedError for a model that says no tokens, and for a text that leaves no room.
+    """
     if pretrained.head not in ("next", "seq2seq"):
         raise PretrainedError(f"{pretrained.name} does not say one token after another; take a language model, such as "
                               "GPT-2, or an encoder–decoder.")
     batch, read, cut = encode_source(pretrained, given)
-    if pretrained.head == "seq2seq":
-        start = start_mark(pretrained)
-        mask = batch.get("attention_mask")
-        source = batch[pretrained.model.main_input_name]
-        mask = torch.ones_like(source[:, :1, 0] if source.dim() > 2 else source) if mask is None else mask
-        return Begun(Prompt(source, mask.bool(), start, said=(start,)), read, pretrained.max_tokens - 1, batch, cut)
-    read = _open(pretrained, read)
-    if (room := pretrained.max_tokens - len(read)) < 1:
+    seq2seq = pretrained.head == "seq2seq"
+    read = read if seq2seq else _open(pretrained, read)
+    said = tuple(target_ids(pretrained, given.target)) if seq2seq else read.ids
+    if (room := pretrained.max_tokens - len(said)) < 1:
         raise PretrainedError(f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
                               "cannot go on; shorten it.")
-    source = torch.tensor([read.ids[:-1]], dtype=torch.long)
-    mask = torch.ones_like(source, dtype=torch.bool)
-    return Begun(Prompt(source, mask, read.ids[-1], text=True, said=read.ids), read, room, None, cut)
+    if not seq2seq:
+        source = torch.tensor([said[:-1]], dtype=torch.long)
+        mask = torch.ones_like(source, dtype=torch.bool)
+        return Begun(Prompt(source, mask, said[-1], text=True, said=said), read, room, None, cut)
+    source, told = batch[pretrained.model.main_input_name], batch.get("attention_mask")
+    mask = torch.ones(source.shape[:2], dtype=torch.bool) if told is None else told.bool()
+    return Begun(Prompt(source, mask, said[-1], said=said), read, room, batch, cut)
 
 
 def _open(pretrained: Pretrained, line: Line) -> Line:
@@ -106,7 +115,7 @@ def generating(pretrained: Pretrained, begun: Begun, settings: Settings) -> Iter
     most = min(settings.longest, begun.room)
     common: dict[str, Any] = {"no_repeat": settings.no_repeat, "max_length": most, "eos": ends(pretrained),
                               "rules": rules(pretrained, len(begun.prompt.said), most)}
-    model = Stepped(pretrained)
+    model = Stepped(pretrained, begun.prompt.said[:-1] if begun.batch is not None else ())
     if settings.strategy == "sampling":
         generator = torch.Generator().manual_seed(settings.seed)
         return sampling(model, begun.prompt, generator, samples=settings.samples, how=settings.sampling, **common)
@@ -133,28 +142,27 @@ def follow(pretrained: Pretrained, begun: Begun, tokens: Sequence[int]) -> Path:
     """
     if not tokens:
         raise ValueError("There is no token to follow.")
-    if begun.batch is not None:
-        fed, first, name = [*begun.prompt.said, *tokens[:-1]], 0, "decoder_input_ids"
-    else:
-        fed, first, name = [*begun.read.ids, *tokens[:-1]], len(begun.read) - 1, "input_ids"
+    fed, first = [*begun.prompt.said, *tokens[:-1]], len(begun.prompt.said) - 1
+    name = "input_ids" if begun.batch is None else "decoder_input_ids"
     with torch.no_grad():
         output, watch = forward(pretrained, {**(begun.batch or {}), name: torch.tensor([fed])})
-    weights = weights_of(output, watch)
-    said, columns = text_line(tokenizer_of(pretrained), tokens).tokens, text_line(tokenizer_of(pretrained), fed).tokens
-    # A decoder of one's own makes its maps by looking back, whatever its layers call themselves.
-    sides: list[tuple[Kind, tuple[str, ...], list[Tensor]]] = [("cross", begun.read.tokens, weights["cross"])]
-    sides += [("causal", columns, weights["causal"] or ([] if begun.batch is not None else weights["self"]))]
-    maps = [_map(kind, layer, one[0, :, first:], said, keys, first) for kind, keys, layers in sides
-            for layer, one in enumerate(layers)]
-    return Path(output.logits[0, first:].float(), AttentionTrace(tuple(maps), pretrained.name))
+    line, said = text_line(tokenizer_of(pretrained), fed), text_line(tokenizer_of(pretrained), tokens).tokens
+    reading = Reading(AttentionTrace((), pretrained.name), line)
+    if begun.batch is not None:
+        reading = replace(reading, source=begun.read, target=line, produced=line)
+    maps = [_rows(one, first, said) for one in maps_of(pretrained, output, watch, reading)
+            if begun.batch is None or one.kind != "self"]  # an encoder looks at its source before anything is said
+    maps.sort(key=lambda one: one.kind != "cross")
+    trace = AttentionTrace(tuple(maps), pretrained.name)
+    sink = has_sinks(watch)
+    return Path(output.logits[0, first:].float(), with_sink(trace) if sink else trace, note_of(watch), sink)
 
 
-def _map(kind: Kind, layer: int, weights: Float[Tensor, "H T S"], rows: tuple[str, ...], columns: tuple[str, ...],
-         first: int) -> AttentionMap:  # fmt: skip
-    mask = None
-    if kind == "causal":
-        mask = torch.ones(weights.shape[1:], dtype=torch.bool).tril(first)[None].numpy()
-    return AttentionMap(kind, layer, weights.detach().float().numpy(), rows, columns, mask)
+def _rows(item: AttentionMap, first: int, said: tuple[str, ...]) -> AttentionMap:
+    """The rows by which the new tokens were chosen, named by what was said there."""
+    mask = item.mask if item.mask is None or item.mask.shape[-2] == 1 else item.mask[..., first:, :]
+    kind: Kind = "cross" if item.kind == "cross" else "causal"
+    return replace(item, kind=kind, weights=item.weights[:, first:], queries=said, mask=mask)
 
 
 def chances(pretrained: Pretrained, begun: Begun, settings: Settings, before: Sequence[int],

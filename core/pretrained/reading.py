@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
+from core.pretrained.rules import ends, start_mark
 from core.pretrained.watch import NOTHING, Off, Watch, watching
 from core.trace import AttentionTrace
 
@@ -41,9 +43,9 @@ def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | No
     batch, source, cut = encode_source(pretrained, given)
     if not pretrained.model.config.is_encoder_decoder:
         return batch, source, None, cut
-    ids = _target_ids(pretrained, given, batch)
-    batch["decoder_input_ids"] = ids
-    return batch, source, text_line(tokenizer_of(pretrained), ids[0].tolist()), cut
+    ids = _target_ids(pretrained, given)
+    batch["decoder_input_ids"] = torch.tensor([ids])
+    return batch, source, text_line(tokenizer_of(pretrained), ids), cut
 
 
 def encode_source(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
@@ -126,18 +128,24 @@ def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | Non
     return {name: found[name]}, sound_line(places, seconds), cut
 
 
-def _target_ids(pretrained: Pretrained, given: Given, batch: Batch) -> Tensor:
+def target_ids(pretrained: Pretrained, target: str | None) -> list[int]:
+    """The start mark, and the tokens of the target without the marks that frame them."""
+    tokenizer, start = tokenizer_of(pretrained), start_mark(pretrained)
+    if target is None or not target.strip():
+        return [start]
+    ids = tokenizer(text_target=target, truncation=True, max_length=pretrained.max_tokens - 1)["input_ids"]
+    return [start, *(one for one in ids if one != tokenizer.eos_token_id and one != start)]
+
+
+def _target_ids(pretrained: Pretrained, given: Given) -> list[int]:
     """What the decoder reads: the start mark and the target, or what the model itself decodes (at most 64 tokens)."""
-    tokenizer, start = tokenizer_of(pretrained), pretrained.model.config.decoder_start_token_id
-    if given.target is not None and given.target.strip():
-        ids = tokenizer(text_target=given.target, truncation=True, max_length=pretrained.max_tokens - 1)["input_ids"]
-        ids = [one for one in ids if one != tokenizer.eos_token_id and one != start]
-        return torch.tensor([[start, *ids]])
-    most = min(MOST_PRODUCED, pretrained.max_tokens - 1)  # beyond its places a model has no position to add
-    with pretrained.lock, torch.inference_mode():
-        made = pretrained.model.generate(**batch, max_new_tokens=most, do_sample=False, num_beams=1)
-    ids = made[0].tolist()
-    return torch.tensor([ids[:-1] if ids[-1] == tokenizer.eos_token_id and len(ids) > 1 else ids])
+    ids = target_ids(pretrained, given.target)
+    if len(ids) > 1:
+        return ids
+    from core.pretrained.generate import Settings, generate  # which reads by this file
+
+    said = generate(pretrained, replace(given, target=None), Settings(longest=MOST_PRODUCED)).hypotheses[0].tokens
+    return ids + [*(said[:-1] if said[-1] in ends(pretrained) else said)]
 
 
 def _produced(pretrained: Pretrained, target: Line) -> Line:

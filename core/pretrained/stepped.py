@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,9 @@ class Stepped:
 
     training = False
 
-    def __init__(self, pretrained: Pretrained) -> None:
-        self.pretrained = pretrained
+    def __init__(self, pretrained: Pretrained, before: Sequence[int] = ()) -> None:
+        """`before` is what a decoder of an encoder has been fed before the searches' first token."""
+        self.pretrained, self.before = pretrained, list(before)
         taken = inspect.signature(pretrained.model.forward).parameters
         # Logits of the last place alone: a long prompt times a large vocabulary is most of a step's memory.
         self.last = {"logits_to_keep": 1} if "logits_to_keep" in taken else {}
@@ -66,7 +68,7 @@ class Stepped:
 
     def start(self, memory: Source) -> Said:
         """Nothing said; a text to go on with is fed before the first step's token, together with it."""
-        return Said(memory.ids if memory.states is None else memory.ids.new_zeros((1, 0), dtype=torch.long))
+        return Said(memory.ids if memory.states is None else torch.tensor([self.before], dtype=torch.long))
 
     def step(self, memory: Source, state: Said, tokens: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B V"], Said, None]:
         """The logits of the next token of each row."""

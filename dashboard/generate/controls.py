@@ -14,6 +14,7 @@ from dashboard.decode.state import BEAM, GREEDY, SAMPLING
 STRATEGIES: dict[str, Strategy] = {GREEDY: "greedy", BEAM: "beam", SAMPLING: "sampling"}
 TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 MOST = 128  # tokens said at most
+SHARES = {GREEDY: [1.0], BEAM: [1.0, 1.0, 1.8], SAMPLING: [1.0, 1.0, 1.0, 0.8]}  # of the row: settings, then More
 
 
 def key(name: str) -> str:
@@ -22,11 +23,12 @@ def key(name: str) -> str:
 
 def controls() -> Settings:
     """The row of controls, and all that it says."""
-    way, *cells, rest = st.columns([1.3, 0.75, 0.75, 0.75, 0.6], vertical_alignment="bottom")
+    way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
     strategy = way.segmented_control("Strategy", list(STRATEGIES), default=GREEDY, required=True, key=key("strategy"),
                                      **BOUND)
+    *cells, rest = others.columns(SHARES[strategy], vertical_alignment="bottom")
     found = _settings(strategy, cells)
-    with rest.popover("More", icon=":material/tune:", width="stretch"):
+    with rest.popover("More", icon=":material/tune:"):
         found |= _more(strategy)
     return Settings(STRATEGIES[strategy], **found)
 

@@ -22,6 +22,7 @@ from dashboard.panels import theme
 from dashboard.table import table
 
 SHOWN, LIKELIEST = 8, 10
+NO_TOKEN = -1  # the id of a sink
 SIDES: dict[Kind, str] = {"cross": "Source", "causal": "What was said"}
 
 
@@ -45,9 +46,8 @@ class Looked:
     @property
     def keys(self) -> tuple[int, ...]:
         """The ids of the maps' columns."""
-        if self.kind == "cross":
-            return self.now.begun.read.ids
-        return (*self.now.begun.prompt.said, *self.tokens[:-1])
+        ids = self.now.begun.read.ids if self.kind == "cross" else (*self.now.begun.prompt.said, *self.tokens[:-1])
+        return (*ids, NO_TOKEN) if self.found.sink else ids
 
 
 def live(now: Going, pretrained: Pretrained, place: st.delta_generator.DeltaGenerator) -> None:
@@ -61,7 +61,7 @@ def live(now: Going, pretrained: Pretrained, place: st.delta_generator.DeltaGene
 def listed(said: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> None:
     """Every output with what it is ranked by, the best first."""
     rows = [[text or "nothing", words.signed(one.logp), str(len(one)),
-             f"{one.drawn}" if sampled else words.signed(one.score)]
+             f"{one.drawn}" if sampled else words.signed(one.score, 3)]
             for one, text in zip(said[:SHOWN], texts, strict=False)]
     table(["output", "log-probability", "tokens", "drawn" if sampled else "score"], rows,
           caption="Outputs, the best first", markers=False)
@@ -86,18 +86,21 @@ def _scrubbed(name: str, path: tuple[int, ...]) -> None:
 def reading(this: Looked, item: AttentionMap, head: int) -> None:
     """The text as the step looked at it: each token with its weight, the said one in the accent, later ones faint."""
     ink, weights = theme(), item.weights[head, this.step].tolist()
-    said = tuple(this.names[token] for token in this.tokens)
+    said, sink = tuple(this.names[token] for token in this.tokens), item.keys[-1:] if this.found.sink else ()
     chance = float(this.found.logits[this.step].softmax(-1)[this.tokens[this.step]])
     label = f"Where head L{item.layer}·H{head} looked to say {said[this.step]}"
     if this.kind == "cross":
         read = strip(item.keys, weights, ink, label=label)
-        answer = strip(said, [None] * len(said), ink, label="What is said", now=this.step, chance=chance)
+        begun = tuple(this.names[token] for token in this.now.begun.prompt.said[1:])
+        answer = strip((*begun, *said), [None] * (len(begun) + len(said)), ink, label="What is said",
+                       now=len(begun) + this.step, chance=chance)
         st.html(f"{STYLE}{read}<div style='height:8px'></div>{answer}")
         return
-    first = len(item.keys) - len(this.tokens) + 1  # keys that were there before the first token was said
-    line = (*item.keys[:first], *said)
-    shown = [weights[place] if place < first + this.step else None for place in range(len(line))]
-    st.html(STYLE + strip(line, shown, ink, label=label, now=first + this.step, chance=chance))
+    first = len(this.now.begun.prompt.said)
+    line = (*sink, *item.keys[:first], *said)
+    shown: list[float | None] = [*weights[len(weights) - len(sink):], *weights[: first + this.step]]
+    shown += [None] * (len(line) - len(shown))
+    st.html(STYLE + strip(line, shown, ink, label=label, now=len(sink) + first + this.step, chance=chance))
 
 
 def matrix(this: Looked, layer: int, head: int) -> tuple[int, int]:

@@ -72,7 +72,7 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
     tokens = now.tree.tokens(path[-1])
     found = followed(now.request, tokens)
     top = {int(one) for row in found.logits.topk(min(LIKELIEST, found.logits.shape[1])).indices for one in row}
-    names = names_of(pretrained, [*top, *tokens, *(one.token for one in now.tree.candidates)])
+    names = names_of(pretrained, [*top, *tokens, *now.begun.prompt.said, *(one.token for one in now.tree.candidates)])
     text = st.container()
     sections.scrub(path, step)
     kinds = found.trace.kinds
@@ -110,7 +110,7 @@ def _weighed(this: Looked, said: list) -> None:
               f"{len(now.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
               follow=st.session_state[PICKED] is not None, key="generate:tree", on_pick=_pick)
     st.latex(words.equation(settings, now.tree, this.path, this.step))
-    st.caption(plain(words.caption(now, len(drawn), now.begun.room)))
+    st.caption(plain(words.caption(now, len(drawn), this.found.note)))
     sources(NAMES[settings.strategy], key="generate:source-code")
 
 

@@ -27,8 +27,8 @@ def said_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
     own = f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}"
     if rank == 1:
         return f"{own}; the next likeliest, “{plain(names[second])}”, has {number(float(shares[second]))}."
-    place = ORDER.get(rank, f"{rank:,}th")
-    return f"{own}, its {place} choice; its first would be “{plain(names[first])}”, with {number(float(shares[first]))}."
+    likeliest = f"“{plain(names[first])}”, with {number(float(shares[first]))}"
+    return f"{own}, its {ORDER.get(rank, f'{rank:,}th')} choice; its first would be {likeliest}."
 
 
 def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], said: Sequence[int]) -> str:
@@ -47,8 +47,8 @@ def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], s
 
 
 def number(value: float) -> str:
-    """A probability in two digits that count."""
-    return f"{value:.2f}" if value >= 0.005 else f"{value:.1g}" if value > 1e-12 else "0"
+    """A probability in digits that count."""
+    return f"{value:.2f}" if value >= 0.005 else f"{value:.4f}" if value >= 0.00005 else "less than 0.0001"
 
 
 def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
@@ -66,21 +66,22 @@ def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence
     return ""
 
 
-def signed(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
+def signed(value: float, digits: int = 2) -> str:
+    """A number with a minus that is one."""
+    return f"{value:.{digits}f}".replace("-", "−")
 
 
-def caption(now: Going, drawn: int, room: int) -> str:
+def caption(now: Going, drawn: int, note: str | None) -> str:
     """The conditions, and what the picture leaves out."""
-    tree, settings = now.tree, now.request.settings
+    tree, settings, room = now.tree, now.request.settings, now.begun.room
     left = len(tree.candidates) - drawn
     more = f" {left:,} of them are not drawn." if left else ""
     rate = f", {now.length / now.seconds:,.0f} steps a second" if now.seconds else ""
-    short = (f" The model reads {len(now.begun.read) + room} tokens in all, so at most {room} are said."
+    short = (f" The model has places for {len(now.begun.prompt.said) + room} tokens, so at most {room} are said."
              if room < settings.longest else "")
     return (f"{now.request.ref.name}, fp32; {len(tree.candidates):,} candidates weighed in "
             f"{1000 * now.seconds:.0f} ms{rate}.{more} A number in the tree is the model's probability of the token "
-            f"after what stands before it; dashed is dropped.{short}")
+            f"after what stands before it; dashed is dropped.{short}{' ' + note if note else ''}")
 
 
 def equation(settings: Settings, tree: Tree, path: Sequence[int], step: int) -> str:
@@ -90,7 +91,7 @@ def equation(settings: Settings, tree: Tree, path: Sequence[int], step: int) -> 
     if settings.strategy == "beam":
         alpha, length = settings.length_penalty, len(path)
         return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{last.total:.2f}}}"
-                rf"{{{length}^{{{alpha:g}}}}} = {last.total / length**alpha:.2f}")
+                rf"{{{length}^{{{alpha:g}}}}} = {last.total / length**alpha:.3f}")
     if settings.strategy == "greedy":
         return rf"y_{{{step + 1}}} = \arg\max_i\, p_i, \qquad p = {own:.3f}, \qquad \sum_t \log p_t = {last.total:.2f}"
     parts = [f"top-k {settings.top_k}" if settings.top_k else "", f"top-p {settings.top_p:g}" if settings.top_p < 1

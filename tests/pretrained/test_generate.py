@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from core.decoding import Sampling
-from core.pretrained import PretrainedError
+from core.pretrained import PretrainedError, read
 from core.pretrained.generate import (
     Settings,
     begin,
@@ -114,15 +114,15 @@ def test_samples_come_as_often_as_they_are_likely():
 
 def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
     model, own = tiny("marian"), plain("marian")
-    begun = begin(model, given("marian"))
-    free = generate(model, given("marian"), Settings(longest=6)).hypotheses[0].tokens
+    begun = begin(model, given("marian", target=None))
+    free = generate(model, given("marian", target=None), Settings(longest=6)).hypotheses[0].tokens
     told = {"bad_words_ids": [[free[0]], [free[1]]], "forced_bos_token_id": 7, "forced_eos_token_id": 1,
             "begin_suppress_tokens": [9], "suppress_tokens": [11]}
     other = copy.deepcopy(model.model)
     for name, value in told.items():
         setattr(other.generation_config, name, value)
     model = replace(model, model=other)
-    found = generate(model, given("marian"), Settings(longest=6)).hypotheses[0].tokens
+    found = generate(model, given("marian", target=None), Settings(longest=6)).hypotheses[0].tokens
     expected = own.generate(**begun.batch, max_new_tokens=6, do_sample=False, num_beams=1, **told)[0]
     assert found == said("marian", begun, expected) and found[0] == 7
     assert found[-1] == 1 and not {free[0], free[1]} & set(found[1:])
@@ -195,6 +195,30 @@ def test_closing_marks_are_taken_from_a_text_that_goes_on():
     model = tiny("bert_decoder")
     begun = begin(model, given("bert_decoder"))
     assert begun.read.tokens[0] == "[CLS]" and begun.read.tokens[-1] == "."
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+def test_an_answer_can_be_begun_for_the_model(strategy):
+    """Against generate with decoder_input_ids; the attention is that of the new tokens alone."""
+    what = given("marian", target="nine small")
+    begun = begin(tiny("marian"), what)
+    assert len(begun.prompt.said) > 2 and begun.room == 70 - len(begun.prompt.said)
+    found = generate(tiny("marian"), what, Settings(strategy, width=3, longest=LONG)).hypotheses[0]
+    expected = theirs("marian", begun, decoder_input_ids=torch.tensor([begun.prompt.said]),
+                      num_beams=3 if strategy == "beam" else 1).sequences[0]
+    assert found.tokens == said("marian", begun, expected)
+    path = follow(tiny("marian"), begun, found.tokens)
+    shapes = {one.kind: one.weights.shape[1:] for one in path.trace.maps}
+    assert shapes == {"cross": (len(found), len(begun.read)),
+                      "causal": (len(found), len(found) + len(begun.prompt.said) - 1)}
+
+
+def test_an_encoder_decoder_reads_what_it_says_itself():
+    """Also where encoder and decoder have different depths, which generate's own cache cannot hold."""
+    model, what = tiny("t5"), given("t5", target=None)
+    said = generate(model, what, Settings(longest=64)).hypotheses[0].tokens
+    target = read(model, what).target
+    assert target is not None and target.ids[1:] == (said[:-1] if said[-1] in ends(model) else said)
 
 
 def test_what_cannot_say_anything_says_why():
