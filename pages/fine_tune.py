@@ -6,17 +6,17 @@ from core.finetune.run import make_trainer
 from dashboard import jobs
 from dashboard.fine_tune.bar import bar, follow
 from dashboard.fine_tune.setup import setup
-from dashboard.fine_tune.state import chosen
+from dashboard.fine_tune.state import chosen, linked
 from dashboard.fine_tune.view import pictures
 from dashboard.panels import next_page, source_panel, title
 
 title("Fine-tune",
       "A pretrained model goes on learning from your rows. Drag the step and see what its attention does about it.")
 jobs.warm_up()
-run, trouble = chosen()
-if trouble:
+if trouble := linked():
     st.warning(trouble)
-config = setup()
+task, config = setup()
+run = chosen(task)
 bar(run, config)
 follow(pictures, run)
 asked = st.expander("How it learns: the source that just ran, and papers", on_change="rerun", key="fine_tune:how")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.entries import ConfigError, Param
 from core.finetune.build import folder_of
-from core.finetune.config import BOUNDS, LAB, MINILM, OWN, TASKS, USUAL, FineTuneConfig, own_rows
+from core.finetune.config import BOUNDS, LAB, MINILM, TASKS, USUAL, FineTuneConfig, own_rows
 from core.finetune.data import parse
 from core.pretrained import PretrainedError, places
 from core.pretrained.load import MINILM as MINILM_NAME
@@ -30,8 +30,8 @@ EXAMPLE = "could you tell me why nobody answers the phone"
 PLACES = {"classify": "One text, its label", "pairs": "A source, its target"}
 
 
-def setup() -> FineTuneConfig | None:
-    """The row of controls; None, with words under it, when they say what cannot be."""
+def setup() -> tuple[str, FineTuneConfig | None]:
+    """The row of controls: the task, and the config; None, with words under it, when they say what cannot be."""
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
     task = row[0].selectbox("Learn", list(TASKS), format_func=words.TASKS.get, key=TASK, on_change=forget_link,
@@ -39,7 +39,6 @@ def setup() -> FineTuneConfig | None:
     names = models(task)
     model = row[1].selectbox("Model", list(names), key=f"fine_tune:model:{task}", **KEEP, help=(
         "A model of the hub that was loaded on another page of Look inside can go on learning here."))
-    trouble = ""
     with row[2]:
         data = _rows(task)
     with row[3]:
@@ -48,11 +47,11 @@ def setup() -> FineTuneConfig | None:
         parse(task, data, more["seed"])
         folder_of(names[model])
         watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
-        return FineTuneConfig(task=task, data=data, model=names[model], watch=watch.strip(), **more)
+        return task, FineTuneConfig(task=task, data=data, model=names[model], watch=watch.strip(), **more)
     except (ConfigError, PretrainedError) as error:
         trouble = str(error)
     st.markdown(f":small[:red[{plain(trouble)}]]")
-    return None
+    return task, None
 
 
 def models(task: str) -> dict[str, str]:
@@ -114,8 +113,3 @@ def _settings(task: str) -> dict[str, Any]:
         made["seed"] = st.number_input("Seed", 0, int(BOUNDS["seed"][1]), 0, key=key("seed"), **KEEP,
                                        help="of the rows that are held out, the new weights and the order")
     return made
-
-
-def named(task: str) -> str:
-    """What a new run is called that nobody named."""
-    return {"classify": "Fine-tuned on labels", "pairs": "Fine-tuned on pairs"}[task] if task in OWN else ""

@@ -14,7 +14,7 @@ from core.entries import ConfigError
 from core.finetune.config import TASKS, FineTuneConfig
 from core.finetune.data import Rows, parse
 from core.finetune.measure import trace_of
-from core.finetune.run import about, config_of, is_fine_tune, result
+from core.finetune.run import about, config_of, result
 from core.trace import AttentionTrace
 from core.training.record import Record
 from core.training.runs import Run, Status, find_run
@@ -91,23 +91,23 @@ def look(run: Run) -> Shown:
     return Shown(run, config, status, tuple(run.records()), about(run), trouble)
 
 
-def chosen() -> tuple[Run, str]:
-    """The run to show, and words for a link whose run is not here; settles the task before its control is drawn."""
-    asked, trouble = st.query_params.get(ASKED), ""
+def linked() -> str:
+    """Words for a link whose run is not here; one that is here settles the task, before its control is drawn."""
+    asked = st.query_params.get(ASKED)
     found = find_run(asked) if asked else None
-    if found is not None and is_fine_tune(found):
-        task = str(found.asked()["finetune"].get("task"))
-        if task in TASKS:
+    task = found.asked().get("finetune", {}).get("task") if found is not None else None
+    if found is not None and task in TASKS:
+        if st.session_state.setdefault(LAST, {}).get(task) != found.id or TASK not in st.session_state:
             st.session_state[TASK] = task
-        st.session_state.setdefault(LAST, {})[task] = found.id
-        return found, ""
-    if asked:
-        trouble = "The fine-tuned run in the link is not on this machine, or was deleted. Below is the kept one."
-    task = st.session_state.get(TASK) or st.query_params.get(TASK) or "classify"
-    last = find_run(st.session_state.get(LAST, {}).get(task))
-    if last is not None and not trouble:
-        return last, ""
-    return KEPT.get(task, KEPT["classify"]), trouble
+        st.session_state[LAST][task] = found.id
+    elif asked:
+        return "The fine-tuned run in the link is not on this machine, or was deleted. Below is the kept one."
+    return ""
+
+
+def chosen(task: str) -> Run:
+    """The session's last run of a task, or the kept one."""
+    return find_run(st.session_state.get(LAST, {}).get(task)) or KEPT[task]
 
 
 def show(run: Run, task: str) -> None:

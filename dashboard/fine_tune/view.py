@@ -19,7 +19,7 @@ from dashboard.fine_tune.state import FOLLOW, Shown
 from dashboard.multiples import Tile, difference_map, multiples
 from dashboard.panels import fact, plain, theme
 
-HEIGHT = 190
+HEIGHT, HIGH = 190, 280
 LINK = "fine_tune:pin"
 
 
@@ -28,6 +28,7 @@ class Both:
     """One sentence before training and at a step: the maps of one kind, and each head by how far it moved."""
 
     step: int
+    last: bool
     first: AttentionTrace
     now: AttentionTrace
     heads: list[Moved]
@@ -59,9 +60,14 @@ def _draw(shown: Shown) -> None:
     step = both.step if both else shown.records[-1].step
     majority = rows.majority if shown.config.task == "classify" else None
     _curves(shown, step, majority, curves, ink)
-    fact(words.fact(shown.config, shown.records[0], shown.at(step), majority) + _gained(both))
-    st.caption(" ".join(filter(None, [words.still(shown.config), words.conditions(
-        shown.config, shown.about, len(rows.learned), len(rows.held_out), rows.repeated)])))
+    left, right = st.columns(2, gap="medium")
+    if both is not None and both.now.maps:
+        with left:
+            _apart(both)
+    with right:
+        fact(words.fact(shown.config, shown.records[0], shown.at(step), majority) + _gained(both))
+        st.caption(" ".join(filter(None, [words.still(shown.config), words.conditions(
+            shown.config, shown.about, len(rows.learned), len(rows.held_out), rows.repeated)])))
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
     st.markdown(":small[**Held-out rows, and what the model says of them**]")
     st.html(words.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))
@@ -86,14 +92,35 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
                                alt=f"{words.percent(records[-1].exact)} right at step {records[-1].step:,}")
 
 
+def _picked(both: Both) -> Moved:
+    """The head that a person picked; the one that moved most otherwise."""
+    wanted = st.session_state.get("fine_tune:head")
+    return next((item for item in both.heads if (item.layer, item.head) == wanted), both.heads[0])
+
+
 def _gained(both: Both | None) -> str:
     """What the picked head does now that it did not do before."""
     if both is None or not both.heads:
         return ""
-    wanted = st.session_state.get("fine_tune:head")
-    head = next((item for item in both.heads if (item.layer, item.head) == wanted), both.heads[0])
+    head = _picked(both)
     before, now = (trace.map(head.layer) for trace in (both.first, both.now))
     return words.gained(head, before.weights[head.head], now)
+
+
+def _tiles(both: Both) -> list[Tile]:
+    head = _picked(both)
+    first, now = (trace.map(head.layer) for trace in (both.first, both.now))
+    return [Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
+            Tile("After training" if both.last else "On the way", f"step {both.step:,}", now.weights[head.head],
+                 now.mask, 1)]
+
+
+def _apart(both: Both) -> None:
+    """What the picked head gained and lost."""
+    before, now = _tiles(both)
+    item, name = both.now.map(_picked(both).layer), _picked(both).name
+    difference_map(now, before, item.queries, item.keys, key=f"fine_tune:apart:{item.kind}", link=LINK, height=HIGH,
+                   fact=f"What head {name} gained and lost until step {both.step:,}")
 
 
 def _attention(shown: Shown) -> Both | None:
@@ -106,19 +133,10 @@ def _attention(shown: Shown) -> Both | None:
     names = {(item.layer, item.head): words.name(item) for item in both.heads}
     if st.session_state.get("fine_tune:head") not in names:
         st.session_state.pop("fine_tune:head", None)
-    layer, head = row[1].selectbox("Head, by how far it moved", list(names), format_func=names.get,
-                                   key="fine_tune:head") or next(iter(names))
-    first, now = both.first.map(layer), both.now.map(layer)
-    tiles = [Tile("Before training", "step 0", first.weights[head], first.mask, 0),
-             Tile("After" if both.step == shown.records[-1].step else "On the way", f"step {both.step:,}",
-                  now.weights[head], now.mask, 1)]
-    left, right = st.columns([2, 1], gap="medium")
-    with left:
-        multiples(tiles, now.queries, now.keys, key=f"fine_tune:maps:{now.kind}", reads=READS[now.kind], link=LINK,
-                  fact=f"Head L{layer}·H{head} before training and at step {both.step:,}")
-    with right:
-        difference_map(tiles[1], tiles[0], now.queries, now.keys, key=f"fine_tune:apart:{now.kind}", link=LINK,
-                       fact=f"What head L{layer}·H{head} gained and lost until step {both.step:,}")
+    row[1].selectbox("Head, by how far it moved", list(names), format_func=names.get, key="fine_tune:head")
+    item = both.now.map(_picked(both).layer)
+    multiples(_tiles(both), item.queries, item.keys, key=f"fine_tune:maps:{item.kind}", reads=READS[item.kind],
+              link=LINK, height=HIGH, fact=f"Head {_picked(both).name} before training and at step {both.step:,}")
     return both
 
 
@@ -144,7 +162,7 @@ def _readings(shown: Shown, text: str, row: list) -> Both | None:
         text = watched[0]
     if text in watched and steps:
         index, step = watched.index(text), _scrub(shown, steps, row[2])
-        return _of_kind(shown.trace(steps[0], index), shown.trace(step, index), step)
+        return _of_kind(shown.trace(steps[0], index), shown.trace(step, index), step, shown)
     try:
         found = own.readings(shown, text)
     except PretrainedError as error:
@@ -154,7 +172,7 @@ def _readings(shown: Shown, text: str, row: list) -> Both | None:
         return None
     said = own.labels(shown, text)
     row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{share:.2f}**" for name, share in said[:4]) + "]")
-    return _of_kind(*found, shown.records[-1].step)
+    return _of_kind(*found, shown.records[-1].step, shown)
 
 
 def _scrub(shown: Shown, steps: list[int], place: object) -> int:
@@ -174,7 +192,7 @@ def _stay() -> None:
     st.session_state[FOLLOW] = False
 
 
-def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int) -> Both:
+def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, shown: Shown) -> Both:
     kinds = now.kinds
     kind = kinds[0]
     if len(kinds) > 1:
@@ -182,4 +200,4 @@ def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int) -> Both:
         kind = st.segmented_control("Attention", order, default=order[0], format_func=words.KINDS.get, required=True,
                                     key="fine_tune:kind", label_visibility="collapsed")
     first, now = first.of(kind), now.of(kind)
-    return Both(step, first, now, changes(first, now))
+    return Both(step, not shown.live and step == shown.records[-1].step, first, now, changes(first, now))
