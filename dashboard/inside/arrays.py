@@ -13,7 +13,7 @@ from dashboard.cache import cached
 from dashboard.export import trace_npz
 from dashboard.inside import uploads
 from dashboard.inside.examples import TEXT
-from dashboard.inside.models import ARRAY, EMBEDDED, reading_of
+from dashboard.inside.models import EMBEDDED, reading_of
 from dashboard.inside.opening import use
 from dashboard.panels import plain
 
@@ -42,8 +42,7 @@ def _uploaded() -> None:
     if file is None:
         return
     try:
-        digest = uploads.keep(file.getvalue(), file.name, st.session_state.get(TOKENS) or "")
-        use(f"{ARRAY}{digest}")
+        use(uploads.keep(file.getvalue(), file.name, st.session_state.get(TOKENS) or ""))
     except PretrainedError as error:
         st.session_state[WRONG] = str(error)
 

@@ -13,7 +13,6 @@ from dashboard.cache import model, shared
 from dashboard.inside import uploads
 
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
-ARRAY = "array:"
 MODEL, PICKED = "inside:model", "inside:picked"  # the key of the chooser, and whether a person or a link has used it
 
 
@@ -31,8 +30,6 @@ class ModelRef:
     @property
     def written(self) -> str:
         """As the chooser and a link write it; `named` reads it back."""
-        if self.source == "array":
-            return f"{ARRAY}{self.name}"
         return f"{self.name}@{self.revision}" if self.source == "hub" and self.revision else self.name
 
 
@@ -54,8 +51,8 @@ def named(text: str) -> ModelRef:
     for ref in readable_models():
         if text == ref.name:
             return ref
-    if text.startswith(ARRAY):
-        return ModelRef("array", text.removeprefix(ARRAY))
+    if uploads.NAMED.fullmatch(text):
+        return ModelRef("array", text)
     if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
         return ModelRef("folder", text)
     repo, revision = hub.parse(text)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 from core.pretrained import PretrainedError, Reading
 from core.pretrained.arrays import read_arrays
 from dashboard.memory import Memory
 
+NAMED = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
 _readings = Memory(400_000_000, 16)
 
 
@@ -15,13 +17,14 @@ def keep(data: bytes, name: str, tokens: str) -> str:
     """Read an uploaded file and keep its reading; the name under which `reading` has it. PretrainedError in words."""
     digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
     _readings.get(digest, lambda: read_arrays(data, name, tokens))
-    return digest
+    return f"{name} (array {digest})"
 
 
-def reading(digest: str) -> Reading:
+def reading(name: str) -> Reading:
     """An upload's reading; PretrainedError once it has made room for others, or the server began anew."""
-    return _readings.get(digest, lambda: _gone(digest))
+    found = NAMED.fullmatch(name)
+    return _readings.get(found[1] if found else name, lambda: _gone(name))
 
 
-def _gone(digest: str) -> Reading:
-    raise PretrainedError(f"The uploaded arrays {digest[:12]} are no longer in memory; upload the file again.")
+def _gone(name: str) -> Reading:
+    raise PretrainedError(f"The upload {name} is no longer in memory; upload the file again.")

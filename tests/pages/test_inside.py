@@ -191,7 +191,7 @@ def test_no_network_is_said_and_trying_again_asks_again(app, there):
     assert button(app, "Load")
 
 
-@pytest.mark.parametrize("name", ["no such name!", "a/b/c", "<b>", "array:0123456789ab", "$x$"])
+@pytest.mark.parametrize("name", ["no such name!", "a/b/c", "<b>", "x.npz (array 0123456789ab)", "$x$"])
 def test_a_link_that_names_nothing_is_said(app, name):
     app.query_params["inside:model"] = name
     app.run()
@@ -232,7 +232,7 @@ def test_arrays_become_a_source_and_the_limits_are_said_first(app):
     assert said(app) == "nothing" and "softmax" in told(app)
     even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
     app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
-    assert said(app).startswith("array array:") and "(1, 2) ('self',) a b c" in said(app)
+    assert said(app).startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in said(app)
     app.session_state["needs"] = ("model",)
     app.run()
     assert said(app) == "nothing" and "weights of attention alone" in told(app)
