@@ -23,9 +23,9 @@ def kind_of(kinds: list[Kind], place: Any) -> Kind:
                                                              format_func=KINDS.get)
 
 
-def own_sentences() -> tuple[tuple[str, ...], str | None]:
+def own_sentences(place: Any) -> tuple[tuple[str, ...], str | None]:
     """The sentences of a person's own, one a line, and a sentence about those that are not taken."""
-    with st.popover("Sentences", icon=":material/notes:", width="stretch"):
+    with place.popover("Sentences", icon=":material/notes:", width="stretch"):
         typed = st.text_area("Measure on sentences of your own, one a line", key=OWN, height=180,
                              persist_state="session", placeholder="\n".join(SENTENCES[:4]),
                              help=f"At most {MOST_SENTENCES} lines of {MOST_SIGNS} letters. Left empty, the kept "

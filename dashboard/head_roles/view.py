@@ -17,7 +17,7 @@ from dashboard.head_roles.words import Head
 from dashboard.inside import Chosen, choose
 from dashboard.panels import fact, next_page, plain, source_panel, theme, title
 
-HERE, SET = "Your text", "The clearest of the set"
+HERE, SET = "here", "set"
 
 
 def page() -> None:
@@ -36,20 +36,23 @@ def page() -> None:
 
 def _roles(chosen: Chosen) -> None:
     kinds = [kind for kind in chosen.reading.trace.kinds if kind != "cross"]
-    places = st.columns(2 + len(kinds), vertical_alignment="bottom")
-    with places[-1]:
-        own, trouble = controls.own_sentences()
+    reads_text = chosen.pretrained is not None and chosen.pretrained.reads in ("text", "pair")
+    places = st.columns(len(kinds) + 1 + reads_text, vertical_alignment="bottom")
+    kind = controls.kind_of(kinds, places[0])
+    role_place, head_place, *more = places[len(kinds) - 1 :]
+    own, trouble = controls.own_sentences(more[0]) if more else ((), None)
     if trouble:
         st.warning(trouble)
-    kind = controls.kind_of(kinds, places[0])
     with st.spinner("Measuring every head, once for each model"), st.skeleton(height=240):
         inputs = inputs_of(chosen.ref, chosen.given, own)
         found = measured(chosen.ref, chosen.given, kind, own)
-    role = controls.role_of(found, places[-3])
-    here = controls.head_of(found, role, places[-2])
+    role = controls.role_of(found, role_place)
+    here = controls.head_of(found, role, head_place)
     _grids(found, role, here)
     fact(words.fact(found, here, role, inputs))
-    st.latex(words.equation(found, here, role))
+    with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):
+        for part in words.equation(found, here, role):
+            st.latex(part, width="content")
     _on_a_text(chosen, inputs, found, kind, role, here)
     st.caption(plain(words.caption(found, role, inputs, chosen.reading.trace.source, _left_out(own, inputs))))
     _sources(role)
@@ -83,20 +86,29 @@ def _on_a_text(chosen: Chosen, inputs: Inputs, found: Measured, kind: Kind, role
     readings = readings_of(chosen.ref, inputs)
     of_set = clearest(readings, kind, ROLES[role], *here)
     on_text = clearest([chosen.reading], kind, ROLES[role], *here)
+    what = _what(chosen)
     left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
     with left:
         where = st.segmented_control("Read it on", [HERE, SET], default=HERE, key="head_roles:where", required=True,
-                                     label_visibility="collapsed")
+                                     label_visibility="collapsed",
+                                     format_func={HERE: f"Your {what}", SET: "Where the set shows it best"}.get)
         reading, example = (readings[of_set.reading], of_set) if where == SET and of_set else (chosen.reading, on_text)
         _map(reading, kind, here, example)
     with right:
         st.markdown(f"**{words.name(here)} in every role**, the line is chance ± 3 spreads")
         st.vega_lite_chart(spec=figures.head_bars(found, here, theme()), key="head_roles:bars",
                            alt=f"The scores of {words.name(here)} in every role, beside chance")
-        fact(words.on_text(reading, kind, example, role))
+        fact(words.on_text(reading, kind, example, role, what))
     best_table(words.table_rows(found, inputs, examples_of(chosen.ref, inputs, kind)))
     st.download_button("All scores, CSV", lambda: words.to_csv(found), "head-roles.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
+
+
+def _what(chosen: Chosen) -> str:
+    """What the person gave, in a word."""
+    if chosen.pretrained is None:
+        return "array"
+    return chosen.pretrained.reads if chosen.pretrained.reads in ("picture", "sound") else "text"
 
 
 def _map(reading: Reading, kind: Kind, here: Head, example: Example | None) -> None:

@@ -32,7 +32,7 @@ def rows_of(found: Measured, place: int, inputs: Inputs) -> str:
 def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
     """A head's score in a role beside its chance, whether that is its role, and how many heads have it."""
     role, score = ROLES[place], found.score[place][here]
-    chance = f"{found.chance[place][here]:.2f} ± {found.spread[place][here]:.2f}"
+    chance = _chance(found, place, here)
     measured = f"over {rows_of(found, place, inputs)}"
     if role.targets is None:
         said = (f":primary[**{name(here)}**] uses **{score:.2f}** of the keys that it may see, {measured}; "
@@ -41,6 +41,10 @@ def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
         said = (f":primary[**{name(here)}**] puts **{score:.2f}** of its weight on **{role.looks}**, {measured}; "
                 f"shuffled, the same weights would put {chance} there.")
     return f"{said} {_verdict(found, here, place)}"
+
+
+def _chance(found: Measured, place: int, here: Head) -> str:
+    return f"{found.chance[place][here]:.3f} ± {found.spread[place][here]:.3f}"
 
 
 def _verdict(found: Measured, here: Head, place: int) -> str:
@@ -58,31 +62,30 @@ def _verdict(found: Measured, here: Head, place: int) -> str:
     return f"It is none of these: {why}. {count}"
 
 
-def on_text(reading: Reading, kind: Kind, example: Example | None, place: int) -> str:
-    """What the head does in the text that is drawn, at the row where its role is clearest."""
+def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, what: str) -> str:
+    """What the head does in what is drawn (a text, a picture), at the row where its role is clearest."""
     role = ROLES[place]
     if example is None:
-        return f"Nothing in this text could show the role {role.name.lower()}."
+        return f"Nothing in this {what} could show the role {role.name.lower()}."
     rows = reading.lines(kind)[0].tokens
     query = f":primary[**{plain(rows[example.query])}**]"
     if role.targets is None:
-        return f"In this text, {query} spreads widest: its row uses {example.value:.2f} of its keys."
-    return (f"In this text, {query} shows it most: it puts {example.value:.2f} on {role.looks}, "
+        return f"In this {what}, {query} spreads widest: its row uses {example.value:.2f} of its keys."
+    return (f"In this {what}, {query} shows it most: it puts {example.value:.2f} on {role.looks}, "
             f"**{plain(rows[example.key])}**.")
 
 
-def equation(found: Measured, here: Head, place: int) -> str:
-    """The score, its chance and the test, with the numbers of the head that is picked."""
+def equation(found: Measured, here: Head, place: int) -> tuple[str, str, str]:
+    """The score, the test of it against chance, and how much of what chance leaves over: with the head's numbers."""
     score, chance, spread = (float(one[place][here]) for one in (found.score, found.chance, found.spread))
     share = float(found.share[place][here])
     if ROLES[place].targets is None:
-        left = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
+        score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
     else:
-        left = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
-    above = score > chance + SPREADS * spread
-    sign = ">" if above else r"\le"
+        score_of = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
+    above = ">" if score > chance + SPREADS * spread else r"\le"
     enough = r"\ge" if share >= LEAST_SHARE else "<"
-    return (rf"s = {left} = {score:.3f} \quad {sign}\quad c + 3\sigma = {chance:.3f} + 3\cdot{spread:.3f} \qquad "
+    return (rf"s = {score_of} = {score:.3f}", rf"s\ {above}\ c + 3\sigma = {chance:.3f} + 3\cdot{spread:.3f}",
             rf"\frac{{s - c}}{{1 - c}} = {share:.2f}\ {enough}\ {LEAST_SHARE}")
 
 
@@ -100,7 +103,8 @@ def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -
     said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {LEAST_SHARE} of what "
              "chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
     if cut:
-        said += f" {cut} of your sentences are left out: the model knows too few of their words."
+        said += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
+                 "words.")
     return said
 
 
@@ -114,7 +118,7 @@ def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Readin
             continue
         said = example_of(*examples[place], inputs, found.kind, place) if place in examples else "–"
         rows.append([role.name, str(count.count(place)), name(best), f"{found.score[place][best]:.2f}",
-                     f"{found.chance[place][best]:.2f} ± {found.spread[place][best]:.2f}", said])
+                     _chance(found, place, best), said])
     return rows
 
 
@@ -124,8 +128,10 @@ def example_of(reading: Reading, example: Example, inputs: Inputs, kind: Kind, p
     said = f"{tokens[example.query]} → {tokens[example.key]} {example.value:.2f}"
     if ROLES[place].targets is None:
         said = f"{tokens[example.query]} uses {example.value:.2f} of its keys"
-    text = inputs.givens[example.reading].text
-    return f"{said}, in “{_shortened(text)}”" if text else f"{said}, in picture {example.reading + 1}"
+    given = inputs.givens[example.reading]
+    if given.picture is not None:
+        return f"{said}, in picture {example.reading + 1}"
+    return f"{said}, in “{_shortened(given.text)}”" if given.text else said
 
 
 def _shortened(text: str) -> str:

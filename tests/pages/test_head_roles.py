@@ -1,0 +1,184 @@
+"""The page Head roles, without a browser."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.pretrained import Given, load_kept
+from core.roles import ROLES, Inputs, Measured, inputs_for, measure, read_all
+from core.roles.measure import EVEN
+from dashboard.head_roles import figures, words
+from dashboard.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def app() -> AppTest:
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/head_roles.py")
+
+
+@pytest.fixture(scope="module")
+def inputs() -> Inputs:
+    return inputs_for(load_kept("induction"))
+
+
+@pytest.fixture(scope="module")
+def found(inputs) -> Measured:
+    return measure(read_all(load_kept("induction"), inputs), "causal")
+
+
+def said(app: AppTest) -> str:
+    return " ".join(element.proto.body for element in app.get("html"))
+
+
+def conditions(app: AppTest) -> str:
+    return app.caption[-1].value.replace("\\", "")
+
+
+def charts(app: AppTest) -> list:
+    return app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
+
+
+def place(key: str) -> int:
+    return [role.key for role in ROLES].index(key)
+
+
+def test_first_sight_shows_minilm_s_previous_token_head_with_nothing_pressed(app):
+    app.run()
+    assert not app.exception
+    assert (app.selectbox(key=ROLE).value, app.selectbox(key=HEAD).value) == ("previous", "L0·H2")
+    assert "L0·H2</b></span> puts <b style='font-weight:600'>1.00" in said(app)
+    assert "0.055 ± 0.011 there" in said(app)
+    assert "measured on 30 kept sentences" in conditions(app)
+    assert len(charts(app)) == 3
+
+
+def test_the_induction_model_opens_with_its_induction_head(app):
+    app.query_params["inside:model"] = "induction"
+    app.run()
+    assert not app.exception
+    assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(key=HEAD).value.startswith("L1")
+    assert "what followed this token before" in said(app)
+
+
+def test_another_role_brings_its_best_head(app):
+    app.run()
+    app.selectbox(key=HEAD).set_value("L2·H11").run()
+    assert "L2·H11</b></span> puts" in said(app)
+    app.selectbox(key=ROLE).set_value("same").run()
+    assert not app.exception
+    assert app.selectbox(key=HEAD).value == "L2·H9" and "the same word elsewhere" in said(app)
+
+
+def test_a_head_that_was_picked_in_a_grid_is_looked_at(app):
+    app.run()
+    app.session_state["head_roles:picked"] = "L3·H11"
+    app.run()
+    assert not app.exception
+    assert app.selectbox(key=HEAD).value == "L3·H11"
+    assert "Its role is delimiter; 4 of 72 heads are of this role." in said(app)
+
+
+def test_an_encoder_decoder_is_measured_in_both_its_halves(app):
+    app.query_params["inside:model"] = "numbers"
+    app.run()
+    assert not app.exception and "16 kept lines of numbers" in conditions(app)
+    assert "Next token" in app.selectbox(key=ROLE).options
+    app.selectbox(key=KIND).set_value("causal").run()
+    assert not app.exception and "causal self-attention" in conditions(app)
+    assert "Next token" not in app.selectbox(key=ROLE).options  # a decoder cannot look ahead
+
+
+def test_pictures_have_places_but_no_words(app):
+    app.query_params["inside:model"] = "digits"
+    app.run()
+    assert not app.exception
+    assert "30 handwritten digits" in conditions(app) and "In this picture" in said(app)
+    assert "Same word" not in app.selectbox(key=ROLE).options
+
+
+def test_sentences_of_one_s_own_are_measured_and_the_unknown_are_told(app):
+    app.query_params["inside:model"] = "induction"
+    app.run()
+    app.text_area(key=OWN).set_value("the red fox saw the red fox\nQwertz uiop asdf\nthe old dog and the old cat").run()
+    assert not app.exception
+    assert "measured on 2 sentences of your own" in conditions(app)
+    assert "1 of your sentences is left out" in conditions(app)
+
+
+def test_an_empty_text_asks_for_one_and_breaks_nothing(app):
+    app.run()
+    app.text_input(key="inside:text").set_value(" ").run()
+    assert not app.exception and "write a sentence" in app.info[0].value
+
+
+@pytest.mark.parametrize("link", [{"head_roles:role": "<b>"}, {"head_roles:head": "L9·H99"}, {"head_roles:head": "7"}])
+def test_a_broken_link_shows_the_usual_head(app, link):
+    for name, value in link.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception and app.selectbox(key=HEAD).value == "L0·H2"
+
+
+def test_lines_are_read_once_each_and_what_is_left_out_is_said():
+    assert read_sentences("a b\n\n  a   b \nc") == (("a b", "c"), None)
+    taken, trouble = read_sentences("\n".join(map(str, range(MOST_SENTENCES + 5))) + "\n" + "x" * (MOST_SIGNS + 1))
+    assert len(taken) == MOST_SENTENCES
+    assert "first 60" in trouble and "1 of the lines" in trouble
+
+
+def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(found):
+    rows = list(csv.DictReader(io.StringIO(words.to_csv(found).decode())))
+    able = [role.key for role, count in zip(ROLES, found.rows, strict=True) if count]
+    assert len(rows) == len(able) * found.score.shape[1] * found.score.shape[2]
+    own = {(int(row["layer"]), int(row["head"])): row["role"] for row in rows if row["is_its_role"] == "1"}
+    assert own == {head: ROLES[at].key for head, at in found.found.items()}
+    first = next(row for row in rows if (row["layer"], row["head"], row["role"]) == ("1", "2", "induction"))
+    assert float(first["score"]) == pytest.approx(found.score[place("induction"), 1, 2], abs=1e-6)
+
+
+def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(found):
+    spec = figures.role_grid(found, (1, 0), "light")
+    cells = {(row["layer"], row["head"]): row for row in spec["layer"][0]["data"]["values"]}
+    assert set(cells) == set(np.ndindex(found.score.shape[1:]))
+    for head, row in cells.items():
+        role = found.found.get(head)
+        assert row["mark"] == ("" if role is None else ROLES[role].mark)
+    ringed = spec["layer"][1]["data"]["values"]
+    assert [(row["layer"], row["head"]) for row in ringed] == [(1, 0)]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_letters_can_be_read_on_every_colour(theme):
+    fills = [*figures.CATEGORIES[theme], *(figures.ink_of(share, theme) for share in np.linspace(0, 1, 21))]
+
+    def light(colour):
+        parts = np.array([int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)])
+        return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    for fill in fills:
+        high, low = sorted((light(fill), light(figures.readable_on(fill))), reverse=True)
+        assert (high + 0.05) / (low + 0.05) > 3.9, fill
+
+
+def test_the_equation_says_what_was_measured(found, inputs):
+    best = found.best(place("induction"))
+    score, above, share = words.equation(found, best, place("induction"))
+    assert f"= {found.score[place('induction')][best]:.3f}" in score and ">" in above and r"\ge" in share
+    worst = (0, 0)
+    assert r"\le" in words.equation(found, worst, place("induction"))[1]
+    assert "Its role is previous token" in words.fact(found, worst, place("induction"), inputs)
+
+
+def test_an_even_head_is_said_not_to_have_chosen():
+    even = Measured("self", *(np.full((len(ROLES), 1, 1), value) for value in (EVEN + 0.05, 0.7, 0.01)),
+                    rows=np.full(len(ROLES), 9))
+    even.score[:-1] = 0.1
+    said_of_it = words.fact(even, (0, 0), place("broad"), Inputs((Given("a"),), "kept sentences"))
+    assert "so even that it has not chosen" in said_of_it and "1 kept sentence;" in said_of_it
