@@ -31,6 +31,8 @@ def plain(text: str) -> str:
 
 def number(weight: float) -> str:
     """A weight with two decimals, or three where two would say nothing."""
+    if 0 < weight < 0.0005:
+        return "below 0.001"
     return f"{weight:.2f}" if weight >= 0.01 or weight == 0 else f"{weight:.3f}"
 
 

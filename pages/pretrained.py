@@ -19,8 +19,6 @@ chosen = choose("pretrained")
 if chosen is None:
     next_page("pretrained")
     st.stop()
-if chosen.reading.cut:
-    st.warning(chosen.reading.cut, icon=":material/content_cut:")
 settings = controls(chosen.reading)
 view.forget_other(chosen.ref, settings)
 seen = seen_through(chosen.ref, chosen.given, settings)

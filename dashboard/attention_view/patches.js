@@ -40,7 +40,7 @@ function patchPlace(view, box, token) {
   return { x: box.x + (p % cols) * w, y: box.y + Math.floor(p / cols) * h, w, h };
 }
 
-// Every patch in the scale's own colours over the dimmed picture: the stronger the weight, the less of the picture is left.
+// Blue ink on the picture, the more the stronger the weight; where nothing is looked at the picture stays as it is.
 function drawPatches(ctx, view, box, picked) {
   const { theme, current } = view;
   ctx.font = fontOf(theme, 13);
@@ -58,8 +58,8 @@ function drawPatches(ctx, view, box, picked) {
     const at = patchPlace(view, box, ownOf(view, "cols", j));
     if (!at) continue;
     const value = drawn(view, current.values[picked.i * current.cols + j]);
-    ctx.globalAlpha = 0.25 + 0.6 * (most ? Math.abs(value) / most : 0);
-    ctx.fillStyle = cssShade(theme, shade(value, view.signed ? -most : 0, most || 1));
+    ctx.globalAlpha = most ? (0.85 * Math.abs(value)) / most : 0;
+    ctx.fillStyle = lineColor(view, value, rgba(theme.line, 1));
     ctx.fillRect(at.x, at.y, at.w, at.h);
   }
   ctx.globalAlpha = 1;
@@ -69,7 +69,7 @@ function drawPatches(ctx, view, box, picked) {
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
   ctx.fillStyle = theme.secondary;
   const rest = view.patches.first ? `, ${two(elsewhere)} on what is no patch` : "";
-  ctx.fillText(fit(ctx, `${named(view.queries[picked.i])} looks: full colour ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
+  ctx.fillText(fit(ctx, `${named(view.queries[picked.i])} looks: full blue ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
 }
 
 // The pointer on the picture picks the patch as a query, read at its largest weight.

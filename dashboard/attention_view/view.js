@@ -89,6 +89,7 @@ function drawAll(view) {
   view.dom.reset.hidden = view.layout === "grid" || !isZoomed(view);
   showWords(view);
   drawOver(view);
+  view.dom.root.dataset.drawn = view.drawn = (view.drawn ?? 0) + 1;
   view.dom.root.dataset.drawMs = (performance.now() - started).toFixed(1);
 }
 

@@ -18,7 +18,7 @@ from dashboard.pretrained.settings import Order, Settings
 
 Pair = tuple[int, int]
 
-MOST_ROWS = 64  # of a long text only some rows are searched for the one that tells most
+MOST_ROWS = 24  # of a long text only some rows are searched for the one that tells most
 NEAR = 2  # places: a weight on a neighbour is no news
 
 

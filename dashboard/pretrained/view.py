@@ -15,6 +15,7 @@ from dashboard.pretrained.settings import KINDS, Settings
 
 COREFERENCE = (3, 1)  # the head of the embedded model in which "it" looks at "animal"
 LINK = "pretrained"
+GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
 
 
 def forget_other(ref: ModelRef, settings: Settings) -> None:
@@ -39,7 +40,8 @@ def all_heads(seen: Seen, head: Pair, roles: Found | None, kind_said: bool) -> V
     """The grid; `kind_said` where the model has maps of more than one kind."""
     layers, heads = seen.trace.shape
     of = f" of {KINDS[seen.trace.map(0).kind].lower()} attention" if kind_said else ""
-    return attention_view(seen.trace, key="pretrained:grid", layout="grid", layer=head[0], head=head[1],
+    thumb = max(SMALLEST, min(LARGEST, GRID // heads))
+    return attention_view(seen.trace, key="pretrained:grid", layout="grid", layer=head[0], head=head[1], thumb=thumb,
                           roles=roles or {}, link=LINK, fact=f"{layers} layers of {heads} heads{of}")
 
 
