@@ -1,0 +1,172 @@
+"""One weight taken apart: the query and the key that meet, dimension by dimension, up to what the weight carries."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.maps import allowed_of
+from core.pretrained.reading import encode, forward
+from core.pretrained.watch import Seen
+from core.trace import Kind
+
+Vector = Float[np.ndarray, " D"]
+Row = Float[np.ndarray, " S"]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """What one layer attends with on one input, head by head; G key and value heads are shared by H query heads.
+
+    `plain_q` and `plain_k` are before rotation, None where the family does not rotate. `bias` is added to the scaled
+    scores; `softcap` and `sinks` are None where the family has none.
+    """
+
+    kind: Kind
+    layer: int
+    q: Float[Tensor, "H T D"]
+    k: Float[Tensor, "G S D"]
+    v: Float[Tensor, "G S E"]
+    scale: float
+    plain_q: Float[Tensor, "H T D"] | None = None
+    plain_k: Float[Tensor, "G S D"] | None = None
+    bias: Float[Tensor, "#H T S"] | None = None
+    softcap: float | None = None
+    allowed: Bool[Tensor, "#H #T S"] | None = None
+    sinks: Float[Tensor, " H"] | None = None
+
+    def shared_with(self, head: int) -> tuple[int, list[int]]:
+        """The key and value head that this head reads, and every query head that reads it."""
+        each = len(self.q) // len(self.k)
+        group = head // each
+        return group, list(range(group * each, (group + 1) * each))
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """Every number between a query and the weight it gives to one key; rows run over all the keys it meets.
+
+    `products` are q·k by dimension, `dot` their sum. `scores` are those that the softmax takes, −inf where masked;
+    `weights` is the row made of them here, which is the model's own to 1e-6. `value` is what the key offers, `out` all
+    that the head gives to the query.
+    """
+
+    q: Vector
+    k: Vector
+    products: Vector
+    dot: float
+    scale: float
+    bias: float | None
+    capped: float | None
+    score: float
+    allowed: bool
+    scores: Row
+    weights: Row
+    sink: float | None
+    value: Float[np.ndarray, " E"]
+    out: Float[np.ndarray, " E"]
+    plain_q: Vector | None
+    plain_k: Vector | None
+    key: int
+
+    @property
+    def weight(self) -> float:
+        return float(self.weights[self.key])
+
+    @property
+    def carried(self) -> Float[np.ndarray, " E"]:
+        """What this weight adds to the head's output: α·v."""
+        return self.value * self.weights[self.key]
+
+
+def open_layers(pretrained: Pretrained, given: Given) -> tuple[Layer, ...]:
+    """What each layer of each kind attends with, in the order of its maps; PretrainedError where none can be opened."""
+    batch, *_ = encode(pretrained, given)
+    with torch.no_grad():
+        _, watch = forward(pretrained, batch, whole=True)
+        if not watch.seen:
+            raise PretrainedError(f"{pretrained.name} has no layer whose queries and keys could be opened.")
+        return tuple(_layer(pretrained.model, seen) for seen in watch.seen)
+
+
+def layer_of(layers: Sequence[Layer], kind: Kind, layer: int) -> Layer:
+    """The layer of that kind and place."""
+    return next(one for one in layers if (one.kind, one.layer) == (kind, layer))
+
+
+def weight_of(layer: Layer, head: int, query: int, key: int) -> Weight:
+    """One weight of that layer, with all that leads to it. ValueError when it has no such head, query or key."""
+    heads, rows, columns = len(layer.q), layer.q.shape[1], layer.k.shape[1]
+    if not (0 <= head < heads and 0 <= query < rows and 0 <= key < columns):
+        raise ValueError(f"head {head}, query {query}, key {key} are not all in this layer; it has {heads} heads, "
+                         f"{rows} queries and {columns} keys.")
+    group, _ = layer.shared_with(head)
+    q, keys, values = layer.q[head, query], layer.k[group], layer.v[group]
+    biased = q @ keys.mT * layer.scale
+    bias = None if layer.bias is None else layer.bias.expand(heads, -1, -1)[head, query]
+    if bias is not None:
+        biased = biased + bias
+    scores = biased if layer.softcap is None else layer.softcap * torch.tanh(biased / layer.softcap)
+    allowed = torch.ones(columns, dtype=torch.bool)
+    if layer.allowed is not None:
+        allowed = layer.allowed.expand(heads, rows, columns)[head, query]
+    scores = scores.masked_fill(~allowed, -torch.inf)
+    sink = None if layer.sinks is None else layer.sinks[head]
+    weights = (scores if sink is None else torch.cat([scores, sink[None]])).softmax(-1)[:columns]
+    products = q * keys[key]
+    return Weight(
+        q.numpy(), keys[key].numpy(), products.numpy(), float(products.sum()), layer.scale,
+        None if bias is None else float(bias[key]),
+        None if layer.softcap is None else float(layer.softcap * torch.tanh(biased[key] / layer.softcap)),
+        float(scores[key]), bool(allowed[key]), scores.numpy(), weights.numpy(), None if sink is None else float(sink),
+        values[key].numpy(), (weights @ values).numpy(),
+        None if layer.plain_q is None else layer.plain_q[head, query].numpy(),
+        None if layer.plain_k is None else layer.plain_k[group, key].numpy(), key)  # fmt: skip
+
+
+def _layer(model: Any, seen: Seen) -> Layer:
+    assert seen.q is not None and seen.k is not None and seen.v is not None
+    told = seen.extra
+    scale = told.get("scaling")
+    plain_q, plain_k = _before_rotation(model, seen)
+    sinks = getattr(seen.module, "sinks", None)
+    allowed = allowed_of(seen.mask, seen.k.shape[2])
+    bias = told.get("position_bias")
+    if bias is not None and not bool(bias.any()):
+        bias = None
+    return Layer(seen.kind, seen.layer, seen.q[0], seen.k[0], seen.v[0],
+                 seen.q.shape[-1] ** -0.5 if scale is None else float(scale), plain_q, plain_k,
+                 None if bias is None else bias[0], told.get("softcap"), allowed, sinks)
+
+
+def _before_rotation(model: Any, seen: Seen) -> tuple[Tensor | None, Tensor | None]:
+    """q and k turned back by the family's own rotation with the sine's sign changed.
+
+    None where it has no rotation, or where its code turns only a part of what reached us, which cannot be told apart.
+    """
+    module, q, k = seen.module, seen.q, seen.k
+    rotate = getattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb", None)
+    angles = [one for one in model.modules() if type(one).__name__.endswith("RotaryEmbedding")]
+    if rotate is None or len(angles) != 1 or seen.kind == "cross" or q is None:
+        return None, None
+    place = torch.arange(q.shape[2])[None]
+    try:
+        if "layer_type" in inspect.signature(angles[0].forward).parameters:
+            kinds = module.config.layer_types
+            cos, sin = angles[0](q, place, kinds[module.layer_idx])
+        else:
+            cos, sin = angles[0](q, place)
+        stretch = cos[0, 0].square() + sin[0, 0].square()  # above one where a family also stretches (YaRN)
+        back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
+    except (RuntimeError, TypeError, AttributeError):
+        return None, None
+    return back_q[0], back_k[0]
