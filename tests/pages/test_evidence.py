@@ -1,0 +1,210 @@
+"""The page Evidence without a browser: each kind of model asked, measured, stopped, and refused in words."""
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.pretrained import Given
+from core.pretrained.evidence import Question, ask, every_head, singles, switched_off
+from dashboard.evidence import measuring, words
+from dashboard.evidence.heads import csv_of
+from dashboard.evidence.state import Setup
+from dashboard.inside import ModelRef, loaded, reading_of
+from tests.tiny_models import save
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def app(monkeypatch, tmp_path) -> AppTest:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    monkeypatch.setattr(measuring, "AT_ONCE", 60.0)  # a busy machine measures slowly, and what is tested is measured
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/evidence.py")
+
+
+def shown(app: AppTest, model: str, **link: str) -> AppTest:
+    for name, value in ({"inside:model": model} | link).items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def said(app: AppTest) -> str:
+    """All sentences and tables of the page, without the tags."""
+    assert not app.exception
+    return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html")))
+
+
+def numbers(pattern: str, text: str) -> list[float]:
+    """What stands in the groups of the pattern, as numbers."""
+    found = re.search(pattern, text)
+    assert found, text
+    return [float(group.replace("−", "-")) for group in found.groups()]
+
+
+def captions(app: AppTest) -> str:
+    return " ".join(caption.value for caption in app.caption)
+
+
+def test_first_sight_measures_every_head_with_nothing_pressed(app):
+    app.run()
+    text = said(app)
+    assert re.search(r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+", text)
+    assert "the largest change of 72 heads; without all of L" in text
+    assert re.search(r"The head that looks hardest, L0·H2 with 1\.00 on one token in the mean, is number \d\d", text)
+    agree, foreseen = numbers(r"by ρ = ([+−]\d\.\d+); what the gradient foresees agrees by ([+−]\d\.\d+)", text)
+    assert agree < 0.2 < 0.5 < foreseen
+    assert re.search(r"Hiding \[CLS\] changes the answer most", text) and "order agrees with the measured one" in text
+    assert "Jain and Wallace" in app.markdown[-1].value and "On your text the weights order" in app.markdown[-1].value
+    assert re.search(r"W_O\\rVert = (\d\.\d+) \\times (\d+\.\d+) = (\d+\.\d+)", app.latex[0].value)
+
+
+def test_without_another_sentence_an_embedding_is_held_against_itself(app, tmp_path):
+    shown(app, str(save("bert_encoder", tmp_path)))
+    assert "Gradient" in said(app)
+    app.text_input(key="evidence:against").set_value("").run()
+    text = said(app)
+    assert "the similarity with itself falls from 1.000" in text
+    assert "gradient foresees" not in text and "Gradient" not in text
+
+
+@pytest.mark.parametrize(("model", "answer"), [
+    ("induction", "the probability of the answer river falls"), ("numbers", "the probability of the answer tausend"),
+    ("digits", "the probability of the class 3")])  # fmt: skip
+def test_each_of_the_labs_models_is_asked(app, model, answer):
+    text = said(shown(app, model))
+    assert answer in text
+    for name in ("Weights", "Written", "Gradient", "Rollout", "Flow", "Measured"):
+        assert name in text
+    heads = {"induction": 8, "numbers": 24, "digits": 8}[model]
+    assert f"the largest change of {heads} heads" in text
+
+
+def test_the_induction_model_needs_its_induction_head(app):
+    """What came after the same word before is what it answers: hidden, the answer is gone."""
+    text = said(shown(app, "induction"))
+    before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
+    assert before > 0.5 and after < 0.5 * before
+    assert re.search(r"Hiding (river|dark) changes the answer most, by −0\.[4-9]", text)
+
+
+def test_another_place_is_another_question(app):
+    shown(app, "numbers")
+    box = next(one for one in app.selectbox if one.label == "Answer at place")
+    box.set_value(2).run()
+    assert "the probability of the answer drei" in said(app)
+
+
+def test_a_link_opens_its_head_and_a_broken_one_is_said(app):
+    assert "In L0·H2, " in said(shown(app, "induction", head="0.2"))
+    app.query_params["head"] = "9.9"
+    app.run()
+    assert "The link says" in app.warning[0].value and "Without L" in said(app)
+
+
+def test_heads_and_layers_can_be_switched_off_together(app):
+    shown(app, "induction")
+    alone = said(app)
+    app.multiselect[0].set_value(["all of L0", "all of L1"]).run()
+    told = captions(app).replace("\\", "")
+    assert said(app) == alone  # the sentence of one head stays
+    together, added = numbers(r"the answer by ([−+]\d\.\d+); one at a time their changes add up to ([−+]\d\.\d+)", told)
+    assert abs(added) > abs(together) > 0.5
+
+
+def test_a_masked_model_is_asked_for_a_word(app, tmp_path):
+    folder = save("bert", tmp_path)
+    shown(app, str(folder))
+    box = next(one for one in app.selectbox if one.label == "Word to guess")
+    assert "animal" in box.options
+    first = said(app)
+    box.set_value(box.options.index("animal")).run()
+    assert said(app) != first and "the probability of the answer" in said(app)
+    app.text_input(key="inside:text").set_value("The [MASK] saw the street.").run()
+    assert "Word to guess" not in [one.label for one in app.selectbox]
+    assert "the probability of the answer" in said(app)
+
+
+def test_a_family_of_its_own_way_shows_what_follows_from_weights(app, tmp_path):
+    text = said(shown(app, str(save("bloom", tmp_path))))
+    assert "Only the weights are known here" in captions(app)
+    assert "Rollout" in text and "Written" not in text and "Hiding" in text
+
+
+def test_any_text_is_measured_and_an_empty_one_asks_for_a_sentence(app, tmp_path):
+    shown(app, str(save("bert_encoder", tmp_path)))
+    for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too"):
+        app.text_input(key="inside:text").set_value(text).run()
+        assert "Without L" in said(app) and "Hiding" in said(app)
+        assert not any("<script" in element.proto.body for element in app.get("html"))
+    app.text_input(key="inside:text").set_value("  ").run()
+    assert not app.exception and "write a sentence" in app.info[0].value
+
+
+def test_arrays_alone_show_what_follows_from_weights(app):
+    out = io.BytesIO()
+    even = np.full((2, 3, 3), 1 / 3)
+    np.savez(out, layer_0=even, layer_1=even, tokens=np.array(["a", "b", "c"]))
+    app.run()
+    app.selectbox(key="inside:model").set_value("Your own arrays…").run()
+    app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
+    assert "Only the weights are known here" in captions(app)
+    assert "In L0·H0, a puts 0.33 of its weight on a. By all paths through the layers 0.67 of it" in said(app)
+
+
+def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
+    monkeypatch.setattr(measuring, "AT_ONCE", 0.0)
+    shown(app, "digits")
+    assert "3 of 10 heads and layers measured; the rest takes about 1 s." in captions(app)
+    assert "Without L" not in said(app)
+    next(one for one in app.button if one.label == "Measure 7 heads and layers").click().run()
+    assert "the largest change of 8 heads" in said(app)
+
+
+def test_stop_keeps_what_is_there(monkeypatch):
+    """Stop pressed after the fifth of nine: a page that runs again shows five and offers the rest."""
+    def script():
+        import streamlit as st
+
+        from dashboard.evidence import measuring
+
+        def one(item):
+            if item == 5 and not st.session_state.get("pressed"):
+                st.session_state["pressed"] = True
+                measuring._set("evidence:test", False)
+                st.rerun()
+            return item * item
+
+        st.code(repr(dict(measuring.measured("test", "about", range(9), one, "squares"))))
+
+    app = AppTest.from_function(script).run()
+    assert app.code[0].value == repr({item: item * item for item in range(5)})
+    assert "5 of 9 squares measured" in captions(app)
+    app.button[0].click().run()
+    assert app.code[0].value == repr({item: item * item for item in range(9)})
+
+
+def test_numbers_tell_themselves_apart():
+    assert words.both(0.9995, 0.99856) == ("0.99950", "0.99856")
+    assert words.both(0.7, 0.6) == ("0.700", "0.600")
+    assert words.signed(-0.05) == "−0.050" and words.number(0.00004) == "0.00004"
+    assert words.short(-0.0123, 0.05) == "−.012" and words.short(0.001, 0.05) == "" and words.short(-0.3, 0.4) == "−.30"
+    assert words.short(-0.0004, 0.0005) == "−4e−4"
+
+
+def test_the_heads_are_told_as_csv():
+    ref, given = ModelRef("lab", "induction"), Given("the old king walked to the old")
+    asked = ask(loaded(ref), Question(given))
+    setup = Setup(ref, reading_of(ref, given), Question(given), asked)
+    effects = singles({off: switched_off(asked, off) for off in every_head(setup.reading.trace)})
+    lines = csv_of(setup, {(layer, head): one for (_, layer, head), one in effects.items()}).splitlines()
+    assert lines[0].split(",")[:4] == ["kind", "layer", "head", "answer"] and len(lines) == 9
+    cells = lines[3].split(",")
+    assert cells[:3] == ["causal", "0", "2"]
+    np.testing.assert_allclose(float(cells[3]), effects["causal", 0, 2].value, rtol=1e-6)
+    np.testing.assert_allclose(float(cells[3]) - asked.value, float(cells[4]), atol=1e-6)
