@@ -61,16 +61,21 @@ def load_folder(folder: Path, name: str) -> Pretrained:
     """
     import torch
     import transformers
+    from safetensors import SafetensorError
 
     refuse_config(read_config(folder / "config.json", name), name)
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **safe)
         kind = model_class(config)
-        model = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
-                                     use_safetensors=True, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise PretrainedError(f"{name} cannot be loaded: {str(error).splitlines()[0]}") from error
+        model, found = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
+                                            use_safetensors=True, local_files_only=True, output_loading_info=True)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise PretrainedError(f"{name} cannot be loaded: {(str(error) or repr(error)).splitlines()[0]}") from error
+    # What a file lacks the library fills with random numbers; a pooler alone nobody reads.
+    if lacking := sorted(key for key in found["missing_keys"] if "pooler" not in key):
+        raise PretrainedError(f"{name} lacks {len(lacking)} of the weights that its config.json promises, such as "
+                              f"{lacking[0]}; they would be random numbers. Take a complete model.")
     return finished(model, _reader(folder, reads_of(model), safe), name)
 
 

@@ -5,8 +5,9 @@ import threading
 import time
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from core.pretrained import PretrainedError, hub, places, read
+from core.pretrained import PretrainedError, hub, load_folder, places, read
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 
 PICKLE = {"config.json": b'{"model_type": "bert"}', "pytorch_model.bin": b"\x80\x04" * 9, "vocab.txt": b"a"}
@@ -208,6 +209,23 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     (good / "config.json").write_text('{"model_type": "rwkv"}')
     with pytest.raises(PretrainedError, match="no attention to draw"):
         places.check_folder(str(good), 10**6)
+
+
+def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path):
+    for name, data in bert_files().items():
+        (tmp_path / name).write_bytes(data)
+    weights = load_file(tmp_path / "model.safetensors")
+    pooled = {key: value for key, value in weights.items() if "pooler" not in key}
+    save_file(pooled, tmp_path / "model.safetensors", {"format": "pt"})
+    assert len(pooled) < len(weights) and load_folder(tmp_path, "own").model is not None
+    fewer = {key: value for key, value in weights.items() if "layer.1.attention" not in key}
+    save_file(fewer, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(PretrainedError, match=r"own lacks 10 of the weights .* layer\.1\.attention"):
+        load_folder(tmp_path, "own")
+    for damaged in (b"", b"damaged", bert_files()["model.safetensors"][:-1]):
+        (tmp_path / "model.safetensors").write_bytes(damaged)
+        with pytest.raises(PretrainedError, match="own cannot be loaded"):
+            load_folder(tmp_path, "own")
 
 
 def test_sizes_in_words():
