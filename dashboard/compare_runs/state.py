@@ -47,7 +47,7 @@ def compared(every: Sequence[Summary]) -> tuple[list[Summary], str]:
     """Two to four runs to compare, and words about what the link names and cannot have."""
     there = {item.run.id: item for item in every}
     asked = asked_for()
-    found = [there[name] for name in asked if name in there and not there[name].trouble]
+    found = [there[name] for name in asked if name in there and there[name].config is not None]
     said = []
     if missing := len(asked) - len(found):
         said.append(f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "

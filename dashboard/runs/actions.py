@@ -18,6 +18,7 @@ from dashboard.panels import plain
 from dashboard.runs.state import pick
 from dashboard.runs.summary import Summary
 
+TUNED = "A pretrained model that went on learning: it is opened on Fine-tune, and its model lies in its folder."
 DELETED, TROUBLE, UPLOADS = "runs:deleted", "runs:trouble", "runs:uploads"
 RATES = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2)
 
@@ -30,12 +31,14 @@ def actions(chosen: Sequence[Summary]) -> None:
     """The row of buttons for what is picked; several runs can be compared or deleted together."""
     first = chosen[0]
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.page_link(page_of("train"), label="Open", icon=":material/play_circle:", disabled=bool(first.trouble),
-                     query_params={"run": first.run.id}, help="See it on Train: its maps, and its settings")
+        where, what = ("train", "Train") if first.tuned is None else ("fine_tune", "Fine-tune")
+        st.page_link(page_of(where), label="Open", icon=":material/play_circle:", disabled=bool(first.trouble),
+                     query_params={"run": first.run.id}, help=f"See it on {what}: its maps, and its settings")
         _compare(chosen)
         _fork(first)
         st.button("Duplicate", icon=":material/content_copy:", key="runs:duplicate", on_click=_duplicate, args=(first,),
-                  disabled=bool(first.trouble), help="A copy with its weights: one of the two can be trained longer")
+                  disabled=first.config is None,
+                  help=TUNED if first.tuned else "A copy with its weights: one of the two can be trained longer")
         _download(first)
         _delete(chosen)
     if said := st.session_state.pop(TROUBLE, ""):
@@ -57,15 +60,17 @@ def name(item: Summary) -> None:
 def _compare(chosen: Sequence[Summary]) -> None:
     target = next((step for step in STEPS if step.key == "compare_runs"), None)
     if target is not None:
-        st.page_link(target.path, label="Compare", icon=":material/compare:", disabled=len(chosen) > 4,
+        tuned = any(item.tuned for item in chosen)
+        st.page_link(target.path, label="Compare", icon=":material/compare:", disabled=len(chosen) > 4 or tuned,
                      query_params={"runs": ",".join(item.run.id for item in chosen)},
-                     help=None if 2 <= len(chosen) <= 4 else "Pick two to four runs in the list")
+                     help=TUNED if tuned else None if 2 <= len(chosen) <= 4 else "Pick two to four runs in the list")
 
 
 def _fork(item: Summary) -> None:
     """Go on from a kept step, perhaps otherwise; the run itself stays as it is."""
     popover = st.popover("Fork", icon=":material/fork_right:", disabled=not item.kept or item.config is None,
-                         key="runs:fork", on_change="rerun", help=None if item.kept else "It has kept no weights yet.")
+                         key="runs:fork", on_change="rerun",
+                         help=TUNED if item.tuned else None if item.kept else "It has kept no weights yet.")
     if not popover.open or item.config is None:
         return
     config, own = item.config, f"runs:fork:{item.run.id}"
@@ -113,7 +118,8 @@ def _download(item: Summary) -> None:
     """The zip is made when it is asked for."""
     st.download_button("Download", lambda: archive.pack(item.run), f"{item.run.id}.zip", "application/zip",
                        icon=":material/download:", key=f"runs:download:{item.run.id}", on_click="ignore",
-                       disabled=bool(item.trouble), help="One zip: settings, every record, maps and weights")
+                       disabled=item.config is None,
+                       help=TUNED if item.tuned else "One zip: settings, every record, maps and weights")
 
 
 def _delete(chosen: Sequence[Summary]) -> None:

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from core.attention import ConfigError
+from core.finetune.config import FineTuneConfig
+from core.finetune.run import about, config_of, is_fine_tune
 from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.record import Record
@@ -25,7 +27,7 @@ class Summary:
     run: Run
     name: str
     named: bool
-    config: RunConfig | None
+    config: RunConfig | None  # None for a pretrained model that goes on learning, too
     task: str
     status: Status
     created: float
@@ -39,6 +41,8 @@ class Summary:
     parent: str = ""
     sweep: str = ""
     trouble: str = ""
+    tuned: FineTuneConfig | None = None
+    asked_steps: int = 0
 
     @property
     def example(self) -> bool:
@@ -72,8 +76,12 @@ def _changed(path: Path) -> tuple[int, int]:
 def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
     asked, records, trouble = run.asked(), run.records(), ""
     config: RunConfig | None = None
+    tuned: FineTuneConfig | None = None
     try:
-        config = run.config()
+        if is_fine_tune(run):
+            tuned = config_of(run)
+        else:
+            config = run.config()
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]
@@ -81,8 +89,9 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
     named = bool(asked.get("name"))
     parent = asked.get("parent")
     return Summary(
-        run=run, name=str(asked["name"]) if named else words.name_of(config, run in KEPT), named=named, config=config,
-        task=task_entry(config.task.key).name if config else "–", status=status_of(run),
+        run=run, name=str(asked["name"]) if named else words.name_of(config, run in KEPT, tuned), named=named,
+        config=config, task=task_entry(config.task.key).name if config else words.tuned_task(tuned),
+        status=status_of(run), tuned=tuned, asked_steps=config.steps if config else int(about(run).get("steps", 0)),
         created=_seconds(asked.get("created")), steps=records[-1].step if records else 0,
         trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
         curve=tuple(losses[::every]),

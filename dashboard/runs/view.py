@@ -83,7 +83,7 @@ def _chosen(chosen: Sequence[Summary], every: Sequence[Summary]) -> None:
 
 def _curves(item: Summary) -> None:
     records, ink = item.run.records(), Ink.of(theme())
-    last = max(records[-1].step, item.config.steps if item.live and item.config else 0)
+    last = max(records[-1].step, item.asked_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
     left.markdown(":small[**Loss**]")
     loss = [Curve("held-out", [(r.step, r.loss) for r in records]),

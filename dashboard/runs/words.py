@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core.attention.config import entry
+from core.finetune.build import name_of as model_name
+from core.finetune.config import FineTuneConfig
 from core.models import ModelConfig
 from core.tasks import task_entry
 from core.training.config import RunConfig
@@ -33,8 +35,15 @@ def model(config: ModelConfig) -> str:
     return ", ".join([MODELS[config.kind], *(name[0].lower() + name[1:] for name in unusual[:2])])
 
 
-def name_of(config: RunConfig | None, example: bool) -> str:
+def tuned_task(tuned: FineTuneConfig | None) -> str:
+    """What a pretrained model goes on learning."""
+    return "–" if tuned is None else {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[tuned.task]
+
+
+def name_of(config: RunConfig | None, example: bool, tuned: FineTuneConfig | None = None) -> str:
     """What a run is called that nobody named."""
+    if tuned is not None:
+        return f"{model_name(tuned.model)}, {tuned_task(tuned)}"
     if config is None:
         return "unreadable"
     name = f"{task_entry(config.task.key).name}: {model(config.model)}"
@@ -112,8 +121,8 @@ def _score(item: Summary) -> float:
 def state(item: Summary) -> str:
     """How a run stands, and at which step of how many."""
     said = STATES.get(item.status.state, item.status.state)
-    if item.live and item.config is not None and item.steps:
-        return f"{said}, {round(100 * item.steps / item.config.steps)} %"
+    if item.live and item.asked_steps and item.steps:
+        return f"{said}, {round(100 * item.steps / item.asked_steps)} %"
     return said
 
 

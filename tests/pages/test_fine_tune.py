@@ -1,0 +1,118 @@
+"""The Fine-tune page without a browser: the kept runs, what the controls ask for, and what is wrong with a file."""
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.finetune.config import usual
+from core.finetune.run import config_of, create
+from core.training import Record, list_runs
+from dashboard import jobs
+from dashboard.decode.state import decodable
+from dashboard.fine_tune.state import KEPT
+from dashboard.sweeps.setup import _own_runs
+from dashboard.transformer.choose import sources
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+
+
+def opened(page: str = "fine_tune", sentence: str | None = None, **query: str) -> AppTest:
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page(f"../pages/{page}.py")
+    if sentence is not None:
+        app.session_state["fine_tune:sentence"] = sentence
+    for name, value in query.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def said(app: AppTest) -> str:
+    assert not app.exception, app.exception
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
+    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
+    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
+
+
+def by_key(elements, key):
+    return next(element for element in elements if element.key == key)
+
+
+def test_first_sight_is_the_kept_run_beside_what_it_beats():
+    run = KEPT["classify"]
+    records, app = run.records(), opened()
+    text = said(app)
+    share = f"{round(100 * records[-1].exact)}\u00a0%"
+    assert f"At step {records[-1].step:,}, {share} of {records[-1].held_out} held-out texts" in text
+    assert f"before training it was {round(100 * records[0].exact)}\u00a0%" in text and "always saying" in text
+    assert records[-1].exact > 0.8 and records[0].exact < 0.5
+    assert "the room was spotless" in text
+    heads = by_key(app.selectbox, "fine_tune:head").options
+    assert len(heads) == 72 and re.fullmatch(r"L\d·H\d+ · 0\.\d\d moved", heads[0])
+
+
+def test_the_slider_goes_back_to_before_training():
+    app = opened()
+    slider = next(one for one in app.select_slider if one.label == "Step")
+    slider.set_value(0)
+    text = said(app.run())
+    assert "At step 0," in text and "has moved" not in text
+
+
+def test_pairs_show_how_cross_attention_turned():
+    app = opened()
+    app.selectbox(key="fine_tune:task").set_value("pairs").run()
+    text = said(app)
+    assert "held-out sources are written all right" in text and "10 words were new to it" in text
+    assert "sieben tausend drei hundert vier" in text and "7 3 0 4" in text
+    assert len(by_key(app.selectbox, "fine_tune:head").options) == 8
+
+
+def test_the_button_asks_for_what_the_controls_say():
+    app = opened(sentence="is the library open")
+    app.button(key="fine_tune:start").click().run()
+    (run,) = list_runs()
+    config = config_of(run)
+    assert config == usual("classify", watch="is the library open") and app.query_params["run"] == run.id
+    assert [button.key for button in app.button if button.key in ("fine_tune:stop", "fine_tune:start")] == [
+        "fine_tune:stop"]
+    app.button(key="fine_tune:stop").click().run()
+    assert run.status().state == "stopped" and "ended before its first measurement" in said(app)
+
+
+def test_a_sentence_that_the_kept_run_did_not_watch_is_said():
+    app = opened(sentence="is the library open")
+    assert "does not watch your sentence" in said(app)
+
+
+def test_a_file_that_cannot_be_learned_says_its_line():
+    app = opened()
+    app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(f"{i},a" for i in range(9)) + "\nx,"
+    app.run()
+    assert "There is no label in line 11" in said(app)
+    assert by_key(app.button, "fine_tune:start").disabled
+
+
+def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
+    run = create(usual("pairs"))
+    run.append(Record(0, loss=9.0, exact=0.0, letters=0.1, held_out=100))
+    run.set_status("failed", "It had no room.")
+    app = opened(run=run.id)
+    assert app.selectbox(key="fine_tune:task").value == "pairs" and "It had no room." in said(app)
+    assert "not on this machine" in said(opened(run="20200101-000000-abcdef"))
+
+
+def test_runs_lists_it_and_opens_it_here():
+    run = create(usual("classify"))
+    run.append(Record(0, loss=1.4, exact=0.25, held_out=28))
+    run.append(Record(48, loss=0.3, exact=0.9, held_out=28, final=True))
+    run.set_status("finished", "Finished after 48 steps.")
+    app = opened("runs", run=run.id)
+    text = said(app)
+    assert "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% exact after 48 steps" in text
+    assert by_key(app.button, "runs:duplicate").disabled
+    assert run.id not in decodable() and run.id not in sources() and run not in _own_runs()
