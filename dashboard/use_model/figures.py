@@ -10,6 +10,7 @@ import numpy as np
 from core.pretrained.answers import Said
 from dashboard.attention_view.palette import SIGNED, Ink, Theme
 from dashboard.charts import Spec, axis_style, figure, layer, tip
+from dashboard.use_model.words import unlike
 
 LONGEST = 34  # signs of a sentence beside the matrix
 
@@ -51,7 +52,7 @@ def _quoted(text: str) -> str:
 
 def bars(said: Sequence[Said], ink: Ink) -> Spec:
     """The likeliest answers, the first one in the accent."""
-    names = [f"{one.word}{chr(0x200B) * place}" for place, one in enumerate(said)]  # two tokens may read alike
+    names = unlike([one.word for one in said])
     rows = [{"word": name, "p": one.probability, "text": f"{one.probability:.3f}", "first": place == 0}
             for place, (name, one) in enumerate(zip(names, said, strict=True))]
     axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220}

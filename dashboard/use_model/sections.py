@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,19 +37,24 @@ MORE = "\n".join(("The dog was too exhausted to walk over the road.", "Because i
                   "Money costs more to borrow this year."))
 MORE_SIGNS = 6_000
 LONG_WORD = 4
+MOST_BUTTONS = 40
+BEFORE = 6  # words of the text that are told again before what comes next
 
 
 def embed(chosen: Chosen, pretrained: Pretrained) -> Answered:
     """How alike texts or pictures are, and the head on which the likeness of one pair hangs."""
-    names, every = _compared(chosen, pretrained)
+    left, right = st.columns([1.15, 1], gap="large")
+    with left:
+        place = st.container()
+        names, every = _compared(chosen, pretrained)
     if len(every) < 2:
-        raise PretrainedError("There is nothing to compare with: write another sentence below the first.")
+        raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
     table = alike(chosen.ref, every)
     pair = closest(_tensor(table), 0)
     question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
     found, head = asked(chosen.ref, question)
-    left, right = st.columns([1, 1], gap="large")
-    with left:
+    with place:
+        st.markdown("**How alike each two are** (cosine)")
         st.vega_lite_chart(figures.likeness(table, names, pair, theme()), width="stretch")
     with right:
         look(found, head, chosen, names[0])
@@ -81,10 +87,13 @@ def fill(chosen: Chosen, pretrained: Pretrained) -> Answered:
     """The likeliest words for a mask, which stands where the reader puts it, or in place of a word."""
     given = masked(chosen, pretrained)
     found, head = asked(chosen.ref, Question(given))
-    best = _answer(found, head, chosen, pretrained)
-    mask = pretrained.tokenizer.mask_token
-    st.markdown(plain(given.text).replace(plain(mask), f"**{plain(best)}**", 1))
+    best, mask = _best(found, pretrained), plain(pretrained.tokenizer.mask_token)
+    _answer(found, head, chosen, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
     return found
+
+
+def _best(found: Answered, pretrained: Pretrained) -> str:
+    return top(pretrained, found.asked.answer, 1)[0].word
 
 
 def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
@@ -97,23 +106,31 @@ def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
         pass
     line = chosen.reading.source
     numbers = [word for word in dict.fromkeys(line.word) if word is not None]
-    spoken = {word: " ".join(t.removeprefix("##") for t, w in zip(line.tokens, line.word, strict=True) if w == word)
-              for word in numbers}
-    long = [word for word in numbers if len(spoken[word]) >= LONG_WORD and spoken[word].isalpha()]
-    usual = numbers.index(long[-1] if long else numbers[-1])
-    key = f"use_model:masked:{chosen.given.text[:80]}"
-    word = st.segmented_control("Masked word", numbers, default=numbers[usual], format_func=spoken.get, key=key,
-                                required=True)
-    return Given(with_mask(pretrained, chosen.given.text, int(numbers[usual] if word is None else word)))
+    spoken = ["".join(t.removeprefix("##") for t, w in zip(line.tokens, line.word, strict=True) if w == word)
+              for word in numbers]
+    usual = next((i for i in reversed(range(len(numbers))) if spoken[i].isalpha() and len(spoken[i]) >= LONG_WORD), 0)
+    picked = _pick("Masked word", spoken, usual, f"use_model:masked:{chosen.given.text[:80]}")
+    return Given(with_mask(pretrained, chosen.given.text, numbers[picked]))
+
+
+def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
+    """The place of the token that is picked."""
+    names = [plain(name) for name in words.unlike(tokens)]
+    places, named = range(len(names)), names.__getitem__
+    if len(names) > MOST_BUTTONS:
+        return st.selectbox(label, places, usual, format_func=named, key=f"{key}:list")
+    place = st.segmented_control(label, places, default=usual, format_func=named, key=key, required=True)
+    return usual if place is None else int(place)
 
 
 def probabilities(chosen: Chosen, pretrained: Pretrained) -> Answered:
     """The likeliest classes of a text or a picture, or the likeliest next tokens."""
     found, head = asked(chosen.ref, Question(chosen.given))
-    _answer(found, head, chosen, pretrained)
+    more = ""
     if pretrained.head == "next":
-        said = cached(goes_on, chosen.ref, chosen.given)
-        st.markdown(f"It goes on: {plain(chosen.given.text)} **{plain(said)}**")
+        before = " ".join(chosen.given.text.split()[-BEFORE:])
+        more = f"… {plain(before)} **{plain(cached(goes_on, chosen.ref, chosen.given))}** …"
+    _answer(found, head, chosen, pretrained, more)
     return found
 
 
@@ -123,16 +140,18 @@ def goes_on(ref: ModelRef, given: Given) -> str:
     return text_of(pretrained, generate(pretrained, given, Settings(longest=12)).hypotheses[0].tokens)
 
 
-def _answer(found: Answered, head: Head, chosen: Chosen, pretrained: Pretrained) -> str:
+def _answer(found: Answered, head: Head, chosen: Chosen, pretrained: Pretrained, more: str) -> None:
+    """The likeliest answers with what else there is to say of them, the head's look, and the sentence about both."""
     said = top(pretrained, found.asked.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
         st.vega_lite_chart(figures.bars(said, Ink.of(theme())), width="stretch")
+        if more:
+            st.markdown(more)
     with right:
         look(found, head, chosen, said[0].word)
     fact(words.answer_fact(found, said, head))
     st.caption(words.conditions(found, head))
-    return said[0].word
 
 
 def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
@@ -142,9 +161,7 @@ def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
     spoken = [place for place, special in enumerate(produced.special) if not special] or [0]
     usual = crossing(chosen.reading, spoken)
     name = f"use_model:word:{chosen.given.text[:80]}:{chosen.given.target or ''}"
-    place = st.segmented_control("Word that it says", spoken, default=usual, key=name, required=True,
-                                 format_func=lambda i: produced.tokens[i])
-    place = usual if place is None else int(place)
+    place = spoken[_pick("Word that it says", [produced.tokens[i] for i in spoken], usual, name)]
     found, head = asked(chosen.ref, Question(chosen.given, place=place))
     left, right = st.columns([1.2, 0.8], gap="large")
     with left:
@@ -158,10 +175,11 @@ def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
 
 
 def crossing(reading: Reading, spoken: list[int]) -> int:
-    """The first word that looks further left than the one before it, where the order changes; else the first of all."""
+    """Which of the said words is the first that looks further left than the one before it; else the first of all."""
     weights = reading.trace.of("cross").maps[-1].weights.mean(0)[spoken]
     looks = weights[:, : len(reading.source)].argmax(1)
-    return next((spoken[i] for i in range(1, len(spoken)) if looks[i] < looks[i - 1]), spoken[0])
+    tokens = reading.produced.tokens if reading.produced else ()
+    return next((i for i in range(1, len(spoken)) if looks[i] < looks[i - 1] and tokens[spoken[i]].isalpha()), 0)
 
 
 def asked(ref: ModelRef, question: Question) -> tuple[Answered, Head]:
@@ -171,7 +189,7 @@ def asked(ref: ModelRef, question: Question) -> tuple[Answered, Head]:
     known = None
     if not found.asked.pretrained.watched:
         return found, telling_head(found, None)
-    if found.seconds > AT_ONCE and not st.session_state.get(wanted):
+    if found.work > AT_ONCE and not st.session_state.get(wanted):
         st.button(f"Switch off each of {found.heads} heads, about {found.seconds:.0f} s", key="use_model:measure",
                   icon=":material/play_arrow:", on_click=st.session_state.update, args=({wanted: True},))
     else:
@@ -188,10 +206,10 @@ def look(found: Answered, head: Head, chosen: Chosen, word: str) -> None:
         patches = Patches(chosen.given.picture.numpy(), rows, columns, len(line) - rows * columns)
     attention_view(
         found.trace, key="use_model:head", layer=head.place, head=head.head, query=head.row, patches=patches,
-        pin=None, show="matrix" if patches is None else "both", title=f"{head.name}, on which {_short(word)} hangs most"
-        if head.effect is not None else f"{head.name}, the sharpest look", height=420,
+        show="matrix" if patches is None else "both", height=420 if patches is None else 260,
+        title=f"{head.name}, " + (f"on which {_short(word)} hangs most" if head.effect else "the sharpest look"),
         fact=f"Head {head.name}: its row of {found.trace.maps[head.place].queries[head.row]} is picked")
 
 
 def _short(word: str) -> str:
-    return word if len(word) <= 24 else "this sentence"
+    return f"“{word}”" if len(word) <= 24 else "this sentence"

@@ -15,6 +15,11 @@ NOTHING = 5e-4  # a change of the answer that is none
 SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
 
 
+def unlike(tokens: Sequence[str]) -> list[str]:
+    """Names that all differ: an invisible sign keeps two tokens apart that read alike."""
+    return [f"{token}{chr(0x200B) * list(tokens[:place]).count(token)}" for place, token in enumerate(tokens)]
+
+
 def number(value: float) -> str:
     """Two decimals, or what a smaller number is below."""
     return f"{value:.2f}" if abs(value) >= 0.005 else "less than 0.01"
@@ -33,7 +38,7 @@ def apart(one: float, other: float) -> tuple[str, str]:
 def answer_fact(found: Answered, said: Sequence[Said], head: Head) -> str:
     """What is answered, what comes next, and what is left of it without the head that matters most."""
     first, count = said[0], len(found.asked.answer.probabilities)  # type: ignore[arg-type]
-    next_best = f", before {plain(said[1].word)} with {number(said[1].probability)}" if len(said) > 1 else ""
+    next_best = f", before **{plain(said[1].word)}** with {number(said[1].probability)}" if len(said) > 1 else ""
     subject = SUBJECT[found.asked.answer.kind]
     return (f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
             f"would give 1 in {count:,}. {head_fact(found, head, first.word)}")
@@ -64,7 +69,7 @@ def _without(found: Answered, head: Head, word: str) -> str:
         return (f"It stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one does, "
                 "others do too.")
     value, was = apart(head.effect.value, found.asked.value)
-    return (f"Without it {plain(word)} would have {value} instead of {was}: of {_heads(found)}, none changes that "
+    return (f"Without it **{plain(word)}** would have {value} instead of {was}: of {_heads(found)}, none changes that "
             "more.")
 
 

@@ -1,0 +1,34 @@
+"""Use a model in a real browser: the first sight, a word that is picked, a link, another job's model."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import wait_ready
+
+
+def opened(page: Page, link: str = "use_model") -> Page:
+    page.goto(f"/{link}")
+    expect(page.locator("h1")).to_be_visible(timeout=20_000)
+    expect(page.locator(".av canvas").first).to_be_visible(timeout=60_000)
+    wait_ready(page, 60_000)
+    return page
+
+
+def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
+    opened(page)
+    expect(page.get_by_text("How alike each two are")).to_be_visible()
+    expect(page.get_by_text(re.compile("is most like"))).to_be_visible()
+    page.get_by_text("Other jobs, and where these numbers come from").click()
+    page.get_by_role("button", name="numbers", exact=True).click()
+    expect(page.get_by_text(re.compile("It writes"))).to_be_visible(timeout=30_000)
+    before = page.get_by_text(re.compile("It writes")).inner_text()
+    page.get_by_role("radio", name="neun").first.click()
+    expect(page.get_by_text(re.compile("Saying neun"))).to_be_visible()
+    assert page.get_by_text(re.compile("It writes")).inner_text() != before
+    expect(page.get_by_text(re.compile("on which .neun. hangs most"))).to_be_visible()
+    page.goto("about:blank")
+    opened(page, "use_model?inside:model=digits")
+    expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 391

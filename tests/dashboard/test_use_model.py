@@ -1,0 +1,102 @@
+"""The parts of Use a model: its sentences, its figures, and the head that an answer hangs on."""
+
+import numpy as np
+import pytest
+
+from core.pretrained import Given, PretrainedError, load_kept
+from core.pretrained.answers import Said, answer
+from core.pretrained.evidence import Effect, Question
+from dashboard.attention_view.palette import LIGHT_INK
+from dashboard.inside import EMBEDDED, ModelRef, reading_of
+from dashboard.use_model import figures, sections, state, words
+
+INDUCTION = ModelRef("lab", "induction")
+QUESTION = Question(Given("the old king walked to the red house . the old king walked to the red"))
+
+
+def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
+    found, known = state.answered(INDUCTION, QUESTION), state.effects(INDUCTION, QUESTION)
+    assert len(known) == found.heads == 8
+    head = state.telling_head(found, known)
+    assert head.effect == min(known.values(), key=lambda effect: effect.value)
+    off = frozenset({("causal", head.layer, head.head)})
+    alone = answer(load_kept("induction"), QUESTION.given, off=off).probabilities[found.asked.id]
+    assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
+    assert head.row == len(found.asked.source) - 1
+    told = words.answer_fact(found, [Said(1, "house", 0.9), Said(2, "a", 0.05)], head)
+    assert f"**{head.name}** looks most at **house**" in told and "of 8 heads, none changes that more" in told
+
+
+def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
+    found = state.answered(INDUCTION, QUESTION)
+    head = state.telling_head(found, None)
+    special = np.asarray(found.asked.source.special)
+    rows = np.stack([item.weights[:, -1] for item in found.trace.maps])  # (L, H, S)
+    rows[..., special] = 0
+    assert rows[head.place, head.head].max() == rows.max()
+    assert "not measured yet" in words.head_fact(found, head, "mat")
+    assert "takes about" in words.conditions(found, head)
+
+
+def test_heads_are_switched_off_unasked_where_that_is_little_work():
+    found = state.answered(INDUCTION, QUESTION)
+    model = load_kept("induction").model
+    numbers = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
+    assert found.work == 8 * len(found.asked.source) * numbers < state.AT_ONCE / 100
+    minilm = state.answered(EMBEDDED, Question(Given("The animal didn't cross the street."), against="Nobody came."))
+    assert state.AT_ONCE / 30 < minilm.work < state.AT_ONCE
+
+
+def test_a_head_that_changes_nothing_is_not_praised():
+    found = state.answered(INDUCTION, QUESTION)
+    head = state.Head(1, 1, 0, 3, Effect(found.asked.value + 1e-5, 1e-5, 3))
+    assert "without any one of the 8 heads" in words.head_fact(found, head, "mat")
+
+
+def test_the_first_word_of_another_order_is_shown_first():
+    reading = reading_of(ModelRef("lab", "numbers"), Given("forty-seven"))
+    spoken = [place for place, special in enumerate(reading.produced.special) if not special]
+    assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
+    assert sections.crossing(reading, spoken) in (1, 2)
+    assert sections.crossing(reading_of(ModelRef("lab", "numbers"), Given("seven")), [0]) == 0
+
+
+@pytest.mark.parametrize(("one", "other", "told"), [
+    (0.5, 0.25, ("0.50", "0.25")), (0.991, 0.993, ("0.991", "0.993")), (0.99991, 0.99995, ("0.9999", "1.0000")),
+    (1.0, 1.0, ("1.0000", "1.0000"))])
+def test_two_numbers_have_the_decimals_that_tell_them_apart(one, other, told):
+    assert words.apart(one, other) == told
+
+
+@pytest.mark.parametrize(("value", "told"), [(0.256, "0.26"), (0.006, "0.01"), (0.0049, "less than 0.01"),
+                                             (1.0, "1.00")])
+def test_small_numbers_are_said_to_be_small(value, told):
+    assert words.number(value) == told
+
+
+def test_sentences_are_lines_once_each():
+    assert state.sentences(" One. ", "Two.\n\nOne.\n Three. ") == ("One.", "Two.", "Three.")
+    with pytest.raises(PretrainedError, match="Take 3 out"):
+        state.sentences("0", "\n".join(map(str, range(1, 15))))
+
+
+def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
+    names = words.unlike(["a", "b", "a", "a"])
+    assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
+    spec = figures.bars([Said(1, "a", 0.6), Said(2, "a", 0.3)], LIGHT_INK)
+    rows = spec["layer"][0]["data"]["values"]
+    assert [row["first"] for row in rows] == [True, False]
+    assert len({row["word"] for row in rows}) == 2
+    assert [row["text"] for row in rows] == ["0.600", "0.300"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
+    table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
+    spec = figures.likeness(table, ["It's one", "two", "a \\ very long sentence that goes on and on"], (0, 1), theme)
+    cells, pair, _ = (layer["data"]["values"] for layer in spec["layer"])
+    assert len(cells) == 9 and len(pair) == 2
+    assert {cell["value"] for cell in pair} == {0.7}
+    label = spec["layer"][0]["encoding"]["y"]["axis"]["labelExpr"]
+    assert "It\\'s one" in label and "a \\\\ very" in label and "…" in label
+    assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-1, 1]

@@ -1,0 +1,121 @@
+"""The page Use a model without a browser: every kind of model at its job, and what is said when it cannot do it."""
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.tiny_models import save
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def app(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/use_model.py")
+
+
+def said(app):
+    assert not app.exception
+    return " ".join(element.proto.body for element in app.get("html"))
+
+
+def shown(app, model):
+    app.query_params["inside:model"] = model
+    return app.run()
+
+
+def test_first_sight_compares_sentences(app):
+    app.run()
+    text = said(app)
+    assert "is most like" in text and "exhausted" in text
+    assert "of 72 heads, none changes it more" in text
+    assert len(app.get("vega_lite_chart")) == 1
+    assert "= 0.77" in app.latex[0].value
+
+
+def test_other_sentences_are_the_readers_own(app):
+    app.run()
+    app.text_area(key="use_model:more").set_value("A tired animal stayed on its side of the street.\n\n").run()
+    assert "stayed on its side" in said(app)
+    assert "all 1 pairs" in said(app)
+    app.text_area(key="use_model:more").set_value("\n".join(f"Sentence {i}." for i in range(30))).run()
+    assert "at most 12" in app.info[0].value
+    app.text_area(key="use_model:more").set_value(" ").run()
+    assert "nothing to compare with" in app.info[0].value
+
+
+def test_the_translator_writes_and_each_word_can_be_picked(app):
+    shown(app, "numbers")
+    assert "sieben und vier zig" in said(app)
+    words = app.get("button_group")[0]
+    words.set_value(0).run()
+    assert "neun</b></span>, head" in said(app)
+    assert "of its weight on <b style='font-weight:600'>nine" in said(app)
+
+
+def test_the_language_model_goes_on(app):
+    shown(app, "induction")
+    assert "river</b></span> with" in said(app)
+    assert any("**river" in one.value for one in app.markdown)
+    assert "of 8 heads, none changes that more" in said(app)
+
+
+def test_a_digit_is_read(app):
+    shown(app, "digits")
+    assert "The class is" in said(app) and ">3</b>" in said(app)
+    app.selectbox(key="inside:picture").set_value("Digit 7").run()
+    assert ">7</b>" in said(app)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "bert_classifier", "bert_encoder", "gpt2", "gpt_oss", "t5",
+                                    "whisper", "vit", "longformer", "deberta_v2", "bloom", "bart"])
+def test_every_kind_of_model_does_its_job(app, family, tmp_path):
+    folder = tmp_path / family
+    folder.mkdir()
+    shown(app, str(save(family, folder)))
+    text = said(app)
+    assert not app.info, [one.value for one in app.info]
+    assert any(words in text for words in ("masked word", "next token", "The class", "It writes", "is most like"))
+
+
+def test_the_masked_word_can_be_picked(app, tmp_path):
+    shown(app, str(save("bert", tmp_path)))
+    before = [one.value for one in app.markdown][-1]
+    assert "tired" not in before.split("**")[0] or "**" in before
+    app.get("button_group")[0].set_value(0).run()
+    after = [one.value for one in app.markdown][-1]
+    assert after.startswith("**") and "tired" in after
+    app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
+    assert not app.get("button_group")
+    assert "The masked word is" in said(app)
+
+
+def test_other_jobs_lead_to_models_that_do_them(app):
+    app.session_state["use_model:others"] = True
+    app.run()
+    names = [button.label for button in app.button]
+    assert "numbers" in names and "induction" in names and "digits" in names
+    assert any(name.startswith("bert-base-uncased, ") for name in names)
+    assert "all-MiniLM-L6-v2" not in names, "its own job is no other job"
+    app.button(key="use_model:use:translate").click().run()
+    assert "It writes" in said(app)
+
+
+def test_a_long_text_has_a_list_of_words_instead_of_buttons(app, tmp_path):
+    app.query_params["inside:text"] = "The animal was tired and " * 10
+    shown(app, str(save("bert", tmp_path)))
+    assert not app.get("button_group")
+    box = next(box for box in app.selectbox if box.label == "Masked word")
+    assert len(box.options) == 50 == len(set(box.options))
+    assert "The masked word is" in said(app)
+
+
+def test_nothing_to_read_is_told(app):
+    app.run()
+    app.text_input(key="inside:text").set_value("  ").run()
+    assert not app.exception
+    assert "nothing to read" in app.info[0].value
