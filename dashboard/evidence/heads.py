@@ -41,7 +41,8 @@ def section(setup: Setup, asked: Asked) -> Head:
         _several(setup, asked, picked, effects)
     if len(alone) == len(list(setup.heads())):
         said = [(setup.name(head), alone[head]) for head in ranked]
-        fact(heads_fact(asked, said, _layer(setup, effects), _sharpest(setup), _agreement(setup, alone)))
+        layer = _layer(setup, effects)
+        fact(heads_fact(asked, said, setup.name(picked), layer, _sharpest(setup), _agreement(setup, alone)))
     _ranking(setup, asked, alone, ranked)
     return picked
 
@@ -120,7 +121,7 @@ def _bars(asked: Asked, off: Off) -> None:
     rows = [{"word": word, "of": of, "p": value, "text": number(value)}
             for word, pair in pairs.items() for of, value in zip(("whole", "without"), pair, strict=True)]
     st.vega_lite_chart(figures.before_after(rows, list(pairs), Ink.of(theme()), "model"), key="evidence:bars")
-    st.caption(f"Grey the whole model, colour without. The page follows {followed(asked)}.")
+    st.caption(f"Pale the whole model, full without. The page follows {followed(asked)}.")
 
 
 def _layer(setup: Setup, effects: Mapping[Off, Effect]) -> tuple[str, Effect] | None:

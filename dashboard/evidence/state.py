@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import streamlit as st
@@ -11,6 +12,7 @@ import streamlit as st
 from core.flow import flow, flows, graph, rollout
 from core.pretrained import Line, Reading
 from core.pretrained.evidence import Asked, Measured, Question, ask, measure, token_scores
+from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
 from dashboard.cache import shared
 from dashboard.inside import ModelRef, loaded, reading_of
@@ -33,9 +35,10 @@ class Setup:
     question: Question
     asked: Asked | None
 
-    @property
+    @cached_property
     def maps(self) -> tuple[AttentionMap, ...]:
-        return self.reading.trace.maps
+        """The maps as they are drawn, with a column for a learned sink where there is one."""
+        return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
 
     @property
     def mixed(self) -> bool:

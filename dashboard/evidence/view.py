@@ -44,8 +44,6 @@ def page() -> None:
 
 
 def _sections(setup: Setup) -> None:
-    if setup.reading.cut:
-        st.warning(setup.reading.cut, icon=":material/content_cut:")
     if setup.reading.note:
         st.caption(plain(setup.reading.note))
     asked = setup.asked
@@ -57,8 +55,10 @@ def _sections(setup: Setup) -> None:
         head = heads.section(setup, asked)
     found = maps.section(setup, head)
     _equation(setup, head, found)
-    with st.expander("How the measures of this head agree"):
-        maps.agreement(found)
+    agree = st.expander("How the measures of this head agree", on_change="rerun", key="evidence:agree")
+    if agree.open:
+        with agree:
+            maps.agreement(found)
     if asked is not None:
         tokens.section(setup, asked)
     st.caption(_conditions(setup))

@@ -45,21 +45,25 @@ def followed(asked: Asked) -> str:
     return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
 
 
-def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], layer: tuple[str, Effect] | None,
+def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
                sharpest: tuple[str, float], agree: tuple[float | None, float | None]) -> str:
-    """Which head and layer the answer needs most, where the sharpest head stands, and how the ranks agree."""
+    """Which head and layer the answer needs most, where the picked and the sharpest stand, how the ranks agree."""
     first, effect = ranked[0]
+    shown = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
     verb = "falls" if effect.change < 0 else "rises"
     before, after = both(asked.value, effect.value)
     places = {name: place for place, (name, _) in enumerate(ranked)}
-    said = (f"Without :primary[**{plain(first)}**], {followed(asked)} {verb} from **{before}** to **{after}**, "
+    said = (f"Without {shown}, {followed(asked)} {verb} from **{before}** to **{after}**, "
             f"the largest change of {len(ranked)} heads")
     said += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
+    if picked != first:
+        own = both(asked.value, ranked[places[picked]][1].value)[1]
+        said += f"Without :primary[**{plain(picked)}**] it is {own}, number {places[picked] + 1}. "
     name, sharp = sharpest
-    own = ranked[places[name]][1].change
+    change = ranked[places[name]][1].change
     where = "first" if not places[name] else f"number {places[name] + 1}"
     said += (f"The head that looks hardest, **{plain(name)}** with {number(sharp, 2)} on one token in the mean, is "
-             f"{where}: {signed(own)}.")
+             f"{where}: {signed(change)}.")
     by_weight, by_slope = agree
     if by_weight is not None:
         said += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight, 2)}"

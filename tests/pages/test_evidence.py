@@ -208,3 +208,9 @@ def test_the_heads_are_told_as_csv():
     assert cells[:3] == ["causal", "0", "2"]
     np.testing.assert_allclose(float(cells[3]), effects["causal", 0, 2].value, rtol=1e-6)
     np.testing.assert_allclose(float(cells[3]) - asked.value, float(cells[4]), atol=1e-6)
+
+
+def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
+    text = said(shown(app, str(save("gpt_oss", tmp_path))))
+    assert "drawn as the last column, sink" in captions(app).replace("\\", "")
+    assert "Written" in text and "Without L" in text
