@@ -66,7 +66,7 @@ def parse(text: str) -> tuple[str, str]:
     repo, _, revision = named.partition("@")
     if not NAME.fullmatch(repo) or ".." in repo or "--" in repo:
         said = f"“{text.strip()[:80]}” is no name of a model on the hub" if text.strip() else "No model is named yet"
-        raise PretrainedError(f"{said}; write owner/name, such as prajjwal1/bert-tiny, or name@revision.")
+        raise PretrainedError(f"{said}; write owner/name, such as distilbert/distilgpt2, or name@revision.")
     if revision and (not REVISION.fullmatch(revision) or ".." in revision):
         raise PretrainedError(f"“{revision[:80]}” is no name of a revision; write a branch, a tag or a commit.")
     return repo, revision or "main"

@@ -86,12 +86,16 @@ def size(folder: Path) -> int:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that a new model could take, where the system tells."""
+    """Bytes of memory that a new model could take, where the system tells: of the computer, and of its container."""
+    found = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+        most, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
+        found += [] if most == "max" else [int(most) - int(used)]
+    except (OSError, ValueError):
+        pass
+    return min(found, default=None)
 
 
 def check_folder(text: str, limit: int) -> Path:

@@ -44,7 +44,8 @@ def _text(ref: ModelRef, pretrained: Pretrained) -> Given:
         return Given(text, target=target or None)
     if pretrained.head == "next":
         return Given(text)
-    with other.popover("Pair", width="stretch", help="A second sentence, read together with the first."):
+    label = "Pair: on" if (st.session_state.get(SECOND) or "").strip() else "Pair"
+    with other.popover(label, width="stretch", help="A second sentence, read together with the first."):
         second = st.text_input("Sentence B", key=SECOND, **BOUND, help="Left empty, the model reads the text alone.")
     return Given(text, second=second or None)
 

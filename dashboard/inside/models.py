@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -71,14 +73,10 @@ def _load(ref: ModelRef) -> Pretrained:
         return load_kept(ref.name)
     if ref.source == "array":
         raise PretrainedError("These are arrays without a model; choose a model for what needs one.")
-    try:
+    with _in_words(f"{ref.name} cannot be loaded"):
         if ref.source == "folder":
             return load_folder(Path(ref.name), Path(ref.name).name)
         return hub.load(ref.name, ref.revision)
-    except PretrainedError:
-        raise
-    except Exception as error:  # whatever a foreign model's files make its library raise is one sentence here
-        raise PretrainedError(f"{ref.name} cannot be loaded: {(str(error) or repr(error)).splitlines()[0]}") from error
 
 
 def reading_of(ref: ModelRef, given: Given) -> Reading:
@@ -87,4 +85,17 @@ def reading_of(ref: ModelRef, given: Given) -> Reading:
 
 
 def _read(ref: ModelRef, given: Given) -> Reading:
-    return read(loaded(ref), given)
+    pretrained = loaded(ref)
+    with _in_words(f"{ref.name} cannot read this"):
+        return read(pretrained, given)
+
+
+@contextmanager
+def _in_words(what: str) -> Iterator[None]:
+    """Whatever the files of a foreign model make its library raise, as one sentence."""
+    try:
+        yield
+    except PretrainedError:
+        raise
+    except Exception as error:
+        raise PretrainedError(f"{what}: {(str(error) or repr(error)).splitlines()[0]}") from error

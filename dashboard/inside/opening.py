@@ -18,7 +18,7 @@ from dashboard.panels import plain
 
 TYPED, LOOKED = "inside:typed", "inside:looked"
 FOLDER_LIMIT = 1_600_000_000
-SUGGESTED = ("prajjwal1/bert-tiny@refs/pr/1", "distilbert/distilgpt2", "google-t5/t5-small")
+SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
 
 
 def use(name: str) -> None:

@@ -1,6 +1,7 @@
 """The chooser that the pages of Look inside share, without a browser: every source, every refusal, every limit."""
 
 import io
+import re
 import time
 from pathlib import Path
 
@@ -209,6 +210,22 @@ def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
     app.run()
     assert said(app) == "nothing" and "not open to visitors" in told(app)
+
+
+def test_whatever_a_foreign_model_raises_is_a_sentence(app, tmp_path, monkeypatch):
+    """Its tokenizer knows more words than its weights have rows for, so that the library fails in the middle."""
+    from safetensors.torch import load_file, save_file
+
+    for name, data in bert_files().items():
+        (tmp_path / name).write_bytes(data)
+    weights, rows = load_file(tmp_path / "model.safetensors"), "embeddings.word_embeddings.weight"
+    save_file(weights | {rows: weights[rows][:6].clone()}, tmp_path / "model.safetensors", {"format": "pt"})
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(re.sub(r'"vocab_size": \d+', '"vocab_size": 6', config))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app.query_params["inside:model"] = str(tmp_path)
+    app.run()
+    assert said(app) == "nothing" and "does not take this: index out of range" in told(app)
 
 
 @pytest.mark.parametrize(("address", "own"), [
