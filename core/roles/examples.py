@@ -16,12 +16,17 @@ from core.trace import Kind
 
 @dataclass(frozen=True)
 class Example:
-    """The reading, its row and key, and `value`: the weight on all that the role wants (Broad: the share used)."""
+    """The reading, its row, and `value`: the weight on all `wanted` keys (Broad: the share of its keys used).
+
+    `key` is the one of them with most weight, `even` what even attention would put on them all.
+    """
 
     reading: int
     query: int
     key: int
     value: float
+    wanted: int
+    even: float
 
 
 NEARLY = 0.95  # of the clearest row: as clear to the eye
@@ -49,9 +54,10 @@ def _rows(place: int, reading: Reading, kind: Kind, role: Role, layer: int, head
     rows = np.flatnonzero(wanted.any(-1) & text.ordinary & (seen.sum(-1) >= FEWEST_KEYS))
     on_wanted = (weights * wanted)[rows]
     values = share_used(weights[rows], seen[rows].sum(-1)) if role.targets is None else on_wanted.sum(-1)
-    keys = on_wanted.argmax(-1)
-    return [(Example(place, row, key, value), _letters(text, row) + _letters(text, key))
-            for row, key, value in zip(rows.tolist(), keys.tolist(), values.tolist(), strict=True)]
+    keys, many = on_wanted.argmax(-1), wanted[rows].sum(-1)
+    every = zip(rows.tolist(), keys.tolist(), values.tolist(), many.tolist(), (many / seen[rows].sum(-1)).tolist(),
+                strict=True)
+    return [(Example(place, row, *rest), _letters(text, row) + _letters(text, rest[0])) for row, *rest in every]
 
 
 def _letters(text: Text, place: int) -> int:

@@ -136,8 +136,10 @@ def _grid(found: Measured, rows: list[Spec], picked: Head, theme: Theme) -> Spec
           "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", layers),
                 "scale": {"domain": list(range(layers)), "paddingInner": GAP, "paddingOuter": GAP}}}
     tips = [{"field": "name", "title": "head"}, {"field": "says", "title": "role"}]
+    told = {"description": {"field": "tells", "type": "nominal"}}
+    rows = [row | {"tells": f"{row['name']}: {row['says']}"} for row in rows]
     chosen = [row for row in rows if (row["layer"], row["head"]) == picked]
-    drawn = [layer("rect", rows, {**at, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
+    drawn = [layer("rect", rows, {**at, **told, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
                    stroke=ink.hairline, strokeWidth=1, cursor="pointer")
              | {"name": "cells"},
              layer("rect", chosen, at, fillOpacity=0, stroke=ink.pick, strokeWidth=2.25, cornerRadius=3)]

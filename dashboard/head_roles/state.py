@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.pretrained import Given, Reading
 from core.roles import ROLES, Example, Inputs, Measured, clearest, inputs_for, measure, read_all
 from core.trace import Kind
-from dashboard.cache import shared
+from dashboard.cache import remembered, shared
 from dashboard.inside import ModelRef, loaded, reading_of
 
 Found = dict[tuple[int, int], int]
@@ -25,6 +25,13 @@ def measured(ref: ModelRef, given: Given, kind: Kind, own: tuple[str, ...] = ())
 def roles_of(ref: ModelRef, given: Given, kind: Kind) -> Found:
     """The role of each head (layer, head) as its place in ROLES, for the marks on a grid; cross-attention has none."""
     return {} if kind == "cross" else measured(ref, given, kind).found
+
+
+def at_hand(ref: ModelRef, given: Given, kind: Kind) -> bool:
+    """Whether `roles_of` answers at once, without a model reading all its sentences."""
+    if kind == "cross" or ref.source == "array":
+        return True
+    return remembered(_inputs, ref, ()) and remembered(_measured, ref, inputs_of(ref, given), kind)
 
 
 def readings_of(ref: ModelRef, inputs: Inputs) -> tuple[Reading, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.pretrained import PretrainedError, Reading
+from core.pretrained import Given, PretrainedError, Reading
 from core.roles import ROLES, Example, Inputs, Measured, clearest
 from core.roles.measure import share_used, weight_on
 from core.trace import Kind
-from dashboard.attention_view import attention_view
+from dashboard.attention_view import Patches, attention_view
 from dashboard.charts import Spec
 from dashboard.head_roles import controls, figures, words
 from dashboard.head_roles.marks import best_table
@@ -92,8 +92,11 @@ def _on_a_text(chosen: Chosen, inputs: Inputs, found: Measured, kind: Kind, role
         where = st.segmented_control("Read it on", [HERE, SET], default=HERE, key="head_roles:where", required=True,
                                      label_visibility="collapsed",
                                      format_func={HERE: f"Your {what}", SET: "Where the set shows it best"}.get)
-        reading, example = (readings[of_set.reading], of_set) if where == SET and of_set else (chosen.reading, on_text)
-        _map(reading, kind, here, example)
+        if where == SET and of_set:
+            reading, example, given = readings[of_set.reading], of_set, inputs.givens[of_set.reading]
+        else:
+            reading, example, given = chosen.reading, on_text, chosen.given
+        _map(reading, kind, here, example, given)
     with right:
         st.markdown(f"**{words.name(here)} in every role**, the line is chance ± 3 spreads")
         st.vega_lite_chart(spec=figures.head_bars(found, here, theme()), key="head_roles:bars",
@@ -111,11 +114,16 @@ def _what(chosen: Chosen) -> str:
     return chosen.pretrained.reads if chosen.pretrained.reads in ("picture", "sound") else "text"
 
 
-def _map(reading: Reading, kind: Kind, here: Head, example: Example | None) -> None:
+def _map(reading: Reading, kind: Kind, here: Head, example: Example | None, given: Given) -> None:
+    """The head's map, or what each of its rows looks at in the picture that was read."""
+    line = reading.lines(kind)[0]
+    patches = None
+    if line.grid is not None and given.picture is not None:
+        patches = Patches(given.picture.numpy(), *line.grid, first=len(line) - line.grid[0] * line.grid[1])
     view = attention_view(
-        reading.trace.of(kind), key="head_roles:map", layer=here[0], head=here[1], show="matrix", height=420,
-        query=None if example is None else example.query,
-        fact=f"Head {words.name(here)} on {len(reading.lines(kind)[0])} tokens")
+        reading.trace.of(kind), key="head_roles:map", layer=here[0], head=here[1], patches=patches,
+        show="both" if patches else "matrix", height=420, query=None if example is None else example.query,
+        fact=f"Head {words.name(here)} on {len(line)} tokens")
     if (view.layer, view.head) != here:
         controls.ask(view.layer, view.head)
 

@@ -71,8 +71,10 @@ def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, w
     query = f":primary[**{plain(rows[example.query])}**]"
     if role.targets is None:
         return f"In this {what}, {query} spreads widest: its row uses {example.value:.2f} of its keys."
-    return (f"In this {what}, {query} shows it most: it puts {example.value:.2f} on {role.looks}, "
-            f"**{plain(rows[example.key])}**.")
+    more = f" and {example.wanted - 1} more" if example.wanted > 1 else ""
+    key = f"**{plain(rows[example.key])}**{more}"
+    return (f"In this {what}, {query} shows it most: it puts {example.value:.2f} on {key}, "
+            f"where even attention would put {example.even:.2f}.")
 
 
 def equation(found: Measured, here: Head, place: int) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.roles import ROLES, Text, measure
+from core.roles import ROLES, Text, clearest, measure
 from core.roles.measure import LEAST_SHARE, random_rows
 from tests.roles.made import line, random_weights, reading
 
@@ -139,3 +139,25 @@ def test_cross_attention_has_no_roles():
 def test_a_kind_that_is_not_there_is_said():
     with pytest.raises(ValueError, match="no map of kind 'causal'"):
         measure([reading("a b", random_weights(2, 1, 0))], "causal")
+
+
+def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
+    """In the second line "dog" looks at the "sun" that followed it before; nowhere else is as much on it."""
+    text = CAUSAL[1]
+    size, tokens = len(text.split()), text.split()
+    weights = random_weights(size, 2, 0, 0.2, causal=True)
+    weights[0, 1, 7] = 0.01
+    weights[0, 1, 7, 2] = 0.93
+    made = [reading(CAUSAL[0], random_weights(len(CAUSAL[0].split()), 2, 1, 0.2, causal=True), "causal"),
+            reading(text, weights, "causal")]
+    found = clearest(made, "causal", ROLES[at("induction")], 0, 1)
+    assert (tokens[found.query], tokens[found.key], found.reading, found.wanted) == ("dog", "sun", 1, 1)
+    assert (found.value, found.even) == (pytest.approx(0.93), pytest.approx(1 / 8))
+    assert clearest(made, "causal", ROLES[at("next")], 0, 1) is None
+
+
+def test_the_clearest_row_of_a_broad_head_uses_most_of_its_keys():
+    made = [reading("a b c d e f", np.stack([np.eye(6), np.eye(6)])[None] * 0.5 + 0.5 / 6)]
+    made[0].trace.maps[0].weights[1, 4] = 1 / 6
+    found = clearest(made, "self", ROLES[at("broad")], 0, 1)
+    assert (found.query, found.value) == (4, pytest.approx(1.0))
