@@ -10,11 +10,13 @@ from torch import Tensor
 
 from core.decoding import Hypothesis
 from core.pretrained import Pretrained
-from core.pretrained.generate import Path, chances, text_of
+from core.pretrained.generate import Path, chances, follow, names_of
+from core.pretrained.looks import telling_head
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
 from dashboard.decode.bars import bars
+from dashboard.decode.words import shorten
 from dashboard.generate import words
 from dashboard.generate.state import PICKED, Going, outputs
 from dashboard.generate.strip import STYLE, strip
@@ -50,17 +52,31 @@ class Looked:
         return (*ids, NO_TOKEN) if self.found.sink else ids
 
 
+def looked(now: Going, pretrained: Pretrained, path: Sequence[int], step: int, found: Path, kind: Kind) -> Looked:
+    """The step of a path, with the names of all tokens that may be drawn."""
+    tokens = now.tree.tokens(path[-1])
+    top = found.logits.topk(min(LIKELIEST, found.logits.shape[1])).indices.flatten().tolist()
+    weighed = (one.token for one in now.tree.candidates)
+    names = names_of(pretrained, [*now.begun.prompt.said, *tokens, *top, *weighed])
+    return Looked(now, pretrained, path, step, tokens, names, found, found.trace.of(kind))
+
+
 def live(now: Going, pretrained: Pretrained, place: st.delta_generator.DeltaGenerator) -> None:
-    """What has been said so far, while the search goes on."""
-    best = outputs(now)[:3]
+    """What has been said so far, while the search goes on: the newest token, where it looked, what else was likely."""
+    best = outputs(now)[0]
     most = min(now.request.settings.longest, now.begun.room)
-    lines = [text_of(pretrained, one.tokens) or "…" for one in best]
-    place.progress(min(1.0, now.length / most), f"{now.length} of at most {most} tokens: " + " / ".join(lines))
+    found = follow(pretrained, now.begun, best.tokens)
+    this = looked(now, pretrained, now.tree.path(best.leaf), len(best) - 1, found, found.trace.kinds[0])
+    layer, head = telling_head(this.trace, this.keys, this.tokens)
+    with place.container():
+        st.progress(min(1.0, now.length / most), f"{now.length} of at most {most} tokens")
+        reading(this, this.trace.map(layer), head)
+        likeliest(this)
 
 
 def listed(said: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> None:
     """Every output with what it is ranked by, the best first."""
-    rows = [[text or "nothing", words.signed(one.logp), str(len(one)),
+    rows = [[shorten(text) or "nothing", words.signed(one.logp), str(len(one)),
              f"{one.drawn}" if sampled else words.signed(one.score, 3)]
             for one, text in zip(said[:SHOWN], texts, strict=False)]
     table(["output", "log-probability", "tokens", "drawn" if sampled else "score"], rows,
@@ -131,6 +147,6 @@ def likeliest(this: Looked) -> None:
     if float((taken - model).abs().max()) > 1e-6:
         shares["drawn from" if settings.strategy == "sampling" else "allowed"] = taken
     st.markdown(f"**The likeliest tokens at step {this.step + 1}**")
-    st.altair_chart(bars(shares, this.names, token, Ink.of(theme()), LIKELIEST), key="generate:bars")
+    st.altair_chart(bars(shares, this.names, token, Ink.of(theme()), LIKELIEST))
     if len(shares) > 1:
         st.caption(f"Faint is the model's own probability; full is what the search goes by ({list(shares)[1]}).")

@@ -16,7 +16,9 @@ from dashboard.cache import shared
 from dashboard.inside import ModelRef, loaded
 
 GOING, PICKED = "generate:going", "generate:picked"
+LINKED = "at"  # the link's word for the candidate that is picked
 PATIENCE, BETWEEN = 0.35, 0.2  # seconds until a search that goes on is drawn, and from one drawing to the next
+SHARE = 4  # and at least so many times as long as a drawing takes, so that most of the time goes to the search
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Going:
     tree: Tree = field(default_factory=Tree)
     seconds: float = 0.0
     stopped: bool = False
+    read: bool = False  # whether the link was asked what is picked
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def advance(self) -> bool:
@@ -72,7 +75,8 @@ def going(request: Request, pretrained: Pretrained) -> Going:
     now: Going | None = st.session_state.get(GOING)
     if now is None or now.request != request:
         begun = begin(pretrained, request.given)
-        now = Going(request, begun, generating(pretrained, begun, request.settings))
+        fresh = now is None  # a link's pick is of the search that the link began
+        now = Going(request, begun, generating(pretrained, begun, request.settings), read=not fresh)
         st.session_state[GOING], st.session_state[PICKED] = now, None
     return now
 
@@ -84,9 +88,10 @@ def run(now: Going, draw: Callable[[Going], None]) -> None:
     """
     due = time.monotonic() + PATIENCE
     while not now.stopped and now.advance():
-        if time.monotonic() >= due:
+        if (began := time.monotonic()) >= due:
             draw(now)
-            due = time.monotonic() + BETWEEN
+            took = time.monotonic() - began
+            due = began + took + max(BETWEEN, SHARE * took)
 
 
 def outputs(now: Going) -> list[Hypothesis]:
@@ -98,6 +103,20 @@ def outputs(now: Going) -> list[Hypothesis]:
                   for place, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
         found.sort(key=lambda one: (-one.drawn, -one.logp))
     return found
+
+
+def picked(now: Going) -> int | None:
+    """The candidate that was picked in this search; on the way into the page the link's. The link then says it."""
+    text = st.query_params.get(LINKED, "")
+    if st.session_state[PICKED] is None and not now.read and text.isascii() and text.isdigit() and len(text) < 6:
+        st.session_state[PICKED] = int(text)
+    now.read = True
+    place: int | None = st.session_state[PICKED]
+    if place is None:
+        st.query_params.pop(LINKED, None)
+    elif text != str(place):
+        st.query_params[LINKED] = str(place)
+    return place
 
 
 def looked_at(tree: Tree, said: Sequence[Hypothesis], place: int | None) -> tuple[list[int], int]:

@@ -13,6 +13,7 @@ STYLE = """<style>
 .lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
 </style>"""
 LEAST = 0.005  # a weight that rounds to 0.00 is not written
+READABLE = 4.5
 
 
 def shade(weight: float, theme: Theme) -> tuple[str, str]:
@@ -21,9 +22,21 @@ def shade(weight: float, theme: Theme) -> tuple[str, str]:
     low = min(int(place), len(stops) - 2)
     parts = [round(int(stops[low][i:i + 2], 16) * (low + 1 - place) + int(stops[low + 1][i:i + 2], 16) * (place - low))
              for i in (1, 3, 5)]
-    turned = weight > (0.42 if theme == "light" else 0.6)
-    text = ("#FFFFFF" if theme == "light" else "#12151B") if turned else Ink.of(theme).text
-    return "#" + "".join(f"{part:02X}" for part in parts), text
+    ground = "#" + "".join(f"{part:02X}" for part in parts)
+    written = (Ink.of(theme).text, "#FFFFFF", "#000000")
+    return ground, next((text for text in written if contrast(text, ground) >= READABLE), written[0])
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, 1 to 21 (WCAG 2.2, section 1.4.3)."""
+    low, high = sorted(_luminance(colour) for colour in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = (int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5))
+    return sum(share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+               for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
 def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, *, label: str, now: int | None = None,

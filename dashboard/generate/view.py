@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.generate import names_of, text_of
+from core.pretrained.generate import text_of
 from core.pretrained.looks import telling_head
 from dashboard.decode import tree
 from dashboard.decode.papers import sources
@@ -13,8 +13,8 @@ from dashboard.decode.state import BEAM, GREEDY, SAMPLING
 from dashboard.decode.tree_view import tree_view
 from dashboard.generate import sections, words
 from dashboard.generate.controls import controls
-from dashboard.generate.sections import LIKELIEST, SIDES, Looked
-from dashboard.generate.state import PICKED, Going, Request, followed, going, looked_at, outputs, run
+from dashboard.generate.sections import SIDES, Looked
+from dashboard.generate.state import PICKED, Going, Request, followed, going, looked_at, outputs, picked, run
 from dashboard.inside import choose
 from dashboard.panels import fact, next_page, plain, theme, title
 from dashboard.permalink import read_pair, write_pair
@@ -44,7 +44,7 @@ def _run(now: Going, pretrained: Pretrained) -> None:
 
     def draw(now: Going) -> None:
         if not parts:
-            left, right = place.container().columns([0.86, 0.14], vertical_alignment="center")
+            left, right = place.container().columns([0.86, 0.14])
             parts.append(left.empty())
             right.button("Stop", icon=":material/stop:", key="generate:stop", on_click=_stop, args=(now, True),
                          width="stretch")
@@ -68,21 +68,17 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
         return
     if now.begun.cut:
         st.warning(plain(now.begun.cut), icon=":material/content_cut:")
-    path, step = looked_at(now.tree, said, st.session_state.get(PICKED))
-    tokens = now.tree.tokens(path[-1])
-    found = followed(now.request, tokens)
-    top = {int(one) for row in found.logits.topk(min(LIKELIEST, found.logits.shape[1])).indices for one in row}
-    names = names_of(pretrained, [*top, *tokens, *now.begun.prompt.said, *(one.token for one in now.tree.candidates)])
+    path, step = looked_at(now.tree, said, picked(now))
+    found = followed(now.request, now.tree.tokens(path[-1]))
     text = st.container()
     sections.scrub(path, step)
     kinds = found.trace.kinds
     kind = kinds[0] if len(kinds) == 1 else st.segmented_control(
         "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
         label_visibility="collapsed")
-    trace = found.trace.of(kind)
-    this = Looked(now, pretrained, path, step, tokens, names, found, trace)
-    usual = telling_head(trace, this.keys, tokens)
-    asked, bad = read_pair("head", trace.shape)
+    this = sections.looked(now, pretrained, path, step, found, kind)
+    usual = telling_head(this.trace, this.keys, this.tokens)
+    asked, bad = read_pair("head", this.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
     with left:
         layer, head = sections.matrix(this, *(asked or usual))
@@ -91,10 +87,11 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
         sections.heads(this, *(asked or usual))
     write_pair("head", (layer, head) if asked or (layer, head) != usual else None)
     with text:
-        st.warning(bad) if bad else None
-        sections.reading(this, trace.map(layer), head)
-    fact(f"{words.said_fact(found.logits[step], tokens[step], names, step)} "
-         f"{words.looked_fact(trace.map(layer), head, step, this.keys, tokens)}")
+        if bad:
+            st.warning(bad)
+        sections.reading(this, this.trace.map(layer), head)
+    fact(f"{words.said_fact(found.logits[step], this.tokens[step], this.names, step)} "
+         f"{words.looked_fact(this.trace.map(layer), head, step, this.keys, this.tokens)}")
     _weighed(this, said)
 
 

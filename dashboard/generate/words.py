@@ -12,6 +12,7 @@ from core.decoding import Hypothesis, Tree
 from core.pretrained.generate import Settings
 from core.pretrained.looks import on_said, on_said_evenly, visible
 from core.trace import AttentionMap
+from dashboard.decode.words import shorten
 from dashboard.generate.state import Going
 from dashboard.panels import plain
 
@@ -60,7 +61,7 @@ def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence
         likeliest = max(said, key=lambda one: one.logp)
         if likeliest is said[0]:
             return f"A beam of {settings.width} ranks the likeliest of its {len(said)} outputs first."
-        return (f"A beam of {settings.width} ranks “{plain(texts[0])}” first although another of its outputs is "
+        return (f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
                 f"likelier, {signed(likeliest.logp)} against {signed(said[0].logp)} in log-probability: it is longer, "
                 f"{len(said[0])} tokens against {len(likeliest)}.")
     return ""

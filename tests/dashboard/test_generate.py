@@ -1,0 +1,116 @@
+"""Generate without a page: the strip of tokens, the sentences, what is looked at, and a search that goes on."""
+
+import re
+
+import pytest
+import torch
+
+from core.decoding import Hypothesis, Tree
+from core.decoding.tree import Candidate
+from core.pretrained import Given
+from core.pretrained.generate import Settings, begin, generating
+from dashboard.attention_view.palette import WEIGHTS, Ink
+from dashboard.generate import words
+from dashboard.generate.state import Going, Request, looked_at, outputs, run
+from dashboard.generate.strip import contrast, shade, strip
+from dashboard.inside import EMBEDDED
+from tests.tiny_models import tiny
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
+    assert shade(0, theme)[0] == WEIGHTS[theme][0] and shade(1, theme)[0] == WEIGHTS[theme][-1]
+    assert shade(1 / 9, theme)[0] == WEIGHTS[theme][1]
+    assert all(contrast(*shade(place / 200, theme)) >= 4.5 for place in range(201))
+    assert contrast("#FFFFFF", "#000000") == pytest.approx(21) and contrast("#767676", "#FFFFFF") == pytest.approx(
+        4.54, abs=0.01), "the grey that is known to pass on white"
+
+
+def test_a_strip_shows_weights_before_the_token_that_is_said_and_nothing_after_it():
+    drawn = strip(("<b>", "a", "b", "c"), (0.9, 0.001, None, None), "light", label='x"y', now=2, chance=0.25)
+    spans = re.findall(r'<span style="(.*?)">(.*?)<small>(.*?)</small>', drawn)
+    assert [(token, number) for _, token, number in spans] == [("&lt;b&gt;", "0.90"), ("a", ""), ("b", "0.25"),
+                                                                ("c", "")]
+    assert Ink.of("light").pick in spans[2][0] and "opacity" in spans[3][0] and "background" not in spans[2][0]
+    assert 'aria-label="x&quot;y"' in drawn
+
+
+def grown():
+    tree = Tree()
+    for token, parent, step, fate in ((4, -1, 0, "kept"), (5, -1, 0, "kept"), (6, 0, 1, "ended"), (7, 1, 1, "cut"),
+                                      (8, 1, 1, "dropped")):
+        tree.add(Candidate(token, parent, step, -1.0, -1.0 * (step + 1), fate))
+    tree.finish(2, -1.0)
+    tree.finish(3, -1.5)
+    return tree
+
+
+def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
+    tree = grown()
+    said = tree.hypotheses
+    assert looked_at(tree, said, None) == ([0, 2], 0) == looked_at(tree, said, 99)
+    assert looked_at(tree, said, 2) == ([0, 2], 1)
+    assert looked_at(tree, said, 1) == ([1, 3], 0), "the first step of the second output"
+    assert looked_at(tree, said, 4) == ([1, 4], 1)
+
+
+def search(**settings):
+    model, settings = tiny("gpt2"), Settings(**{"longest": 6, **settings})
+    begun = begin(model, Given("the street"))
+    return Going(Request(EMBEDDED, Given("the street"), settings), begun, generating(model, begun, settings))
+
+
+def test_a_search_goes_on_where_it_was_left(monkeypatch):
+    monkeypatch.setattr("dashboard.generate.state.PATIENCE", -1)
+    monkeypatch.setattr("dashboard.generate.state.BETWEEN", -1)
+    now, seen = search(strategy="beam", width=3), []
+
+    def leave(now):
+        seen.append((now.length, [one.tokens for one in outputs(now)]))
+        if now.length == 2:
+            raise KeyboardInterrupt  # as a widget that is used while the page runs
+
+    with pytest.raises(KeyboardInterrupt):
+        run(now, leave)
+    assert now.length == 2 and not now.done and len(outputs(now)) == 3
+    run(now, lambda now: seen.append((now.length, None)))
+    assert now.done and now.seconds > 0
+    assert [length for length, _ in seen] == [1, 2, 3, 4, 5, 6, 6], "each step once, and the outputs at the end"
+    whole = search(strategy="beam", width=3)
+    run(whole, lambda now: None)
+    assert [one.tokens for one in outputs(now)] == [one.tokens for one in whole.tree.hypotheses]
+
+
+def test_a_stopped_search_takes_no_step():
+    now = search()
+    now.stopped = True
+    run(now, lambda now: None)
+    assert now.length == 0 and not outputs(now)
+
+
+def test_sentences_tell_first_and_other_choices_with_their_numbers():
+    names = {0: "zero", 1: "one", 2: "two*"}
+    logits = torch.tensor([0.7, 0.2, 0.1]).log()
+    assert words.said_fact(logits, 0, names, 2) == (
+        "At step 3 the model gives **zero** 0.70; the next likeliest, “one”, has 0.20.")
+    assert words.said_fact(logits, 2, names, 0) == (
+        "At step 1 the model gives **two\\*** 0.10, its third choice; its first would be “zero”, with 0.70.")
+    assert [words.number(value) for value in (0.5, 0.004, 1e-9)] == ["0.50", "0.0040", "less than 0.0001"]
+
+
+def test_a_beam_that_prefers_the_longer_says_so():
+    settings = Settings("beam", width=2)
+    long, short = Hypothesis(1, (1, 2, 3), -3.0, -1.0), Hypothesis(0, (1,), -2.0, -2.0)
+    assert "“a b c” first although another output is likelier, −2.00 against −3.00" in words.outputs_fact(
+        settings, [long, short], ["a b c", "a"])
+    assert "ranks the likeliest of its 2" in words.outputs_fact(settings, [short, long], ["a", "a b c"])
+    assert words.outputs_fact(Settings(), [short], ["a"]) == ""
+
+
+def test_equations_hold_the_path_s_numbers():
+    tree = grown()
+    assert r"\frac{-2.00}{2^{0.5}} = -1.414" in words.equation(Settings("beam", length_penalty=0.5), tree, [0, 2], 0)
+    assert "p = 0.368" in words.equation(Settings(), tree, [0, 2], 1)
+    tree.candidates[2].chance = 0.25
+    sampled = words.equation(Settings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1)
+    assert r"0.368 \to 0.250" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled

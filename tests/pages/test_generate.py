@@ -1,0 +1,161 @@
+"""The page Generate, driven without a browser: the lab's own models, every strategy, a stopped search, links."""
+
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.pretrained import Given, load_kept
+from core.pretrained.generate import Settings, begin, follow, generate, text_of
+from core.pretrained.looks import on_said, on_said_evenly, telling_head
+from dashboard.generate import state
+from dashboard.inside import examples
+
+APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+
+
+def opened(**link):
+    at = AppTest.from_file(APP, default_timeout=60)
+    for name, value in link.items():
+        at.query_params[name] = value
+    return calm(at.switch_page("../pages/generate.py").run())
+
+
+def calm(at):
+    assert not at.exception, [e.value for e in at.exception]
+    return at
+
+
+def html(at):
+    return re.sub(r"<[^>]+>", "", " ".join(e.proto.body for e in at.get("html")))
+
+
+def strip(at):
+    return " ".join(e.proto.body for e in at.get("html") if 'class="lab-strip"' in e.proto.body)
+
+
+def tree(at):
+    return next(e.proto.json for e in at.get("bidi_component") if "data-place" in e.proto.json)
+
+
+def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
+    """The numbers on the page are those of the model, asked here anew."""
+    at = opened()
+    assert not at.error and not at.warning and not at.info
+    model, given = load_kept("induction"), Given(examples.text_of("induction"))
+    best = generate(model, given, Settings()).hypotheses[0]
+    begun = begin(model, given)
+    path = follow(model, begun, best.tokens)
+    keys = (*begun.read.ids, *best.tokens[:-1])
+    layer, head = telling_head(path.trace, keys, best.tokens)
+    item = path.trace.map(layer)
+    said = html(at)
+    assert text_of(model, best.tokens)[:30] in said
+    first = float(path.logits[0].softmax(-1)[best.tokens[0]])
+    assert f"At step 1 the model gives {item.queries[0]} {first:.2f}" in said
+    assert f"Head L{layer}·H{head} puts {item.weights[head, 0].max():.2f} of its weight" in said
+    own, even = on_said(item, keys, best.tokens)[head], on_said_evenly(item, keys, best.tokens)
+    assert own > 3 * even, "the head that is shown first copies"
+    assert f"it puts {own:.2f} on that very token; even attention would put {even:.2f}" in said
+    assert f"{best.logp:.2f}".replace("-", "−") in said
+
+
+def test_the_translator_s_words_are_aligned_with_its_source():
+    at = opened(**{"inside:model": "numbers", "inside:text": "forty-seven"})
+    said = html(at)
+    assert "sieben und vier zig" in said and "Where each new token looked in the source" in str(
+        [e.proto.json for e in at.get("bidi_component")])
+    at.segmented_control(key="generate:kind").set_value("causal")
+    calm(at.run())
+    assert "looked in what stood before" in str([e.proto.json for e in at.get("bidi_component")])
+
+
+def test_an_answer_goes_on_from_the_target():
+    at = opened(**{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"})
+    assert ">acht<" in strip(at)
+    model = load_kept("numbers")
+    best = generate(model, Given("forty-seven", target="acht"), Settings()).hypotheses[0]
+    assert text_of(model, best.tokens) in html(at) and "acht" not in text_of(model, best.tokens[:1])
+
+
+@pytest.mark.parametrize(("strategy", "words"), [("Beam", "A beam of 4 ranks"), ("Sampling", "5 samples are")])
+def test_each_strategy_says_what_it_found(strategy, words):
+    at = opened()
+    before = tree(at)
+    at.segmented_control(key="generate:strategy").set_value(strategy)
+    calm(at.run())
+    assert words in html(at) and tree(at) != before
+
+
+@pytest.mark.parametrize(("strategy", "key", "value"), [
+    ("Beam", "width", 2), ("Beam", "penalty", 0.0), ("Sampling", "temperature", 3.0), ("Sampling", "top_k", 2),
+    ("Sampling", "top_p", 0.1), ("Sampling", "samples", 2), ("Sampling", "seed", 7), ("Greedy", "no_repeat", 2),
+    ("Greedy", "longest", 3)])
+def test_every_setting_changes_what_is_found(strategy, key, value):
+    at = opened(**{"generate:strategy": strategy, "inside:text": "the dog saw a"})
+    before = tree(at) + html(at)
+    next(e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)
+         if e.key == f"generate:{key}").set_value(value)
+    calm(at.run())
+    assert tree(at) + html(at) != before
+
+
+def test_the_timeline_moves_the_token_that_is_said():
+    at = opened()
+    before = strip(at)
+    slider = next(e for e in at.slider if e.key.startswith("generate:step"))
+    slider.set_value(5)
+    calm(at.run())
+    assert "At step 5 the model gives" in html(at) and strip(at) != before
+    now = at.session_state[state.GOING]
+    place = int(at.query_params["at"][0])
+    assert now.tree.candidates[place].step == 4
+    again = opened(at=str(place))
+    assert "At step 5 the model gives" in html(again)
+
+
+def test_a_link_brings_settings_and_head():
+    at = opened(**{"generate:strategy": "Sampling", "generate:seed": "3", "head": "0.1"})
+    assert "Head L0·H1 puts" in html(at)
+    assert at.session_state[state.GOING].request.settings.seed == 3
+    assert "expected two whole numbers" in opened(head="x").warning[0].value
+
+
+def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
+    """As a slow model does: it is drawn while it goes on, and Stop holds it between two steps."""
+    monkeypatch.setattr(state, "PATIENCE", -1)
+    drawn = []
+
+    def stop_after_three(now, draw, run=state.run):
+        def watched(now):
+            draw(now)
+            drawn.append(now.length)
+            now.stopped = now.stopped or len(drawn) == 3
+        run(now, watched)
+
+    monkeypatch.setattr(state, "BETWEEN", -1)
+    monkeypatch.setattr(state, "SHARE", 0)
+    monkeypatch.setattr("dashboard.generate.view.run", stop_after_three)
+    at = opened()
+    assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
+    first = at.session_state[state.GOING].tree
+    at.button(key="generate:go-on").click()
+    calm(at.run())
+    assert at.session_state[state.GOING].tree is first and at.session_state[state.GOING].done
+    assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
+    assert "Stopped" not in " ".join(m.value for m in at.markdown)
+
+
+@pytest.mark.parametrize(("link", "words"), [
+    ({"inside:text": " "}, "nothing to read yet"), ({"inside:text": "the king " * 200}, "fills all"),
+    ({"inside:model": "all-MiniLM-L6-v2"}, "writes no text"), ({"inside:model": "digits"}, "writes no text")])
+def test_what_cannot_go_on_is_said(link, words):
+    at = opened(**link)
+    assert words in re.sub(r"\\", "", at.info[0].value)
