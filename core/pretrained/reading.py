@@ -58,18 +58,18 @@ def encode_source(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, st
 
 
 def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off = NOTHING, probe: bool = False,
-            **more: Any) -> tuple[Any, Watch]:  # fmt: skip
+            even: Off = NOTHING, **more: Any) -> tuple[Any, Watch]:  # fmt: skip
     """One forward pass under the model's lock, watched; `probe` keeps what gradients need (see `watch.watching`).
 
     PretrainedError when the model does not take what it was given, or is asked for more than its weights although its
     layers cannot be watched.
     """
     if not pretrained.watched:
-        if whole or off or probe:
+        if whole or off or probe or even:
             raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but neither opened nor switched off: "
                                   "its family computes attention in code of its own. Take one such as BERT or GPT-2.")
         more.setdefault("output_attentions", True)
-    with pretrained.lock, watching(pretrained.model, whole, off, probe) as watch, torch.set_grad_enabled(probe):
+    with pretrained.lock, watching(pretrained.model, whole, off, probe, even) as watch, torch.set_grad_enabled(probe):
         try:
             return pretrained.model(**batch, **more), watch
         except (TypeError, ValueError, IndexError) as error:

@@ -52,12 +52,13 @@ class Seen:
 
 @dataclass(eq=False)
 class Watch:
-    """What is kept of each call, which heads are off, and the calls so far, in order."""
+    """What is kept of each call, which heads are off or look evenly, and the calls so far, in order."""
 
     place: Callable[[Any], str]
     whole: bool
     off: Off
     probe: bool
+    even: Off = NOTHING
     seen: list[Seen] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
 
@@ -69,7 +70,11 @@ class Watch:
         seen = again or self._new(module, weights, mask)
         if seen.probe is not None:
             out = out + (seen.probe @ shared_heads(v, weights.shape[1])).transpose(1, 2)
-        if gone := [head for of, at, head in self.off if (of, at) == (seen.kind, seen.layer)]:
+        here = (seen.kind, seen.layer)
+        if level := [head for *at, head in self.even if tuple(at) == here]:
+            meant = (_evened(weights, mask, seen.kind) @ shared_heads(v, weights.shape[1])).transpose(1, 2)
+            out = out + (meant - out) * _of(out, level)
+        if gone := [head for *at, head in self.off if tuple(at) == here]:
             out = _switched_off(out, gone)
         if self.whole and seen.v is not None and seen.out is not None:
             seen.v, seen.out = torch.cat([seen.v, v], -1), torch.cat([seen.out, out], -1)
@@ -93,15 +98,17 @@ _NAMES: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 
 
 @contextmanager
-def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = False) -> Iterator[Watch]:
+def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = False,
+             even: Off = NOTHING) -> Iterator[Watch]:  # fmt: skip
     """Watch the forward passes of this thread: `whole` keeps q, k, v and more beside the weights.
 
     `off` are (kind, layer, head) whose output is zero, as if W_O had no columns for them; head None is every head of
-    the layer. One `with` is one forward pass: layers are counted from its beginning.
+    the layer. `even` are those that weigh alike all keys that they may see, whatever their scores. One `with` is one
+    forward pass: layers are counted from its beginning.
     """
     if (names := _NAMES.get(model)) is None:
         names = _NAMES[model] = {id(module): name for name, module in model.named_modules()}
-    token = _WATCH.set(Watch(lambda module: names.get(id(module), ""), whole, off, probe))
+    token = _WATCH.set(Watch(lambda module: names.get(id(module), ""), whole, off, probe, even))
     try:
         watch = _WATCH.get()
         assert watch is not None
@@ -129,11 +136,25 @@ def shared_heads(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, 
 
 
 def _switched_off(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[Tensor, "B T H E"]:
-    if None in heads:
-        return torch.zeros_like(out)
-    keep = torch.ones(out.shape[2], 1, dtype=out.dtype, device=out.device)
-    keep[[head for head in heads if head is not None]] = 0
-    return out * keep
+    return out * (1 - _of(out, heads))
+
+
+def _of(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[Tensor, "H 1"]:
+    """One for the heads that are named, zero for the others; None names them all."""
+    named = torch.zeros(out.shape[2], 1, dtype=out.dtype, device=out.device)
+    named[slice(None) if None in heads else [head for head in heads if head is not None]] = 1
+    return named
+
+
+def _evened(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: Kind) -> Float[Tensor, "B H T S"]:
+    """Weights of the same sum that are alike on every key that may be seen."""
+    allowed = torch.ones_like(weights)
+    if mask is not None:
+        mask = mask[..., :weights.shape[-1]]
+        allowed = allowed * (mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2)
+    elif kind == "causal":
+        allowed = allowed.tril()
+    return allowed * (weights.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
 
 
 def watched_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,

@@ -16,6 +16,7 @@ from core.pretrained.evidence import (
     every_head,
     greatest,
     hidden,
+    looking_evenly,
     measure,
     output_matrix,
     singles,
@@ -263,3 +264,38 @@ def test_a_word_is_masked_where_it_stands(family):
         with_mask(model, text, 99)
     with pytest.raises(PretrainedError, match="fills no masks"):
         with_mask(tiny("gpt2"), text, 1)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "bart"])
+def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
+    """Without W_Q (and its bias) every score is the same, so the softmax is even over what may be seen."""
+    asked, every = asked_of(family), seen_of(family)
+    seen, changes = every[-1], []
+    copy = deepcopy(asked.pretrained.model)
+    names = {id(module): name for name, module in asked.pretrained.model.named_modules()}
+    module = copy.get_submodule(names[id(seen.module)])
+    queries = next(getattr(module, name) for name in ("query", "q_proj") if hasattr(module, name))
+    size = seen.q.shape[-1]
+    with torch.no_grad():
+        for head in (1, 0):
+            queries.weight[head * size:(head + 1) * size] = 0
+            if queries.bias is not None:
+                queries.bias[head * size:(head + 1) * size] = 0
+            heads = frozenset((seen.kind, seen.layer, one) for one in range(head, 2))
+            effect = looking_evenly(asked, heads)
+            found = answer_of(asked.pretrained, asked.batch, copy(**asked.batch))
+            assert effect.value == pytest.approx(float(asked.followed(found)), abs=1e-6)
+            changes.append(abs(effect.change))
+    assert max(changes) > 1e-5
+    whole = looking_evenly(asked, frozenset({(seen.kind, seen.layer, None)}))
+    all_named = looking_evenly(asked, frozenset((seen.kind, seen.layer, one) for one in range(seen.weights.shape[1])))
+    assert whole.value == pytest.approx(all_named.value, abs=1e-7)
+
+
+def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
+    asked, seen = asked_of("gpt_oss"), seen_of("gpt_oss")[0]
+    with torch.no_grad():
+        _, watch = forward(asked.pretrained, asked.batch, whole=True, even=frozenset({("causal", 0, 3)}))
+    row, keys = seen.weights[0, 3, 2], seen.v[0, 1, :3]
+    assert float(row.sum()) < 0.99
+    torch.testing.assert_close(watch.seen[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4)

@@ -1,9 +1,9 @@
 """What stands beside a weight: what the head writes with it, its gradient, and what changes when something is gone."""
 
-from core.pretrained.evidence.gone import Effect, every_head, greatest, hidden, singles, switched_off
+from core.pretrained.evidence.gone import Effect, every_head, greatest, hidden, looking_evenly, singles, switched_off
 from core.pretrained.evidence.measures import Measured, measure, output_matrix, value_norms
 from core.pretrained.evidence.question import Asked, Question, ask
 from core.pretrained.evidence.tokens import answering_rows, token_scores
 
 __all__ = ["Asked", "Effect", "Measured", "Question", "answering_rows", "ask", "every_head", "greatest", "hidden",
-           "measure", "output_matrix", "singles", "switched_off", "token_scores", "value_norms"]
+           "looking_evenly", "measure", "output_matrix", "singles", "switched_off", "token_scores", "value_norms"]

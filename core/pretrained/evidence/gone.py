@@ -35,6 +35,14 @@ def switched_off(asked: Asked, off: Off) -> Effect:
     return _effect(asked, asked.again(off=off))
 
 
+def looking_evenly(asked: Asked, heads: Off) -> Effect:
+    """The effect of heads that weigh all keys alike: what is lost of them when only where they look is taken away.
+
+    The uniform weights of Wiegreffe & Pinter 2019, section 3.2. PretrainedError as in `switched_off`.
+    """
+    return _effect(asked, asked.again(even=heads))
+
+
 def hidden(asked: Asked, token: int) -> Effect:
     """The effect of a token of the source that no head may look at and no mean counts; of a patch, painted even.
 

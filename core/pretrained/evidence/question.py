@@ -43,11 +43,11 @@ class Asked:
     id: int | None
     reference: Tensor | None
 
-    def again(self, batch: Batch | None = None, off: Off = NOTHING) -> Answer:
-        """The answer once more, to another batch or with heads off."""
+    def again(self, batch: Batch | None = None, off: Off = NOTHING, even: Off = NOTHING) -> Answer:
+        """The answer once more, to another batch, or with heads that are off or look evenly."""
         batch = self.batch if batch is None else batch
         with torch.no_grad():
-            output, _ = forward(self.pretrained, batch, off=off)
+            output, _ = forward(self.pretrained, batch, off=off, even=even)
         return self.answer_in(batch, output)
 
     def answer_in(self, batch: Batch, output: Any) -> Answer:
