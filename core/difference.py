@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
-from core.trace import AttentionMap, AttentionTrace
+from core.trace import AttentionTrace
 
 Weights = Float[np.ndarray, "H T S"]
 NOTHING = "–"
+MOST_ROWS = 64  # of which every head is held against every other
 
 
 @dataclass(frozen=True)
 class Moved:
-    """How far one head is apart in two readings.
+    """How far a head of the first reading is from a head of the second, `to`: that in its own place, or the nearest.
 
     `moved` is the share of the weight that lies on other keys, 1 − Σ_j min(a_ij, b_ij), mean of the rows: 0 where the
     two are the same. `difference` is mean |a − b| over all cells.
@@ -30,10 +32,19 @@ class Moved:
     head: int
     moved: float
     difference: float
+    to: tuple[int, int]
 
     @property
     def name(self) -> str:
-        return f"L{self.layer}·H{self.head}"
+        return named(self.layer, self.head)
+
+    @property
+    def other(self) -> str:
+        return named(*self.to)
+
+
+def named(layer: int, head: int) -> str:
+    return f"L{layer}·H{head}"
 
 
 def moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
@@ -44,30 +55,12 @@ def moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
 
 
 def changes(first: AttentionTrace, second: AttentionTrace) -> list[Moved]:
-    """Every head of two traces of one shape, the one that moved most first; ValueError when the shapes differ."""
-    found = []
-    for one, other in _side_by_side(first, second):
-        apart, cells = moved(one.weights, other.weights), np.abs(one.weights - other.weights).mean((1, 2))
-        found += [Moved(one.layer, head, float(apart[head]), float(cells[head])) for head in range(len(apart))]
-    return sorted(found, key=lambda item: -item.moved)
-
-
-def _side_by_side(first: AttentionTrace, second: AttentionTrace) -> list[tuple[AttentionMap, AttentionMap]]:
+    """Every head of two traces of the same tokens and shape, the one that moved most first; ValueError for others."""
     shapes = [[item.weights.shape for item in trace.maps] for trace in (first, second)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"maps of {shapes[0][:1]}… and {shapes[1][:1]}… cannot be held against each other cell by "
                          "cell; align their tokens, and take models of as many layers and heads.")
-    return list(zip(first.maps, second.maps, strict=True))
-
-
-def nearest(one: Float[np.ndarray, "T S"], trace: AttentionTrace) -> Moved:
-    """The head of a trace that is most like one map of the same tokens."""
-    found = []
-    for item in trace.maps:
-        copies = np.broadcast_to(one, item.weights.shape)
-        apart, cells = moved(copies, item.weights), np.abs(copies - item.weights).mean((1, 2))
-        found += [Moved(item.layer, head, float(apart[head]), float(cells[head])) for head in range(len(apart))]
-    return min(found, key=lambda item: item.moved)
+    return Aligned.of(first, second).in_place()
 
 
 @dataclass(frozen=True)
@@ -109,10 +102,93 @@ def names(first: Sequence[str], second: Sequence[str], pairs: Sequence[tuple[int
     return found
 
 
-def spread(weights: Weights, rows: Sequence[int | None], columns: Sequence[int | None]) -> Weights:
-    """The map on aligned places: where a line has no token there, its row and column are zero."""
-    out = np.zeros((len(weights), len(rows), len(columns)), np.float32)
-    at, from_row = zip(*[(i, a) for i, a in enumerate(rows) if a is not None], strict=True)
-    to, from_column = zip(*[(j, b) for j, b in enumerate(columns) if b is not None], strict=True)
-    out[:, np.array(at)[:, None], np.array(to)] = weights[:, np.array(from_row)[:, None], np.array(from_column)]
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """Two traces of one kind each, and which of their rows and columns answer each other."""
+
+    first: AttentionTrace
+    second: AttentionTrace
+    rows: Alignment
+    columns: Alignment
+
+    @classmethod
+    def of(cls, first: AttentionTrace, second: AttentionTrace) -> Aligned:
+        """ValueError when a trace has no map."""
+        if not first.maps or not second.maps:
+            raise ValueError("there is no map to hold against another; take a kind of attention that both have.")
+        one, other = first.map(0), second.map(0)
+        return cls(first, second, align(one.queries, other.queries), align(one.keys, other.keys))
+
+    @cached_property
+    def queries(self) -> list[str]:
+        return names(self.first.map(0).queries, self.second.map(0).queries, self.rows.pairs)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        return names(self.first.map(0).keys, self.second.map(0).keys, self.columns.pairs)
+
+    @property
+    def same_shape(self) -> bool:
+        return [len(item.weights) for item in self.first.maps] == [len(item.weights) for item in self.second.maps]
+
+    def drawn(self, which: int, layer: int, head: int) -> tuple[np.ndarray, np.ndarray]:
+        """One head of the first (0) or the second (1) on all aligned places, and where it may attend, both (T, S).
+
+        A place that this line has no token for may not be attended to, and attends to nothing.
+        """
+        item = (self.first, self.second)[which].map(layer)
+        rows, columns = ([pair[which] for pair in line.pairs] for line in (self.rows, self.columns))
+        allowed = np.ones(item.weights.shape[1:], bool) if item.mask is None else np.broadcast_to(
+            item.mask, item.weights.shape)[head]
+        return spread(item.weights[head], rows, columns), spread(allowed, rows, columns)
+
+    def in_place(self) -> list[Moved]:
+        """Every head beside the one in the same place, the one that moved most first; only for models of one shape."""
+        found = []
+        for one, other in zip(self.first.maps, self.second.maps, strict=True):
+            apart, cells = self._apart(one.weights, other.weights)
+            found += [Moved(one.layer, head, float(apart[head]), float(cells[head]), (other.layer, head))
+                      for head in range(len(apart))]
+        return sorted(found, key=lambda item: -item.moved)
+
+    def nearest(self) -> list[Moved]:
+        """Every head beside the head of the other model that is most like it, the most alike first.
+
+        Of more than 64 shared rows, 64 evenly spaced ones are held against each other.
+        """
+        return sorted((self._nearest(one.layer, head, one.weights[head]) for one in self.first.maps
+                       for head in range(len(one.weights))), key=lambda item: item.moved)
+
+    def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> Moved:
+        found = []
+        for other in self.second.maps:
+            apart, cells = self._apart(weights[None], other.weights, MOST_ROWS)
+            place = int(apart.argmin())
+            found.append(Moved(layer, head, float(apart[place]), float(cells[place]), (other.layer, place)))
+        return min(found, key=lambda item: item.moved)
+
+    def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None
+               ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:  # fmt: skip
+        """`moved` and mean |a − b| on the rows that both have."""
+        (rows, other_rows), (columns, other_columns) = (np.array(line.both, int).reshape(-1, 2).T
+                                                        for line in (self.rows, self.columns))
+        if most is not None and len(rows) > most:
+            some = np.linspace(0, len(rows) - 1, most).round().astype(int)
+            rows, other_rows = rows[some], other_rows[some]
+        if not len(rows):
+            return np.ones(len(other)), np.ones(len(other))
+        one, other = one[:, rows], other[:, other_rows]
+        total = np.maximum(one.sum(-1), other.sum(-1))
+        one, other = one[..., columns], other[..., other_columns]
+        shared = np.minimum(one, other).sum(-1)
+        cells = np.abs(one - other).mean((1, 2)) if len(columns) else np.ones(len(other))
+        return (total - shared).mean(-1), cells
+
+
+def spread(values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]) -> np.ndarray:
+    """A map (T, S) on aligned places: where a line has no token there, its row and column are zero."""
+    out = np.zeros((len(rows), len(columns)), values.dtype)
+    at = np.array([(i, a) for i, a in enumerate(rows) if a is not None], int).reshape(-1, 2)
+    to = np.array([(j, b) for j, b in enumerate(columns) if b is not None], int).reshape(-1, 2)
+    out[at[:, :1], to[:, 0]] = values[at[:, 1:], to[:, 1]]
     return out

@@ -55,9 +55,11 @@ GROUPS: dict[str, tuple[Step, ...]] = {
     ),
     "Look inside": (
         Step("pretrained", "Pretrained models", ":material/search:", "See what 72 trained heads do with a sentence."),
+        Step("inside_weight", "Inside one weight", ":material/zoom_in:", "Take one weight apart, number by number."),
         Step("evidence", "Evidence", ":material/fact_check:", "See what stands behind the weights."),
         Step("head_roles", "Head roles", ":material/badge:", "Find out what each head is there for."),
         Step("generate", "Generate", ":material/edit_note:", "Watch a model say one token after another."),
+        Step("two_models", "Two models, two texts", ":material/difference:", "Hold attention against attention."),
         Step("use_model", "Use a model", ":material/task_alt:", "Put a model to its ordinary work."),
         Step("fine_tune", "Fine-tune", ":material/school:", "Let a pretrained model go on learning."),
     ),

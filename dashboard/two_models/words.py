@@ -1,0 +1,76 @@
+"""What the page says, as text; makes no st call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.difference import Aligned, Moved
+from dashboard.panels import plain
+from dashboard.two_models.state import Side
+
+MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
+
+
+def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, heads: Sequence[Moved]) -> str:
+    """How far the picked head is apart, in which cell most, and what is usual over all heads."""
+    usual = float(np.median([item.moved for item in heads]))
+    if in_place:
+        said = f"Head **{head.name}** has **{head.moved:.2f}** of its weight on other tokens"
+    else:
+        said = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{head.moved:.2f}** of their "
+                "weight on different tokens")
+    said += f"; the median of {len(heads)} heads is {usual:.2f}."
+    cell = telling(found, head)
+    if cell is None:
+        return said
+    (first, _), (second, _) = found.drawn(0, head.layer, head.head), found.drawn(1, *head.to)
+    row, column = cell
+    query, key = plain(found.queries[row]), plain(found.keys[column])
+    where = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
+             else side.name[0].lower() + side.name[1:] for side in sides]
+    return (f"{said} There, :primary[**{query}**] puts **{first[row, column]:.2f}** of its weight on **{key}** in "
+            f"{where[0]} and **{second[row, column]:.2f}** in {where[1]}.")
+
+
+def telling(found: Aligned, head: Moved) -> tuple[int, int] | None:
+    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
+    (first, _), (second, _) = found.drawn(0, head.layer, head.head), found.drawn(1, *head.to)
+    rows, columns = ([place for place, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
+                     for line in (found.rows, found.columns))
+    if not rows or not columns:
+        return None
+    shared = np.abs(second - first)[np.ix_(rows, columns)]
+    row, column = np.unravel_index(shared.argmax(), shared.shape)
+    return rows[int(row)], columns[int(column)]
+
+
+def figures(heads: Sequence[Moved]) -> list[tuple[str, str, str]]:
+    """Name, number and meaning of the three summary figures."""
+    moved = [item.moved for item in heads]
+    return [("Overlap", f"{1 - float(np.mean(moved)):.2f}", "share of the weight that lies on the same tokens, mean of "
+             "all heads; 1 where nothing differs"),
+            ("Mean difference", f"{float(np.mean([item.difference for item in heads])):.3f}",
+             "of a weight, over all cells of all heads"),
+            ("Heads apart", f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
+             "heads with a quarter of their weight or more on other tokens")]
+
+
+def conditions(found: Aligned, merged: bool, in_place: bool, mode: str) -> str:
+    """Under which conditions the numbers hold."""
+    shared, places = len(found.rows.both), len(found.rows.pairs)
+    said = [f"{plain(found.first.source)} and {plain(found.second.source)}" if found.first.source != found.second.source
+            else plain(found.first.source), f"{shared} of {places} rows are in both and are what is measured"]
+    if merged:
+        said.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
+                    "averaged over queries")
+    if shared < places:
+        said.append("a token that one side lacks is hatched there")
+    text = "; ".join(said) + "."
+    if not in_place:
+        text += (" Heads of two models have nothing to do with each other by their place, so each head of A stands "
+                 "beside the head of B that is most like it.")
+    if mode == "untrained":
+        text += " Untrained weights are drawn as the family draws them before its first step."
+    return text
