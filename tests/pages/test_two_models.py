@@ -1,0 +1,69 @@
+"""The page Two models, two texts without a browser: all three comparisons, on MiniLM and on the lab's own models."""
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import jobs
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+
+
+def opened(**state: object) -> AppTest:
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
+    for name, value in state.items():
+        app.session_state[name.replace("__", ":")] = value
+    return app.run()
+
+
+def said(app: AppTest) -> str:
+    assert not app.exception, app.exception
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
+    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
+    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
+
+
+def figure(app: AppTest, name: str) -> str:
+    return next(item.value for item in app.metric if item.label == name)
+
+
+def test_one_word_moves_a_few_heads():
+    app = opened()
+    text = said(app)
+    assert "tired / wide puts" in text and "16 of 16 rows are in both" in text
+    assert 0.85 < float(figure(app, "Overlap")) < 0.99
+
+
+def test_the_same_text_twice_is_the_same():
+    app = opened()
+    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(app.text_input(key="inside:text").value)
+    app.run()
+    assert (figure(app, "Overlap"), figure(app, "Heads apart")) == ("1.00", "0 of 72")
+
+
+def test_untrained_weights_move_almost_everything_and_the_seed_counts():
+    app = opened(two_models__mode="untrained")
+    first = said(app)
+    assert float(figure(app, "Overlap")) < 0.75 and "Untrained weights are drawn" in first
+    app.number_input(key="two_models:seed").set_value(1).run()
+    assert "in the untrained model" in said(app) and said(app) != first
+
+
+@pytest.mark.parametrize(("name", "mode", "words"), [
+    ("numbers", "texts", "rows are in both"), ("numbers", "models", "in model B"),
+    ("numbers", "untrained", "in the untrained model"), ("induction", "texts", "rows are in both"),
+    ("induction", "untrained", "in the untrained model"), ("digits", "texts", "in picture B"),
+    ("digits", "untrained", "in the untrained model"), ("digits", "models", "two models are compared on one text"),
+])  # fmt: skip
+def test_each_of_the_labs_models(name, mode, words):
+    assert words in said(opened(inside__model=name, two_models__mode=mode))
+
+
+def test_two_models_of_other_tokens_share_words():
+    text = said(opened(two_models__mode="models"))
+    assert "pieces are merged into words" in text and "the nearest of B" in text

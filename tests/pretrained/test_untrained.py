@@ -1,0 +1,31 @@
+"""A model before it learned: the same shape, other weights, by its seed, and nothing around it changed."""
+
+import pytest
+import torch
+
+from core.pretrained import load_kept, load_minilm, read
+from core.pretrained.untrained import untrained
+
+
+@pytest.mark.parametrize("name", ["minilm", "numbers", "induction"])
+def test_same_shape_other_weights_by_the_seed(name):
+    trained = load_minilm() if name == "minilm" else load_kept(name)
+    before = {key: value.clone() for key, value in trained.model.state_dict().items()}
+    state = torch.get_rng_state()
+    first, again, other = (untrained(trained, seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), state), "torch's generator is left as it was"
+    assert all(torch.equal(value, before[key]) for key, value in trained.model.state_dict().items())
+    same = {key: torch.equal(value, again.model.state_dict()[key]) for key, value in first.model.state_dict().items()}
+    assert all(same.values()), "the seed alone decides"
+    queries = [key for key in before if key.endswith(("query.weight", "q_proj.weight", "c_attn.weight"))]
+    assert queries
+    for key in queries:
+        assert not torch.equal(first.model.state_dict()[key], before[key])
+        assert not torch.equal(first.model.state_dict()[key], other.model.state_dict()[key])
+    assert (first.head, first.reads, first.watched) == (trained.head, trained.reads, trained.watched)
+
+
+def test_untrained_bert_attends_almost_evenly():
+    trace = read(untrained(load_minilm()), "The animal didn't cross the street.").trace
+    tokens = len(trace.map(0).keys)
+    assert abs(trace.map(0).weights - 1 / tokens).max() < 0.05

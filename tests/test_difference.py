@@ -1,0 +1,119 @@
+"""Two readings held against each other: alignment, how far heads are apart, and which are alike, on hand-made maps."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.difference import Aligned, align, changes, moved, names, spread
+from core.trace import AttentionMap, AttentionTrace
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "the", "Cat"]), min_size=1, max_size=9)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def trace(tokens, layers=2, heads=3, seed=0, kind="self") -> AttentionTrace:
+    chance = np.random.default_rng(seed)
+    size = (heads, len(tokens), len(tokens))
+    maps = [AttentionMap(kind, layer, softmax(2 * chance.normal(size=size)), tuple(tokens), tuple(tokens))
+            for layer in range(layers)]
+    return AttentionTrace(tuple(maps), f"seed {seed}")
+
+
+def test_moved_by_hand():
+    one = np.array([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]], np.float32)
+    other = np.array([[[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]]], np.float32)
+    np.testing.assert_allclose(moved(one, other), [(0.75 + 0.5) / 2])
+    assert moved(one, one) == 0
+
+
+def test_moved_is_the_total_variation_between_the_rows():
+    one, other = (trace("abcdefg", seed=seed).map(0).weights for seed in (1, 2))
+    np.testing.assert_allclose(moved(one, other), np.abs(one - other).sum(-1).mean(-1) / 2, atol=1e-6)
+
+
+def test_a_word_put_in_is_nobodys():
+    found = align(["the", "cat", "sat", "."], ["the", "black", "cat", "sat", "."])
+    assert found.pairs == ((0, 0), (None, 1), (1, 2), (2, 3), (3, 4))
+    assert found.both == ((0, 0), (1, 2), (2, 3), (3, 4))
+
+
+def test_a_word_put_for_another_stands_beside_it():
+    first, second = ["It", "was", "too", "tired", "."], ["it", "was", "wide", "."]
+    found = align(first, second)
+    assert names(first, second, found.pairs) == ["It", "was", "too / wide", "tired / –", "."]
+
+
+@given(WORDS, WORDS)
+def test_every_token_is_aligned_once_and_in_order(first, second):
+    pairs = align(first, second).pairs
+    assert [a for a, _ in pairs if a is not None] == list(range(len(first)))
+    assert [b for _, b in pairs if b is not None] == list(range(len(second)))
+    assert align(first, first).both == tuple((place, place) for place in range(len(first)))
+
+
+@given(WORDS, WORDS)
+def test_spreading_a_map_keeps_its_weight_and_leaves_the_rest_empty(first, second):
+    item = trace(first, layers=1, heads=1).map(0)
+    places = [a for a, _ in align(first, second).pairs]
+    wide = spread(item.weights[0], places, places)
+    kept = [place for place, a in enumerate(places) if a is not None]
+    np.testing.assert_array_equal(wide[np.ix_(kept, kept)], item.weights[0])
+    assert wide.sum() == pytest.approx(item.weights[0].sum(), rel=1e-5)
+
+
+def test_changes_finds_the_head_that_was_changed():
+    first = trace("abcdefg")
+    weights = [item.weights.copy() for item in first.maps]
+    weights[1][2] = np.eye(7, dtype=np.float32)
+    second = AttentionTrace(tuple(AttentionMap("self", layer, one, *[tuple("abcdefg")] * 2)
+                                  for layer, one in enumerate(weights)), "changed")
+    found = changes(first, second)
+    assert (found[0].layer, found[0].head, found[0].to) == (1, 2, (1, 2)) and found[0].moved > 0.3
+    assert [item.moved for item in found[1:]] == [0.0] * 5 and found[0].name == "L1·H2"
+    own = first.map(1).weights[2]
+    assert found[0].moved == pytest.approx(float((1 - np.diagonal(own)).mean()), abs=1e-6)
+
+
+def test_changes_refuses_models_of_other_shapes():
+    with pytest.raises(ValueError, match="align their tokens"):
+        changes(trace("abc"), trace("abcd"))
+    with pytest.raises(ValueError, match="no map"):
+        Aligned.of(trace("abc"), AttentionTrace((), "nothing"))
+
+
+def test_the_nearest_head_is_found_among_other_layers_and_heads():
+    first, tokens = trace("abcdefg", layers=2, heads=3), tuple("abcdefg")
+    shuffled = np.stack([first.head(1, 0), first.head(0, 2), first.head(0, 1), first.head(1, 2), first.head(1, 1)])
+    second = AttentionTrace((AttentionMap("self", 0, shuffled, tokens, tokens),), "other")
+    found = {(item.layer, item.head): item for item in Aligned.of(first, second).nearest()}
+    assert [found[head].to for head in ((1, 0), (0, 2), (0, 1), (1, 2), (1, 1))] == [(0, i) for i in range(5)]
+    assert found[1, 0].moved == 0 and found[0, 0].moved > 0.1
+    assert not Aligned.of(first, second).same_shape
+
+
+def test_only_rows_that_both_have_are_measured():
+    """The second text has a word more, on which nobody looks and which counts for nothing."""
+    first = trace("abcd", layers=1, heads=2)
+    wide = spread(first.map(0).weights[0], [0, 1, None, 2, 3], [0, 1, None, 2, 3])
+    wide[2] = 0.2
+    item = AttentionMap("self", 0, np.stack([wide, wide]), tuple("abxcd"), tuple("abxcd"))
+    found = Aligned.of(first, AttentionTrace((item,), "wider"))
+    assert found.keys == ["a", "b", "– / x", "c", "d"]
+    by_head = {item.head: item for item in found.in_place()}
+    assert by_head[0].moved == pytest.approx(0, abs=1e-6) and by_head[0].difference == pytest.approx(0, abs=1e-6)
+    assert by_head[1].moved == pytest.approx(float(moved(first.map(0).weights[1:], first.map(0).weights[:1])[0]))
+    weights, allowed = found.drawn(0, 0, 0)
+    assert allowed.tolist()[2] == [False] * 5 and not weights[:, 2].any()
+
+
+def test_what_may_not_be_attended_to_stays_so():
+    tokens = tuple("abc")
+    causal = AttentionMap("causal", 0, np.tril(np.ones((1, 3, 3), np.float32)) / 3, tokens, tokens,
+                          np.tri(3, dtype=bool)[None])
+    found = Aligned.of(*[AttentionTrace((causal,), "causal")] * 2)
+    np.testing.assert_array_equal(found.drawn(1, 0, 0)[1], np.tri(3, dtype=bool))
