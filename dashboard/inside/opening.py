@@ -164,7 +164,7 @@ def _follow(repo: str) -> None:
 
 
 def _failed(ref: ModelRef, why: str) -> None:
-    st.error(plain(why), icon=":material/cloud_off:")
+    st.error(plain(why), icon=":material/error:")
     with st.container(horizontal=True):
         st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=_again, args=(ref.name,))
         st.button(f"Use {EMBEDDED.name}", key="inside:use-embedded", on_click=use, args=(EMBEDDED.name,))

@@ -3,12 +3,17 @@
 import io
 import re
 import time
+import wave
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from streamlit.testing.v1 import AppTest
 
+from core.pretrained import PretrainedError
+from dashboard.inside import downloads
+from dashboard.inside.inputs import opened_picture, opened_sound
 from dashboard.inside.opening import loopback
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 
@@ -159,6 +164,36 @@ def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
     assert said(again.run()).startswith(f"hub lab/bert@{COMMIT}"), "what is kept needs no hub"
 
 
+def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
+    for name in ("lab/one", "lab/two", "lab/three"):
+        there.repos[name] = Repo(bert_files(), seconds_a_step=0.2)
+        app = AppTest.from_file(str(DEMO), default_timeout=60)
+        app.query_params["inside:model"] = name
+        app.run()
+        button(app, "Load").click().run()
+    assert "lab/one and lab/two are being fetched" in told(app)
+    for name in ("lab/one", "lab/two"):
+        downloads.following(name).stop()
+    button(app, "Try again").click().run()
+    button(app, "Load").click().run()
+    button(app, "Stop").click().run()
+    assert button(app, "Load") and said(app) == "nothing"
+
+
+def test_a_download_that_fails_says_so_and_begins_again(app, there):
+    there.repos["lab/bert"].swapped["model.safetensors"] = b"short"
+    app.query_params["inside:model"] = "lab/bert"
+    app.run()
+    button(app, "Load").click().run()
+    settle(app)
+    assert said(app) == "nothing" and "incomplete or changed" in told(app)
+    there.repos["lab/bert"].swapped.clear()
+    button(app, "Try again").click().run()
+    button(app, "Load").click().run()
+    settle(app)
+    assert said(app).startswith("hub lab/bert@")
+
+
 def test_a_download_can_be_stopped(app, there):
     there.repos["lab/bert"].seconds_a_step = 0.2
     app.query_params["inside:model"] = "lab/bert"
@@ -239,6 +274,41 @@ def npz(**arrays: np.ndarray) -> bytes:
     out = io.BytesIO()
     np.savez(out, **arrays)
     return out.getvalue()
+
+
+def png(*size: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, "white").save(out, "PNG")
+    return out.getvalue()
+
+
+def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
+    app.query_params["inside:model"] = "digits"
+    app.run()
+    app.selectbox(key="inside:picture").set_value("Your own…").run()
+    assert said(app) == "nothing" and "Upload a picture" in told(app)
+    app.file_uploader(key="inside:picture-file").upload("a.png", b"no picture", "image/png").run()
+    assert said(app) == "nothing" and "no picture that can be opened" in told(app)
+    app.file_uploader(key="inside:picture-file").set_value(("b.png", png(30, 20), "image/png")).run()
+    assert said(app).startswith("lab digits (2, 4)")
+
+
+def test_pictures_and_sounds_are_bounded():
+    assert opened_picture(png(1024, 64)).shape == (32, 512, 3)
+    with pytest.raises(PretrainedError, match="at most 40 million"):
+        opened_picture(png(10_000, 4_001))
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(np.repeat(np.arange(-8000, 8000, dtype="<i2"), 2).tobytes())
+    sound = opened_sound(out.getvalue(), 16_000).numpy()
+    assert sound.shape == (32_000,) and abs(sound[0] + 8000 / 32768) < 1e-6
+    np.testing.assert_allclose(sound[1] - sound[0], 0.5 / 32768, atol=1e-7)
+    for bad in (b"", b"RIFF", out.getvalue()[:40]):
+        with pytest.raises(PretrainedError, match="WAV"):
+            opened_sound(bad, 16_000)
 
 
 def test_arrays_become_a_source_and_the_limits_are_said_first(app):
