@@ -1,0 +1,74 @@
+"""Generate in a real browser: the timeline, a candidate that is pressed, a head that is picked, the link, a phone."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import wait_ready
+
+
+def opened(page: Page, link: str = "generate") -> Page:
+    page.goto(f"/{link}")
+    expect(page.locator("h1")).to_be_visible(timeout=20_000)
+    expect(page.locator(".tv g[data-place]").first).to_be_visible(timeout=60_000)
+    wait_ready(page, 60_000)
+    return page
+
+
+def fact(page: Page, step: int):
+    return page.get_by_text(re.compile(rf"At step {step} the model gives"))
+
+
+def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
+    opened(page)
+    expect(fact(page, 1)).to_be_visible()
+    slider = page.get_by_role("slider").last
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(fact(page, 2)).to_be_visible()
+    expect(page.locator(".tv g.picked[data-step='1']")).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"at=\d+"))
+    before = page.locator(".lab-strip").inner_html()
+    page.locator(".tv g[data-step='3'][data-rank='0']").click()
+    expect(fact(page, 4)).to_be_visible()
+    expect(slider).to_have_value("4")
+    assert page.locator(".lab-strip").inner_html() != before
+    again = page.url
+    page.goto("about:blank")
+    page.goto(again)
+    expect(fact(page, 4)).to_be_visible(timeout=60_000)
+    page.locator(".tv g.dropped[data-step='1']").first.click()
+    expect(fact(page, 2)).to_be_visible()
+    expect(page.get_by_text(re.compile("its second choice"))).to_be_visible()
+
+
+def test_a_head_that_is_picked_among_all_is_the_one_that_is_read(page):
+    opened(page)
+    views = page.locator(".av[data-ready='1']")
+    expect(views).to_have_count(2, timeout=60_000)
+    grid = views.nth(1)
+    gutter, top, _, row_pitch, size = (float(part) for part in grid.get_attribute("data-map").split(","))
+    grid.scroll_into_view_if_needed()
+    box = grid.locator("canvas").first.bounding_box()
+    page.mouse.click(box["x"] + gutter + size / 2, box["y"] + top + row_pitch + size / 2)
+    expect(page.get_by_text(re.compile("Head L1·H0 puts"))).to_be_visible()
+    expect(views.nth(0)).to_have_attribute("data-head", "0")
+    expect(page).to_have_url(re.compile(r"head=1\.0"))
+
+
+def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
+    opened(page, "generate?inside:model=numbers")
+    expect(page.locator(".lab-strip")).to_have_count(2)
+    page.get_by_role("radio", name="Sampling").click()
+    expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))
+    expect(page.get_by_text(re.compile("5 samples are"))).to_be_visible()
+    page.get_by_role("radio", name="What was said").click()
+    expect(page.locator(".lab-strip")).to_have_count(1)
+
+
+@pytest.mark.parametrize("width", [390])
+def test_a_phone_scrolls_the_tree_and_not_the_page(page):
+    opened(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
