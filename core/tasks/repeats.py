@@ -25,9 +25,11 @@ little old new big small long two good man woman child boy girl king queen frien
 window room street road town city garden tree river sea lake hill mountain forest field sun moon star wind rain snow
 fire water stone gold silver red blue green white black dark light warm cold hot cat dog horse cow sheep bird fish
 mouse fox bear wolf lion bread milk cheese apple egg cake soup tea book letter word story song name school table chair
-bed cup box hat coat shoe ship boat train car hand head eye heart face sat ran saw went came took gave made found
-lost told asked knew thought felt heard read wrote ate drank slept woke stood walked fell flew sang played opened
-closed loved kept left never always again soon here where before after under near between far away three four
+bed cup box hat coat shoe ship boat train car hand head eye heart face sat ran saw went came took gave made found lost
+told asked knew thought felt heard read wrote ate drank slept woke stood walked fell flew sang played opened closed
+loved kept left never always again soon here where before after under near between far away three four mat rug animal
+bank paper money music dinner because too very quick brown lazy tired hungry happy sad young slow strong cross jumped
+wanted needed looked turned sent bought sold rose lay cut ' t s didn don ? !
 """.split())
 
 
