@@ -24,10 +24,12 @@ from dashboard.use_model import figures, words
 from dashboard.use_model.state import (
     AT_ONCE,
     Answered,
+    Effects,
     Head,
     alike,
     answered,
     effects,
+    head_at,
     sentences,
     telling_head,
 )
@@ -52,12 +54,12 @@ def embed(chosen: Chosen, pretrained: Pretrained) -> Answered:
     table = alike(chosen.ref, every)
     pair = closest(_tensor(table), 0)
     question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
-    found, head = asked(chosen.ref, question)
+    found, known = asked(chosen.ref, question)
     with place:
         st.markdown("**How alike each two are** (cosine)")
         st.vega_lite_chart(figures.likeness(table, names, pair, theme()), width="stretch")
     with right:
-        look(found, head, chosen, names[0])
+        head = look(found, known, chosen, names[0])
     fact(words.pair_fact(table, names, pair, found, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
              rf"\lVert \mathbf b \rVert}} = {table[pair]:.4f}")
@@ -86,9 +88,9 @@ def _tensor(table: np.ndarray) -> Any:
 def fill(chosen: Chosen, pretrained: Pretrained) -> Answered:
     """The likeliest words for a mask, which stands where the reader puts it, or in place of a word."""
     given = masked(chosen, pretrained)
-    found, head = asked(chosen.ref, Question(given))
+    found, known = asked(chosen.ref, Question(given))
     best, mask = _best(found, pretrained), plain(pretrained.tokenizer.mask_token)
-    _answer(found, head, chosen, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
+    _answer(found, known, chosen, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
     return found
 
 
@@ -125,12 +127,12 @@ def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
 
 def probabilities(chosen: Chosen, pretrained: Pretrained) -> Answered:
     """The likeliest classes of a text or a picture, or the likeliest next tokens."""
-    found, head = asked(chosen.ref, Question(chosen.given))
+    found, known = asked(chosen.ref, Question(chosen.given))
     more = ""
     if pretrained.head == "next":
         before = " ".join(chosen.given.text.split()[-BEFORE:])
         more = f"… {plain(before)} **{plain(cached(goes_on, chosen.ref, chosen.given))}** …"
-    _answer(found, head, chosen, pretrained, more)
+    _answer(found, known, chosen, pretrained, more)
     return found
 
 
@@ -140,7 +142,7 @@ def goes_on(ref: ModelRef, given: Given) -> str:
     return text_of(pretrained, generate(pretrained, given, Settings(longest=12)).hypotheses[0].tokens)
 
 
-def _answer(found: Answered, head: Head, chosen: Chosen, pretrained: Pretrained, more: str) -> None:
+def _answer(found: Answered, known: Effects | None, chosen: Chosen, pretrained: Pretrained, more: str) -> None:
     """The likeliest answers with what else there is to say of them, the head's look, and the sentence about both."""
     said = top(pretrained, found.asked.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
@@ -149,7 +151,7 @@ def _answer(found: Answered, head: Head, chosen: Chosen, pretrained: Pretrained,
         if more:
             st.markdown(more)
     with right:
-        look(found, head, chosen, said[0].word)
+        head = look(found, known, chosen, said[0].word)
     fact(words.answer_fact(found, said, head))
     st.caption(words.conditions(found, head))
 
@@ -162,10 +164,10 @@ def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
     usual = crossing(chosen.reading, spoken)
     name = f"use_model:word:{chosen.given.text[:80]}:{chosen.given.target or ''}"
     place = spoken[_pick("Word that it says", [produced.tokens[i] for i in spoken], usual, name)]
-    found, head = asked(chosen.ref, Question(chosen.given, place=place))
+    found, known = asked(chosen.ref, Question(chosen.given, place=place))
     left, right = st.columns([1.2, 0.8], gap="large")
     with left:
-        look(found, head, chosen, produced.tokens[place])
+        head = look(found, known, chosen, produced.tokens[place])
     with right:
         st.vega_lite_chart(figures.bars(top(pretrained, found.asked.answer, 8), Ink.of(theme())), width="stretch")
     whole = text_of(pretrained, produced.ids)
@@ -182,34 +184,37 @@ def crossing(reading: Reading, spoken: list[int]) -> int:
     return next((i for i in range(1, len(spoken)) if looks[i] < looks[i - 1] and tokens[spoken[i]].isalpha()), 0)
 
 
-def asked(ref: ModelRef, question: Question) -> tuple[Answered, Head]:
-    """The answer, and the head that it hangs on most: measured at once where that is quick, else when it is asked."""
+def asked(ref: ModelRef, question: Question) -> tuple[Answered, Effects | None]:
+    """The answer, and what it is without each head: measured at once where that is little work, else when asked."""
     found = answered(ref, question)
     wanted = f"use_model:measured:{ref.written}"
-    known = None
     if not found.asked.pretrained.watched:
-        return found, telling_head(found, None)
+        return found, None
     if found.work > AT_ONCE and not st.session_state.get(wanted):
         st.button(f"Switch off each of {found.heads} heads, about {found.seconds:.0f} s", key="use_model:measure",
                   icon=":material/play_arrow:", on_click=st.session_state.update, args=({wanted: True},))
-    else:
-        with st.spinner(f"Switching off each of {found.heads} heads, about {max(1, round(found.seconds))} s"):
-            known = effects(ref, question)
-    return found, telling_head(found, known)
+        return found, None
+    with st.spinner(f"Switching off each of {found.heads} heads, about {max(1, round(found.seconds))} s"):
+        return found, effects(ref, question)
 
 
-def look(found: Answered, head: Head, chosen: Chosen, word: str) -> None:
-    """The telling head's map, its answering row in the accent; of a picture, on the picture itself."""
-    line, patches = found.asked.source, None
+def look(found: Answered, known: Effects | None, chosen: Chosen, word: str) -> Head:
+    """The map of the head that the answer hangs on, or of the one that a person takes instead, which is returned.
+
+    The answering row is in the accent; of a picture, it lies on the picture itself.
+    """
+    line, patches, first = found.asked.source, None, telling_head(found, known)
     if line.grid is not None and chosen.given.picture is not None:
         rows, columns = line.grid
         patches = Patches(chosen.given.picture.numpy(), rows, columns, len(line) - rows * columns)
-    attention_view(
-        found.trace, key="use_model:head", layer=head.place, head=head.head, query=head.row, patches=patches,
+    what = f"on which {_short(word)} hangs most" if first.effect else "which looks most sharply"
+    st.markdown(f"**Head {first.name}**, {what}")
+    view = attention_view(
+        found.trace, key="use_model:head", layer=first.place, head=first.head, query=first.row, patches=patches,
         show="matrix" if patches is None else "both", height=420 if patches is None else 260,
-        title=f"{head.name}, " + (f"on which {_short(word)} hangs most" if head.effect else "the sharpest look"),
-        fact=f"Head {head.name}: its row of {found.trace.maps[head.place].queries[head.row]} is picked")
+        fact=f"Head {first.name}: its row of {found.trace.maps[first.place].queries[first.row]} is picked")
+    return head_at(found, known, view.layer, view.head)
 
 
 def _short(word: str) -> str:
-    return f"“{word}”" if len(word) <= 24 else "this sentence"
+    return f"“{plain(word)}”" if len(word) <= 24 else "this sentence"

@@ -40,13 +40,17 @@ class Answered:
 
 @dataclass(frozen=True)
 class Head:
-    """A head of a trace (`place` is its map's place there), the row that answers, and its effect if it is known."""
+    """A head of a trace (`place` is its map's place there), the row that answers, and its effect if it is known.
+
+    `before` is how many heads change the answer more.
+    """
 
     place: int
     layer: int
     head: int
     row: int
     effect: Effect | None
+    before: int = 0
 
     @property
     def name(self) -> str:
@@ -96,25 +100,36 @@ def _effects(ref: ModelRef, question: Question) -> Effects:
 
 def telling_head(found: Answered, known: Effects | None) -> Head:
     """The head without which the answer changes most; where that is not known, the one that looks most sharply."""
-    kind = found.trace.kinds[0]
-    row = int(answering_rows(found.asked, kind).argmax())
     if known:
-        (_, layer, head), effect = greatest(known, 1)[0]  # type: ignore[arg-type, misc]
-        place = next(i for i, item in enumerate(found.trace.maps) if item.layer == layer)
-        return Head(place, layer, head, _row(found, place, head, row), effect)
-    line = found.asked.source
-    hidden = np.asarray(line.special)
+        (_, layer, head), _ = greatest(known, 1)[0]  # type: ignore[arg-type, misc]
+        return head_at(found, known, next(i for i, item in enumerate(found.trace.maps) if item.layer == layer), head)
+    hidden, row = np.asarray(found.asked.source.special), _answering(found)
     best: tuple[float, int, int] = (-1.0, 0, 0)
     for place, item in enumerate(found.trace.maps):
         weights = np.where(hidden, 0.0, item.weights[:, row, : len(hidden)])
         head = int(weights.max(1).argmax())
         best = max(best, (float(weights[head].max()), place, head))
-    _, place, head = best
-    return Head(place, found.trace.maps[place].layer, head, _row(found, place, head, row), None)
+    return head_at(found, known, *best[1:])
 
 
-def _row(found: Answered, place: int, head: int, row: int) -> int:
+def head_at(found: Answered, known: Effects | None, place: int, head: int) -> Head:
+    """The head of that map, with its effect where effects are known."""
+    item = found.trace.maps[place]
+    row = _row(found, place, head)
+    if not known:
+        return Head(place, item.layer, head, row, None)
+    effect = known[item.kind, item.layer, head]
+    before = sum(abs(other.change) > abs(effect.change) for other in known.values())
+    return Head(place, item.layer, head, row, effect, before)
+
+
+def _answering(found: Answered) -> int:
+    return int(answering_rows(found.asked, found.trace.kinds[0]).argmax())
+
+
+def _row(found: Answered, place: int, head: int) -> int:
     """The row that answers; where all do alike (an embedding), the ordinary one that looks most at another one."""
+    row = _answering(found)
     if found.asked.answer.kind != "embedding":
         return row
     weights = found.trace.maps[place].weights[head].copy()

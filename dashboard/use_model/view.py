@@ -29,6 +29,7 @@ def page() -> None:
     if chosen is not None and chosen.pretrained is not None:
         try:
             job = job_of(chosen.pretrained)
+            st.markdown(words.own_job(job, chosen.pretrained.name))
             SECTIONS[job.key](chosen, chosen.pretrained)
             others(job, chosen.pretrained.name)
         except PretrainedError as error:

@@ -64,13 +64,19 @@ def head_fact(found: Answered, head: Head, word: str) -> str:
 
 def _without(found: Answered, head: Head, word: str) -> str:
     if head.effect is None:
-        return "It is the head that looks most sharply; what each one does to the answer is not measured yet."
+        return "What each head does to the answer is not measured yet."
     if abs(head.effect.change) < NOTHING:
         return (f"It stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one does, "
                 "others do too.")
     value, was = apart(head.effect.value, found.asked.value)
-    return (f"Without it **{plain(word)}** would have {value} instead of {was}: of {_heads(found)}, none changes that "
-            "more.")
+    return (f"Without it **{plain(word)}** would have {value} instead of {was}: {_rank(found, head)}.")
+
+
+def _rank(found: Answered, head: Head) -> str:
+    """How many heads change the answer more."""
+    if not head.before:
+        return f"of {_heads(found)}, none changes that more"
+    return f"{head.before} of {_heads(found)} {'changes' if head.before == 1 else 'change'} that more"
 
 
 def _heads(found: Answered) -> str:
@@ -87,8 +93,11 @@ def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], fo
             f"{number(float(others.mean()))}.")
     if head.effect is None:
         return said
-    return (f"{said} Without head **{head.name}** it would be {apart(head.effect.value, found.asked.value)[0]}; of "
-            f"{found.heads} heads, none changes it more.")
+    value = apart(head.effect.value, found.asked.value)[0]
+    if not found.asked.question.against:  # a vector is held against what it was
+        return (f"{said} Without head **{head.name}** its vector turns away from itself to a cosine of {value}; "
+                f"{_rank(found, head)}.")
+    return f"{said} Without head **{head.name}** it would be {value}; {_rank(found, head)}."
 
 
 def _row(found: Answered, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
@@ -105,6 +114,11 @@ def conditions(found: Answered, head: Head) -> str:
                  "only switching it off says what the answer owes to it.")
 
 
+def own_job(own: Job, name: str) -> str:
+    """What this model is for."""
+    return f"**{own.name}**: {plain(name)} {own.does}."
+
+
 def other_jobs(own: Job, name: str) -> str:
-    """What this model does, and why nothing else is asked of it."""
-    return plain(f"{name} has {own.needs}: it {own.does}. For another job take another model.")
+    """Why nothing else is asked of this model."""
+    return plain(f"{name} has {own.needs}. For another job take another model.")

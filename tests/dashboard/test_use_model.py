@@ -38,6 +38,16 @@ def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
     assert "takes about" in words.conditions(found, head)
 
 
+def test_another_head_that_is_taken_has_its_own_effect_and_rank():
+    found, known = state.answered(INDUCTION, QUESTION), state.effects(INDUCTION, QUESTION)
+    ranks = [state.head_at(found, known, place, head).before for place in (0, 1) for head in range(4)]
+    assert sorted(ranks) == list(range(8))
+    last = next(state.head_at(found, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
+    assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
+    told = words.head_fact(found, last, "house")
+    assert "7 of 8 heads change that more" in told or "without any one" in told
+
+
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
     found = state.answered(INDUCTION, QUESTION)
     model = load_kept("induction").model

@@ -1,11 +1,12 @@
 """The page Use a model without a browser: every kind of model at its job, and what is said when it cannot do it."""
 
+import json
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.tiny_models import save
+from tests.tiny_models import BERT, build, save
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,6 +24,10 @@ def said(app):
     return " ".join(element.proto.body for element in app.get("html"))
 
 
+def filled(app):
+    return next(one.value for one in app.markdown if "cross the street" in one.value)
+
+
 def shown(app, model):
     app.query_params["inside:model"] = model
     return app.run()
@@ -32,7 +37,7 @@ def test_first_sight_compares_sentences(app):
     app.run()
     text = said(app)
     assert "is most like" in text and "exhausted" in text
-    assert "of 72 heads, none changes it more" in text
+    assert "of 72 heads, none changes that more" in text
     assert len(app.get("vega_lite_chart")) == 1
     assert "= 0.77" in app.latex[0].value
 
@@ -84,11 +89,9 @@ def test_every_kind_of_model_does_its_job(app, family, tmp_path):
 
 def test_the_masked_word_can_be_picked(app, tmp_path):
     shown(app, str(save("bert", tmp_path)))
-    before = [one.value for one in app.markdown][-1]
-    assert "tired" not in before.split("**")[0] or "**" in before
+    assert filled(app).startswith("The animal") and "tired" not in filled(app), "the last long word is masked first"
     app.get("button_group")[0].set_value(0).run()
-    after = [one.value for one in app.markdown][-1]
-    assert after.startswith("**") and "tired" in after
+    assert filled(app).startswith("**") and "tired" in filled(app)
     app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
     assert not app.get("button_group")
     assert "The masked word is" in said(app)
@@ -119,3 +122,14 @@ def test_nothing_to_read_is_told(app):
     app.text_input(key="inside:text").set_value("  ").run()
     assert not app.exception
     assert "nothing to read" in app.info[0].value
+
+
+def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path):
+    config = {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 1}
+    build("ViTModel", config).save_pretrained(tmp_path)
+    told = {"size": {"height": 12, "width": 12}, "image_mean": [0.4], "image_std": [0.2]}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told), "utf-8")
+    shown(app, str(tmp_path))
+    text = said(app)
+    assert "This picture" in text and "is most like" in text
+    assert "turns away from itself" in text
