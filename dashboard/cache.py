@@ -32,6 +32,11 @@ def shared(function: Callable[..., T], *args: Hashable) -> T:
     return _results().get((_name(function), repr(args)), lambda: function(*args))
 
 
+def remembered(function: Callable[..., T], *args: Hashable) -> bool:
+    """Whether `shared` has function(*args) at hand, so that asking for it takes no time."""
+    return (_name(function), repr(args)) in _results()
+
+
 def model(function: Callable[..., T], *args: Hashable) -> T:
     """A loaded model; 1.6 GB of them, and 8, are kept. Never mutate it."""
     return _models().get((_name(function), repr(args)), lambda: function(*args))

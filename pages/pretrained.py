@@ -3,13 +3,13 @@
 import streamlit as st
 
 from core import analysis, lens
-from dashboard.head_roles.marks import role_table
+from dashboard.head_roles.marks import role_line
 from dashboard.inside import choose
 from dashboard.panels import fact, next_page, source_panel, title
 from dashboard.pretrained import view
 from dashboard.pretrained.export import export_popover
 from dashboard.pretrained.lenses import seen_through, telling
-from dashboard.pretrained.roles import known_roles, measure_roles
+from dashboard.pretrained.roles import WAITING, known_roles, measure_roles
 from dashboard.pretrained.settings import controls
 from dashboard.pretrained.words import all_heads_fact, conditions, head_fact, pins_fact
 
@@ -37,8 +37,8 @@ with right:
     if said := pins_fact(item, one.head, one.pins):
         st.caption(said)
     if roles:
-        role_table(roles, sum(len(layer.weights) for layer in seen.trace.maps))
-    waiting = st.empty()
+        role_line(roles, sum(len(layer.weights) for layer in seen.trace.maps))
+    waiting = st.skeleton(height=WAITING) if roles is None else None
 export_popover(ranked.trace, one.layer, one.head)
 fact(all_heads_fact(seen))
 st.caption(conditions(chosen.reading, seen, settings))
@@ -49,6 +49,6 @@ with st.expander("Where these numbers come from", on_change="rerun") as sources:
         source_panel(lens.through)
         source_panel(analysis.previous_token)
 next_page("pretrained")
-if roles is None:
+if waiting is not None:
     with waiting, st.spinner("Measuring what the heads do, first time only"):
         measure_roles(chosen.ref, chosen.given, settings.kind)

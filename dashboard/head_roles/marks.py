@@ -1,4 +1,4 @@
-"""A role's mark: its colour, and the table that tells how many heads have each."""
+"""A role's mark: its colour, the line that tells how many heads have each, and the table of the best."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dashboard.head_roles.state import Found
 from dashboard.panels import theme
 from dashboard.table import STYLE as TABLE
 
-STYLE = ("<style>.roles td{padding:3px 12px 3px 0;font-size:14px}.roles td:nth-child(3){text-align:right}"
-         ".roles td:nth-child(2){white-space:nowrap}"
-         ".roles .quiet{opacity:.62}</style>")
+STYLE = ("<style>.role-line{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:14px}"
+         ".role-line span{display:flex;gap:6px;align-items:center;white-space:nowrap}"
+         ".role-line .quiet{opacity:.62}</style>")
 
 
 def colour(place: int, which: Theme) -> str:
@@ -30,13 +30,13 @@ def corner(place: int) -> str:
             f'border-bottom:12px solid {colour(place, theme())}"></div>')
 
 
-def role_table(found: Found, heads: int) -> None:
-    """How many of all heads have each role, with its mark; the last row is for those that have none."""
+def role_line(found: Found, heads: int) -> None:
+    """How many of all heads have each role, with its mark, on a line or two; what a role is stands in its tooltip."""
     count = Counter(found.values())
-    rows = [f"<tr><td>{corner(place)}</td><td>{escape(role.name)}</td><td>{count[place]}</td>"
-            f'<td class="quiet">{escape(role.meaning)}</td></tr>' for place, role in enumerate(ROLES) if count[place]]
-    rows.append(f'<tr class="quiet"><td></td><td>None of these</td><td>{heads - len(found)}</td><td></td></tr>')
-    st.html(f'{STYLE}<table class="roles">{"".join(rows)}</table>')
+    said = [f'<span title="{escape(role.meaning, quote=True)}">{corner(place)}{escape(role.name)} {count[place]}</span>'
+            for place, role in enumerate(ROLES) if count[place]]
+    said.append(f'<span class="quiet">None of these {heads - len(found)}</span>')
+    st.html(f'{STYLE}<div class="role-line">{"".join(said)}</div>')
 
 
 def best_table(rows: Sequence[Sequence[str]]) -> None:

@@ -6,20 +6,18 @@ import streamlit as st
 
 from core.pretrained import Given
 from core.trace import Kind
-from dashboard.head_roles.state import Found, roles_of
+from dashboard.head_roles.state import Found, at_hand, roles_of
 from dashboard.inside import ModelRef
 
-KNOWN = "pretrained:measured"  # the models whose roles this session has waited for
+WAITING = 56  # pixels: about the height of the line that comes
 
 
 def known_roles(ref: ModelRef, given: Given, kind: Kind) -> Found | None:
     """The roles, or None where measuring them would keep the picture waiting."""
-    waited = (repr(ref), kind) in st.session_state.get(KNOWN, ())
-    return roles_of(ref, given, kind) if waited or kind == "cross" else None
+    return roles_of(ref, given, kind) if at_hand(ref, given, kind) else None
 
 
 def measure_roles(ref: ModelRef, given: Given, kind: Kind) -> None:
     """Measure them, and draw the page again with its marks."""
     roles_of(ref, given, kind)
-    st.session_state.setdefault(KNOWN, set()).add((repr(ref), kind))
     st.rerun()

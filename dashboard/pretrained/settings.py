@@ -19,7 +19,7 @@ SENTENCES: dict[Sentences, str] = {"all": "All", "ab": "A → B", "ba": "B → A
 ORDERS: dict[Order, str] = {"text": "As in the text", "keys": "Keys by weight", "queries": "Queries by weight",
                             "both": "Both by weight"}
 SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
-SCALES = {"unit": "0 to 1", "largest": "Largest of this map", "p99.5": "99.5th percentile"}
+SCALES = {"unit": "0 to 1", "largest": "0 to the largest here", "p99.5": "0 to the 99.5th percentile"}
 POOLS = {"mean": "Mean", "max": "Largest"}
 POOLED_FROM = 256  # tokens: from here on a pixel or a cell may stand for several
 
@@ -92,7 +92,7 @@ def _sentences(rows: Line, columns: Line) -> Sentences:
 
 
 def _colour(tokens: int) -> tuple[str, str, float]:
-    scale = st.radio("Full colour stands for", list(SCALES), format_func=SCALES.get, key="pretrained:scale", **BOUND)
+    scale = st.radio("Scale of one head", list(SCALES), format_func=SCALES.get, key="pretrained:scale", **BOUND)
     pool = "mean"
     if tokens > POOLED_FROM:
         pool = st.radio("A pixel of several cells is their", list(POOLS), format_func=POOLS.get,

@@ -20,14 +20,14 @@ def test_settings_outlive_a_look_at_another_page(page: Page):
     page.get_by_role("textbox", name="Tokens").press("Enter")
     expect(page.locator(".step-view").get_by_text("daily").first).to_be_visible()
     go(page, "Pretrained models")
-    page.get_by_role("textbox", name="Sentence").fill("Rain falls on dry land.")
-    page.get_by_role("textbox", name="Sentence").press("Enter")
+    page.get_by_role("textbox", name="Text").fill("Rain falls on dry land.")
+    page.get_by_role("textbox", name="Text").press("Enter")
     expect(page).to_have_url(re.compile("Rain"))
     go(page, "One query, step by step")
     expect(page.get_by_role("textbox", name="Tokens")).to_have_value("dogs chase cats daily")
     expect(page).to_have_url(re.compile("dogs"))
     go(page, "Pretrained models")
-    expect(page.get_by_role("textbox", name="Sentence")).to_have_value("Rain falls on dry land.")
+    expect(page.get_by_role("textbox", name="Text")).to_have_value("Rain falls on dry land.")
     expect(page).to_have_url(re.compile("/pretrained.*Rain"))
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.helpers import shot, wait_ready
@@ -13,12 +14,14 @@ def open_page(page: Page, query: str = "") -> tuple[Locator, Locator]:
     wait_ready(page, 60_000)
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0, timeout=60_000)  # roles are measured after the picture
     return views.nth(0), views.nth(1)
 
 
 def cell(view: Locator, row: int, column: int) -> tuple[float, float]:
     """The middle of a cell in page coordinates."""
     x, y, width, height = (float(part) for part in view.get_attribute("data-map").split(","))
+    view.locator(".foot").scroll_into_view_if_needed()
     box = view.locator("canvas").first.bounding_box()
     return box["x"] + x + (column + 0.5) * width, box["y"] + y + (row + 0.5) * height
 
@@ -27,7 +30,7 @@ def test_first_sight_shows_all_heads_and_a_measured_fact(page: Page):
     _, head = open_page(page)
     assert (head.get_attribute("data-layer"), head.get_attribute("data-head")) == ("3", "1")
     expect(page.get_by_text("looks most at the previous token")).to_be_visible()
-    expect(page.get_by_text("First-token sink")).to_be_visible()
+    expect(page.get_by_text("Previous token 4")).to_be_visible(timeout=60_000)
     shot(page, "pretrained")
 
 
@@ -64,8 +67,8 @@ def test_a_pin_is_said_in_the_fact_and_kept_in_the_link(page: Page):
 def test_a_new_sentence_gives_a_new_picture(page: Page):
     _, head = open_page(page)
     before = head.get_attribute("data-map")
-    page.get_by_role("textbox", name="Sentence").fill("Cats <b>sleep</b> 🙂")
-    page.get_by_role("textbox", name="Sentence").press("Enter")
+    page.get_by_role("textbox", name="Text").fill("Cats <b>sleep</b> 🙂")
+    page.get_by_role("textbox", name="Text").press("Enter")
     expect(head).not_to_have_attribute("data-map", before, timeout=15_000)
     assert page.locator(".av b", has_text="sleep").count() == 0
 
@@ -73,15 +76,56 @@ def test_a_new_sentence_gives_a_new_picture(page: Page):
 def test_hiding_special_tokens_takes_them_off_the_axes(page: Page):
     _, head = open_page(page)
     before = head.get_attribute("data-map")
-    page.get_by_text("Special tokens", exact=True).click()
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_text("Hide special tokens").click()
     expect(page.get_by_text("Special tokens are hidden")).to_be_visible(timeout=10_000)
     expect(head).not_to_have_attribute("data-map", before)
 
 
+def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
+    grid, head = open_page(page, "?inside:text=Tokenization+of+unbelievable+transformers+is+unfair&pin=7.2")
+    expect(head).to_have_attribute("data-pin", "7,2")
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_text("Merge pieces into words").click()
+    expect(page.get_by_text("Pieces of a word are one")).to_be_visible(timeout=10_000)
+    expect(head).not_to_have_attribute("data-pin", "7,2")
+    expect(head).to_have_attribute("data-pin", "6,1")
+    said = head.locator(".status").inner_text()
+    assert "unfair → tokenization" in said
+    page.get_by_text("Both by weight").click()
+    expect(head).not_to_have_attribute("data-pin", "6,1", timeout=10_000)
+    assert head.locator(".status").inner_text() == said, "the pinned pair is the same wherever it stands"
+    expect(page).to_have_url(re.compile(r"pin=7\.[12]"))
+
+
+def test_a_translators_output_attends_to_its_input_and_each_kind_can_be_seen(page: Page):
+    grid, head = open_page(page, "?inside:model=numbers")
+    assert "output (row) attends to" in head.locator(".reads").first.inner_text()
+    before = grid.get_attribute("data-drawn")
+    page.get_by_text("Encoder", exact=True).click()
+    expect(grid).not_to_have_attribute("data-drawn", before, timeout=10_000)
+    expect(head.locator(".reads").first).to_contain_text("query (row) attends to", timeout=10_000)
+
+
+def test_a_digit_lies_under_its_weights(page: Page):
+    _, head = open_page(page, "?inside:model=digits")
+    x, y, wide, high = (float(part) for part in head.get_attribute("data-picture").split(","))
+    box = head.locator("canvas.over").bounding_box()
+    page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.1 * high)
+    expect(head).to_have_attribute("data-hover", re.compile(r"^3,"))  # 4 × 4 patches after the class token
+
+
+@pytest.mark.parametrize("width", [390])
+@pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "numbers", "induction", "digits"])
+def test_a_phone_shows_every_model(page: Page, model, width):
+    open_page(page, f"?inside:model={model}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_512_tokens_are_drawn_and_the_cut_is_said(page: Page):
     _, head = open_page(page)
-    page.get_by_role("textbox", name="Sentence").fill("attention " * 700)
-    page.get_by_role("textbox", name="Sentence").press("Enter")
+    page.get_by_role("textbox", name="Text").fill("attention " * 700)
+    page.get_by_role("textbox", name="Text").press("Enter")
     expect(page.get_by_text("reads at most 512")).to_be_visible(timeout=30_000)
     wait_ready(page, 30_000)
     assert float(head.get_attribute("data-map").split(",")[2]) < 1.0
