@@ -1,0 +1,43 @@
+"""Inside one weight in a real browser: a press in the map opens a cell, and the figures are drawn."""
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.helpers import shot, wait_ready
+
+
+def open_page(page: Page, query: str = "") -> Locator:
+    page.goto(f"/inside_weight{query}")
+    wait_ready(page, 60_000)
+    view = page.locator(".av[data-ready='1']")
+    expect(view).to_have_count(1, timeout=60_000)
+    return view
+
+
+def press(page: Page, view: Locator, row: int, column: int) -> None:
+    x, y, width, height = (float(part) for part in view.get_attribute("data-map").split(","))
+    view.locator(".foot").scroll_into_view_if_needed()
+    box = view.locator("canvas").first.bounding_box()
+    page.mouse.click(box["x"] + x + (column + 0.5) * width, box["y"] + y + (row + 0.5) * height)
+
+
+def test_a_press_opens_the_cell_and_the_link_keeps_it(page: Page):
+    view = open_page(page)
+    expect(page.get_by_text("q·k = 21.69").first).to_be_visible()
+    expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(4)
+    press(page, view, 8, 5)
+    page.wait_for_url("**cell=8.5**")
+    expect(page.get_by_text("street").first).to_be_visible()
+    said = page.get_by_text("meets").first.inner_text()
+    assert said.startswith("In head L3·H1, street meets t with q·k = ")
+    shot(page, "inside_weight")
+    page.reload()
+    wait_ready(page, 60_000)
+    expect(page.get_by_text("street meets t")).to_be_visible()
+
+
+def test_a_phone_shows_it_within_its_width(page: Page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_page(page, "?inside%3Amodel=induction")
+    expect(page.get_by_text("Before rotation their product is")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shot(page, "inside_weight_phone")

@@ -1,0 +1,169 @@
+"""The page Inside one weight without a browser: its numbers are the model's, and what is chosen is what is opened."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.pretrained import Given, load_minilm, read
+from core.pretrained.weight import weight_of
+from dashboard.inside import ModelRef, loaded, reading_of
+from dashboard.inside_weight import figures, state, words
+from dashboard.inside_weight.figures import Strip
+from dashboard.inside_weight.state import Cell
+from dashboard.panels import number
+from tests.tiny_models import save
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = "The animal didn't cross the street because it was too tired."
+
+
+@pytest.fixture
+def app(monkeypatch, tmp_path) -> AppTest:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/inside_weight.py")
+
+
+def shown(app: AppTest, model: str = "all-MiniLM-L6-v2", **link: str) -> AppTest:
+    for name, value in ({"inside:model": model} | link).items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def facts(app: AppTest) -> str:
+    return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html")))
+
+
+def fields(app: AppTest) -> list[object]:
+    return [app.selectbox(key=f"inside_weight:{name}").value for name in ("head", "query", "key")]
+
+
+def link_of(app: AppTest) -> tuple[str, str]:
+    return app.query_params["head"], app.query_params["cell"]
+
+
+def test_first_sight_opens_what_it_means_by_it(app):
+    shown(app)
+    assert fields(app) == ["L3·H1", 10, 2]
+    assert re.search(r"it meets animal with q·k = 21\.69: they agree in sign in 21 of 32 dimensions", facts(app))
+    assert "is the largest of 16 and gets the weight 0.68; even attention would give 0.06" in facts(app)
+    own = float(read(load_minilm(), TEXT).trace.head(3, 1)[10, 2])
+    assert f"the weight comes out as {own:.6f}"[:-1] in " ".join(one.value for one in app.caption)
+    assert any("0.6768" in one.value for one in app.latex) and "0.18 \\cdot 21.69" in app.latex[2].value
+    assert link_of(app) == ("3.1", "10.2")
+
+
+def test_the_fields_open_another_weight(app):
+    shown(app)
+    app.selectbox(key="inside_weight:head").set_value("L5·H7")
+    app.selectbox(key="inside_weight:query").set_value(4).run()
+    own = float(read(load_minilm(), TEXT).trace.head(5, 7)[4, 2])
+    assert f"gets the weight {number(own)}; even" in facts(app) and link_of(app) == ("5.7", "4.2")
+
+
+def test_a_press_in_the_map_opens_its_cell(app):
+    shown(app)
+    app.session_state[f"{state.MAP}:view"] = app.session_state[f"{state.MAP}:view"] | {"pick": (3, 4), "pin": (7, 5)}
+    app.run()
+    assert fields(app) == ["L3·H4", 7, 5]
+
+
+def test_a_link_opens_its_cell_and_a_bad_one_says_so(app):
+    shown(app, head="2.5", cell="3.9")
+    assert fields(app) == ["L2·H5", 3, 9]
+
+
+@pytest.mark.parametrize(("head", "cell", "told"), [("9.1", "1.1", "0.0 to 5.11"), ("1.1", "99.1", "0.0 to 15.15"),
+                                                    ("x", "1.1", "two whole numbers")])
+def test_a_link_to_no_cell_says_so(app, head, cell, told):
+    shown(app, head=head, cell=cell)
+    assert any(told in one.value for one in app.warning) and fields(app) == ["L3·H1", 10, 2]
+
+
+def test_another_text_opens_a_cell_of_its_own(app):
+    shown(app)
+    app.text_input(key="inside:text").set_value("Short one here").run()
+    assert not app.exception
+    _, query, key = fields(app)
+    assert query < 5 and key < 5
+
+
+@pytest.mark.parametrize(("model", "said"), [
+    ("induction", ("Before rotation their product is", "query heads share 2")), ("numbers", ("q·k",)),
+    ("digits", ("sends α·v of length",))])
+def test_the_lab_s_own_models_open(app, model, said):
+    shown(app, model)
+    text = facts(app) + " ".join(one.value for one in app.caption)
+    assert all(part in text for part in said)
+    made, own = re.search(r"comes out as (0\.\d+), the model's is (0\.\d+)", text).groups()
+    assert float(made) == pytest.approx(float(own), abs=2e-6) and 0.3 < float(own) < 0.95
+
+
+@pytest.mark.parametrize(("family", "said"), [
+    ("gpt2", r"q_i^\top k_j}{\sqrt{D}"), ("t5", r"q_i^\top k_j + b_{i-j}"), ("gemma2", r"\kappa \tanh"),
+    ("gpt_oss", r"e^{\text{sink}}"), ("gemma3", r"c\, q_i^\top k_j")])
+def test_each_family_has_its_own_equation(app, tmp_path, family, said):
+    (folder := tmp_path / family).mkdir()
+    link = {"inside_weight:kind": "Self"} if family == "t5" else {}
+    shown(app, str(save(family, folder)), **link)
+    assert said in app.latex[0].value
+
+
+def test_a_family_that_cannot_be_opened_offers_one_that_can(app, tmp_path):
+    (folder := tmp_path / "bloom").mkdir()
+    shown(app, str(save("bloom", folder)))
+    assert "keeps its queries, keys and values" in app.info[0].value and app.button
+
+
+def test_a_masked_cell_says_why_its_weight_is_nothing(app):
+    shown(app, "induction", head="0.0", cell="2.5")
+    assert "but it is masked, so its weight is 0" in facts(app)
+    assert any(r"-\infty" in one.value for one in app.latex)
+
+
+def test_what_is_carried_adds_up_to_the_head_s_output():
+    ref, given = ModelRef("lab", "induction"), Given("the old king walked to the dark river . the old")
+    trace = reading_of(ref, given).trace
+    layer = state.opened(ref, given)[1]
+    all_of = [weight_of(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
+    np.testing.assert_allclose(sum(one.carried for one in all_of), all_of[0].out, atol=1e-5)
+    shares = [float(re.search(r"gives \*\*(−?\d+) %", words.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
+              for one in all_of]
+    assert sum(shares) == pytest.approx(100, abs=3)
+
+
+def test_the_telling_cell_is_between_words_far_apart():
+    ref = ModelRef("lab", "numbers")
+    reading = reading_of(ref, Given("nine thousand three hundred and twelve ; forty-seven"))
+    cross = reading.trace.of("cross")
+    cell = state.telling_cell(reading, cross)
+    assert cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
+    assert not Cell(0, 0, 99, 0).inside(cross) and not Cell(9, 0, 0, 0).inside(cross)
+    assert loaded(ref).reads == "pair"
+
+
+@pytest.mark.parametrize("order", [np.arange(5), np.array([3, 0, 4, 1, 2])])
+def test_the_figure_holds_each_number_once_and_adds_them_up(order):
+    q, k = np.array([1.0, -2.0, 0.5, 3.0, 0.0]), np.array([0.5, 1.0, -1.0, 2.0, 4.0])
+    spec = figures.meeting([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
+    bars = next(one for one in spec["layer"] if one["mark"]["type"] == "bar")["data"]["values"]
+    assert [one["dimension"] for one in bars] == list(order)
+    assert [one["product"] for one in bars] == [float(one) for one in (q * k)[order]]
+    line = next(one for one in spec["layer"] if one["mark"]["type"] == "line")["data"]["values"]
+    assert line[-1]["sum"] == pytest.approx(float(q @ k))
+    cells = [one for one in spec["layer"] if one["mark"]["type"] == "rect"]
+    assert [one["data"]["values"][0]["strip1"] for one in cells] == [k[order[0]]] * 2
+
+
+def test_masked_keys_have_no_bar_and_are_named():
+    spec = figures.row(("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5)
+    bars, hidden, rule = (one["data"]["values"] for one in spec["layer"])
+    assert [(one["weight"], one["picked"]) for one in bars] == [(0.25, False), (0.75, True), (0.0, False)]
+    assert [one["at"] for one in hidden] == [2] and rule == [{"level": 0.5}]
+    assert r"['it\'s','b\\','c']" in spec["layer"][0]["encoding"]["x"]["axis"]["labelExpr"]
