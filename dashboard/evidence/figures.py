@@ -1,4 +1,4 @@
-"""The page's Vega-Lite figures: the effect of each head over layers × heads, and an answer before and after."""
+"""The page's Vega-Lite figures: the effect of each head over layers × heads, an answer with heads on and off."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dashboard.charts import axis_style
 from dashboard.evidence.words import short
 
 PICKED = "picked"
+WAYS = ("on", "looking evenly", "off")  # what may become of heads
 WIDE, TALL = 30, 24  # pixels of a cell: as wide as a number in it needs, and its height
 MOST_NUMBERS = 16  # heads a layer, beyond which cells hold no numbers
 LAYER = "all"
@@ -62,21 +63,23 @@ def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: s
                      "titlePadding": 2, "labelPadding": 4}}
 
 
-def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, followed: str) -> Spec:
-    """Two bars a word: the whole model's number in grey, what is left of it in the accent; `rows` hold word, of, p."""
+def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink) -> Spec:
+    """Three bars a word: the whole model, with the heads looking evenly, and with them off; rows hold word, of, p."""
     y = {"field": "word", "type": "nominal", "sort": list(words), "title": None,
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130, "grid": False}}
+    values = [row["p"] for row in rows]
     x = {"field": "p", "type": "quantitative", "title": None, "axis": None,
-         "scale": {"domain": [min(0, *(row["p"] for row in rows)), 1.2 * max(0.01, *(row["p"] for row in rows))]}}
-    offset = {"field": "of", "sort": ["whole", "without"]}
-    base = {"y": y, "x": x, "yOffset": offset}
-    colour = {"condition": {"test": "datum.of == 'without'", "value": ink.pick}, "value": ink.series[0]}
-    tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": followed}, {"field": "text", "title": "is"}]
+         "scale": {"domain": [min(0, *values), 1.25 * max(0.01, *values)]}}
+    base = {"y": y, "x": x, "yOffset": {"field": "of", "sort": list(WAYS)}}
+    key = {"title": None, "orient": "top", "labelColor": ink.quiet, "labelFontSize": 12, "symbolType": "square"}
+    colour = {"field": "of", "type": "nominal", "sort": list(WAYS), "legend": key,
+              "scale": {"domain": list(WAYS), "range": [ink.quiet, ink.series[0], ink.pick]}}
+    tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": "with the heads"},
+            {"field": "text", "title": "is"}]
     data = {"values": list(rows)}
     return {"layer": [
         {"data": data, "mark": {"type": "bar", "cornerRadius": 2},
-         "encoding": {**base, "color": colour, "tooltip": tips,
-                      "opacity": {"condition": {"test": "datum.of == 'whole'", "value": 0.45}, "value": 1}}},
+         "encoding": {**base, "color": colour, "tooltip": tips}},
         {"data": data, "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 12, "color": ink.quiet},
          "encoding": {**base, "text": {"field": "text"}}}],
-        "width": "container", "height": {"step": 17}, "config": {"view": {"stroke": None}}}
+        "width": "container", "height": {"step": 15}, "config": {"view": {"stroke": None}}}

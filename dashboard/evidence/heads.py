@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained.answers import top, words
-from core.pretrained.evidence import Asked, Effect, every_head, singles, switched_off
+from core.pretrained.evidence import Asked, Effect, every_head, looking_evenly, singles, switched_off
 from core.pretrained.watch import Off
 from core.ranks import spearman
 from dashboard.attention_view.palette import Ink
@@ -23,11 +23,12 @@ from dashboard.table import table
 from dashboard.threads import one_thread
 
 MODEL = "evidence:model"
-SHOWN, ANSWERS = 6, 5
+Pair = tuple[Effect, Effect]
+SHOWN, ANSWERS = 6, 4
 
 
-def section(setup: Setup, asked: Asked) -> Head:
-    """Draw the section; the head that is picked in it."""
+def section(setup: Setup, asked: Asked) -> tuple[Head, Pair]:
+    """Draw the section; the head that is picked in it, and its effects: looking evenly, and off."""
     todo = every_head(setup.reading.trace)
     with one_thread(len(asked.source) <= SHORT):
         effects = measured("heads", setup.key, todo, lambda off: switched_off(asked, off), "heads and layers")
@@ -38,13 +39,13 @@ def section(setup: Setup, asked: Asked) -> Head:
     with left:
         _grid(setup, asked, effects, ranked, picked)
     with right:
-        _several(setup, asked, picked, effects)
+        pair = _several(setup, asked, picked, effects)
     if len(alone) == len(list(setup.heads())):
         said = [(setup.name(head), alone[head]) for head in ranked]
         layer = _layer(setup, effects)
         fact(heads_fact(asked, said, setup.name(picked), layer, _sharpest(setup), _agreement(setup, alone)))
     _ranking(setup, asked, alone, ranked)
-    return picked
+    return picked, pair
 
 
 def _picked(setup: Setup, usual: Head) -> Head:
@@ -88,8 +89,8 @@ def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Hea
             "now": "{1} instead of {0}".format(*both(asked.value, effect.value))}
 
 
-def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Effect]) -> None:
-    """What is answered without the picked head and those that a person adds to it."""
+def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Effect]) -> Pair:
+    """What is answered without the picked head and those that a person adds to it; the effects of the head alone."""
     names = {setup.name(head): frozenset({setup.place(head)}) for head in setup.heads() if head != picked}
     layers = {f"all of {setup.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
               for row, item in enumerate(setup.maps)}
@@ -101,27 +102,32 @@ def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Eff
     off: Off = frozenset({setup.place(picked)}).union(*(options[name] for name in more if name in options))
     effect = effects.get(off) or switched_off(asked, off)
     _bars(asked, off)
+    own: Off = frozenset({setup.place(picked)})
+    alone = looking_evenly(asked, own), effects.get(own) or switched_off(asked, own)
     if more:
         parts = [effects.get(frozenset({one})) for one in off]
-        alone = sum(part.change for part in parts if part is not None)
+        added = sum(part.change for part in parts if part is not None)
         st.caption(plain(f"Off: {', '.join([setup.name(picked), *more])}. Together they change the answer by "
-                         f"{signed(effect.change)}; one at a time their changes add up to {signed(alone)}."))
+                         f"{signed(effect.change)}; one at a time their changes add up to {signed(added)}."))
+    return alone
 
 
 def _bars(asked: Asked, off: Off) -> None:
     """The likeliest answers with all heads on and with these off; of an embedding, its similarity."""
-    now = asked.again(off=off)
-    if asked.answer.probabilities is None or now.probabilities is None:
-        pairs = {"similarity": (asked.value, float(asked.followed(now)))}
+    answers = dict(zip(figures.WAYS, (asked.answer, asked.again(even=off), asked.again(off=off)), strict=True))
+    if asked.id is None:
+        values = {"similarity": {way: float(asked.followed(one)) for way, one in answers.items()}}
     else:
         ids = [one.id for one in top(asked.pretrained, asked.answer, ANSWERS)]
-        ids += [one.id for one in top(asked.pretrained, now, 2) if one.id not in ids]
-        pairs = {word: (float(asked.answer.probabilities[one]), float(now.probabilities[one]))
-                 for one, word in zip(ids, words(asked.pretrained, asked.answer, ids), strict=True)}
-    rows = [{"word": word, "of": of, "p": value, "text": number(value)}
-            for word, pair in pairs.items() for of, value in zip(("whole", "without"), pair, strict=True)]
-    st.vega_lite_chart(figures.before_after(rows, list(pairs), Ink.of(theme()), "model"), key="evidence:bars")
-    st.caption(f"Pale the whole model, full without. The page follows {followed(asked)}.")
+        ids += [one.id for one in top(asked.pretrained, answers["off"], 2) if one.id not in ids]
+        values = {word: {way: float(said.probabilities[one]) for way, said in answers.items()
+                         if said.probabilities is not None}
+                  for one, word in zip(ids, words(asked.pretrained, asked.answer, ids), strict=True)}
+    rows = [{"word": word, "of": way, "p": value, "text": number(value)}
+            for word, each in values.items() for way, value in each.items()]
+    st.vega_lite_chart(figures.before_after(rows, list(values), Ink.of(theme())), key="evidence:bars")
+    st.caption(f"The page follows {followed(asked)}.", help="Looking evenly, a head weighs all keys alike that it may "
+               "see: what it writes stays, where it looks is gone.")
 
 
 def _layer(setup: Setup, effects: Mapping[Off, Effect]) -> tuple[str, Effect] | None:

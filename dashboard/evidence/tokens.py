@@ -10,7 +10,7 @@ from core.pretrained.evidence import Asked, hidden
 from core.ranks import kendall
 from dashboard.evidence.measuring import measured
 from dashboard.evidence.state import SHORT, Setup, scores
-from dashboard.evidence.words import MEANINGS, NAMES, can_tell, number, signed, tokens_fact
+from dashboard.evidence.words import MEANINGS, NAMES, number, signed, tokens_fact
 from dashboard.multiples import Tile, multiples
 from dashboard.panels import fact, plain
 from dashboard.table import table
@@ -19,8 +19,11 @@ from dashboard.threads import one_thread
 LOST = "Measured"
 
 
-def section(setup: Setup, asked: Asked) -> None:
-    """Draw every measure as a row over the tokens, the measured one last, and say how well they agree with it."""
+def section(setup: Setup, asked: Asked) -> dict[str, float | None] | None:
+    """Draw every measure as a row over the tokens, the measured one last; how well each agrees with that one.
+
+    None where not every token was hidden.
+    """
     tokens = setup.reading.source.tokens
     st.markdown("**Which tokens the answer depends on**")
     try:
@@ -28,9 +31,9 @@ def section(setup: Setup, asked: Asked) -> None:
             effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hidden(asked, token), "tokens")
     except PretrainedError as error:
         st.caption(plain(str(error)))
-        return
+        return None
     if len(effects) < len(tokens):
-        return
+        return None
     lost = np.array([effects[token].change for token in range(len(tokens))])
     found = scores(setup)
     agree = {name: kendall(one, np.abs(lost)) for name, one in found.items()}
@@ -42,7 +45,7 @@ def section(setup: Setup, asked: Asked) -> None:
           markers=False)
     st.caption("τ: Kendall’s, between the order into which a measure puts the tokens and how much the answer changes "
                "when each is hidden; 1 is the same order, 0 none, −1 the reverse.")
-    st.markdown(can_tell(agree))
+    return agree
 
 
 def _strip(tokens: tuple[str, ...], found: dict[str, np.ndarray], lost: np.ndarray) -> None:

@@ -6,11 +6,11 @@ import streamlit as st
 
 from core import flow
 from core.pretrained import PretrainedError
-from core.pretrained.evidence import gone, hidden, measure, measures, switched_off
+from core.pretrained.evidence import gone, hidden, looking_evenly, measure, measures, switched_off
 from dashboard.evidence import heads, maps, tokens
 from dashboard.evidence.controls import ask_of
 from dashboard.evidence.state import Head, Setup
-from dashboard.evidence.words import number
+from dashboard.evidence.words import can_tell, even_fact, number
 from dashboard.inside import choose
 from dashboard.panels import next_page, plain, source_panel, title
 
@@ -25,7 +25,7 @@ PAPERS = (
      "how weights order words against gradients and words left out"),
     ("The answer to it", "Wiegreffe and Pinter 2019", "https://arxiv.org/abs/1908.04626",
      "when another set of weights is a fair rival, and when it is not"))
-SOURCES = (switched_off, gone._without, measure, measures.value_norms, flow.rollout, flow.flow)
+SOURCES = (switched_off, looking_evenly, hidden, gone._without, measure, measures.value_norms, flow.rollout, flow.flow)
 
 
 def page() -> None:
@@ -48,11 +48,12 @@ def _sections(setup: Setup) -> None:
         st.caption(plain(setup.reading.note))
     asked = setup.asked
     head: Head = (0, 0)
+    pair = None
     if asked is None or not asked.pretrained.watched:
         st.caption("Only the weights are known here, so what stands beside them is what follows from weights alone: "
                    "rollout and flow.")
     else:
-        head = heads.section(setup, asked)
+        head, pair = heads.section(setup, asked)
     found = maps.section(setup, head)
     _equation(setup, head, found)
     agree = st.expander("How the measures of this head agree", on_change="rerun", key="evidence:agree")
@@ -60,7 +61,10 @@ def _sections(setup: Setup) -> None:
         with agree:
             maps.agreement(found)
     if asked is not None:
-        tokens.section(setup, asked)
+        agreed = tokens.section(setup, asked)
+        if pair is not None:
+            st.markdown(even_fact(asked, setup.name(head), *pair))
+        st.markdown(can_tell(agreed))
     st.caption(_conditions(setup))
 
 
@@ -94,5 +98,5 @@ def _papers() -> None:
         with shown:
             for name, paper, url, meaning in PAPERS:
                 st.markdown(f"**{plain(name)}** — {plain(meaning)}. [{paper}]({url})")
-            for function in (*SOURCES[:1], hidden, *SOURCES[1:]):
+            for function in SOURCES:
                 source_panel(function)

@@ -115,6 +115,24 @@ def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str
                    f", that of {SPOKEN[best]} by {signed(known[best], 2)}, most of all.")
 
 
+def even_fact(asked: Asked, head: str, even: Effect, off: Effect) -> str:
+    """How much of a head's effect is where it looks, by the same head with weights that are all alike."""
+    before, now = both(asked.value, even.value)
+    said = (f"**Other weights, the same answer?** Made to look evenly, as Wiegreffe and Pinter try it, {plain(head)} "
+            f"gives {now} instead of {before}; switched off it gives {both(asked.value, off.value)[1]}. ")
+    if abs(off.change) < 1e-6:
+        return said + "The head changes nothing, so neither does where it looks."
+    share = even.change / off.change
+    if share < 0.25:
+        return said + ("So what the head writes matters here, and hardly where it looks: other weights would have "
+                       "given nearly the same answer.")
+    if share > 1.25:
+        return said + "So this head's part in the answer is where it looks: elsewhere it does more harm than none."
+    if share > 0.75:
+        return said + "So this head's part in the answer is where it looks: with other weights it is lost."
+    return said + f"So {share:.0%} of what the head gives is where it looks, the rest is what it writes anyway."
+
+
 CAN_TELL = (
     "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
     "often order tokens otherwise than gradients and left-out words do, and that other weights can give the same "
@@ -123,8 +141,10 @@ CAN_TELL = (
     "the only one. ")
 
 
-def can_tell(agree: Mapping[str, float | None]) -> str:
-    """The two papers, and where the reader's own text stands between them."""
+def can_tell(agree: Mapping[str, float | None] | None) -> str:
+    """The two papers, and where the reader's own text stands between them (None: not measured)."""
+    if agree is None:
+        return CAN_TELL
     tau = agree.get("weights")
     if tau is None:
         return CAN_TELL + "Here there are too few tokens, or nothing changes, so neither can be seen."

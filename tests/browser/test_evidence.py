@@ -17,7 +17,7 @@ def open_page(page: Page, query: str = "") -> None:
 
 def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
     open_page(page, "?inside:model=induction")
-    expect(page.get_by_text(re.compile(r"Without L1·H2, the probability of the answer river"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Without L\d·H\d, the probability of the answer river"))).to_be_visible()
     cells = page.locator("[data-testid='stVegaLiteChart']").first.locator("svg, canvas").first
     box = cells.bounding_box()
     page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 0.28 * box["height"])

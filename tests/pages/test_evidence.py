@@ -61,6 +61,9 @@ def test_first_sight_measures_every_head_with_nothing_pressed(app):
     assert agree < 0.2 < 0.5 < foreseen
     assert re.search(r"Hiding \[CLS\] changes the answer most", text) and "order agrees with the measured one" in text
     assert "Jain and Wallace" in app.markdown[-1].value and "On your text the weights order" in app.markdown[-1].value
+    even, whole, off = numbers(r"gives (0\.\d+) instead of (0\.\d+); switched off it gives (0\.\d+)",
+                               app.markdown[-2].value)  # fmt: skip
+    assert abs(even - whole) < 0.25 * abs(off - whole), "MiniLM's strongest head writes much the same wherever it looks"
     assert re.search(r"W_O\\rVert = (\d\.\d+) \\times (\d+\.\d+) = (\d+\.\d+)", app.latex[0].value)
 
 
@@ -90,6 +93,7 @@ def test_the_induction_model_needs_its_induction_head(app):
     text = said(shown(app, "induction"))
     before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
     assert before > 0.5 and after < 0.5 * before
+    assert "this head's part in the answer is where it looks" in " ".join(one.value for one in app.markdown)
     assert re.search(r"Hiding (river|dark) changes the answer most, by −0\.[4-9]", text)
 
 
