@@ -30,8 +30,9 @@ DRAWS = 400
 class Measured:
     """Scores of roles × layers × heads; nan where no row of the set could show the role.
 
-    `chance` and `spread` are the mean and the standard deviation of the same score when each row's weights are shuffled
-    among the keys it may see (for Broad: when scores are random). `rows` counts the rows on which a role was measured.
+    `chance` and `spread` are the mean and the standard deviation of the same score when the keys of each text are
+    shuffled among those that a row may see (for Broad: when scores are random). `rows` counts the rows on which a role
+    was measured.
     """
 
     kind: Kind
@@ -127,17 +128,19 @@ def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) ->
 
 
 def weight_on(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
-    """The weight on the wanted keys, and what a shuffle of each row would put there: mean and variance in closed form.
+    """The weight on the wanted keys, and what shuffled keys would put there: mean and variance in closed form.
 
     m of n keys drawn without replacement from a row of variance σ² sum to m·mean, with variance m·σ²·(n − m)/(n − 1).
+    All rows are taken as shuffled alike, since heads look in stripes: of one text the deviations, not the variances,
+    add up. That is the most that the spread can be.
     """
     rows = np.flatnonzero(wanted.any(-1) & text.ordinary & (seen.sum(-1) > 1))
     w, keys, right = weights[:, rows].astype(np.float64), seen[rows], wanted[rows]
     n, m = keys.sum(-1), right.sum(-1)
     mean = (w * keys).sum(-1) / n
     variance = (((w - mean[..., None]) ** 2) * keys).sum(-1) / n
-    return Sums((w * right).sum((1, 2)), (mean * m).sum(-1),
-                (variance * m * (n - m) / np.maximum(n - 1, 1)).sum(-1), len(rows))
+    deviation = np.sqrt(variance * m * (n - m) / np.maximum(n - 1, 1)).sum(-1)
+    return Sums((w * right).sum((1, 2)), (mean * m).sum(-1), deviation**2, len(rows))
 
 
 def _broad(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text) -> Sums:

@@ -101,7 +101,7 @@ def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -
                  f"are the mean and spread of rows of random scores. From {EVEN} on it is even, as before training.")
     else:
         said += (f" R are the {found.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
-                 "the mean and spread of s over all ways to shuffle each row's weights.")
+                 "the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
     said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {LEAST_SHARE} of what "
              "chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
     if cut:

@@ -77,24 +77,47 @@ def test_the_score_by_hand():
     assert found.chance[at("previous"), 0, 0] == pytest.approx((1 / 3 + 1 / 4) / 2)  # one of three keys, one of four
 
 
+def shuffles(weights, causal, alike, count=3000):
+    """Weights (1, count, T, T): each head is one shuffle of the keys that each row may see, row by row or all alike."""
+    draw = np.random.default_rng(3)
+    heads = np.repeat(weights, count, 1)
+    order = draw.permuted(np.tile(np.arange(weights.shape[-1]), (count, 1)), axis=-1)
+    if alike:
+        return np.take_along_axis(heads, order[None, :, None, :], axis=-1)
+    for row in range(weights.shape[-1]):
+        seen = row + 1 if causal else weights.shape[-1]
+        heads[0, :, row, :seen] = draw.permuted(heads[0, :, row, :seen], axis=-1)
+    return heads
+
+
 @pytest.mark.parametrize("kind", ["self", "causal"])
 def test_chance_in_closed_form_is_what_shuffling_gives(kind):
-    lines = LINES if kind == "self" else CAUSAL
-    draw, shuffles = np.random.default_rng(3), 3000
+    """Shuffled row by row the mean is the same, and the spread at most what is taken: that of rows shuffled alike."""
+    lines, causal = (LINES, False) if kind == "self" else (CAUSAL, True)
     made, shuffled = [], []
     for text in lines:
-        weights = random_weights(len(text.split()), 1, 7, 2.0, kind == "causal")
-        heads = np.repeat(weights, shuffles, 1)  # each head is one shuffle
-        for row in range(weights.shape[-1]):
-            seen = row + 1 if kind == "causal" else weights.shape[-1]
-            heads[0, :, row, :seen] = draw.permuted(heads[0, :, row, :seen], axis=-1)
+        weights = random_weights(len(text.split()), 1, 7, 2.0, causal)
         made.append(reading(text, weights, kind))
-        shuffled.append(reading(text, heads, kind))
+        shuffled.append(reading(text, shuffles(weights, causal, alike=False), kind))
     found, drawn = measure(made, kind), measure(shuffled, kind).score[:, 0]
     places = [place for place, role in enumerate(ROLES) if role.targets and found.rows[place]]
     assert len(places) >= 7
-    np.testing.assert_allclose(found.chance[places, 0, 0], drawn[places].mean(-1), atol=4 * 0.2 / shuffles**0.5)
-    np.testing.assert_allclose(found.spread[places, 0, 0], drawn[places].std(-1), rtol=0.06)
+    np.testing.assert_allclose(found.chance[places, 0, 0], drawn[places].mean(-1), atol=4 * 0.2 / 3000**0.5)
+    assert (drawn[places].std(-1) < found.spread[places, 0, 0] * 1.06).all()
+
+
+def test_the_spread_is_that_of_stripes_which_are_shuffled_alike():
+    """Every row of each text the same: where all rows want the same keys, the spread is the closed form's exactly."""
+    made, shuffled = [], []
+    for seed, text in enumerate(LINES):
+        size = len(text.split())
+        weights = np.repeat(random_weights(size, 1, seed, 2.0)[:, :, :1], size, axis=2)
+        made.append(reading(text, weights))
+        shuffled.append(reading(text, shuffles(weights, False, alike=True)))
+    found, drawn = measure(made), measure(shuffled).score[:, 0]
+    for key in ("first", "rare"):
+        assert found.chance[at(key), 0, 0] == pytest.approx(drawn[at(key)].mean(), abs=4 * 0.2 / 3000**0.5)
+        assert found.spread[at(key), 0, 0] == pytest.approx(drawn[at(key)].std(), rel=0.06)
 
 
 def test_a_row_of_random_scores_uses_what_theory_says():
