@@ -25,10 +25,10 @@ def lacks(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
     return ""
 
 
-def fitting(needs: tuple[str, ...]) -> list[ModelRef]:
-    """The models that are here and have all of it, those that read text first."""
+def fitting(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
+    """The models, of those that are here, which have all of it; those that read text first."""
     found = []
-    for ref in readable_models():
+    for ref in readable_models() if among is None else among:
         try:
             pretrained = loaded(ref)
         except PretrainedError:
@@ -42,4 +42,5 @@ def usual_for(needs: tuple[str, ...]) -> ModelRef:
     """The model that a page shows with nothing chosen: the embedded one, or the first of the lab's own that fits."""
     if set(needs) <= {"model", "qkv"}:
         return EMBEDDED
-    return next(iter(fitting(needs)), EMBEDDED)
+    own = tuple(ref for ref in readable_models() if ref.source == "lab")  # small, so that looking at each is quick
+    return next(iter(fitting(needs, own)), EMBEDDED)

@@ -16,6 +16,7 @@ from dashboard.inside import downloads
 from dashboard.inside.inputs import opened_picture, opened_sound
 from dashboard.inside.opening import loopback
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
+from tests.tiny_models import save
 
 DEMO = Path(__file__).parent / "inside_demo.py"
 
@@ -245,6 +246,23 @@ def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
     app.run()
     assert said(app) == "nothing" and "not open to visitors" in told(app)
+
+
+@pytest.mark.parametrize(("family", "starts"), [
+    ("gpt2", "(2, 3) ('causal',) The animal"), ("t5", "(6, 3) ('self', 'causal', 'cross') the ani"),
+    ("vit", "(2, 3) ('self',) [class] 0,0"), ("whisper", "(5, 3) ('self', 'causal', 'cross') 0.00 s")])  # fmt: skip
+def test_a_model_is_given_what_its_family_reads(app, tmp_path, monkeypatch, family, starts):
+    save(family, tmp_path)
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app.query_params["inside:model"] = str(tmp_path)
+    assert starts in said(app.run())
+
+
+def test_a_family_without_attention_says_why(app, tmp_path, monkeypatch):
+    save("mamba", tmp_path)
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app.query_params["inside:model"] = str(tmp_path)
+    assert said(app.run()) == "nothing" and "has no attention to draw" in told(app)
 
 
 def test_whatever_a_foreign_model_raises_is_a_sentence(app, tmp_path, monkeypatch):
