@@ -31,7 +31,7 @@ from dashboard.multiples.payload import Pair, Tile, difference_span, pack, telli
 __all__ = ["MARKS", "MINUS", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
 
 HERE = Path(__file__).parent
-SHARED = ("parts", "color", "layout", "blocks", "words", "matrix")  # how the attention view draws a map is how these are drawn
+SHARED = ("parts", "color", "layout", "blocks", "words", "matrix")  # drawn as the attention view draws its maps
 SCRIPTS = ("tiles", "dom", "zoom", "multiples")
 
 
@@ -48,7 +48,7 @@ def multiples(
     maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None = None, *, key: str,
     query: int | None = None, column: int | None = None, pin: Pair | None = None, difference: Pair | None = None,
     signed: bool = False, noun: str = "weight", fact: str = "", reads: str = READS["self"], height: int | None = None,
-    link: str | None = None,
+    link: str | None = None, absent: str | None = None,
 ) -> Pair | None:  # fmt: skip
     """Draw one to eight maps (T, S) of the same queries and keys (the queries when None); return the pinned cell.
 
@@ -56,23 +56,26 @@ def multiples(
     maps (the largest of that row in the first map when None). ``pin`` is the page's wish: it holds until a person
     pins something else. ``difference`` = (a, b) adds the map of tile a minus tile b. ``noun`` is what a cell holds.
     ``fact`` is what a screen reader hears first, ``reads`` the words over the maps, ``height`` caps a map in pixels.
+    ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
-    asked = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun}
+    asked = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
+             "absent": absent}  # fmt: skip
     return _draw(maps, queries, keys, key, pin, link, pack(maps, difference, signed) | asked)
 
 
 def difference_map(
     first: Tile, second: Tile, queries: Sequence[str], keys: Sequence[str] | None = None, *, key: str,
     query: int | None = None, column: int | None = None, pin: Pair | None = None, noun: str = "weight",
-    fact: str = "", height: int | None = None, link: str | None = None, legend: bool = True,
+    fact: str = "", height: int | None = None, link: str | None = None, legend: bool = True, reads: str = READS["self"],
+    absent: str | None = None,
 ) -> Pair | None:  # fmt: skip
     """Draw the first map minus the second alone, purple where it is less and green where it is more.
 
     Its scale is ``difference_span(first, second)``, for a page that draws the legend itself (``legend=False``).
     """
-    asked = {"query": query, "column": column, "fact": fact, "reads": READS["self"], "height": height, "noun": noun,
-             "alone": True, "legend": legend}  # fmt: skip
+    asked = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
+             "alone": True, "legend": legend, "absent": absent}  # fmt: skip
     return _draw((first, second), queries, keys, key, pin, link, pack((first, second), (0, 1), False) | asked)
 
 

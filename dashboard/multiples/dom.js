@@ -90,7 +90,7 @@ function showUnder(tile, picked) {
   element(pair, "b", "mark").textContent = named(tile.queries[picked.i]);
   element(pair, "span").textContent = ` → ${named(tile.keys[picked.j])}`;
   const cell = readCell(tile, picked.i, picked.j);
-  value.textContent = cell.masked ? (cell.seen ? "masked" : "sees no key") : brief(cell.value);
+  value.textContent = cell.masked ? (cell.seen ? "masked" : tile.absent ?? "sees no key") : brief(cell.value);
   value.classList.toggle("none", cell.masked);
 }
 
@@ -100,6 +100,7 @@ function blindWords(tile) {
   if (!rows.length) return "";
   const names = rows.slice(0, 6).map((i) => named(tile.queries[i])).join(", ");
   const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
+  if (tile.absent) return `${tile.name}: ${names}${more} ${rows.length === 1 ? "is" : "are"} ${tile.absent}.`;
   return `${tile.name}: ${names}${more} ${rows.length === 1 ? "sees no key: its output is" : "see no key: their output is"} 0.`;
 }
 

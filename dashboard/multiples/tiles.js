@@ -43,7 +43,7 @@ function differenceOf(board, a, b, spread) {
 
 function small(board, sent, current, range, signed) {
   return { name: sent.name, note: sent.note, marker: sent.marker, current, range, signed, window: board.window,
-    pool: "mean", queries: board.queries, keys: board.keys, pin: null };
+    pool: "mean", queries: board.queries, keys: board.keys, pin: null, absent: board.absent };
 }
 
 // How many maps stand in a row, how wide each is, and whether there is room for names.

@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.difference import Aligned
-from core.finetune.run import is_fine_tune, result
+from core.entries import ConfigError
+from core.finetune.build import name_of
+from core.finetune.run import config_of, is_fine_tune, result
 from core.lens import Lens, by_word, through
 from core.pretrained import Given, Pretrained, PretrainedError, Reading, read
 from core.pretrained.untrained import untrained
 from core.trace import AttentionTrace, Kind
-from core.training.runs import list_runs
+from core.training.runs import Run, list_runs
 from dashboard.cache import model, shared
-from dashboard.fine_tune.state import KEPT
+from dashboard.fine_tune.own import after, before
+from dashboard.fine_tune.state import KEPT, look
 from dashboard.inside import Chosen, ModelRef, loaded, readable_models, reading_of
 from dashboard.inside.models import named
 from dashboard.inside.opening import shelved
@@ -74,18 +77,29 @@ def _untrained(ref: ModelRef, seed: int) -> Pretrained:
 
 
 def others(chosen: Chosen) -> dict[str, ModelRef]:
-    """The models that can stand beside this one, by name; those that were fine-tuned here first."""
+    """The models that can stand beside this one, by name: first those that were fine-tuned from it."""
     runs = [run for run in reversed(list_runs()) if is_fine_tune(run) and result(run)][:LATEST]
-    found: dict[str, ModelRef] = {}
-    for run in (*runs, *KEPT.values()):
-        if (folder := result(run)) is not None:
-            changed = str((folder / "model.safetensors").stat().st_mtime_ns)
-            found[f"{TUNED}{run.name}"] = ModelRef("folder", str(folder), changed)
-    pair = chosen.pretrained is not None and chosen.pretrained.reads == "pair"
-    here = {ref.name: ref for ref in readable_models() if ref.name != "digits"} | {
-        name: named(name) for name in shelved()}
+    tuned = [found for run in (*runs, *KEPT.values()) if (found := _tuned(run)) is not None]
+    own = {name: ref for base, name, ref in tuned if base == chosen.ref}
+    rest = {name: ref for base, name, ref in tuned if base != chosen.ref}
+    here = {ref.name: ref for ref in readable_models() if loaded(ref).reads in ("text", "pair")}
+    here |= {name: named(name) for name in shelved()}
     here.pop(chosen.ref.written, None)
-    return {**found, **here} if pair or runs else {**here, **found}
+    return {**own, **here, **rest}
+
+
+def _tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
+    """What a run began with, what it is called, and the model that it ended with; None while there is none."""
+    ref = after(look(run))
+    try:
+        config = config_of(run)
+    except ConfigError:
+        return None
+    if ref is None:
+        return None
+    base = name_of(config.model)
+    called = run.name if run.asked().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
+    return before(config.model), f"{TUNED}{base}, {'kept' if run in KEPT.values() else called}", ref
 
 
 def kinds(first: Side, second: Side) -> list[Kind]:

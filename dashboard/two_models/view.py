@@ -19,6 +19,7 @@ from dashboard.two_models.state import Side
 HEAD, TEXT_B = "two_models:head", "two_models:text"
 LINK = "two_models:pin"
 HIGH = 380
+ABSENT = "not there"
 SECOND = {"numbers": "seven hundred and thirty one",
           "": "The animal didn't cross the street because it was too wide."}
 KINDS = {"self": "Self-attention", "causal": "Looking back", "cross": "Cross-attention"}
@@ -61,7 +62,7 @@ def _compared(chosen: Chosen) -> None:
         _apart(found, head, sides)
     with right:
         fact(words.fact(found, head, sides, in_place, heads))
-        st.caption(words.conditions(found, merged, in_place, mode))
+        st.caption(words.conditions(found, sides, merged, in_place, mode))
 
 
 def _sides(chosen: Chosen, mode: str) -> tuple[Side, Side] | None:
@@ -133,7 +134,7 @@ def _maps(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> None:
     kind = found.first.map(0).kind
     row, column = words.telling(found, head) or (None, None)
     multiples(_tiles(found, head, sides), found.queries, found.keys, key=f"two_models:maps:{kind}", link=LINK,
-              query=row, column=column, reads=READS[kind], height=HIGH,
+              query=row, column=column, reads=READS[kind], height=HIGH, absent=ABSENT,
               fact=f"Head {head.name} of {sides[0].name} beside {head.other} of {sides[1].name}")
 
 
@@ -145,7 +146,8 @@ def _apart(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> None:
     row, column = words.telling(found, head) or (None, None)
     difference_map(Tile(second.name, "", second.weights, mask), Tile(first.name, "", first.weights, mask),
                    found.queries, found.keys, key=f"two_models:apart:{found.first.map(0).kind}", link=LINK, height=HIGH,
-                   query=row, column=column, fact=f"{second.name} minus {first.name}")
+                   query=row, column=column, reads=READS[found.first.map(0).kind], absent=ABSENT,
+                   fact=f"{second.name} minus {first.name}")
 
 
 def _how() -> None:

@@ -57,11 +57,11 @@ def figures(heads: Sequence[Moved]) -> list[tuple[str, str, str]]:
              "heads with a quarter of their weight or more on other tokens")]
 
 
-def conditions(found: Aligned, merged: bool, in_place: bool, mode: str) -> str:
+def conditions(found: Aligned, sides: tuple[Side, Side], merged: bool, in_place: bool, mode: str) -> str:
     """Under which conditions the numbers hold."""
     shared, places = len(found.rows.both), len(found.rows.pairs)
-    said = [f"{plain(found.first.source)} and {plain(found.second.source)}" if found.first.source != found.second.source
-            else plain(found.first.source), f"{shared} of {places} rows are in both and are what is measured"]
+    who = f"{sides[0].note} and {sides[1].note}" if mode == "models" else found.first.source
+    said = [plain(who), f"{shared} of {places} rows are in both and are what is measured"]
     if merged:
         said.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
                     "averaged over queries")
