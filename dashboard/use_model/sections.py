@@ -59,7 +59,7 @@ def embed(chosen: Chosen, pretrained: Pretrained) -> Answered:
         st.markdown("**How alike each two are** (cosine)")
         st.vega_lite_chart(figures.likeness(table, names, pair, theme()), width="stretch")
     with right:
-        head = look(found, known, chosen, names[0])
+        head = look(found, known, chosen, "this likeness")
     fact(words.pair_fact(table, names, pair, found, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
              rf"\lVert \mathbf b \rVert}} = {table[pair]:.4f}")
@@ -151,7 +151,7 @@ def _answer(found: Answered, known: Effects | None, chosen: Chosen, pretrained: 
         if more:
             st.markdown(more)
     with right:
-        head = look(found, known, chosen, said[0].word)
+        head = look(found, known, chosen, f"“{plain(said[0].word)}”")
     fact(words.answer_fact(found, said, head))
     st.caption(words.conditions(found, head))
 
@@ -167,7 +167,7 @@ def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
     found, known = asked(chosen.ref, Question(chosen.given, place=place))
     left, right = st.columns([1.2, 0.8], gap="large")
     with left:
-        head = look(found, known, chosen, produced.tokens[place])
+        head = look(found, known, chosen, f"“{plain(produced.tokens[place])}”")
     with right:
         st.vega_lite_chart(figures.bars(top(pretrained, found.asked.answer, 8), Ink.of(theme())), width="stretch")
     whole = text_of(pretrained, produced.ids)
@@ -198,7 +198,7 @@ def asked(ref: ModelRef, question: Question) -> tuple[Answered, Effects | None]:
         return found, effects(ref, question)
 
 
-def look(found: Answered, known: Effects | None, chosen: Chosen, word: str) -> Head:
+def look(found: Answered, known: Effects | None, chosen: Chosen, what: str) -> Head:
     """The map of the head that the answer hangs on, or of the one that a person takes instead, which is returned.
 
     The answering row is in the accent; of a picture, it lies on the picture itself.
@@ -207,14 +207,9 @@ def look(found: Answered, known: Effects | None, chosen: Chosen, word: str) -> H
     if line.grid is not None and chosen.given.picture is not None:
         rows, columns = line.grid
         patches = Patches(chosen.given.picture.numpy(), rows, columns, len(line) - rows * columns)
-    what = f"on which {_short(word)} hangs most" if first.effect else "which looks most sharply"
-    st.markdown(f"**Head {first.name}**, {what}")
+    st.markdown(f"**Head {first.name}**, " + (f"on which {what} hangs most" if first.effect else "the sharpest look"))
     view = attention_view(
         found.trace, key="use_model:head", layer=first.place, head=first.head, query=first.row, patches=patches,
         show="matrix" if patches is None else "both", height=420 if patches is None else 260,
         fact=f"Head {first.name}: its row of {found.trace.maps[first.place].queries[first.row]} is picked")
     return head_at(found, known, view.layer, view.head)
-
-
-def _short(word: str) -> str:
-    return f"“{plain(word)}”" if len(word) <= 24 else "this sentence"

@@ -101,8 +101,13 @@ def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], fo
 
 
 def _row(found: Answered, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
-    item = found.trace.maps[head.place]
-    return item.keys, item.weights[head.head, head.row]
+    item, keys = found.trace.maps[head.place], list(found.trace.maps[head.place].keys)
+    if found.asked.source.grid is not None and found.trace.kinds != ("causal",):
+        rows, columns = found.asked.source.grid
+        first = len(found.asked.source) - rows * columns
+        for place in range(rows * columns):
+            keys[first + place] = f"the patch in row {place // columns}, column {place % columns}"
+    return tuple(keys), item.weights[head.head, head.row]
 
 
 def conditions(found: Answered, head: Head) -> str:

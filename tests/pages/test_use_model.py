@@ -72,6 +72,7 @@ def test_the_language_model_goes_on(app):
 def test_a_digit_is_read(app):
     shown(app, "digits")
     assert "The class is" in said(app) and ">3</b>" in said(app)
+    assert "the patch in row" in said(app)
     app.selectbox(key="inside:picture").set_value("Digit 7").run()
     assert ">7</b>" in said(app)
 
