@@ -26,12 +26,15 @@ function lineFloor(view) {
   return Float32Array.from(strong).sort()[strong.length - LINES_MOST];
 }
 
+// Where rows stand close, lines as broad as usual would be one blot.
+const thin = (box) => clamp(box.rowPitch / 8, 0.2, 1);
+
 function curve(ctx, view, box, i, j, w, color, fade) {
   const y0 = lineY(box, view, i), y1 = keyY(box, view, j);
   const middle = (box.from + box.to) / 2;
   ctx.strokeStyle = color;
   ctx.globalAlpha = (0.35 + 0.65 * w) * fade;
-  ctx.lineWidth = 0.8 + 6 * w;
+  ctx.lineWidth = (0.8 + 6 * w) * thin(box);
   ctx.beginPath();
   ctx.moveTo(box.from, y0);
   ctx.bezierCurveTo(middle, y0, middle, y1, box.to, y1);

@@ -10,6 +10,7 @@ import numpy as np
 from core import lens
 from core.lens import Groups, Lens
 from core.pretrained import Given, Line
+from core.pretrained.maps import sink_line, with_sink
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.attention_view import Patches
 from dashboard.cache import shared
@@ -44,7 +45,9 @@ class Seen:
 
 def seen_through(ref: ModelRef, given: Given, settings: Settings) -> Seen:
     """What the settings leave of a reading; shared, since maps through a lens are as large as the maps."""
-    rows, columns = reading_of(ref, given).lines(settings.kind)
+    reading = reading_of(ref, given)
+    rows, columns = reading.lines(settings.kind)
+    columns = sink_line(columns) if reading.sinks else columns
     trace = of_kind(ref, given, settings.kind)
     found = lens_of(trace, rows, columns, settings)
     if found.changes(trace.maps[0]):
@@ -53,13 +56,18 @@ def seen_through(ref: ModelRef, given: Given, settings: Settings) -> Seen:
 
 
 def of_kind(ref: ModelRef, given: Given, kind: Kind) -> AttentionTrace:
-    """The reading's maps of one kind: the same object at each call, so that what is made of it is kept."""
-    trace = reading_of(ref, given).trace
-    return trace if trace.kinds == (kind,) else shared(_of_kind, ref, given, kind)
+    """The reading's maps of one kind, with the sink that a model may have.
+
+    The same object at each call, so that what is made of it is kept.
+    """
+    reading = reading_of(ref, given)
+    return reading.trace if reading.trace.kinds == (kind,) and not reading.sinks else shared(_of_kind, ref, given, kind)
 
 
 def _of_kind(ref: ModelRef, given: Given, kind: Kind) -> AttentionTrace:
-    return reading_of(ref, given).trace.of(kind)
+    reading = reading_of(ref, given)
+    trace = reading.trace.of(kind)
+    return with_sink(trace) if reading.sinks else trace
 
 
 def _through(ref: ModelRef, given: Given, kind: Kind, found: Lens) -> AttentionTrace:

@@ -19,9 +19,11 @@ SENTENCES: dict[Sentences, str] = {"all": "All", "ab": "A → B", "ba": "B → A
 ORDERS: dict[Order, str] = {"text": "As in the text", "keys": "Keys by weight", "queries": "Queries by weight",
                             "both": "Both by weight"}
 SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
-SCALES = {"unit": "0 to 1", "largest": "0 to the largest here", "p99.5": "0 to the 99.5th percentile"}
+SCALES = {"auto": "As fits the length", "unit": "0 to 1", "largest": "0 to the largest here",
+          "p99.5": "0 to the 99.5th percentile"}
 POOLS = {"mean": "Mean", "max": "Largest"}
 POOLED_FROM = 256  # tokens: from here on a pixel or a cell may stand for several
+UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,13 @@ def _sentences(rows: Line, columns: Line) -> Sentences:
 
 
 def _colour(tokens: int) -> tuple[str, str, float]:
-    scale = st.radio("Scale of one head", list(SCALES), format_func=SCALES.get, key="pretrained:scale", **BOUND)
+    scale = st.radio("Scale of one head", list(SCALES), format_func=SCALES.get, key="pretrained:scale", **BOUND,
+                     help=f"What fits: 0 to 1 up to {UNIT_TO} tokens, else to the 99.5th percentile.")
     pool = "mean"
     if tokens > POOLED_FROM:
         pool = st.radio("A pixel of several cells is their", list(POOLS), format_func=POOLS.get,
                         key="pretrained:pool", horizontal=True, **BOUND) or "mean"
     threshold = st.slider("Draw weights from", 0.0, 0.5, 0.0, 0.01, key="pretrained:from", **BOUND)
+    if scale == "auto":
+        scale = "unit" if tokens <= UNIT_TO else "p99.5"
     return scale or "unit", pool, threshold

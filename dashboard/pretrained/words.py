@@ -12,15 +12,20 @@ from dashboard.pretrained.lenses import Seen, even
 from dashboard.pretrained.settings import SENTENCES, Settings
 
 
+def called(tokens: tuple[str, ...], place: int) -> str:
+    """A token's name, with its place where another has the same name."""
+    return plain(tokens[place] if tokens.count(tokens[place]) == 1 else f"{tokens[place]} ({place})")
+
+
 def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None) -> str:
     """What the head does with one query: its largest weight (or the pinned one), and the heads that do it too."""
     item = trace.map(layer)
     weights, keys = item.weights[head, row], item.keys
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
-    also = "".join(f" and {number(weights[j])} on {plain(keys[j])}" for j in [j for j in order if j != first][:1])
-    said = (f"In head **L{layer}·H{head}**, :primary[**{plain(item.queries[row])}**] puts **{number(weights[first])}** "
-            f"of its weight on **{plain(keys[first])}**{also}; even attention would give each "
+    also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
+    said = (f"In head **L{layer}·H{head}**, :primary[**{called(item.queries, row)}**] puts "
+            f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; even attention would give each "
             f"{number(even(item, row, head))}.")
     return f"{said} {_rivals(trace, layer, head, row, first)}"
 
@@ -47,7 +52,7 @@ def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) 
     """The pins before the newest, in words; nothing where there is one alone."""
     if len(pins) < 2:
         return ""
-    said = "; ".join(f"{plain(item.queries[i])} → {plain(item.keys[j])} **{number(item.weights[head, i, j])}**"
+    said = "; ".join(f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
                      for i, j in reversed(pins[:-1]))
     return f"Pinned beside it: {said}."
 
@@ -70,7 +75,7 @@ def all_heads_fact(seen: Seen) -> str:
 
 def conditions(found: Reading, seen: Seen, settings: Settings) -> str:
     """Under which conditions the page's numbers hold."""
-    said = f"{plain(found.trace.source)}, {_tokens(seen)}."
+    said = f"{plain(found.trace.source)}, {_tokens(seen)}." + (f" {found.note}" if found.note else "")
     if settings.words:
         said += " Pieces of a word are one: summed over keys, averaged over queries."
     if settings.sentences != "all":
@@ -82,6 +87,8 @@ def conditions(found: Reading, seen: Seen, settings: Settings) -> str:
         said += " Special tokens are hidden."
     if seen.hides:
         said += (" Each row is divided by what is left of it, so the weights shown are larger than the model's own.")
+    if found.note:
+        said += f" {plain(found.note)}"
     return f"{said} A weight says where a head looks, not what it does with what it finds."
 
 
