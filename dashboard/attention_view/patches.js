@@ -63,7 +63,8 @@ function drawPatches(ctx, view, box, picked) {
     ctx.fillRect(at.x, at.y, at.w, at.h);
   }
   ctx.globalAlpha = 1;
-  const own = patchPlace(view, box, ownOf(view, "rows", picked.i));
+  // Rows are patches themselves only where there are as many of them as columns.
+  const own = current.rows === current.cols && patchPlace(view, box, ownOf(view, "rows", picked.i));
   if (own) outline(ctx, own.x, own.y, own.w, own.h, 2.5, theme.pick);
   const key = picked.j >= 0 && patchPlace(view, box, ownOf(view, "cols", picked.j));
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);

@@ -30,7 +30,7 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
     at = {"x": _band("head", "head", columns, ink, "top"), "y": _band("layer", None, layers, ink, "left")}
     colour = {"field": "change", "type": "quantitative",
               "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0,
-                        "clamp": True},
+                        "clamp": True, "interpolate": "rgb"},
               "legend": {"title": "change of the answer", "orient": "bottom", "direction": "horizontal",
                          "gradientLength": 160, "gradientThickness": 8, "format": "+.2~g", "tickCount": 3,
                          "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}

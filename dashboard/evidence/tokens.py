@@ -8,6 +8,8 @@ import streamlit as st
 from core.pretrained import PretrainedError
 from core.pretrained.evidence import Asked, hidden
 from core.ranks import kendall
+from core.trace import AttentionMap, AttentionTrace
+from dashboard.attention_view import Patches, attention_view
 from dashboard.evidence.measuring import measured
 from dashboard.evidence.state import SHORT, Setup, scores
 from dashboard.evidence.words import MEANINGS, NAMES, number, signed, tokens_fact
@@ -37,7 +39,7 @@ def section(setup: Setup, asked: Asked) -> dict[str, float | None] | None:
     lost = np.array([effects[token].change for token in range(len(tokens))])
     found = scores(setup)
     agree = {name: kendall(one, np.abs(lost)) for name, one in found.items()}
-    _strip(tokens, found, lost)
+    _strip(setup, found, lost)
     fact(tokens_fact(tokens, lost.tolist(), {name: int(one.argmax()) for name, one in found.items()}, agree))
     rows = [[NAMES[name], MEANINGS[name], tokens[int(one.argmax())], _tau(agree[name])] for name, one in found.items()]
     rows.append([LOST, "hidden from every head", tokens[int(np.abs(lost).argmax())], ""])
@@ -48,9 +50,18 @@ def section(setup: Setup, asked: Asked) -> dict[str, float | None] | None:
     return agree
 
 
-def _strip(tokens: tuple[str, ...], found: dict[str, np.ndarray], lost: np.ndarray) -> None:
+def _strip(setup: Setup, found: dict[str, np.ndarray], lost: np.ndarray) -> None:
+    """Measures × tokens; of a picture, beside it the picture with the row that is looked at laid over its patches."""
+    tokens, grid, picture = setup.reading.source.tokens, setup.reading.source.grid, setup.question.given.picture
     named = [NAMES[name] for name in found] + [LOST]
     values = np.stack([one / (one.max() or 1.0) for one in (*found.values(), np.abs(lost))])
+    if grid is not None and picture is not None:
+        item = AttentionMap("cross", 0, values[None].astype(np.float32), tuple(named), tokens)
+        patches = Patches(picture.numpy(), *grid, first=len(tokens) - grid[0] * grid[1])
+        attention_view(AttentionTrace((item,), "measures"), key="evidence:patches", query=len(named) - 1,
+                       patches=patches, title="Share of the largest", reads="measure (row) … patch (column)",
+                       fact=f"{len(named)} measures of {len(tokens)} patches")
+        return
     multiples([Tile("Share of the largest", "each row from 0 to its own largest", values)], named, tokens,
               key="evidence:strip", query=len(named) - 1, noun="share", reads="measure (row) … token (column)",
               fact=f"{len(named)} measures of {len(tokens)} tokens")
