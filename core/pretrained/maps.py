@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.pretrained.base import Pretrained, PretrainedError, Reading
+from core.pretrained.base import Line, Pretrained, PretrainedError, Reading
 from core.pretrained.watch import Watch
 from core.trace import AttentionMap, AttentionTrace, Kind
 
@@ -120,12 +121,18 @@ def _with_sink(item: AttentionMap) -> AttentionMap:
                         (*item.keys, SINK), mask)
 
 
+def sink_line(line: Line) -> Line:
+    """The keys of such a map: the sink stands after all of them, and is no token of the text."""
+    return replace(line, ids=(*line.ids, -1), tokens=(*line.tokens, SINK), special=(*line.special, True),
+                   word=(*line.word, None), segment=(*line.segment, line.segment[-1]))
+
+
 def note_of(watch: Watch) -> str | None:
     """What a reader must know of these maps before reading them, where there is something."""
     modules = [seen.module for seen in watch.seen]
     if has_sinks(watch):
-        return ("Each row sums to less than 1: a learned sink, which is no token, takes the rest. It is drawn as the "
-                f"last column, {SINK}.")
+        return ("A learned sink, which is no token, takes a part of each row, so that its tokens share less than 1. "
+                f"Where all heads are drawn it is the last column, {SINK}.")
     if modules and hasattr(modules[0], "lambda_init"):
         half = watch.seen[0].weights.shape[1] // 2
         return (f"Heads are pairs here: of the weights of head h, the model subtracts a learned share of those of "

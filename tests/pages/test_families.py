@@ -1,0 +1,53 @@
+"""Every family, opened as a folder on the page that draws all heads."""
+
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.pretrained import read
+from tests.tiny_models import given, save, tiny
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def app(monkeypatch, tmp_path) -> AppTest:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/pretrained.py")
+
+
+def opened(app: AppTest, folder: Path, family: str) -> str:
+    """What the page says of the family."""
+    folder = folder / family
+    folder.mkdir()
+    app.query_params["inside:model"] = str(save(family, folder))
+    app.run()
+    assert not app.exception
+    return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html"))) + captions(app)
+
+
+def captions(app: AppTest) -> str:
+    return " ".join(one.value for one in app.caption)
+
+
+@pytest.mark.parametrize(("family", "said"), [
+    ("deepseek_v3", "deepseek\\_v3, 13 tokens"), ("longformer_classifier", "15 tokens, 2 of them special"),
+    ("bloom", "13 tokens"), ("diffllama", "the model subtracts a learned share"), ("t5", "columns: 17 tokens"),
+    ("vit", "10 tokens, 1 of them special"), ("whisper", "columns: 50 tokens"),
+    ("gpt_oss", "columns: 14 tokens, 1 of them special. A learned sink")])
+def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, said):
+    text = opened(app, tmp_path, family)
+    kind = "cross" if family in ("t5", "whisper") else None
+    maps = [item for item in read(tiny(family), given(family)).trace.maps if kind in (None, item.kind)]
+    layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", text).groups())
+    assert layer < len(maps) and head < len(maps[layer].weights) and said in text
+
+
+@pytest.mark.parametrize(("family", "said"), [("mamba", "never weigh a token"), ("big_bird_sparse", "original")])
+def test_a_family_without_maps_says_why(app, tmp_path, family, said):
+    opened(app, tmp_path, family)
+    assert said in app.info[0].value and "Take" in app.info[0].value or "open that folder" in app.info[0].value
