@@ -49,10 +49,9 @@ def _compared(chosen: Chosen) -> None:
         sides = _sides(chosen, mode)
     if sides is None:
         return
-    found, merged = state.aligned(*sides, _kind(*sides))
-    in_place = found.same_shape and (mode != "models" or not st.toggle(
-        "Beside each head its nearest", not sides[1].note.startswith(state.TUNED), key="two_models:nearest",
-        help="Off: beside each head the one in the same place, as when one model was fine-tuned from the other."))
+    with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+        found, merged = state.aligned(*sides, _kind(*sides))
+        in_place = found.same_shape and not (mode == "models" and _by_likeness(sides[1]))
     heads = found.in_place() if in_place else found.nearest()
     head = _picked(heads)
     _grid_and_figures(heads, head, in_place)
@@ -98,6 +97,12 @@ def _kind(first: Side, second: Side) -> Kind:
         return kinds[0]
     return st.segmented_control("Attention", kinds, default=kinds[0], required=True, format_func=KINDS.get,
                                 key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed") or kinds[0]
+
+
+def _by_likeness(second: Side) -> bool:
+    """Whether each head stands beside its nearest; a model that was fine-tuned keeps the places of its heads."""
+    return st.toggle("Beside each head its nearest", not second.note.startswith(state.TUNED), key="two_models:nearest",
+                     help="Off: beside each head the one in the same place, as when one model came from the other.")
 
 
 def _picked(heads: list[Moved]) -> Moved:

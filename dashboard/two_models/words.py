@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.difference import Aligned, Moved
+from core.difference import NOTHING, Aligned, Moved
 from dashboard.panels import plain
 from dashboard.two_models.state import Side
 
@@ -30,8 +30,13 @@ def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, 
     query, key = plain(found.queries[row]), plain(found.keys[column])
     where = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
              else side.name[0].lower() + side.name[1:] for side in sides]
-    return (f"{said} There, :primary[**{query}**] puts **{first[row, column]:.2f}** of its weight on **{key}** in "
-            f"{where[0]} and **{second[row, column]:.2f}** in {where[1]}.")
+    return (f"{said} There, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
+            f"{where[0]} and **{number(second[row, column])}** in {where[1]}.")
+
+
+def number(weight: float) -> str:
+    """A weight with two decimals, or three where two would say nothing."""
+    return f"{weight:.2f}" if weight >= 0.01 or weight == 0 else f"{weight:.3f}"
 
 
 def telling(found: Aligned, head: Moved) -> tuple[int, int] | None:
@@ -65,6 +70,8 @@ def conditions(found: Aligned, sides: tuple[Side, Side], merged: bool, in_place:
     if merged:
         said.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
                     "averaged over queries")
+    if any(" / " in name and NOTHING not in name for name in (*found.queries, *found.keys)):
+        said.append("words that differ are paired by their place")
     if shared < places:
         said.append("a token that one side lacks is hatched there")
     text = "; ".join(said) + "."
