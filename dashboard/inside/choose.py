@@ -72,7 +72,7 @@ def _read(ref: ModelRef, needs: tuple[str, ...], place: Any) -> Chosen | None:
         with place, st.spinner("Loading the model, first time only"):
             pretrained = loaded(ref)
     if missing := lacks(pretrained, needs):
-        _refuse(ref, missing, needs)
+        _refuse("An uploaded array" if pretrained is None else pretrained.name, missing, needs)
         return None
     given = Given() if pretrained is None else inputs(ref, pretrained, place)
     with st.spinner("Reading"):
@@ -85,9 +85,8 @@ def _read(ref: ModelRef, needs: tuple[str, ...], place: Any) -> Chosen | None:
     return Chosen(ref, given, pretrained, reading)
 
 
-def _refuse(ref: ModelRef, missing: str, needs: tuple[str, ...]) -> None:
+def _refuse(who: str, missing: str, needs: tuple[str, ...]) -> None:
     """Why this page has nothing to show of this model, and the models that it has something of."""
-    who = "An uploaded array" if ref.source == "array" else ref.name
     st.info(plain(f"{who} {missing}"), icon=":material/block:")
     with st.container(horizontal=True):
         for other in fitting(needs)[:3]:
