@@ -92,7 +92,8 @@ def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None
     both = (text,) if not (given.second or "").strip() else (text, given.second)
     found = tokenizer(*both, truncation=False, return_tensors="pt", verbose=False)
     if (length := found["input_ids"].shape[1]) > most:
-        cut = f"The text has {length:,} tokens; {pretrained.name} reads at most {most}, so the rest is left out."
+        long = f"{length:,} tokens" if cut is None else f"{len(given.text):,} characters"
+        cut = f"The text has {long}; {pretrained.name} reads at most {most} tokens, so the rest is left out."
         found = tokenizer(*both, truncation=True, max_length=most, return_tensors="pt", verbose=False)
     if not found["input_ids"].shape[1]:
         raise PretrainedError(f"{pretrained.name} knows no token of this text; write other words.")

@@ -92,7 +92,9 @@ def test_an_empty_text_asks_for_one(app, text):
 def test_ten_thousand_words_are_cut_and_it_is_said(app):
     app.run()
     app.text_input(key="inside:text").set_value("word " * 10_000).run()
-    assert "(6, 12)" in said(app) and "reads at most" in told(app)
+    assert "(6, 12)" in said(app) and "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in told(app)
+    app.text_input(key="inside:text").set_value("word " * 600).run()
+    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in told(app)
 
 
 def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_others_in_words(app):
