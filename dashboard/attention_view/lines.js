@@ -29,12 +29,12 @@ function lineFloor(view) {
 // Where rows stand close, lines as broad as usual would be one blot.
 const thin = (box) => clamp(box.rowPitch / 8, 0.2, 1);
 
-function curve(ctx, view, box, i, j, w, color, fade) {
+function curve(ctx, view, box, i, j, w, color, fade, broad = thin(box)) {
   const y0 = lineY(box, view, i), y1 = keyY(box, view, j);
   const middle = (box.from + box.to) / 2;
   ctx.strokeStyle = color;
   ctx.globalAlpha = (0.35 + 0.65 * w) * fade;
-  ctx.lineWidth = (0.8 + 6 * w) * thin(box);
+  ctx.lineWidth = (0.8 + 6 * w) * broad;
   ctx.beginPath();
   ctx.moveTo(box.from, y0);
   ctx.bezierCurveTo(middle, y0, middle, y1, box.to, y1);
@@ -87,7 +87,7 @@ function drawLinesOver(ctx, view, box, picked) {
       const at = i * cols + j;
       if (mask && !mask[at]) continue;
       const w = lineWeight(view, drawn(view, values[at]));
-      if (w >= LINE_FROM) curve(ctx, view, box, i, j, w, theme.pick, i === active ? 0.9 : 0.4);
+      if (w >= LINE_FROM) curve(ctx, view, box, i, j, w, theme.pick, i === active ? 0.9 : 0.4, Math.max(0.6, thin(box)));
     }
   }
   ctx.globalAlpha = 1;

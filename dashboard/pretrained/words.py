@@ -25,8 +25,8 @@ def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: in
     first = order[0] if pinned is None else pinned
     also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
     said = (f"In head **L{layer}·H{head}**, :primary[**{called(item.queries, row)}**] puts "
-            f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; even attention would give each "
-            f"{number(even(item, row, head))}.")
+            f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+            f"even attention would give each {number(even(item, row, head))}.")
     return f"{said} {_rivals(trace, layer, head, row, first)}"
 
 

@@ -1,0 +1,125 @@
+"""From settings to what the page of pretrained models draws and says, on maps whose numbers are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.lens import Lens, through
+from core.pretrained import Array, Given, Line
+from core.trace import AttentionMap, AttentionTrace
+from dashboard.pretrained.lenses import Seen, even, first_head, in_order, lens_of, patches_of, shown_pins, telling
+from dashboard.pretrained.settings import Settings
+from dashboard.pretrained.view import COREFERENCE
+from dashboard.pretrained.words import all_heads_fact, called, head_fact, pins_fact
+
+# [CLS] the un ##kind [SEP] it rains [SEP]
+LINE = Line((0,) * 8, ("[CLS]", "the", "un", "##kind", "[SEP]", "it", "rains", "[SEP]"),
+            (True, False, False, False, True, False, False, True), (None, 0, 1, 1, None, 2, 3, None),
+            (0, 0, 0, 0, 0, 1, 1, 0))
+PLAIN = Settings("self")
+
+
+def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
+    rng = np.random.default_rng(seed)
+    weights = rng.random((layers, heads, len(line), len(line))).astype(np.float32)
+    for place in sunk:
+        weights[..., place] += 20
+    weights /= weights.sum(-1, keepdims=True)
+    return AttentionTrace(tuple(AttentionMap("self", k, one, line.tokens, line.tokens)
+                                for k, one in enumerate(weights)), "test")
+
+
+def seen_by(settings: Settings, trace=None, line=LINE) -> Seen:
+    trace = trace or a_trace()
+    found = lens_of(trace, line, line, settings)
+    return Seen(AttentionTrace(tuple(through(item, found) for item in trace.maps), "test"), found, line, line)
+
+
+@pytest.mark.parametrize(("settings", "rows", "columns"), [
+    (PLAIN, "[CLS] the un ##kind [SEP] it rains [SEP]", "[CLS] the un ##kind [SEP] it rains [SEP]"),
+    (replace(PLAIN, words=True, special=True), "the unkind it rains", "the unkind it rains"),
+    (replace(PLAIN, sentences="ab"), "the un ##kind", "it rains"),
+    (replace(PLAIN, sentences="ba", words=True), "it rains", "the unkind"),
+    (replace(PLAIN, sentences="bb"), "it rains", "it rains"),
+])
+def test_the_settings_say_which_tokens_are_drawn(settings, rows, columns):
+    item = seen_by(settings).trace.map(0)
+    assert (" ".join(item.queries), " ".join(item.keys)) == (rows, columns)
+
+
+def test_a_sink_leaves_the_columns_and_keeps_its_row():
+    seen = seen_by(replace(PLAIN, sinks=True), a_trace(sunk=(4,)))
+    assert "[SEP]" in seen.trace.map(0).queries[4] and len(seen.trace.map(0).keys) == 7
+    assert seen.hides
+    np.testing.assert_allclose(seen.trace.map(0).weights.sum(-1), 1, rtol=1e-5)
+
+
+def test_what_would_hide_everything_is_not_done():
+    alone = Line((0, 0), ("[CLS]", "[SEP]"), (True, True), (None, None), (0, 0))
+    assert lens_of(a_trace(alone), alone, alone, replace(PLAIN, special=True)) == Lens.plain(2, 2)
+
+
+@pytest.mark.parametrize("pin", [None, (3, 5)])
+def test_an_order_sorts_what_is_drawn_and_the_pin_stays_on_its_cell(pin):
+    seen = seen_by(PLAIN)
+    ranked = in_order(seen, 1, 0, "both", pin)
+    weights, before = ranked.trace.map(1).weights[0], seen.trace.map(1).weights[0]
+    by_key, by_query = (before[3], before[:, 5]) if pin else (before.mean(0), before.max(-1))
+    np.testing.assert_allclose(weights, before[np.ix_(np.argsort(-by_query), np.argsort(-by_key))], atol=1e-6)
+    assert ranked.trace.map(0) is seen.trace.map(0), "other layers stay as they are"
+    (cell,) = shown_pins(ranked, [(3, 5)])
+    assert weights[cell] == pytest.approx(before[3, 5])
+    assert ranked.lens.own(cell) == (3, 5)
+
+
+def test_the_row_to_read_first_looks_far_and_at_a_word():
+    trace = a_trace(heads=1, layers=1)
+    weights = np.zeros((1, 8, 8), np.float32)
+    weights[0, :, 0] = 1.0  # everyone rests on [CLS]
+    weights[0, 5] = [0.1, 0, 0, 0, 0, 0.9, 0, 0]  # on itself: no news
+    weights[0, 6] = [0.4, 0.6, 0, 0, 0, 0, 0, 0]
+    trace = AttentionTrace((replace(trace.maps[0], weights=weights),), "test")
+    assert telling(seen_by(PLAIN, trace), 0, 0) == (6, pytest.approx(0.6))
+
+
+def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
+    trace = a_trace()
+    weights = trace.maps[1].weights.copy()
+    weights[1, 6] = [0, 0.99, 0, 0, 0, 0.01, 0, 0]
+    seen = seen_by(PLAIN, AttentionTrace((trace.maps[0], replace(trace.maps[1], weights=weights)), "test"))
+    assert first_head(seen, None) == (1, 1)
+    assert first_head(seen, (0, 1)) == (0, 1)
+    assert first_head(seen, COREFERENCE) == (1, 1), "a head that is not there is not preferred"
+
+
+def test_a_picture_is_shown_while_all_its_patches_are_in_order():
+    line = Line((0,) * 5, ("[class]", "0,0", "0,1", "1,0", "1,1"), (True, *[False] * 4), (None, 0, 1, 2, 3), (0,) * 5,
+                (2, 2))
+    given = Given(picture=Array.of(np.zeros((4, 4), np.float32)))
+    trace = a_trace(line)
+    assert patches_of(seen_by(PLAIN, trace, line), given).first == 1
+    assert patches_of(seen_by(replace(PLAIN, special=True), trace, line), given).first == 0
+    assert patches_of(in_order(seen_by(PLAIN, trace, line), 0, 0, "keys", None), given) is None
+    assert patches_of(seen_by(PLAIN, trace, line), Given()) is None
+
+
+def test_even_attention_lies_on_what_a_row_sees():
+    item = AttentionMap("causal", 0, np.tri(4, dtype=np.float32)[None], tuple("abcd"), tuple("abcd"), np.tri(4) > 0)
+    assert even(item, 2) == pytest.approx(1 / 3)
+    assert even(replace(item, mask=None), 2) == pytest.approx(1 / 4)
+
+
+def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
+    weights = np.full((2, 3, 4), 0.1, np.float32)
+    weights[0, 1] = [0.7, 0.2, 0.1, 0.0]
+    weights[1, 1] = [0.8, 0.1, 0.1, 0.0]
+    trace = AttentionTrace((AttentionMap("cross", 0, weights, tuple("xyz"), tuple("abca")),), "test")
+    said = head_fact(trace, 0, 0, 1)
+    assert "puts **0.70** of its weight on **a \\(0\\)** and 0.20 on b; even attention would give each 0.25." in said
+    assert "1 of the other 1 head puts as much there, most L0·H1, 0.80." in said
+    assert "**0.20** of its weight on **b**" in head_fact(trace, 0, 0, 1, 1)
+    assert pins_fact(trace.map(0), 0, ((1, 1), (1, 0))) == "Pinned beside it: y → b **0.20**."
+    assert pins_fact(trace.map(0), 0, ((1, 1),)) == ""
+    assert called(("a", "b", "a"), 2) == "a \\(2\\)"
+    assert "decides most" in all_heads_fact(Seen(trace, Lens.plain(3, 4), LINE, LINE))
