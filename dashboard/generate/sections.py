@@ -18,7 +18,7 @@ from dashboard.attention_view.palette import Ink
 from dashboard.decode.bars import bars
 from dashboard.decode.words import shorten
 from dashboard.generate import words
-from dashboard.generate.state import PICKED, Going, outputs
+from dashboard.generate.state import Going, outputs
 from dashboard.generate.strip import STYLE, strip
 from dashboard.panels import theme
 from dashboard.table import table
@@ -83,20 +83,6 @@ def listed(said: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> N
           caption="Outputs, the best first", markers=False)
     if (more := len(said) - SHOWN) > 0:
         st.caption(f"And {more} more.")
-
-
-def scrub(path: Sequence[int], step: int) -> None:
-    """The timeline: one place for each new token."""
-    if len(path) < 2:
-        return
-    name = f"generate:step:{len(path)}"
-    st.session_state[name] = step + 1
-    st.slider("Step", 1, len(path), key=name, on_change=_scrubbed, args=(name, tuple(path)), format="step %d",
-              label_visibility="collapsed")
-
-
-def _scrubbed(name: str, path: tuple[int, ...]) -> None:
-    st.session_state[PICKED] = path[st.session_state[name] - 1]
 
 
 def reading(this: Looked, item: AttentionMap, head: int) -> None:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
-from core.decoding import ROOT, Hypothesis, Tree
+from core.decoding import Hypothesis, Tree
 from core.pretrained import Given, Pretrained
 from core.pretrained.generate import Begun, Path, Settings, begin, follow, generating
 from dashboard.cache import shared
 from dashboard.inside import ModelRef, loaded
 
 GOING, PICKED = "generate:going", "generate:picked"
-LINKED = "at"  # the link's word for the candidate that is picked
 PATIENCE, BETWEEN = 0.35, 0.2  # seconds until a search that goes on is drawn, and from one drawing to the next
 SHARE = 4  # and at least so many times as long as a drawing takes, so that most of the time goes to the search
 
@@ -103,34 +102,6 @@ def outputs(now: Going) -> list[Hypothesis]:
                   for place, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
         found.sort(key=lambda one: (-one.drawn, -one.logp))
     return found
-
-
-def picked(now: Going) -> int | None:
-    """The candidate that was picked in this search; on the way into the page the link's. The link then says it."""
-    text = st.query_params.get(LINKED, "")
-    if st.session_state[PICKED] is None and not now.read and text.isascii() and text.isdigit() and len(text) < 6:
-        st.session_state[PICKED] = int(text)
-    now.read = True
-    place: int | None = st.session_state[PICKED]
-    if place is None:
-        st.query_params.pop(LINKED, None)
-    elif text != str(place):
-        st.query_params[LINKED] = str(place)
-    return place
-
-
-def looked_at(tree: Tree, said: Sequence[Hypothesis], place: int | None) -> tuple[list[int], int]:
-    """The path that is looked at and the step on it: of the picked candidate, or the first step of the best output.
-
-    A candidate on an output is looked at on that output, so that one can go on from there.
-    """
-    if place is None or not ROOT < place < len(tree.candidates):
-        return tree.path(said[0].leaf), 0
-    for one in said:
-        if place in (path := tree.path(one.leaf)):
-            return path, path.index(place)
-    path = tree.path(place)
-    return path, len(path) - 1
 
 
 def followed(request: Request, tokens: Sequence[int]) -> Path:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import streamlit as st
 
+from core.decoding import Hypothesis
 from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.generate import text_of
 from core.pretrained.looks import telling_head
@@ -13,8 +17,9 @@ from dashboard.decode.state import BEAM, GREEDY, SAMPLING
 from dashboard.decode.tree_view import tree_view
 from dashboard.generate import sections, words
 from dashboard.generate.controls import controls
+from dashboard.generate.picking import picked, pressed, timeline
 from dashboard.generate.sections import SIDES, Looked
-from dashboard.generate.state import PICKED, Going, Request, followed, going, looked_at, outputs, picked, run
+from dashboard.generate.state import PICKED, Going, Request, followed, going, outputs, run
 from dashboard.inside import choose
 from dashboard.panels import fact, next_page, plain, theme, title
 from dashboard.permalink import read_pair, write_pair
@@ -66,12 +71,11 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
     said = outputs(now)
     if not said:
         return
-    if now.begun.cut:
-        st.warning(plain(now.begun.cut), icon=":material/content_cut:")
-    path, step = looked_at(now.tree, said, picked(now))
+    texts = [text_of(pretrained, one.tokens) for one in said]
+    path, step = picked(now, said)
     found = followed(now.request, now.tree.tokens(path[-1]))
     text = st.container()
-    sections.scrub(path, step)
+    timeline(now, said, texts, path, step)
     kinds = found.trace.kinds
     kind = kinds[0] if len(kinds) == 1 else st.segmented_control(
         "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
@@ -92,24 +96,20 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
         sections.reading(this, this.trace.map(layer), head)
     fact(f"{words.said_fact(found.logits[step], this.tokens[step], this.names, step)} "
          f"{words.looked_fact(this.trace.map(layer), head, step, this.keys, this.tokens)}")
-    _weighed(this, said)
+    _weighed(this, said, texts)
 
 
-def _weighed(this: Looked, said: list) -> None:
+def _weighed(this: Looked, said: Sequence[Hypothesis], texts: Sequence[str]) -> None:
     """The outputs, and the tree of all that was weighed."""
     now, settings = this.now, this.now.request.settings
-    texts = [text_of(this.pretrained, one.tokens) for one in said]
     sections.listed(said, texts, settings.strategy == "sampling")
     if sentence := words.outputs_fact(settings, said, texts):
         fact(sentence)
     drawn = tree.spots(now.tree, this.path, RANKS)
     tree_view(tree.picture(now.tree, this.names, this.path, theme(), this.step, RANKS),
               f"{len(now.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
-              follow=st.session_state[PICKED] is not None, key="generate:tree", on_pick=_pick)
+              follow=st.session_state[PICKED] is not None, key="generate:tree",
+              on_pick=partial(pressed, tuple(this.path), now.tree))
     st.latex(words.equation(settings, now.tree, this.path, this.step))
     st.caption(plain(words.caption(now, len(drawn), this.found.note)))
     sources(NAMES[settings.strategy], key="generate:source-code")
-
-
-def _pick() -> None:
-    st.session_state[PICKED] = st.session_state["generate:tree"].get("pick")

@@ -11,7 +11,8 @@ from core.pretrained import Given
 from core.pretrained.generate import Settings, begin, generating
 from dashboard.attention_view.palette import WEIGHTS, Ink
 from dashboard.generate import words
-from dashboard.generate.state import Going, Request, looked_at, outputs, run
+from dashboard.generate.picking import looked_at
+from dashboard.generate.state import Going, Request, outputs, run
 from dashboard.generate.strip import contrast, shade, strip
 from dashboard.inside import EMBEDDED
 from tests.tiny_models import tiny
@@ -48,10 +49,10 @@ def grown():
 def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
     tree = grown()
     said = tree.hypotheses
-    assert looked_at(tree, said, None) == ([0, 2], 0) == looked_at(tree, said, 99)
-    assert looked_at(tree, said, 2) == ([0, 2], 1)
-    assert looked_at(tree, said, 1) == ([1, 3], 0), "the first step of the second output"
-    assert looked_at(tree, said, 4) == ([1, 4], 1)
+    assert looked_at(tree, said, None) == ([0, 2], 0)
+    assert looked_at(tree, said, (2, 1)) == ([0, 2], 1) and looked_at(tree, said, (2, 9)) == ([0, 2], 1)
+    assert looked_at(tree, said, (1, 0)) == ([1, 3], 0), "a beginning that was picked goes on to its output"
+    assert looked_at(tree, said, (4, 1)) == ([1, 4], 1) and looked_at(tree, said, (4, 0)) == ([1, 4], 0)
 
 
 def search(**settings):

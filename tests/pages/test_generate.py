@@ -37,6 +37,11 @@ def html(at):
     return re.sub(r"<[^>]+>", "", " ".join(e.proto.body for e in at.get("html")))
 
 
+def at_of(at):
+    found = at.query_params["at"]
+    return found if isinstance(found, str) else found[0]
+
+
 def strip(at):
     return " ".join(e.proto.body for e in at.get("html") if 'class="lab-strip"' in e.proto.body)
 
@@ -115,10 +120,23 @@ def test_the_timeline_moves_the_token_that_is_said():
     calm(at.run())
     assert "At step 5 the model gives" in html(at) and strip(at) != before
     now = at.session_state[state.GOING]
-    place = int(at.query_params["at"][0])
-    assert now.tree.candidates[place].step == 4
-    again = opened(at=str(place))
-    assert "At step 5 the model gives" in html(again)
+    assert at_of(at) == f"{now.tree.hypotheses[0].leaf}.4"
+    assert "At step 5 the model gives" in html(opened(at=at_of(at)))
+    assert "here these run from 0.0" in opened(at="9999.1").warning[0].value
+
+
+def test_another_output_is_looked_at_where_it_parts_from_the_best():
+    at = opened(**{"generate:strategy": "Beam"})
+    now = at.session_state[state.GOING]
+    at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf)
+    calm(at.run())
+    best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
+    parts = next(step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two)
+    assert at_of(at) == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
+    slider = next(e for e in at.slider if e.key.startswith("generate:step"))
+    slider.set_value(1)
+    calm(at.run())
+    assert at_of(at) == f"{other[-1]}.0", "still on that output, though the best begins alike"
 
 
 def test_a_link_brings_settings_and_head():
