@@ -114,7 +114,7 @@ def show(run: Run, task: str) -> None:
     """Make this the run of the page and of its link."""
     st.query_params[ASKED] = run.id
     st.session_state.setdefault(LAST, {})[task] = run.id
-    st.session_state[FOLLOW] = True
+    st.session_state.pop(FOLLOW, None)
 
 
 def forget_link() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -21,6 +22,7 @@ from dashboard.panels import fact, plain, theme
 
 HEIGHT, HIGH = 190, 280
 LINK = "fine_tune:pin"
+HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked"
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,22 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
                                alt=f"{words.percent(records[-1].exact)} right at step {records[-1].step:,}")
 
 
+def _head_field(place: Any, heads: list[Moved]) -> None:
+    """The field of all heads, the one that moved most first; it stands on that one until a person picks another."""
+    names = {(item.layer, item.head): item.name for item in heads}
+    wanted = st.session_state.get(PICK)
+    st.session_state[HEAD] = st.session_state[SET] = wanted if wanted in names else next(iter(names))
+    place.selectbox("Head, most moved first", list(names), format_func=names.get, key=HEAD, on_change=_pick)
+
+
+def _pick() -> None:
+    if st.session_state[HEAD] != st.session_state.get(SET):
+        st.session_state[PICK] = st.session_state[HEAD]
+
+
 def _picked(both: Both) -> Moved:
     """The head that a person picked; the one that moved most otherwise."""
-    wanted = st.session_state.get("fine_tune:head")
+    wanted = st.session_state.get(PICK)
     return next((item for item in both.heads if (item.layer, item.head) == wanted), both.heads[0])
 
 
@@ -130,24 +145,21 @@ def _attention(shown: Shown) -> Both | None:
     both = _readings(shown, text, row)
     if both is None or not both.now.maps:
         return both
-    names = {(item.layer, item.head): words.name(item) for item in both.heads}
-    if st.session_state.get("fine_tune:head") not in names:
-        st.session_state.pop("fine_tune:head", None)
-    row[1].selectbox("Head, by how far it moved", list(names), format_func=names.get, key="fine_tune:head")
+    _head_field(row[1], both.heads)
     item = both.now.map(_picked(both).layer)
     multiples(_tiles(both), item.queries, item.keys, key=f"fine_tune:maps:{item.kind}", reads=READS[item.kind],
               link=LINK, height=HIGH, fact=f"Head {_picked(both).name} before training and at step {both.step:,}")
     return both
 
 
-def _sentence(shown: Shown, place: object) -> str:
+def _sentence(shown: Shown, place: Any) -> str:
     """Which sentence: one that was watched, or for labels any that is typed."""
     watched = [str(one["text"]) for one in shown.sentences]
     assert shown.config is not None
     if shown.config.task == "pairs":
-        return str(place.selectbox("Source", watched, key=f"fine_tune:source:{shown.run.id}") or "")  # type: ignore[attr-defined]
+        return str(place.selectbox("Source", watched, key=f"fine_tune:source:{shown.run.id}") or "")
     options = list(dict.fromkeys([*watched, str(st.session_state[SENTENCE])]))
-    return str(place.selectbox(  # type: ignore[attr-defined]
+    return str(place.selectbox(
         "Sentence: pick one, or type your own", options, key=SENTENCE, accept_new_options=True,
         persist_state="session", help="The next run watches it from its first step.") or "")
 
@@ -175,21 +187,12 @@ def _readings(shown: Shown, text: str, row: list) -> Both | None:
     return _of_kind(*found, shown.records[-1].step, shown)
 
 
-def _scrub(shown: Shown, steps: list[int], place: object) -> int:
-    """The slider through the kept steps; it follows a run that goes on until a person moves it."""
-    if len(steps) < 2:
+def _scrub(shown: Shown, steps: list[int], place: Any) -> int:
+    """The slider through the kept steps; while a run goes on, its last step until the toggle is put off."""
+    if shown.live and place.toggle("Follow the live step", True, key=FOLLOW) or len(steps) < 2:
         return steps[-1]
-    key = f"fine_tune:step:{shown.run.id}"
-    following = shown.live and st.session_state.get(FOLLOW, True)
-    if following or st.session_state.get(key) not in steps:
-        st.session_state[key] = steps[-1]
-    return int(place.select_slider(  # type: ignore[attr-defined]
-        "Step", steps, key=key, format_func=lambda step: f"{step:,}", on_change=_stay))
-
-
-def _stay() -> None:
-    """Whoever scrubs wants to stay there."""
-    st.session_state[FOLLOW] = False
+    key = f"fine_tune:step:{shown.run.id}:{len(steps) if shown.live else 'all'}"
+    return int(place.select_slider("Step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}"))
 
 
 def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, shown: Shown) -> Both:

@@ -74,10 +74,6 @@ def conditions(config: FineTuneConfig, told: dict, learned: int, held_out: int, 
     return "; ".join(said) + "." + (right_past if config.task == "pairs" else "") + over
 
 
-def name(moved: Moved) -> str:
-    return f"{moved.name} · {moved.moved:.2f} moved"
-
-
 def progress(records: Sequence[Record], steps: int) -> tuple[float, str]:
     """How far a run is, and when it will be done at this pace."""
     at = records[-1].step if records else 0
