@@ -55,7 +55,7 @@ function showWords(view) {
   const grid = view.layout === "grid", film = view.layout === "frames";
   dom.stage.setAttribute("aria-label", view.fact);
   dom.title.textContent = grid ? "" : (view.title ?? `L${view.layer}·H${view.head}`);
-  dom.reads.textContent = grid || film ? "" : view.reads + pooledWords(view) + blockWords(view) + thresholdWords(view);
+  dom.reads.textContent = grid || film ? "" : view.reads + (blockWords(view) || pooledWords(view)) + thresholdWords(view);
   dom.readsUnder.textContent = film ? view.reads : "";
   dom.step.textContent = film ? (frameName(view, view.frameIndex) === "live" ? "live" : `step ${frameName(view, view.frameIndex)}`) : "";
   dom.head.hidden = grid;

@@ -76,11 +76,13 @@ function tipLines(view, i, j) {
     return [title, cell.seen ? "masked: never weighed" : "sees no key: its output is 0", "", ""];
   }
   const noun = view.signed ? "value" : "weight";
+  // Of a part of a map, or of its blocks, one cannot say what the whole row would be.
+  const all = !view.edges;
   return [
     title,
     `${noun} ${three(cell.value)}`,
-    ` · ${rankWords(cell.rank)} of ${keysWord(cell.seen)}`,
-    view.signed ? "" : `uniform would be ${three(1 / cell.seen)}`,
+    ` · ${rankWords(cell.rank)} of ${all ? keysWord(cell.seen) : `${cell.seen} in sight`}`,
+    view.signed || !all ? "" : `uniform would be ${three(1 / cell.seen)}`,
   ];
 }
 

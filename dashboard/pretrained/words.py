@@ -43,8 +43,9 @@ def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) ->
     if mine < 0.005:
         return f"Most there has {best}."
     if stronger:
-        heads = "head puts" if stronger == 1 else "heads put"
-        return f"{stronger} of the other {len(others)} {heads} as much there, most {best}."
+        put = "puts" if stronger == 1 else "put"
+        heads = "head" if len(others) == 1 else "heads"
+        return f"{stronger} of {len(others)} other {heads} {put} as much there, most {best}."
     return f"None of the other {len(others)} heads puts as much there; next is {best}."
 
 

@@ -117,7 +117,7 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
     trace = AttentionTrace((AttentionMap("cross", 0, weights, tuple("xyz"), tuple("abca")),), "test")
     said = head_fact(trace, 0, 0, 1)
     assert "puts **0.70** of its weight on **a \\(0\\)** and 0.20 on b; even attention would give each 0.25." in said
-    assert "1 of the other 1 head puts as much there, most L0·H1, 0.80." in said
+    assert "1 of 1 other head puts as much there, most L0·H1, 0.80." in said
     assert "**0.20** of its weight on **b**" in head_fact(trace, 0, 0, 1, 1)
     assert pins_fact(trace.map(0), 0, ((1, 1), (1, 0))) == "Pinned beside it: y → b **0.20**."
     assert pins_fact(trace.map(0), 0, ((1, 1),)) == ""
