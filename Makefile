@@ -4,7 +4,7 @@
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
 # make sweep    trains the sweep of six scores that the Sweeps page shows first
-# make models   trains the lab's own small models and keeps them as Hugging Face folders: seven minutes on a core
+# make models   trains the lab's own small models and keeps them as Hugging Face folders: about five minutes on a core
 # make measured measures the kernels as the Cost and speed page shows them first
 # make bottleneck trains with and without attention, as the first page shows it: six to nine minutes on two cores
 
