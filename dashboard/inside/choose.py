@@ -8,10 +8,11 @@ from typing import Any
 import streamlit as st
 
 from core.pretrained import Given, Pretrained, PretrainedError, Reading
+from core.pretrained.places import megabytes
 from dashboard.controls import BOUND
 from dashboard.inside.arrays import array_panel
 from dashboard.inside.inputs import inputs
-from dashboard.inside.models import MODEL, PICKED, ModelRef, loaded, readable_models, reading_of
+from dashboard.inside.models import MODEL, PICKED, ModelRef, loaded, readable_models, reading_of, stored
 from dashboard.inside.needs import fitting, lacks, usual_for
 from dashboard.inside.opening import opened, other_panel, picked, shelved, use
 from dashboard.panels import plain
@@ -69,7 +70,7 @@ def _box(place: Any, usual: ModelRef) -> str:
 def _read(ref: ModelRef, needs: tuple[str, ...], place: Any) -> Chosen | None:
     pretrained = None
     if ref.source != "array":
-        with place, st.spinner("Loading the model, first time only"):
+        with place, st.spinner(f"Loading {ref.name}, {megabytes(stored(ref))}, first time only"):
             pretrained = loaded(ref)
     if missing := lacks(pretrained, needs):
         _refuse("An uploaded array" if pretrained is None else pretrained.name, missing, needs)

@@ -9,8 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.pretrained import Given, Pretrained, PretrainedError, Reading, hub, load_folder, load_kept, load_minilm, read
-from core.pretrained.load import KEPT, MINILM
+from core.pretrained import (
+    Given,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    hub,
+    load_folder,
+    load_kept,
+    load_minilm,
+    places,
+    read,
+)
+from core.pretrained.load import KEPT, MINILM, minilm_folder
 from dashboard.cache import model, shared
 from dashboard.inside import uploads
 
@@ -59,6 +70,15 @@ def named(text: str) -> ModelRef:
         return ModelRef("folder", text)
     repo, revision = hub.parse(text)
     return ModelRef("hub", repo, "" if revision == "main" else revision)
+
+
+def stored(ref: ModelRef) -> int:
+    """The bytes of its weights on disk; 0 where there are none."""
+    folders = {"embedded": minilm_folder, "lab": lambda: KEPT / ref.name, "folder": lambda: Path(ref.name),
+               "hub": lambda: places.place(ref.name, ref.revision)}
+    if ref.source not in folders:
+        return 0
+    return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
 
 
 def loaded(ref: ModelRef) -> Pretrained:

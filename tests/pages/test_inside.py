@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError
 from dashboard.inside import downloads
 from dashboard.inside.inputs import opened_picture, opened_sound
+from dashboard.inside.models import EMBEDDED, ModelRef, stored
 from dashboard.inside.opening import loopback
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import save
@@ -121,6 +122,13 @@ def test_what_nobody_chose_gives_way_to_what_the_next_page_needs(app):
     assert said(app).startswith("lab numbers"), "what a person chose stays"
 
 
+def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
+    assert stored(EMBEDDED) == 90_868_376 and 10**5 < stored(ModelRef("lab", "numbers")) < 10**6
+    (tmp_path / "model.safetensors").write_bytes(b"1234567")
+    assert stored(ModelRef("folder", str(tmp_path))) == 7 and stored(ModelRef("hub", "a/b", "0" * 40)) == 0
+    assert stored(ModelRef("array", "mine.npz (array 0123456789ab)")) == 0
+
+
 @pytest.mark.parametrize(("needs", "name", "why"), [(("head",), "all-MiniLM-L6-v2", "an embedding"),
                                                     (("generate",), "digits", "writes no text")])
 def test_what_a_model_lacks_is_named(app, needs, name, why):
@@ -215,6 +223,17 @@ def test_what_the_hub_cannot_give_is_said_and_there_is_a_way_on(app, there, name
     assert said(app) == "nothing" and why in told(app)
     button(app, "Use all-MiniLM-L6-v2").click().run()
     assert said(app).startswith("embedded")
+
+
+def test_a_gated_model_opens_with_the_token_of_the_secrets(app, there):
+    there.repos["lab/gated"].token = "hf_right"
+    app.secrets["HF_TOKEN"] = "hf_right"
+    app.query_params["inside:model"] = "lab/gated"
+    app.run()
+    button(app, "Load").click().run()
+    settle(app)
+    assert said(app).startswith("hub lab/gated@")
+    assert set(there.tokens) == {"Bearer hf_right"}
 
 
 def test_no_network_is_said_and_trying_again_asks_again(app, there):
