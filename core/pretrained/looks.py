@@ -28,6 +28,11 @@ def on_said_evenly(item: AttentionMap, keys: Sequence[int], said: Sequence[int])
     return float((same.sum(-1) / visible(item))[able].mean()) if able.any() else 0.0
 
 
+def steps_that_can(item: AttentionMap, keys: Sequence[int], said: Sequence[int]) -> int:
+    """How many steps say a token that stands where they may look."""
+    return int(_same(item, keys, said).any(-1).sum())
+
+
 def visible(item: AttentionMap) -> np.ndarray:
     """How many keys each row (T) may see."""
     rows, columns = item.weights.shape[1:]

@@ -12,6 +12,7 @@ STYLE = """<style>
 .lab-strip span{border-radius:4px;padding:2px 5px;text-align:center;white-space:pre}
 .lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
 </style>"""
+MOST = 256  # tokens of which all are shown
 LEAST = 0.005  # a weight that rounds to 0.00 is not written
 READABLE = 4.5
 
@@ -42,10 +43,15 @@ def _luminance(colour: str) -> float:
 def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, *, label: str, now: int | None = None,
           chance: float | None = None) -> str:
     """HTML of the tokens; a weight None is none that could be given. `now` is the place of the token that is being
-    said, with its `chance`; what comes after it is faint."""
-    ink, cells = Ink.of(theme), []
+    said, with its `chance`; what comes after it is faint. Of very many tokens those alone that have some weight."""
+    ink, cells, many, left_out = Ink.of(theme), [], len(tokens) > MOST, False
     for place, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
         below, look = "", ""
+        if many and weight is not None and weight < LEAST:
+            cells += [] if left_out else ["<span>…</span>"]
+            left_out = True
+            continue
+        left_out = False
         if place == now:
             look = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
             below = "" if chance is None else f"{chance:.2f}"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.decoding import Hypothesis, Tree
 from core.pretrained.generate import Settings
-from core.pretrained.looks import on_said, on_said_evenly, visible
+from core.pretrained.looks import on_said, on_said_evenly, steps_that_can, visible
 from core.trace import AttentionMap
 from dashboard.decode.words import shorten
 from dashboard.generate.state import Going
@@ -29,7 +29,13 @@ def said_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
     if rank == 1:
         return f"{own}; the next likeliest, “{plain(names[second])}”, has {number(float(shares[second]))}."
     likeliest = f"“{plain(names[first])}”, with {number(float(shares[first]))}"
-    return f"{own}, its {ORDER.get(rank, f'{rank:,}th')} choice; its first would be {likeliest}."
+    return f"{own}, its {ordinal(rank)} choice; its first would be {likeliest}."
+
+
+def ordinal(rank: int) -> str:
+    """A place in a row: second, third, 4th, 21st, …"""
+    ending = "th" if 10 < rank % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
+    return ORDER.get(rank, f"{rank:,}{ending}")
 
 
 def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], said: Sequence[int]) -> str:
@@ -41,7 +47,7 @@ def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], s
     scores = None if item.kind == "cross" else on_said(item, keys, said)
     if scores is None:
         return out
-    count = sum(any(token == key for key in keys[: visible(item)[t]]) for t, token in enumerate(said))
+    count = steps_that_can(item, keys, said)
     steps = "that step" if count == 1 else f"the {count} steps whose token stood before"
     return (f"{out} Over {steps}, it puts {scores[head]:.2f} on that very token; even attention would put "
             f"{on_said_evenly(item, keys, said):.2f}.")

@@ -36,6 +36,12 @@ def test_a_strip_shows_weights_before_the_token_that_is_said_and_nothing_after_i
     assert 'aria-label="x&quot;y"' in drawn
 
 
+def test_of_very_many_tokens_those_with_weight_are_shown():
+    weights = [0.4 if place in (3, 300) else 0.001 for place in range(400)]
+    drawn = strip([f"t{place}" for place in range(400)], weights, "dark", label="")
+    assert re.findall(r">([^<>]+)<(?:small|/span)", drawn) == ["…", "t3", "…", "t300", "…"]
+
+
 def grown():
     tree = Tree()
     for token, parent, step, fate in ((4, -1, 0, "kept"), (5, -1, 0, "kept"), (6, 0, 1, "ended"), (7, 1, 1, "cut"),
@@ -96,6 +102,8 @@ def test_sentences_tell_first_and_other_choices_with_their_numbers():
         "At step 3 the model gives **zero** 0.70; the next likeliest, “one”, has 0.20.")
     assert words.said_fact(logits, 2, names, 0) == (
         "At step 1 the model gives **two\\*** 0.10, its third choice; its first would be “zero”, with 0.70.")
+    assert [words.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
+        "second", "third", "4th", "11th", "21st", "22nd", "103rd", "112th", "1,001st"]
     assert [words.number(value) for value in (0.5, 0.004, 1e-9)] == ["0.50", "0.0040", "less than 0.0001"]
 
 

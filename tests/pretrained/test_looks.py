@@ -5,7 +5,7 @@ import pytest
 
 from core.pretrained import Given, load_kept
 from core.pretrained.generate import Settings, begin, follow, generate
-from core.pretrained.looks import on_said, on_said_evenly, telling_head, visible
+from core.pretrained.looks import on_said, on_said_evenly, steps_that_can, telling_head, visible
 from core.trace import AttentionMap, AttentionTrace
 
 KEYS, SAID = (7, 8, 9, 8), (8, 5, 9)  # the first step can look back at 8, the second at nothing, the third at 9
@@ -22,7 +22,7 @@ def item(layer=0, fill=None, kind="causal"):
 def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can():
     assert on_said(item(), KEYS, SAID) == pytest.approx([0, (0.75 + 0.5) / 2])
     assert on_said_evenly(item(), KEYS, SAID) == pytest.approx((1 / 2 + 1 / 4) / 2)
-    assert visible(item()).tolist() == [2, 3, 4]
+    assert visible(item()).tolist() == [2, 3, 4] and steps_that_can(item(), KEYS, SAID) == 2
     assert on_said(item(), KEYS, (1, 2, 3)) is None and on_said_evenly(item(), KEYS, (1, 2, 3)) == 0
 
 
