@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from core import ranks
-from core.pretrained import Given, PretrainedError, encode, forward, load_minilm, read
-from core.pretrained.answers import answer, answer_of, top, with_mask
+from core.pretrained import Given, PretrainedError, forward, load_minilm, read
+from core.pretrained.answers import answer_of
 from core.pretrained.evidence import (
     Question,
     answering_rows,
@@ -232,38 +232,6 @@ def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
     slopes = np.array([abs(measured.slopes["self", layer][head].sum()) for _, layer, head in effects])
     assert ranks.spearman(sharp, sizes) < 0.1 < 0.5 < ranks.spearman(slopes, sizes)
     assert asked.value == pytest.approx(0.617, abs=0.005)
-
-
-@pytest.mark.parametrize("family", ["bert", "gpt2", "bert_classifier", "t5"])
-def test_the_likeliest_words_of_an_answer(family):
-    asked = asked_of(family)
-    best = top(asked.pretrained, asked.answer, 3)
-    found = answer(asked.pretrained, asked.question.given).probabilities
-    assert [one.id for one in best] == found.topk(3).indices.tolist()
-    assert best[0].probability == pytest.approx(asked.value) and best[0].word == asked.word
-    assert all(one.word.strip() for one in best)
-
-
-def test_a_model_of_masks_asks_for_one():
-    batch, *_ = encode(tiny("bert"), Given(SENTENCE))
-    with pytest.raises(PretrainedError, match=r"write \[MASK\]"):
-        ask(tiny("bert"), Question(Given(SENTENCE)))
-    assert "input_ids" in batch
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_a_word_is_masked_where_it_stands(family):
-    model = tiny(family)
-    text = "The animal, tired, saw the street."
-    words = ["The", "animal", ",", "tired", ",", "saw", "the", "street", "."]
-    masked = with_mask(model, text, words.index("tired"))
-    assert masked == text.replace("tired", model.tokenizer.mask_token)
-    place = ask(model, Question(Given(masked))).answer.place
-    assert encode(model, Given(masked))[1].ids[place] == model.tokenizer.mask_token_id
-    with pytest.raises(PretrainedError, match="no word 99"):
-        with_mask(model, text, 99)
-    with pytest.raises(PretrainedError, match="fills no masks"):
-        with_mask(tiny("gpt2"), text, 1)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "bart"])
