@@ -19,6 +19,7 @@ from dashboard.cache import cached
 from dashboard.controls import BOUND
 from dashboard.inside import Chosen, ModelRef, loaded
 from dashboard.inside import examples as kept
+from dashboard.map import STEPS
 from dashboard.panels import fact, plain, theme
 from dashboard.use_model import figures, words
 from dashboard.use_model.state import (
@@ -38,6 +39,7 @@ MORE = "\n".join(("The dog was too exhausted to walk over the road.", "Because i
                   "He forgot his umbrella and got wet.", "The bank raised its interest rates again.",
                   "Money costs more to borrow this year."))
 MORE_SIGNS = 6_000
+GENERATE = next(step for step in STEPS if step.key == "generate")
 LONG_WORD = 4
 MOST_BUTTONS = 40
 BEFORE = 6  # words of the text that are told again before what comes next
@@ -76,7 +78,7 @@ def _compared(chosen: Chosen, pretrained: Pretrained) -> tuple[tuple[str, ...], 
     more = st.text_area("Other sentences, one a line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
                         **BOUND) or ""
     names = sentences(chosen.given.text, more)
-    return names, tuple(map(Given, names))
+    return names, (chosen.given, *map(Given, names[1:]))
 
 
 def _tensor(table: np.ndarray) -> Any:
@@ -150,6 +152,8 @@ def _answer(found: Answered, known: Effects | None, chosen: Chosen, pretrained: 
         st.vega_lite_chart(figures.bars(said, Ink.of(theme())), width="stretch")
         if more:
             st.markdown(more)
+        if pretrained.head == "next":
+            st.page_link(GENERATE.path, label="Say how it goes on", icon=GENERATE.icon)
     with right:
         head = look(found, known, chosen, f"“{plain(said[0].word)}”")
     fact(words.answer_fact(found, said, head))
@@ -170,8 +174,9 @@ def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
         head = look(found, known, chosen, f"“{plain(produced.tokens[place])}”")
     with right:
         st.vega_lite_chart(figures.bars(top(pretrained, found.asked.answer, 8), Ink.of(theme())), width="stretch")
+        st.page_link(GENERATE.path, label="Say how it writes", icon=GENERATE.icon)
     whole = text_of(pretrained, produced.ids)
-    fact(words.said_fact(found, whole, produced.tokens[place], head))
+    fact(words.said_fact(found, whole, head))
     st.caption(words.conditions(found, head))
     return found
 

@@ -44,11 +44,12 @@ def answer_fact(found: Answered, said: Sequence[Said], head: Head) -> str:
             f"would give 1 in {count:,}. {head_fact(found, head, first.word)}")
 
 
-def said_fact(found: Answered, whole: str, word: str, head: Head) -> str:
-    """What is written, and by which look at the source one of its words."""
+def said_fact(found: Answered, whole: str, head: Head) -> str:
+    """What is written, or read of a target that was given, and by which look at the source one of its words is said."""
     keys, weights = _row(found, head)
-    best = int(weights.argmax())
-    return (f"It writes **{plain(whole)}**. Saying :primary[**{plain(word)}**], head **{head.name}** puts "
+    best, word = int(weights.argmax()), found.asked.word or ""
+    begun = "It reads your target" if found.asked.question.given.target else "It writes"
+    return (f"{begun} **{plain(whole)}**. Saying :primary[**{plain(word)}**], head **{head.name}** puts "
             f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; even attention would put "
             f"{number(1 / len(keys))} there. {_without(found, head, word)}")
 

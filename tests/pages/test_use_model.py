@@ -62,6 +62,22 @@ def test_the_translator_writes_and_each_word_can_be_picked(app):
     assert "of its weight on <b style='font-weight:600'>nine" in said(app)
 
 
+def test_a_target_that_is_given_is_read_and_not_said_to_be_written(app):
+    app.query_params["inside:target"] = "neun und"
+    app.query_params["inside:text"] = "forty-seven"
+    shown(app, "numbers")
+    assert "It reads your target" in said(app) and "neun und" in said(app)
+    app.get("button_group")[0].set_value(0).run()
+    assert "Saying <span style='color:#B8430F'><b style='font-weight:600'>sieben" in said(app)
+
+
+def test_a_pair_is_one_input_among_the_sentences(app):
+    app.run()
+    alone = said(app)
+    app.text_input(key="inside:second").set_value("Interest rates rose at every bank.").run()
+    assert said(app) != alone
+
+
 def test_the_language_model_goes_on(app):
     shown(app, "induction")
     assert "river</b></span> with" in said(app)
