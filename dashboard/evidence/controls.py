@@ -13,6 +13,7 @@ from dashboard.controls import BOUND
 from dashboard.evidence.state import Setup, asked
 from dashboard.inside import Chosen, reading_of
 
+LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
 
 
@@ -64,6 +65,20 @@ def _place(chosen: Chosen) -> int:
     line = reading.target or reading.source
     heard = [f"{place} · after {token}" for place, token in enumerate(line.tokens)]
     usual = len(heard) - 1 if reading.target is None else min(1, len(heard) - 1)
-    return st.selectbox("Answer at place", range(len(heard)), usual, format_func=heard.__getitem__,
-                        key=f"evidence:place:{hash(line.ids)}", width=240,
+    key = f"evidence:place:{hash(line.ids)}"
+    return st.selectbox("Answer at place", range(len(heard)), _linked(key, len(heard), usual), width=240, key=key,
+                        format_func=heard.__getitem__, on_change=_link, args=(key,),
                         help="The place whose next token is followed.")
+
+
+def _linked(key: str, count: int, usual: int) -> int:
+    """The place that the link names, for the text that it was made with."""
+    if st.session_state.setdefault(LINE, key) != key:
+        st.session_state[LINE] = key
+        st.query_params.pop(AT, None)
+    asked = st.query_params.get(AT, "")
+    return int(asked) if asked.isascii() and asked.isdigit() and int(asked) < count else usual
+
+
+def _link(key: str) -> None:
+    st.query_params[AT] = str(st.session_state[key])

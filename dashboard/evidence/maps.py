@@ -16,6 +16,8 @@ from dashboard.multiples import Tile, multiples
 from dashboard.panels import fact
 from dashboard.table import table
 
+MOST_DRAWN = 640  # tokens up to which whole maps stand side by side
+
 
 @dataclass(frozen=True, eq=False)
 class Views:
@@ -58,17 +60,31 @@ def section(setup: Setup, head: Head) -> Views:
     if pinned is not None and pinned[0] < len(item.queries) and pinned[1] < len(item.keys):
         row, column = pinned
     found = views(setup, head, row)
-    tiles = [_tile(name, one, item.mask, head[1], found.known if name == "flow" else None, place)
-             for place, (name, one) in enumerate(found.maps.items())]
     st.markdown(f"**{setup.name(head)} on the same tokens**")
-    cross = item.kind == "cross"
-    multiples(tiles, item.queries, item.keys, key="evidence:maps", query=row, column=column, height=320,
-              reads="output (row) … input (column)" if cross else "query (row) … key (column)", noun="value",
-              fact=f"Head {setup.name(head)} by {len(tiles)} measures")
+    if max(item.weights.shape) > MOST_DRAWN:
+        _one_row(setup, head, found, row, column)
+    else:
+        tiles = [_tile(name, one, item.mask, head[1], found.known if name == "flow" else None, place)
+                 for place, (name, one) in enumerate(found.maps.items())]
+        cross = item.kind == "cross"
+        multiples(tiles, item.queries, item.keys, key="evidence:maps", query=row, column=column, height=320,
+                  reads="output (row) … input (column)" if cross else "query (row) … key (column)", noun="value",
+                  fact=f"Head {setup.name(head)} by {len(tiles)} measures")
     fact(_said(setup, head, found, row, column))
     if "flow" not in found.maps:
         st.caption(f"Flow is left out: {max(len(item.queries), len(item.keys))} tokens are too many for it here.")
     return found
+
+
+def _one_row(setup: Setup, head: Head, found: Views, row: int, column: int) -> None:
+    """Of maps too large to stand side by side, the row that tells most, a line a measure."""
+    item = setup.maps[head[0]]
+    values = np.stack([np.abs(one[row]) / (np.abs(one[row]).max() or 1.0) for one in found.maps.values()])
+    multiples([Tile(f"From {item.queries[row]}", "each measure from 0 to its own largest; signs left out", values)],
+              [NAMES[name] for name in found.maps], item.keys, key="evidence:row", query=0, column=column,
+              noun="share", reads="measure (row) … key (column)", fact=f"One row of head {setup.name(head)}")
+    st.caption(f"{' × '.join(str(size) for size in item.weights.shape[1:])} cells are too many to stand side by side, "
+               f"so row {row} stands alone.")
 
 
 def _tile(name: str, values: np.ndarray, mask: np.ndarray | None, head: int, known: np.ndarray | None,

@@ -54,7 +54,7 @@ def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], picked: str, 
     before, after = both(asked.value, effect.value)
     places = {name: place for place, (name, _) in enumerate(ranked)}
     said = (f"Without {shown}, {followed(asked)} {verb} from **{before}** to **{after}**, "
-            f"the largest change of {len(ranked)} heads")
+            + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head"))
     said += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
     if picked != first:
         own = both(asked.value, ranked[places[picked]][1].value)[1]

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import Given
 from core.pretrained.evidence import Question, ask, every_head, singles, switched_off
-from dashboard.evidence import measuring, words
+from dashboard.evidence import maps, measuring, words
 from dashboard.evidence.heads import csv_of
 from dashboard.evidence.state import Setup
 from dashboard.inside import ModelRef, loaded, reading_of
@@ -102,6 +102,13 @@ def test_another_place_is_another_question(app):
     box = next(one for one in app.selectbox if one.label == "Answer at place")
     box.set_value(2).run()
     assert "the probability of the answer drei" in said(app)
+    assert app.query_params["at"] in ("2", ["2"])
+    app.text_input(key="inside:text").set_value("seven hundred").run()
+    assert "at" not in app.query_params and "the probability of the answer hundert" in said(app)
+
+
+def test_a_link_opens_its_place(app):
+    assert "the probability of the answer drei" in said(shown(app, "numbers", at="2"))
 
 
 def test_a_link_opens_its_head_and_a_broken_one_is_said(app):
@@ -159,6 +166,13 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert "Only the weights are known here" in captions(app)
     assert "In L0·H0, a puts 0.33 of its weight on a. By all paths through the layers 0.67 of it" in said(app)
+
+
+def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
+    monkeypatch.setattr(maps, "MOST_DRAWN", 8)
+    text = said(shown(app, "induction"))
+    assert "17 × 17 cells are too many to stand side by side, so row 16 stands alone" in captions(app)
+    assert re.search(r"In L\d·H\d, dark puts", text)
 
 
 def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
