@@ -1,10 +1,7 @@
-"""The chooser that the pages of Look inside share, without a browser: every source, every refusal, every limit."""
+"""The chooser that the pages of Look inside share, without a browser: the models that are here, inputs, arrays."""
 
 import io
-import re
-import time
 import wave
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +9,9 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError
-from dashboard.inside import downloads
 from dashboard.inside.inputs import opened_picture, opened_sound
 from dashboard.inside.models import EMBEDDED, ModelRef, stored
-from dashboard.inside.opening import loopback
-from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
-from tests.tiny_models import save
-
-DEMO = Path(__file__).parent / "inside_demo.py"
+from tests.pages.inside_app import DEMO, button, said, told
 
 
 @pytest.fixture(autouse=True)
@@ -30,21 +22,6 @@ def _elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def app() -> AppTest:
     return AppTest.from_file(str(DEMO), default_timeout=60)
-
-
-def said(app: AppTest) -> str:
-    assert not app.exception
-    return app.code[0].value
-
-
-def told(app: AppTest) -> str:
-    """What the page says beside the controls, without the signs that keep Markdown off."""
-    parts = [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
-    return " ".join(part.value for part in parts).replace("\\", "")
-
-
-def button(app: AppTest, label: str):
-    return next(one for one in app.button if label in one.label)
 
 
 def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
@@ -136,177 +113,6 @@ def test_what_a_model_lacks_is_named(app, needs, name, why):
     app.query_params["inside:model"] = name
     app.run()
     assert said(app) == "nothing" and why in told(app) and button(app, "Use induction")
-
-
-@pytest.fixture
-def there(tmp_path, monkeypatch):
-    repos = {"lab/bert": Repo(bert_files(), seconds_a_step=0.03), "lab/gated": Repo(bert_files(), gated=True),
-             "lab/five": Repo({"config.json": b'{"model_type": "gpt2"}', "model.safetensors": b""},
-                              stated={"model.safetensors": 5 * 10**9}),
-             "lab/pickle": Repo({"config.json": b"{}", "pytorch_model.bin": b"\x80"})}  # fmt: skip
-    with serving(repos) as hub:
-        online(hub.address, tmp_path / "home", monkeypatch)
-        yield hub
-
-
-def settle(app: AppTest) -> None:
-    """Run the page until what it fetches is there."""
-    for _ in range(100):
-        if not app.button or all("Stop" not in one.label for one in app.button):
-            return
-        time.sleep(0.05)
-        app.run()
-
-
-def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
-    app.run()
-    app.selectbox(key="inside:model").set_value("Another model…").run()
-    assert said(app) == "nothing" and "at most 600 MB" in told(app)
-    app.text_input(key="inside:typed").set_value("lab/bert").run()
-    assert "lab/bert is a bert model" in told(app).replace("*", "") and COMMIT[:7] in told(app)
-    assert not [path for path in there.asked if "safetensors" in path], "nothing is fetched before it is asked for"
-    button(app, "Load").click().run()
-    assert button(app, "Stop")
-    settle(app)
-    assert said(app).startswith(f"hub lab/bert@{COMMIT} (2, 3) ('self',) [CLS] the")
-    there.repos.clear()
-    again = AppTest.from_file(str(DEMO), default_timeout=60)
-    again.query_params["inside:model"] = "lab/bert"
-    assert said(again.run()).startswith(f"hub lab/bert@{COMMIT}"), "what is kept needs no hub"
-
-
-def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
-    for name in ("lab/one", "lab/two", "lab/three"):
-        there.repos[name] = Repo(bert_files(), seconds_a_step=0.2)
-        app = AppTest.from_file(str(DEMO), default_timeout=60)
-        app.query_params["inside:model"] = name
-        app.run()
-        button(app, "Load").click().run()
-    assert "lab/one and lab/two are being fetched" in told(app)
-    for name in ("lab/one", "lab/two"):
-        downloads.following(name).stop()
-    button(app, "Try again").click().run()
-    button(app, "Load").click().run()
-    button(app, "Stop").click().run()
-    assert button(app, "Load") and said(app) == "nothing"
-
-
-def test_a_download_that_fails_says_so_and_begins_again(app, there):
-    there.repos["lab/bert"].swapped["model.safetensors"] = b"short"
-    app.query_params["inside:model"] = "lab/bert"
-    app.run()
-    button(app, "Load").click().run()
-    settle(app)
-    assert said(app) == "nothing" and "incomplete or changed" in told(app)
-    there.repos["lab/bert"].swapped.clear()
-    button(app, "Try again").click().run()
-    button(app, "Load").click().run()
-    settle(app)
-    assert said(app).startswith("hub lab/bert@")
-
-
-def test_a_download_can_be_stopped(app, there):
-    there.repos["lab/bert"].seconds_a_step = 0.2
-    app.query_params["inside:model"] = "lab/bert"
-    app.run()
-    button(app, "Load").click().run()
-    button(app, "Stop").click().run()
-    assert said(app) == "nothing" and button(app, "Load")
-
-
-@pytest.mark.parametrize(("name", "why"), [
-    ("lab/none", "no model lab/none"), ("lab/five", "is 5.0 GB"), ("lab/pickle", "pickle"), ("lab/gated", "gated"),
-])  # fmt: skip
-def test_what_the_hub_cannot_give_is_said_and_there_is_a_way_on(app, there, name, why):
-    app.query_params["inside:model"] = name
-    app.run()
-    assert said(app) == "nothing" and why in told(app)
-    button(app, "Use all-MiniLM-L6-v2").click().run()
-    assert said(app).startswith("embedded")
-
-
-def test_a_gated_model_opens_with_the_token_of_the_secrets(app, there):
-    there.repos["lab/gated"].token = "hf_right"
-    app.secrets["HF_TOKEN"] = "hf_right"
-    app.query_params["inside:model"] = "lab/gated"
-    app.run()
-    button(app, "Load").click().run()
-    settle(app)
-    assert said(app).startswith("hub lab/gated@")
-    assert set(there.tokens) == {"Bearer hf_right"}
-
-
-def test_no_network_is_said_and_trying_again_asks_again(app, there):
-    there.repos["lab/bert"].status = 500
-    app.query_params["inside:model"] = "lab/bert"
-    app.run()
-    assert "500" in told(app)
-    there.repos["lab/bert"].status = None
-    asked = len(there.asked)
-    app.run()
-    assert len(there.asked) == asked, "a rerun does not ask again"
-    button(app, "Try again").click().run()
-    assert button(app, "Load")
-
-
-@pytest.mark.parametrize("name", ["no such name!", "a/b/c", "<b>", "x.npz (array 0123456789ab)", "$x$"])
-def test_a_link_that_names_nothing_is_said(app, name):
-    app.query_params["inside:model"] = name
-    app.run()
-    assert said(app) == "nothing" and ("write owner/name" in told(app) or "upload the file again" in told(app))
-
-
-def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch):
-    folder = tmp_path / "own model"
-    folder.mkdir()
-    for name, data in bert_files().items():
-        (folder / name).write_bytes(data)
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app.query_params["inside:model"] = str(folder)
-    assert said(app.run()).startswith(f"folder {folder} (2, 3)")
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
-    app.run()
-    assert said(app) == "nothing" and "not open to visitors" in told(app)
-
-
-@pytest.mark.parametrize(("family", "starts"), [
-    ("gpt2", "(2, 3) ('causal',) The animal"), ("t5", "(6, 3) ('self', 'causal', 'cross') the ani"),
-    ("vit", "(2, 3) ('self',) [class] 0,0"), ("whisper", "(5, 3) ('self', 'causal', 'cross') 0.00 s")])  # fmt: skip
-def test_a_model_is_given_what_its_family_reads(app, tmp_path, monkeypatch, family, starts):
-    save(family, tmp_path)
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app.query_params["inside:model"] = str(tmp_path)
-    assert starts in said(app.run())
-
-
-def test_a_family_without_attention_says_why(app, tmp_path, monkeypatch):
-    save("mamba", tmp_path)
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app.query_params["inside:model"] = str(tmp_path)
-    assert said(app.run()) == "nothing" and "has no attention to draw" in told(app)
-
-
-def test_whatever_a_foreign_model_raises_is_a_sentence(app, tmp_path, monkeypatch):
-    """Its tokenizer knows more words than its weights have rows for, so that the library fails in the middle."""
-    from safetensors.torch import load_file, save_file
-
-    for name, data in bert_files().items():
-        (tmp_path / name).write_bytes(data)
-    weights, rows = load_file(tmp_path / "model.safetensors"), "embeddings.word_embeddings.weight"
-    save_file(weights | {rows: weights[rows][:6].clone()}, tmp_path / "model.safetensors", {"format": "pt"})
-    config = (tmp_path / "config.json").read_text()
-    (tmp_path / "config.json").write_text(re.sub(r'"vocab_size": \d+', '"vocab_size": 6', config))
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app.query_params["inside:model"] = str(tmp_path)
-    app.run()
-    assert said(app) == "nothing" and "does not take this: index out of range" in told(app)
-
-
-@pytest.mark.parametrize(("address", "own"), [
-    (None, True), ("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("nonsense", False),
-    ("::ffff:10.0.0.1", False), ("8.8.8.8", False)])
-def test_who_sits_at_this_computer(address, own):
-    assert loopback(address) is own
 
 
 def npz(**arrays: np.ndarray) -> bytes:
