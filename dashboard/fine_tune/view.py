@@ -17,11 +17,15 @@ from dashboard.fine_tune import own, words
 from dashboard.fine_tune.bar import kept_instead
 from dashboard.fine_tune.setup import SENTENCE
 from dashboard.fine_tune.state import FOLLOW, Shown
+from dashboard.inside.models import MODEL
+from dashboard.inside.opening import folders_allowed
+from dashboard.map import STEPS
 from dashboard.multiples import Tile, difference_map, multiples
 from dashboard.panels import fact, plain, theme
 
 HEIGHT, HIGH = 190, 280
 LINK = "fine_tune:pin"
+OPENS = ("pretrained", "evidence", "use_model")
 HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked"
 
 
@@ -73,6 +77,18 @@ def _draw(shown: Shown) -> None:
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
     st.markdown(":small[**Held-out rows, and what the model says of them**]")
     st.html(words.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))
+    _elsewhere(shown)
+
+
+def _elsewhere(shown: Shown) -> None:
+    """The fine-tuned model is an ordinary folder, which the other pages open."""
+    if shown.model is None or not folders_allowed():
+        return
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.caption("Open the fine-tuned model:", width="content")
+        for step in STEPS:
+            if step.key in OPENS:
+                st.page_link(step.path, label=step.title, icon=step.icon, query_params={MODEL: str(shown.model)})
 
 
 def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns: list, ink: Ink) -> None:

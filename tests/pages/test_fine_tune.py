@@ -5,7 +5,9 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.finetune.build import build
 from core.finetune.config import usual
+from core.finetune.data import parse
 from core.finetune.run import config_of, create
 from core.training import Record, list_runs
 from dashboard import jobs
@@ -87,6 +89,25 @@ def test_the_button_asks_for_what_the_controls_say():
 def test_a_sentence_that_the_kept_run_did_not_watch_is_said():
     app = opened(sentence="is the library open")
     assert "does not watch your sentence" in said(app)
+
+
+def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
+    """A run whose encoder stayed as it was, so that before and after are the same, and a head that was drawn anew."""
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    config = usual("classify")
+    run = create(config)
+    learner = build(config, parse("classify", config.data))
+    learner.model.save_pretrained(run.path / "model")
+    learner.tokenizer.save_pretrained(run.path / "model")
+    run.append(Record(0, loss=1.4, exact=0.25, held_out=28))
+    run.append(Record(6, loss=1.3, exact=0.5, held_out=28, final=True))
+    run.set_status("finished", "Finished.")
+    app = opened(sentence="is the library open", run=run.id)
+    text = said(app)
+    shares = [float(share) for share in re.findall(r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*", text)]
+    assert len(shares) == 4 and shares == sorted(shares, reverse=True) and abs(sum(shares) - 1) < 0.03
+    assert "has moved" not in text and "At step 6, 50" in text
+    assert [link.label for link in app.get("page_link")][:3] == ["Pretrained models", "Evidence", "Use a model"]
 
 
 def test_a_file_that_cannot_be_learned_says_its_line():
