@@ -130,17 +130,18 @@ def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) ->
 def weight_on(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
     """The weight on the wanted keys, and what shuffled keys would put there: mean and variance in closed form.
 
-    m of n keys drawn without replacement from a row of variance σ² sum to m·mean, with variance m·σ²·(n − m)/(n − 1).
-    All rows are taken as shuffled alike, since heads look in stripes: of one text the deviations, not the variances,
-    add up. That is the most that the spread can be.
+    One shuffle serves all rows of a text, since heads look in stripes. For rows i and i' that see the same n keys, with
+    their weights and wanted keys centred, the covariance is (w·w')(m·m') / (n − 1): Hoeffding 1951, theorem 2. Where a
+    mask lets rows see different numbers of keys, n − 1 is the geometric mean of both.
     """
     rows = np.flatnonzero(wanted.any(-1) & text.ordinary & (seen.sum(-1) > 1))
     w, keys, right = weights[:, rows].astype(np.float64), seen[rows], wanted[rows]
-    n, m = keys.sum(-1), right.sum(-1)
-    mean = (w * keys).sum(-1) / n
-    variance = (((w - mean[..., None]) ** 2) * keys).sum(-1) / n
-    deviation = np.sqrt(variance * m * (n - m) / np.maximum(n - 1, 1)).sum(-1)
-    return Sums((w * right).sum((1, 2)), (mean * m).sum(-1), deviation**2, len(rows))
+    n, m = keys.sum(-1, keepdims=True), right.sum(-1, keepdims=True)
+    mean = (w * keys).sum(-1, keepdims=True) / n
+    apart = (w - mean) * keys
+    asked = (right - m / n) * keys / np.sqrt(n - 1)
+    alike = (apart @ apart.swapaxes(-1, -2)) * (asked @ asked.T)
+    return Sums((w * right).sum((1, 2)), (mean * m).sum((1, 2)), alike.sum((1, 2)), len(rows))
 
 
 def _broad(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text) -> Sums:

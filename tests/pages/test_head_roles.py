@@ -13,6 +13,7 @@ from core.roles import ROLES, Inputs, Measured, inputs_for, measure, read_all
 from core.roles.measure import EVEN
 from dashboard.head_roles import figures, words
 from dashboard.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
+from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -182,3 +183,30 @@ def test_an_even_head_is_said_not_to_have_chosen():
     even.score[:-1] = 0.1
     said_of_it = words.fact(even, (0, 0), place("broad"), Inputs((Given("a"),), "kept sentences"))
     assert "so even that it has not chosen" in said_of_it and "1 kept sentence;" in said_of_it
+
+
+def test_arrays_alone_are_measured_on_themselves(app):
+    """One layer of two heads over a text that comes again: one looks one back, the other at what followed before."""
+    tokens = np.array("<s> dog sun tree ship hand dog sun tree ship hand".split())
+    size = len(tokens)
+    back = np.eye(size)[np.maximum(np.arange(size) - 1, 0)]
+    again = np.eye(size)[np.where(np.arange(size) > 5, np.arange(size) - 4, 0)]
+    out = io.BytesIO()
+    np.savez(out, layer_0=np.stack([back, again]).astype(np.float32), tokens=tokens)
+    app.run()
+    app.selectbox(key="inside:model").set_value("Your own arrays…").run()
+    app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
+    assert not app.exception
+    assert "measured on the input above alone" in conditions(app) and "In this array" in said(app)
+    assert app.selectbox(key=HEAD).value == "L0·H0" and "1 of 2 heads is of this role" in said(app)
+    app.selectbox(key=ROLE).set_value("induction").run()
+    assert app.selectbox(key=HEAD).value == "L0·H1" and "1 of 2 heads is of this role" in said(app)
+
+
+def test_a_model_that_hears_is_measured_on_its_sound(app, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app.query_params["inside:model"] = str(save("whisper", tmp_path / "whisper"))
+    app.run()
+    assert not app.exception
+    assert "measured on the input above alone" in conditions(app) and "In this sound" in said(app)
+    assert not app.get("text_area")

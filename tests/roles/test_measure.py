@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from core.roles import ROLES, Text, clearest, measure
 from core.roles.measure import LEAST_SHARE, random_rows
-from tests.roles.made import line, random_weights, reading
+from tests.roles.made import line, random_weights, reading, softmax
 
 LINES = ("[CLS] the old fox saw a heron , and the old fox saw a heron , so it ran far . [SEP]",
          "[CLS] dog sun tree ship hand king dog sun tree ship hand king [SEP]",
@@ -77,47 +77,48 @@ def test_the_score_by_hand():
     assert found.chance[at("previous"), 0, 0] == pytest.approx((1 / 3 + 1 / 4) / 2)  # one of three keys, one of four
 
 
-def shuffles(weights, causal, alike, count=3000):
-    """Weights (1, count, T, T): each head is one shuffle of the keys that each row may see, row by row or all alike."""
-    draw = np.random.default_rng(3)
+def shuffles(weights, causal, count=3000):
+    """Weights (1, count, T, T): each head is one shuffle of the keys, for all rows alike as far as they see them."""
+    size = weights.shape[-1]
+    order = np.random.default_rng(3).permuted(np.tile(np.arange(size), (count, 1)), axis=-1)
     heads = np.repeat(weights, count, 1)
-    order = draw.permuted(np.tile(np.arange(weights.shape[-1]), (count, 1)), axis=-1)
-    if alike:
-        return np.take_along_axis(heads, order[None, :, None, :], axis=-1)
-    for row in range(weights.shape[-1]):
-        seen = row + 1 if causal else weights.shape[-1]
-        heads[0, :, row, :seen] = draw.permuted(heads[0, :, row, :seen], axis=-1)
+    for row in range(size):
+        seen = row + 1 if causal else size
+        ranks = order[:, :seen].argsort(-1)
+        heads[0, :, row, :seen] = np.take_along_axis(heads[0, :, row, :seen], ranks, axis=-1)
     return heads
 
 
-@pytest.mark.parametrize("kind", ["self", "causal"])
-def test_chance_in_closed_form_is_what_shuffling_gives(kind):
-    """Shuffled row by row the mean is the same, and the spread at most what is taken: that of rows shuffled alike."""
+@pytest.mark.parametrize(("kind", "stripes", "within"), [("self", 0.0, 0.06), ("self", 1.0, 0.06), ("self", 5.0, 0.06),
+                                                         ("causal", 0.0, 0.2), ("causal", 1.0, 0.35)])
+def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
+    """Exactly without a mask; with a causal one the mean is exact, and the spread near."""
     lines, causal = (LINES, False) if kind == "self" else (CAUSAL, True)
     made, shuffled = [], []
-    for text in lines:
-        weights = random_weights(len(text.split()), 1, 7, 2.0, causal)
+    for seed, text in enumerate(lines):
+        size = len(text.split())
+        scores = np.random.default_rng(seed).normal(0, 1.5, (1, 1, size, size))
+        scores += stripes * np.random.default_rng(seed + 7).normal(0, 1, (1, 1, 1, size))
+        weights = softmax(np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores)
         made.append(reading(text, weights, kind))
-        shuffled.append(reading(text, shuffles(weights, causal, alike=False), kind))
+        shuffled.append(reading(text, shuffles(weights, causal), kind))
     found, drawn = measure(made, kind), measure(shuffled, kind).score[:, 0]
     places = [place for place, role in enumerate(ROLES) if role.targets and found.rows[place]]
     assert len(places) >= 7
-    np.testing.assert_allclose(found.chance[places, 0, 0], drawn[places].mean(-1), atol=4 * 0.2 / 3000**0.5)
-    assert (drawn[places].std(-1) < found.spread[places, 0, 0] * 1.06).all()
+    spread = found.spread[places, 0, 0]
+    assert (np.abs(found.chance[places, 0, 0] - drawn[places].mean(-1)) < 4 * drawn[places].std(-1) / 3000**0.5).all()
+    np.testing.assert_allclose(spread, drawn[places].std(-1), rtol=within)
 
 
-def test_the_spread_is_that_of_stripes_which_are_shuffled_alike():
-    """Every row of each text the same: where all rows want the same keys, the spread is the closed form's exactly."""
-    made, shuffled = [], []
-    for seed, text in enumerate(LINES):
-        size = len(text.split())
-        weights = np.repeat(random_weights(size, 1, seed, 2.0)[:, :, :1], size, axis=2)
-        made.append(reading(text, weights))
-        shuffled.append(reading(text, shuffles(weights, False, alike=True)))
-    found, drawn = measure(made), measure(shuffled).score[:, 0]
-    for key in ("first", "rare"):
-        assert found.chance[at(key), 0, 0] == pytest.approx(drawn[at(key)].mean(), abs=4 * 0.2 / 3000**0.5)
-        assert found.spread[at(key), 0, 0] == pytest.approx(drawn[at(key)].std(), rel=0.06)
+def test_a_stripe_proves_less_than_a_pattern():
+    """To look one back in every row cannot be by chance; to look at one token all the time may well hit the rarest."""
+    text = LINES[2]
+    size, rare = len(text.split()), text.split().index("rained")
+    back = 0.2 / size + 0.8 * np.eye(size)[np.maximum(np.arange(size) - 1, 0)]
+    stripe = 0.2 / size + 0.8 * np.eye(size)[[rare] * size]
+    found = measure([reading(text, np.stack([back, stripe])[None])])
+    assert found.score[at("rare"), 0, 1] == pytest.approx(found.score[at("previous"), 0, 0])
+    assert found.spread[at("rare"), 0, 1] > 3 * found.spread[at("previous"), 0, 0]
 
 
 def test_a_row_of_random_scores_uses_what_theory_says():
