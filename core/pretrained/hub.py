@@ -6,6 +6,7 @@ where the hub states a checksum, with that checksum. Nothing that a repository h
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import uuid
@@ -22,7 +23,7 @@ from core.pretrained.load import load_folder
 from core.pretrained.places import megabytes
 from core.pretrained.readable import BESIDE, MOST_CONFIG, parse_config, refuse_config, weight_files
 
-LIMIT = 600_000_000
+MOST_BYTES = 600_000_000
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 REVISION = re.compile(r"[\w./-]{1,200}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -72,11 +73,15 @@ def parse(text: str) -> tuple[str, str]:
     return repo, revision or "main"
 
 
-def plan(repo: str, revision: str = "main", *, token: str | None = None, limit: int = LIMIT) -> Plan:
+def most_bytes() -> int:
+    """The most bytes that one model may have, by ATTENTION_LAB_MODEL_MB or 600 MB."""
+    return int(float(os.environ.get("ATTENTION_LAB_MODEL_MB") or MOST_BYTES / 1e6) * 1e6)
+
+
+def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Plan:
     """What the hub has under this name, pinned to a commit and judged by its file list and its config alone.
 
-    `limit` is the most bytes that may be fetched, and 4 × that the most that the weights may take in memory.
-    PretrainedError for all that cannot be opened, with what would help.
+    PretrainedError for all that cannot be opened, or is larger than `most_bytes`, with what would help.
     """
     from huggingface_hub import HfApi
 
@@ -92,7 +97,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None, limit: 
     config = parse_config(small(repo, commit, "config.json", MOST_CONFIG, token), repo)
     refuse_config(config, repo)
     found = Plan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
-    _refuse_size(found, limit)
+    _refuse_size(found, most_bytes())
     return found
 
 
@@ -113,6 +118,7 @@ def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
 
 
 def _refuse_size(found: Plan, limit: int) -> None:
+    """PretrainedError for more than `limit` to fetch, or more than 4 × that, or than there is, to hold in memory."""
     if found.size > limit:
         raise PretrainedError(f"{found.repo} is {megabytes(found.size)}; this page fetches at most {megabytes(limit)}. "
                               "Take a smaller one, such as one with distil, tiny, mini or small in its name.")

@@ -48,7 +48,7 @@ def other_panel(place: Any) -> None:
     folders = ", or the path of a folder" if folders_allowed() else ""
     place.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
     st.caption(f"Such as {', '.join(plain(name) for name in SUGGESTED)}. It is looked up first and its size is said; "
-               f"at most {megabytes(hub.LIMIT)} are fetched, safetensors alone, and no code of its own is run.")
+               f"at most {megabytes(hub.most_bytes())} are fetched, safetensors alone, and no code of its own is run.")
 
 
 def _typed() -> None:

@@ -9,6 +9,8 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError
+from core.pretrained.arrays import read_arrays
+from dashboard.inside.arrays import _example
 from dashboard.inside.inputs import opened_picture, opened_sound
 from dashboard.inside.models import EMBEDDED, ModelRef, stored
 from tests.pages.inside_app import DEMO, button, said, told
@@ -113,6 +115,12 @@ def test_what_a_model_lacks_is_named(app, needs, name, why):
     app.query_params["inside:model"] = name
     app.run()
     assert said(app) == "nothing" and why in told(app) and button(app, "Use induction")
+
+
+def test_the_example_of_arrays_can_itself_be_uploaded():
+    found = read_arrays(_example(), "attention.npz")
+    assert found.trace.shape == (6, 12) and found.source.tokens[:3] == ("[CLS]", "the", "animal")
+    assert found.special[0] and not found.special[1]
 
 
 def npz(**arrays: np.ndarray) -> bytes:

@@ -83,6 +83,13 @@ def test_what_cannot_be_opened_is_said_before_any_weights(served, name, said):
     assert not [path for path in served.asked if path.endswith((".safetensors", ".bin"))]
 
 
+def test_the_bound_is_the_owners_to_set(served, monkeypatch):
+    size = hub.plan("lab/bert").size
+    monkeypatch.setenv("ATTENTION_LAB_MODEL_MB", str((size - 1) / 1e6))
+    with pytest.raises(PretrainedError, match="this page fetches at most"):
+        hub.plan("lab/bert")
+
+
 def test_a_revision_that_is_not_there(served):
     assert hub.plan("lab/bert", "refs/pr/1").commit == COMMIT
     with pytest.raises(PretrainedError, match="no revision v9"):
