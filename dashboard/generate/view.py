@@ -24,7 +24,7 @@ from dashboard.inside import choose
 from dashboard.panels import fact, next_page, plain, theme, title
 from dashboard.permalink import read_pair, write_pair
 
-RANKS = 8
+RANKS, FEW, LONG = 8, 4, 40  # candidates of a step that are drawn; fewer once there are so many steps
 NAMES = {"greedy": GREEDY, "beam": BEAM, "sampling": SAMPLING}
 
 
@@ -103,10 +103,13 @@ def _weighed(this: Looked, said: Sequence[Hypothesis], texts: Sequence[str]) -> 
     """The outputs, and the tree of all that was weighed."""
     now, settings = this.now, this.now.request.settings
     sections.listed(said, texts, settings.strategy == "sampling")
+    with st.popover("As text", icon=":material/content_copy:"):
+        st.code(text_of(this.pretrained, this.tokens) or "nothing", language=None, wrap_lines=True)
     if sentence := words.outputs_fact(settings, said, texts):
         fact(sentence)
-    drawn = tree.spots(now.tree, this.path, RANKS)
-    tree_view(tree.picture(now.tree, this.names, this.path, theme(), this.step, RANKS),
+    ranks = RANKS if now.length <= LONG else FEW
+    drawn = tree.spots(now.tree, this.path, ranks)
+    tree_view(tree.picture(now.tree, this.names, this.path, theme(), this.step, ranks),
               f"{len(now.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
               follow=st.session_state[PICKED] is not None, key="generate:tree",
               on_pick=partial(pressed, tuple(this.path), now.tree))

@@ -63,6 +63,7 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     item = path.trace.map(layer)
     said = html(at)
     assert text_of(model, best.tokens)[:30] in said
+    assert text_of(model, best.tokens) in [code.value for code in at.code], "the whole text, to be copied"
     first = float(path.logits[0].softmax(-1)[best.tokens[0]])
     assert f"At step 1 the model gives {item.queries[0]} {first:.2f}" in said
     assert f"Head L{layer}·H{head} puts {item.weights[head, 0].max():.2f} of its weight" in said
