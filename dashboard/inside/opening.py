@@ -12,10 +12,12 @@ import streamlit as st
 from core.pretrained import PretrainedError, hub, places
 from core.pretrained.hub import COMMIT, Plan
 from core.pretrained.places import megabytes
+from core.training.runs import runs_folder
 from dashboard.inside import downloads
 from dashboard.inside.models import EMBEDDED, MODEL, PICKED, ModelRef, named
 from dashboard.panels import plain
 
+DASHBOARD = Path(__file__).resolve().parents[1]
 TYPED, LOOKED = "inside:typed", "inside:looked"
 FOLDER_LIMIT = 1_600_000_000
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
@@ -86,12 +88,21 @@ def secret(name: str) -> str | None:
 
 
 def _folder(ref: ModelRef) -> ModelRef:
-    if not folders_allowed():
+    if not folders_allowed() and not _of_the_lab(ref.name):
         raise PretrainedError("Folders of this computer are not open to visitors. Name a model of the hub, or run the "
                               "lab on your own computer.")
     folder = places.check_folder(ref.name, FOLDER_LIMIT)
     newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
     return ModelRef("folder", str(folder), str(newest))
+
+
+def _of_the_lab(text: str) -> bool:
+    """Whether a folder lies among the lab's runs or its own examples: what was fine-tuned here is everybody's."""
+    try:
+        folder = Path(text).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError):
+        return False
+    return any(folder.is_relative_to(home.resolve()) for home in (runs_folder(), DASHBOARD))
 
 
 def _hub(ref: ModelRef) -> ModelRef | None:

@@ -154,6 +154,22 @@ def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch
     assert said(app) == "nothing" and "not open to visitors" in told(app)
 
 
+def test_what_was_fine_tuned_here_is_open_to_visitors_and_nothing_around_it(app, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    for folder in (tmp_path / "runs" / "one" / "model", tmp_path / "private"):
+        folder.mkdir(parents=True)
+        for name, data in bert_files().items():
+            (folder / name).write_bytes(data)
+    app.query_params["inside:model"] = str(tmp_path / "runs" / "one" / "model")
+    assert said(app.run()).startswith("folder")
+    for text in (f"{tmp_path}/private", f"{tmp_path}/runs/../private", "~/../../etc", "/etc"):
+        again = AppTest.from_file(str(DEMO), default_timeout=60)
+        again.query_params["inside:model"] = text
+        again.run()
+        assert said(again) == "nothing" and "not open to visitors" in told(again)
+
+
 @pytest.mark.parametrize(("family", "starts"), [
     ("gpt2", "(2, 3) ('causal',) The animal"), ("t5", "(6, 3) ('self', 'causal', 'cross') the ani"),
     ("vit", "(2, 3) ('self',) [class] 0,0"), ("whisper", "(5, 3) ('self', 'causal', 'cross') 0.00 s")])  # fmt: skip
