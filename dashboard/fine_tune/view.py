@@ -18,7 +18,6 @@ from dashboard.fine_tune.bar import kept_instead
 from dashboard.fine_tune.setup import SENTENCE
 from dashboard.fine_tune.state import FOLLOW, Shown
 from dashboard.inside.models import MODEL
-from dashboard.inside.opening import folders_allowed
 from dashboard.map import STEPS
 from dashboard.multiples import Tile, difference_map, multiples
 from dashboard.panels import fact, plain, theme
@@ -82,7 +81,7 @@ def _draw(shown: Shown) -> None:
 
 def _elsewhere(shown: Shown) -> None:
     """The fine-tuned model is an ordinary folder, which the other pages open."""
-    if shown.model is None or not folders_allowed():
+    if shown.model is None:
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("Open the fine-tuned model:", width="content")
