@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import streamlit as st
+import torch
 
 from core.pretrained import Given, Pretrained, PretrainedError, Reading
-from core.pretrained.answers import masked_place, top, with_mask
+from core.pretrained.answers import top, with_mask
 from core.pretrained.evidence import Question
 from core.pretrained.generate import Settings, generate, text_of
 from core.pretrained.jobs import closest
@@ -45,7 +44,7 @@ MOST_BUTTONS = 40
 BEFORE = 6  # words of the text that are told again before what comes next
 
 
-def embed(chosen: Chosen, pretrained: Pretrained) -> Answered:
+def embed(chosen: Chosen, pretrained: Pretrained) -> None:
     """How alike texts or pictures are, and the head on which the likeness of one pair hangs."""
     left, right = st.columns([1.15, 1], gap="large")
     with left:
@@ -54,19 +53,17 @@ def embed(chosen: Chosen, pretrained: Pretrained) -> Answered:
     if len(every) < 2:
         raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
     table = alike(chosen.ref, every)
-    pair = closest(_tensor(table), 0)
+    pair = closest(torch.from_numpy(table), 0)
     question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
-    found, known = asked(chosen.ref, question)
     with place:
         st.markdown("**How alike each two are** (cosine)")
         st.vega_lite_chart(figures.likeness(table, names, pair, theme()), width="stretch")
     with right:
-        head = look(found, known, chosen, "this likeness")
+        found, head = look(chosen, question, "this likeness")
     fact(words.pair_fact(table, names, pair, found, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
              rf"\lVert \mathbf b \rVert}} = {table[pair]:.4f}")
     st.caption(words.conditions(found, head))
-    return found
 
 
 def _compared(chosen: Chosen, pretrained: Pretrained) -> tuple[tuple[str, ...], tuple[Given, ...]]:
@@ -81,34 +78,19 @@ def _compared(chosen: Chosen, pretrained: Pretrained) -> tuple[tuple[str, ...], 
     return names, (chosen.given, *map(Given, names[1:]))
 
 
-def _tensor(table: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(table)
-
-
-def fill(chosen: Chosen, pretrained: Pretrained) -> Answered:
+def fill(chosen: Chosen, pretrained: Pretrained) -> None:
     """The likeliest words for a mask, which stands where the reader puts it, or in place of a word."""
     given = masked(chosen, pretrained)
-    found, known = asked(chosen.ref, Question(given))
-    best, mask = _best(found, pretrained), plain(pretrained.tokenizer.mask_token)
-    _answer(found, known, chosen, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
-    return found
-
-
-def _best(found: Answered, pretrained: Pretrained) -> str:
-    return top(pretrained, found.asked.answer, 1)[0].word
+    question, mask = Question(given), plain(pretrained.tokenizer.mask_token)
+    best = answered(chosen.ref, question).asked.word or ""
+    _answer(chosen, question, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
 
 
 def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
     """What was given if it holds a mask, else with a mask for the word that is picked."""
-    ids = _tensor(np.asarray([chosen.reading.source.ids]))
-    try:
-        masked_place(pretrained, ids)
-        return chosen.given
-    except PretrainedError:
-        pass
     line = chosen.reading.source
+    if pretrained.tokenizer.mask_token_id in line.ids:
+        return chosen.given
     numbers = [word for word in dict.fromkeys(line.word) if word is not None]
     spoken = ["".join(t.removeprefix("##") for t, w in zip(line.tokens, line.word, strict=True) if w == word)
               for word in numbers]
@@ -127,15 +109,13 @@ def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
     return usual if place is None else int(place)
 
 
-def probabilities(chosen: Chosen, pretrained: Pretrained) -> Answered:
+def probabilities(chosen: Chosen, pretrained: Pretrained) -> None:
     """The likeliest classes of a text or a picture, or the likeliest next tokens."""
-    found, known = asked(chosen.ref, Question(chosen.given))
     more = ""
     if pretrained.head == "next":
         before = " ".join(chosen.given.text.split()[-BEFORE:])
         more = f"… {plain(before)} **{plain(cached(goes_on, chosen.ref, chosen.given))}** …"
-    _answer(found, known, chosen, pretrained, more)
-    return found
+    _answer(chosen, Question(chosen.given), pretrained, more)
 
 
 def goes_on(ref: ModelRef, given: Given) -> str:
@@ -144,8 +124,9 @@ def goes_on(ref: ModelRef, given: Given) -> str:
     return text_of(pretrained, generate(pretrained, given, Settings(longest=12)).hypotheses[0].tokens)
 
 
-def _answer(found: Answered, known: Effects | None, chosen: Chosen, pretrained: Pretrained, more: str) -> None:
+def _answer(chosen: Chosen, question: Question, pretrained: Pretrained, more: str) -> None:
     """The likeliest answers with what else there is to say of them, the head's look, and the sentence about both."""
+    found = answered(chosen.ref, question)
     said = top(pretrained, found.asked.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
@@ -155,12 +136,12 @@ def _answer(found: Answered, known: Effects | None, chosen: Chosen, pretrained: 
         if pretrained.head == "next":
             st.page_link(GENERATE.path, label="Say how it goes on", icon=GENERATE.icon)
     with right:
-        head = look(found, known, chosen, f"“{plain(said[0].word)}”")
+        _, head = look(chosen, question, f"“{plain(said[0].word)}”")
     fact(words.answer_fact(found, said, head))
     st.caption(words.conditions(found, head))
 
 
-def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
+def translate(chosen: Chosen, pretrained: Pretrained) -> None:
     """What the model writes by itself, and for the word that is picked the head of cross-attention that it hangs on."""
     produced = chosen.reading.produced
     assert produced is not None
@@ -168,17 +149,17 @@ def translate(chosen: Chosen, pretrained: Pretrained) -> Answered:
     usual = crossing(chosen.reading, spoken)
     name = f"use_model:word:{chosen.given.text[:80]}:{chosen.given.target or ''}"
     place = spoken[_pick("Word that it says", [produced.tokens[i] for i in spoken], usual, name)]
-    found, known = asked(chosen.ref, Question(chosen.given, place=place))
+    question = Question(chosen.given, place=place)
+    found = answered(chosen.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
-    with left:
-        head = look(found, known, chosen, f"“{plain(produced.tokens[place])}”")
     with right:
         st.vega_lite_chart(figures.bars(top(pretrained, found.asked.answer, 8), Ink.of(theme())), width="stretch")
         st.page_link(GENERATE.path, label="Say how it writes", icon=GENERATE.icon)
+    with left:
+        _, head = look(chosen, question, f"“{plain(produced.tokens[place])}”")
     whole = text_of(pretrained, produced.ids)
     fact(words.said_fact(found, whole, head))
     st.caption(words.conditions(found, head))
-    return found
 
 
 def crossing(reading: Reading, spoken: list[int]) -> int:
@@ -189,25 +170,26 @@ def crossing(reading: Reading, spoken: list[int]) -> int:
     return next((i for i in range(1, len(spoken)) if looks[i] < looks[i - 1] and tokens[spoken[i]].isalpha()), 0)
 
 
-def asked(ref: ModelRef, question: Question) -> tuple[Answered, Effects | None]:
-    """The answer, and what it is without each head: measured at once where that is little work, else when asked."""
-    found = answered(ref, question)
+def measured(ref: ModelRef, question: Question, found: Answered) -> Effects | None:
+    """What the answer is without each head: measured at once where that is little work, else when it is asked for."""
     wanted = f"use_model:measured:{ref.written}"
     if not found.asked.pretrained.watched:
-        return found, None
+        return None
     if found.work > AT_ONCE and not st.session_state.get(wanted):
         st.button(f"Switch off each of {found.heads} heads, about {found.seconds:.0f} s", key="use_model:measure",
                   icon=":material/play_arrow:", on_click=st.session_state.update, args=({wanted: True},))
-        return found, None
+        return None
     with st.spinner(f"Switching off each of {found.heads} heads, about {max(1, round(found.seconds))} s"):
-        return found, effects(ref, question)
+        return effects(ref, question)
 
 
-def look(found: Answered, known: Effects | None, chosen: Chosen, what: str) -> Head:
+def look(chosen: Chosen, question: Question, what: str) -> tuple[Answered, Head]:
     """The map of the head that the answer hangs on, or of the one that a person takes instead, which is returned.
 
     The answering row is in the accent; of a picture, it lies on the picture itself.
     """
+    found = answered(chosen.ref, question)
+    known = measured(chosen.ref, question, found)
     line, patches, first = found.asked.source, None, telling_head(found, known)
     if line.grid is not None and chosen.given.picture is not None:
         rows, columns = line.grid
@@ -217,4 +199,4 @@ def look(found: Answered, known: Effects | None, chosen: Chosen, what: str) -> H
         found.trace, key="use_model:head", layer=first.place, head=first.head, query=first.row, patches=patches,
         show="matrix" if patches is None else "both", height=420 if patches is None else 260,
         fact=f"Head {first.name}: its row of {found.trace.maps[first.place].queries[first.row]} is picked")
-    return head_at(found, known, view.layer, view.head)
+    return found, head_at(found, known, view.layer, view.head)

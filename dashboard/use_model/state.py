@@ -16,8 +16,10 @@ from core.pretrained.jobs import similarities
 from core.trace import AttentionTrace, Kind
 from dashboard.cache import cached, shared
 from dashboard.inside import ModelRef, loaded, reading_of
+from dashboard.threads import one_thread
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that nobody is asked about
+SMALL = 1e9  # of one pass, up to which one thread is the faster
 PROBE = 0.03  # seconds in which asking again is timed
 MOST_SENTENCES = 12
 
@@ -64,11 +66,12 @@ def answered(ref: ModelRef, question: Question) -> Answered:
 
 def _answered(ref: ModelRef, question: Question) -> Answered:
     reading = reading_of(ref, question.given)
-    asked = ask(loaded(ref), question)
     trace = reading.trace.of(reading.trace.kinds[-1])
     heads = sum(len(item.weights) for item in trace.maps)
-    work = float(heads * (len(asked.source) + len(asked.target or ())) * _maps(asked.pretrained.model))
-    return Answered(asked, trace, heads, heads * _quickest(asked), work)
+    work = float((len(reading.source) + len(reading.target or ())) * _maps(loaded(ref).model))
+    with one_thread(work < SMALL):
+        asked = ask(loaded(ref), question)
+        return Answered(asked, trace, heads, heads * _quickest(asked), heads * work)
 
 
 def _maps(model: Any) -> int:
@@ -95,7 +98,8 @@ def effects(ref: ModelRef, question: Question) -> Effects:
 def _effects(ref: ModelRef, question: Question) -> Effects:
     found = answered(ref, question)
     alone = [off for off in every_head(found.trace) if all(head is not None for *_, head in off)]
-    return {next(iter(off)): switched_off(found.asked, off) for off in alone}  # type: ignore[misc]
+    with one_thread(found.work / found.heads < SMALL):
+        return {next(iter(off)): switched_off(found.asked, off) for off in alone}  # type: ignore[misc]
 
 
 def telling_head(found: Answered, known: Effects | None) -> Head:
@@ -147,7 +151,8 @@ def alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
 
 
 def _alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
-    return similarities(loaded(ref), every).numpy()
+    with one_thread():  # sentences are short
+        return similarities(loaded(ref), every).numpy()
 
 
 def sentences(first: str, more: str) -> tuple[str, ...]:

@@ -14,10 +14,9 @@ from dashboard.inside import Chosen, choose
 from dashboard.inside.opening import use
 from dashboard.panels import next_page, plain, source_panel, title
 from dashboard.use_model import sections, words
-from dashboard.use_model.state import Answered
 
 PAGE = "use_model"
-SECTIONS: dict[str, Callable[[Chosen, Pretrained], Answered]] = {
+SECTIONS: dict[str, Callable[[Chosen, Pretrained], None]] = {
     "embed": sections.embed, "fill": sections.fill, "classify": sections.probabilities,
     "next": sections.probabilities, "translate": sections.translate, "picture": sections.probabilities,
 }
