@@ -64,7 +64,8 @@ def _place(chosen: Chosen) -> int:
     reading = chosen.reading
     line = reading.target or reading.source
     heard = [f"{place} · after {token}" for place, token in enumerate(line.tokens)]
-    usual = len(heard) - 1 if reading.target is None else min(1, len(heard) - 1)
+    # A target's first and last places are its easiest ones; one past the middle has both sides to look at.
+    usual = len(heard) - 1 if reading.target is None else round(0.55 * (len(heard) - 1))
     key = f"evidence:place:{hash(line.ids)}"
     return st.selectbox("Answer at place", range(len(heard)), _linked(key, len(heard), usual), width=240, key=key,
                         format_func=heard.__getitem__, on_change=_link, args=(key,),

@@ -71,7 +71,8 @@ def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink) -> Spec:
     x = {"field": "p", "type": "quantitative", "title": None, "axis": None,
          "scale": {"domain": [min(0, *values), 1.25 * max(0.01, *values)]}}
     base = {"y": y, "x": x, "yOffset": {"field": "of", "sort": list(WAYS)}}
-    key = {"title": None, "orient": "top", "labelColor": ink.quiet, "labelFontSize": 12, "symbolType": "square"}
+    key = {"title": None, "orient": "top", "labelColor": ink.quiet, "labelFontSize": 12, "offset": 2,
+           "symbolType": "square"}
     colour = {"field": "of", "type": "nominal", "sort": list(WAYS), "legend": key,
               "scale": {"domain": list(WAYS), "range": [ink.quiet, ink.series[0], ink.pick]}}
     tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": "with the heads"},

@@ -19,12 +19,14 @@ from dashboard.table import table
 from dashboard.threads import one_thread
 
 LOST = "Measured"
+Agreed = tuple[dict[str, float | None] | None, bool]
 
 
-def section(setup: Setup, asked: Asked) -> dict[str, float | None] | None:
-    """Draw every measure as a row over the tokens, the measured one last; how well each agrees with that one.
+def section(setup: Setup, asked: Asked) -> Agreed:
+    """Draw every measure as a row over the tokens, the measured one last.
 
-    None where not every token was hidden.
+    Returns how well each agrees with that one (None where not every token was hidden), and whether the weights put the
+    same token first.
     """
     tokens = setup.reading.source.tokens
     st.markdown("**Which tokens the answer depends on**")
@@ -33,9 +35,9 @@ def section(setup: Setup, asked: Asked) -> dict[str, float | None] | None:
             effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hidden(asked, token), "tokens")
     except PretrainedError as error:
         st.caption(plain(str(error)))
-        return None
+        return None, False
     if len(effects) < len(tokens):
-        return None
+        return None, False
     lost = np.array([effects[token].change for token in range(len(tokens))])
     found = scores(setup)
     agree = {name: kendall(one, np.abs(lost)) for name, one in found.items()}
@@ -47,7 +49,7 @@ def section(setup: Setup, asked: Asked) -> dict[str, float | None] | None:
           markers=False)
     st.caption("τ: Kendall’s, between the order into which a measure puts the tokens and how much the answer changes "
                "when each is hidden; 1 is the same order, 0 none, −1 the reverse.")
-    return agree
+    return agree, int(found["weights"].argmax()) == int(np.abs(lost).argmax())
 
 
 def _strip(setup: Setup, found: dict[str, np.ndarray], lost: np.ndarray) -> None:

@@ -64,7 +64,7 @@ def _sections(setup: Setup) -> None:
         agreed = tokens.section(setup, asked)
         if pair is not None:
             st.markdown(even_fact(asked, setup.name(head), *pair))
-        st.markdown(can_tell(agreed))
+        st.markdown(can_tell(*agreed))
     st.caption(_conditions(setup))
 
 

@@ -141,8 +141,11 @@ CAN_TELL = (
     "the only one. ")
 
 
-def can_tell(agree: Mapping[str, float | None] | None) -> str:
-    """The two papers, and where the reader's own text stands between them (None: not measured)."""
+def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
+    """The two papers, and where the reader's own text stands between them (None: not measured).
+
+    `same_first` is whether the weights put first the token that the answer needs most.
+    """
     if agree is None:
         return CAN_TELL
     tau = agree.get("weights")
@@ -151,5 +154,7 @@ def can_tell(agree: Mapping[str, float | None] | None) -> str:
     side = ("so here the weights are a fair account of which tokens count, and still none of how much"
             if tau >= 0.6 else "so here they are part of the account" if tau >= 0.2 else
             "so here they say little about which tokens count")
+    if same_first and tau < 0.6:
+        side += ", though they name the one that counts most"
     return (f"{CAN_TELL}On your text the weights order the tokens with τ = {signed(tau, 2)} (1 the same order, 0 "
             f"none), {side}.")
