@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import streamlit as st
 from torch import Tensor
@@ -24,6 +25,7 @@ from dashboard.panels import theme
 from dashboard.table import table
 
 SHOWN, LIKELIEST = 8, 10
+ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
 NO_TOKEN = -1  # the id of a sink
 SIDES: dict[Kind, str] = {"cross": "Source", "causal": "What was said"}
 
@@ -106,10 +108,12 @@ def reading(this: Looked, item: AttentionMap, head: int) -> None:
 
 
 def matrix(this: Looked, layer: int, head: int) -> tuple[int, int]:
-    """All steps of one head; the head that is picked, here or among all heads."""
+    """All steps of one head, as alignment where they look at a source; the head that is picked, here or among all."""
     side = "the source" if this.kind == "cross" else "what stood before"
+    few = max(len(this.tokens), len(this.keys)) <= ALIGNED
+    show: Literal["both", "matrix"] = "both" if this.kind == "cross" and few else "matrix"
     seen = attention_view(
-        this.trace, key=f"generate:map:{this.kind}", layer=layer, head=head, query=this.step, show="matrix", height=420,
+        this.trace, key=f"generate:map:{this.kind}", layer=layer, head=head, query=this.step, show=show, height=420,
         link=f"generate:{this.kind}", title=f"Where each new token looked in {side}",
         reads="said (row) after looking at → read (column)",
         fact=f"{len(this.tokens)} new tokens, {len(this.trace.maps[0].keys)} that were read")

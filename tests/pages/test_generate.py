@@ -1,5 +1,6 @@
 """The page Generate, driven without a browser: the lab's own models, every strategy, a stopped search, links."""
 
+import json
 import re
 from pathlib import Path
 
@@ -78,6 +79,8 @@ def test_the_translator_s_words_are_aligned_with_its_source():
     said = html(at)
     assert "sieben und vier zig" in said and "Where each new token looked in the source" in str(
         [e.proto.json for e in at.get("bidi_component")])
+    shown = [json.loads(e.proto.json).get("show") for e in at.get("bidi_component")]
+    assert "both" in shown, "lines between source and answer"
     at.segmented_control(key="generate:kind").set_value("causal")
     calm(at.run())
     assert "looked in what stood before" in str([e.proto.json for e in at.get("bidi_component")])
