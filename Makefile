@@ -44,7 +44,7 @@ example: $(VENV)/.installed
 	done  # the last checkpoint is enough to look at
 	rm -rf $(TUNED)/messages $(TUNED)/numbers
 	$(BIN)/python -m core.finetune classify $(TUNED)/messages --watch "could you tell me why nobody answers the phone"
-	rm -r $(TUNED)/messages/model  # 91 MB; its frames are enough to look at
+	rm -r $(TUNED)/messages/*-tuned  # 91 MB; its frames are enough to look at
 	$(BIN)/python -m core.finetune pairs $(TUNED)/numbers
 
 SWEEP := dashboard/sweeps/scores.json

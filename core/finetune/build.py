@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from core.pretrained.watch import watch_model
 
 MOST_NEW_WORDS = 2_000
 LONGEST_TOKENS = 128
+TUNED = "-tuned"
+COMMIT = re.compile("[0-9a-f]{40}")
 
 
 @dataclass(eq=False)
@@ -33,6 +36,12 @@ class Learner:
     new_words: tuple[str, ...]
     watched: bool
     max_tokens: int
+
+    def save(self, folder: Path) -> None:
+        """Write the model into a folder of its own, whose name other pages show."""
+        place = folder / f"{self.name.rsplit('/', 1)[-1]}{TUNED}"
+        self.model.save_pretrained(place)
+        self.tokenizer.save_pretrained(place)
 
     def pretrained(self) -> Pretrained:
         """The model as it is now, for reading; put it into eval mode first."""
@@ -52,8 +61,11 @@ def folder_of(model: str) -> Path:
 
 
 def name_of(model: str) -> str:
-    """What a config's model is called."""
-    return MINILM_NAME if model == MINILM else Path(model).name.removeprefix(LAB)
+    """What a config's model is called; a folder of the hub's shelf is named by its commit, within one of its name."""
+    if model == MINILM:
+        return MINILM_NAME
+    path = Path(model.removeprefix(LAB))
+    return path.parent.name.replace("--", "/") if COMMIT.fullmatch(path.name) else path.name
 
 
 def build(config: FineTuneConfig, rows: Rows) -> Learner:

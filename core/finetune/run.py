@@ -3,7 +3,7 @@
     run.json        the config under "finetune", when it was asked for, its name
     metrics.jsonl   one record a line, frames/ the attention of the watched sentences at that step
     watched.json    the tokens of those sentences, and facts about the model
-    model/          the fine-tuned model as an ordinary Hugging Face folder
+    NAME-tuned/     the fine-tuned model as an ordinary Hugging Face folder
     trainer/        while it is paused: what the Trainer needs to go on
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core.entries import ConfigError
-from core.finetune.build import Learner, build, count, folder_of
+from core.finetune.build import TUNED, Learner, build, count, folder_of
 from core.finetune.config import RECORDS, FineTuneConfig
 from core.finetune.data import Rows, parse
 from core.finetune.measure import TOLD, frames, inputs, measure, targets, watched, words
@@ -56,8 +56,8 @@ def config_of(run: Run) -> FineTuneConfig:
 
 def result(run: Run) -> Path | None:
     """The folder of the fine-tuned model, where there is one."""
-    folder = run.path / "model"
-    return folder if (folder / "model.safetensors").is_file() and (folder / "config.json").is_file() else None
+    found = [path.parent for path in run.path.glob(f"*{TUNED}/model.safetensors")]
+    return next((folder for folder in found if (folder / "config.json").is_file()), None)
 
 
 def about(run: Run) -> dict[str, Any]:
@@ -147,8 +147,7 @@ class Course:
         if self.run.stop_asked() == "pause" and not self.done:
             return "paused", f"Paused at step {self.step:,}."
         if self.step:
-            self.learner.model.save_pretrained(self.run.path / "model")
-            self.learner.tokenizer.save_pretrained(self.run.path / "model")
+            self.learner.save(self.run.path)
         shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
         if not self.done:
             return "stopped", f"Stopped; everything up to step {self.step:,} is kept."
@@ -226,4 +225,4 @@ def load_result(run: Run) -> Any:
     folder = result(run)
     if folder is None:
         raise ConfigError("This run has kept no model yet; let it make a step.")
-    return load_folder(folder, run.name)
+    return load_folder(folder, folder.name)

@@ -20,7 +20,7 @@ GRACE = 3_600.0  # seconds in which a deleted run can be brought back
 LONGEST_NAME = 80
 DELETED = ".deleted"  # no run's name, so nothing in it is listed or found
 DRAFT = ".draft-"
-FOLDERS = ("frames", "checkpoints", "model")
+FOLDERS = ("frames", "checkpoints", "*-tuned", "trainer/*")
 
 
 def most_bytes() -> int:
@@ -31,7 +31,7 @@ def most_bytes() -> int:
 def size(run: Run) -> int:
     """The bytes of a run's files."""
     total = 0
-    for folder in (run.path, *(run.path / name for name in FOLDERS), *run.path.glob("trainer/*")):
+    for folder in (run.path, *(path for name in FOLDERS for path in run.path.glob(name))):
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 with suppress(OSError):  # a draft that was renamed between the two looks

@@ -50,7 +50,8 @@ def setup() -> tuple[str, FineTuneConfig | None]:
         return task, FineTuneConfig(task=task, data=data, model=names[model], watch=watch.strip(), **more)
     except (ConfigError, PretrainedError) as error:
         trouble = str(error)
-    st.markdown(f":small[:red[{plain(trouble)}]]")
+    if not st.session_state.get(f"fine_tune:data:{task}:panel"):  # there it stands under the field
+        st.markdown(f":small[:red[{plain(trouble)}]]")
     return task, None
 
 
@@ -69,8 +70,8 @@ def _rows(task: str) -> str:
     """Our own rows, or a person's CSV: whole in the run's folder, read nowhere else."""
     key, own = f"fine_tune:data:{task}", own_rows(task)
     now = str(st.session_state.get(key, own))
-    panel = st.popover("Rows: ours" if now == own else "Rows: yours", icon=":material/table_rows:", width="stretch",
-                       on_change="rerun", key=f"{key}:panel")
+    # One label whatever is in it: a popover that is renamed closes.
+    panel = st.popover("Rows", icon=":material/table_rows:", width="stretch", on_change="rerun", key=f"{key}:panel")
     if not panel.open:
         return now
     columns = TASKS[task]

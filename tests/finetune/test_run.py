@@ -52,11 +52,11 @@ def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
     assert size(run) > result(run).joinpath("model.safetensors").stat().st_size
 
 
-def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(config, tmp_path):
+def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(config, encoder, tmp_path):
     run = create(config, tmp_path)
     work(run, never)
     tuned, last = load_result(run), run.records()[-1]
-    assert tuned.head == "classify"
+    assert (tuned.head, tuned.name) == ("classify", f"{encoder.name}-tuned")
     for told in last.examples:
         best = int(answer(tuned, Given(told.source[0])).probabilities.argmax())
         assert tuned.model.config.id2label[best] == told.predicted[0]
