@@ -54,28 +54,27 @@ def usual_role(found: Measured) -> int:
     return int((best + np.where(acts & found.counts.any((1, 2)), 2.0, 0.0)).argmax())
 
 
-def role_of(found: Measured, place: Any) -> int:
-    """The role to look at: by its place in ROLES."""
-    able = [at for at in range(len(ROLES)) if found.rows[at]]
-    keys = [ROLES[at].key for at in able]
-    _drop_unknown(ROLE, keys)
+def role_of(found: Measured, model: str, place: Any) -> int:
+    """The role to look at, by its place in ROLES; another model begins with the one that is most clearly someone's."""
+    keys = [role.key for role, rows in zip(ROLES, found.rows, strict=True) if rows]
+    usual = ROLES[usual_role(found)].key
+    _begin_again(ROLE, keys, usual, model)
     names = {role.key: role.name for role in ROLES}
-    usual = keys.index(ROLES[usual_role(found)].key)
-    key = place.selectbox("Role", keys, usual, key=ROLE, format_func=names.get, on_change=_forget_head, **BOUND)
+    key = place.selectbox("Role", keys, keys.index(usual), key=ROLE, format_func=names.get, **BOUND)
     return [role.key for role in ROLES].index(key)
 
 
-def head_of(found: Measured, role: int, place: Any) -> Head:
-    """The head to look at: those furthest above chance in the role come first."""
+def head_of(found: Measured, role: int, model: str, place: Any) -> Head:
+    """The head to look at: those furthest above chance in the role come first, and another role begins with the first.
+    """
     share = found.share[role]
     heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(share))]
     heads.sort(key=lambda here: -share[here])
     options = {name(here): here for here in heads}
     if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
         st.session_state[HEAD] = st.session_state.pop(PICKED)
-    _drop_unknown(HEAD, list(options))
+    _begin_again(HEAD, list(options), next(iter(options)), (model, role))
     chosen = place.selectbox("Head", list(options), key=HEAD, **BOUND,
-                             format_func=lambda one: f"{one}, {found.score[role][options[one]]:.2f}",
                              help="The heads furthest above chance first. A click in a grid picks one, too.")
     return options[chosen]
 
@@ -93,12 +92,12 @@ def ask(layer: int, head: int) -> None:
     st.rerun()
 
 
-def _forget_head() -> None:
-    st.session_state.pop(HEAD, None)
-    st.query_params.pop(HEAD, None)
+def _begin_again(key: str, options: list[str], usual: str, of: object) -> None:
+    """Choose the usual one where what was chosen is not there, or was chosen for something else.
 
-
-def _drop_unknown(key: str, options: list[str]) -> None:
-    """What was chosen for another model, or came with a link, may not be there."""
-    if st.session_state.get(key, options[0]) not in options:
-        del st.session_state[key]
+    The browser keeps what it showed under a key, so the choice is set, not forgotten.
+    """
+    before = st.session_state.get(f"{key}:of", of)
+    st.session_state[f"{key}:of"] = of
+    if before != of or st.session_state.get(key, usual) not in options:
+        st.session_state[key] = usual

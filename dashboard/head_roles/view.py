@@ -46,8 +46,9 @@ def _roles(chosen: Chosen) -> None:
     with st.spinner("Measuring every head, once for each model"), st.skeleton(height=240):
         inputs = inputs_of(chosen.ref, chosen.given, own)
         found = measured(chosen.ref, chosen.given, kind, own)
-    role = controls.role_of(found, role_place)
-    here = controls.head_of(found, role, head_place)
+    of = f"{chosen.ref} {kind}"
+    role = controls.role_of(found, of, role_place)
+    here = controls.head_of(found, role, of, head_place)
     _grids(found, role, here)
     fact(words.fact(found, here, role, inputs))
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):

@@ -15,7 +15,7 @@ from dashboard.panels import plain
 
 Head = tuple[int, int]
 
-LONGEST = 44  # letters of an example's text
+LONGEST = 38  # letters of an example's text
 
 
 def name(here: Head) -> str:

@@ -31,6 +31,10 @@ def test_a_head_that_is_pressed_in_either_grid_is_read_below_and_kept_in_the_lin
     page.reload()
     wait_ready(page, 60_000)
     expect(page.get_by_text(re.compile(r"L2·H11 puts 0\.37"))).to_be_visible(timeout=60_000)
+    page.get_by_role("combobox", name="Role").click()
+    page.get_by_role("option", name="Next token").click()
+    expect(page.get_by_text(re.compile(r"L1·H8 puts 0\.68 of its weight on the token after"))).to_be_visible()
+    expect(page.get_by_role("combobox", name="Head")).to_have_value("L1·H8")
     shot(page, "head-roles")
 
 

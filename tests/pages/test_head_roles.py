@@ -77,6 +77,14 @@ def test_another_role_brings_its_best_head(app):
     assert app.selectbox(key=HEAD).value == "L2·H9" and "the same word elsewhere" in said(app)
 
 
+def test_another_model_begins_with_what_is_clearest_in_it(app):
+    app.run()
+    app.selectbox(key=HEAD).set_value("L2·H11").run()
+    app.selectbox(key="inside:model").set_value("induction").run()
+    assert not app.exception
+    assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(key=HEAD).value.startswith("L1")
+
+
 def test_a_head_that_was_picked_in_a_grid_is_looked_at(app):
     app.run()
     app.session_state["head_roles:picked"] = "L3·H11"
