@@ -1,5 +1,6 @@
 """Evidence against its definitions: heads off against W_O without their rows, slopes against differences, hiding."""
 
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 
 import numpy as np
@@ -267,3 +268,23 @@ def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
     row, keys = seen.weights[0, 3, 2], seen.v[0, 1, :3]
     assert float(row.sum()) < 0.99
     torch.testing.assert_close(watch.seen[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4)
+
+
+def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
+    """Sessions share a model: heads off, slopes and hidden tokens of one leave the other's answers as they were."""
+    asked, model = asked_of("llama"), tiny("llama").model
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    plainly, off = asked.again().probabilities, frozenset({("causal", 0, None)})
+    assert not torch.equal(asked.again(off=off).probabilities, plainly)
+
+    def one(turn: int):
+        (measure if turn % 3 else lambda it: hidden(it, 2))(asked)
+        return asked.again(off=off) if turn % 2 else asked.again()
+
+    with ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(one, range(24)))
+    assert all(torch.equal(one.probabilities, plainly) for one in told[::2])
+    assert not any(torch.equal(one.probabilities, plainly) for one in told[1::2])
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+    assert not any(weight.requires_grad or weight.grad is not None for weight in model.parameters())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
