@@ -5,6 +5,7 @@ import streamlit as st
 from core import analysis, lens
 from dashboard.head_roles.marks import role_line
 from dashboard.inside import choose
+from dashboard.inside_weight.link import weight_link
 from dashboard.panels import fact, next_page, source_panel, title
 from dashboard.pretrained import view
 from dashboard.pretrained.export import export_popover
@@ -36,6 +37,8 @@ with right:
     fact(head_fact(ranked.trace, one.layer, one.head, row, key))
     if said := pins_fact(item, one.head, one.pins):
         st.caption(said)
+    column = int(item.weights[one.head, row].argmax()) if key is None else key
+    weight_link(chosen, settings.kind, (one.layer, one.head), ranked.lens.own((row, column)))
     if roles:
         role_line(roles, sum(len(layer.weights) for layer in seen.trace.maps))
     waiting = st.skeleton(height=WAITING) if roles is None else None

@@ -20,7 +20,7 @@ from dashboard.permalink import read_pair, write_pair
 
 KINDS: dict[Kind, str] = {"self": "Self", "causal": "Causal", "cross": "Cross"}
 MAP = "inside_weight:map"
-CELL, OF, TOLD, KIND = (f"inside_weight:{name}" for name in ("cell", "of", "told", "kind"))
+CELL, OF, TOLD, KIND, WRITTEN = (f"inside_weight:{name}" for name in ("cell", "of", "told", "kind", "written"))
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
 PRONOUN, TELLING = (3, 1), 2 / 3
 APART = 3  # words: a weight between neighbours is the commonest there is, and tells the least
@@ -88,16 +88,15 @@ def _wordy(line: Line) -> np.ndarray:
 
 
 def settled(reading: Reading, trace: AttentionTrace, of: tuple[Any, ...]) -> Cell:
-    """The cell now: the last pick in the map or the fields; for another model or text, a telling one.
-
-    A link's cell holds for what it was made for: the first that this session shows.
-    """
+    """The cell now: a link's, else the last pick in the map or the fields; for another model or text, a telling one."""
     before: Cell | None = st.session_state.get(CELL)
-    if before is None or st.session_state.get(OF) != repr(of) or not before.inside(trace):
-        cell = (_linked(trace) if before is None else None) or telling_cell(reading, trace)
-    else:
+    linked = _linked(trace) if st.query_params.get("cell") not in (None, st.session_state.get(WRITTEN)) else None
+    if linked is None and before is not None and st.session_state.get(OF) == repr(of) and before.inside(trace):
         cell = _picked(before, trace) or _chosen(before, trace)
+    else:
+        cell = linked or telling_cell(reading, trace)
     st.session_state[OF], st.session_state[CELL] = repr(of), cell
+    st.session_state[WRITTEN] = f"{cell.query}.{cell.key}"
     st.session_state[HEAD], st.session_state[QUERY], st.session_state[KEY] = cell.name, cell.query, cell.key
     st.session_state[TOLD] = (cell.layer, cell.head), (cell.query, cell.key)
     write_pair("head", (cell.layer, cell.head))

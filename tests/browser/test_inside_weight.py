@@ -35,6 +35,14 @@ def test_a_press_opens_the_cell_and_the_link_keeps_it(page: Page):
     expect(page.get_by_text("street meets t")).to_be_visible()
 
 
+def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
+    page.goto("/pretrained?pin=12.9&head=2.0")
+    wait_ready(page, 60_000)
+    page.get_by_text("Take too → because apart").click(timeout=60_000)
+    wait_ready(page, 60_000)
+    expect(page.get_by_text("In head L2·H0, too meets because")).to_be_visible(timeout=60_000)
+
+
 def test_a_phone_shows_it_within_its_width(page: Page):
     page.set_viewport_size({"width": 390, "height": 844})
     open_page(page, "?inside%3Amodel=induction")

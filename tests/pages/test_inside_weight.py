@@ -86,6 +86,15 @@ def test_a_link_to_no_cell_says_so(app, head, cell, told):
     assert any(told in one.value for one in app.warning) and fields(app) == ["L3·H1", 10, 2]
 
 
+def test_a_link_from_another_page_opens_its_cell(app):
+    shown(app)
+    app.query_params["head"], app.query_params["cell"] = "0.2", "7.6"
+    app.run()
+    assert fields(app) == ["L0·H2", 7, 6]
+    app.selectbox(key="inside_weight:key").set_value(3).run()
+    assert fields(app) == ["L0·H2", 7, 3] and link_of(app) == ("0.2", "7.3")
+
+
 def test_another_text_opens_a_cell_of_its_own(app):
     shown(app)
     app.text_input(key="inside:text").set_value("Short one here").run()
