@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.pretrained.base import Array, Given, Pretrained, Reading
 from core.pretrained.reading import read
 from core.roles.sentences import NUMBERS, SENTENCES
+from core.trace import Kind
 
 MOST_UNKNOWN = 0.2  # of a sentence's tokens
 FEWEST = 5  # sentences that a model must know
 LINES, LENGTH = 16, 8
 PICTURES = 30
+DECODED = 10  # sentences for which a decoder writes its own text, about: each takes seconds
 SEED = 86
 
 
@@ -26,11 +28,12 @@ class Inputs:
     what: str
 
 
-def inputs_for(pretrained: Pretrained, asked: Sequence[str] = ()) -> Inputs:
+def inputs_for(pretrained: Pretrained, asked: Sequence[str] = (), kind: Kind = "self") -> Inputs:
     """A set for this model: the sentences asked for, else the kept ones, else lines of numbers or of its own words.
 
     Of each list only the sentences of whose words the model knows four in five, and the first list of which it knows
-    at least five (of those asked for: one). A model that sees gets handwritten digits. None for one that hears.
+    at least five (of those asked for: one). A decoder that writes its own text, token by token, gets every third of a
+    long list. A model that sees gets handwritten digits; one that hears gets none.
     """
     if pretrained.reads == "picture":
         return Inputs(_digits(), "handwritten digits")
@@ -43,7 +46,8 @@ def inputs_for(pretrained: Pretrained, asked: Sequence[str] = ()) -> Inputs:
     for what, sentences, fewest in lists:
         known = tuple(Given(text) for text in sentences if unknown_share(tokenizer, text) <= MOST_UNKNOWN)
         if len(known) >= fewest:
-            return Inputs(known, what)
+            step = len(known) // DECODED or 1 if pretrained.reads == "pair" and kind == "causal" else 1
+            return Inputs(known[::step], what)
     return Inputs((), "")
 
 
@@ -71,6 +75,13 @@ def _digits() -> tuple[Given, ...]:
     return tuple(Given(picture=Array.of(one.numpy())) for one in pictures[:PICTURES])
 
 
-def read_all(pretrained: Pretrained, inputs: Inputs) -> tuple[Reading, ...]:
-    """The model's reading of each; PretrainedError when it cannot read one of them."""
-    return tuple(read(pretrained, given) for given in inputs.givens)
+def read_all(pretrained: Pretrained, inputs: Inputs, kind: Kind = "self") -> tuple[Reading, ...]:
+    """The model's reading of each; PretrainedError when it cannot read one of them.
+
+    An encoder sees nothing of its decoder, so where it alone is asked for, the decoder is given a text and need not
+    write one.
+    """
+    givens = inputs.givens
+    if pretrained.reads == "pair" and kind == "self":
+        givens = tuple(replace(given, target=given.text) for given in givens)
+    return tuple(read(pretrained, given) for given in givens)

@@ -11,15 +11,15 @@ from dashboard.inside import ModelRef, loaded, reading_of
 Found = dict[tuple[int, int], int]
 
 
-def inputs_of(ref: ModelRef, given: Given, own: tuple[str, ...] = ()) -> Inputs:
+def inputs_of(ref: ModelRef, given: Given, kind: Kind, own: tuple[str, ...] = ()) -> Inputs:
     """What this model is measured on; what it was given alone where there is no set (sound, arrays without a model)."""
-    found = Inputs((), "") if ref.source == "array" else shared(_inputs, ref, own)
+    found = Inputs((), "") if ref.source == "array" else shared(_inputs, ref, kind, own)
     return found if found.givens else Inputs((given,), "input above")
 
 
 def measured(ref: ModelRef, given: Given, kind: Kind, own: tuple[str, ...] = ()) -> Measured:
     """Every role's score in every head, over what `inputs_of` names."""
-    return shared(_measured, ref, inputs_of(ref, given, own), kind)
+    return shared(_measured, ref, inputs_of(ref, given, kind, own), kind)
 
 
 def roles_of(ref: ModelRef, given: Given, kind: Kind) -> Found:
@@ -31,12 +31,12 @@ def at_hand(ref: ModelRef, given: Given, kind: Kind) -> bool:
     """Whether `roles_of` answers at once, without a model reading all its sentences."""
     if kind == "cross" or ref.source == "array":
         return True
-    return remembered(_inputs, ref, ()) and remembered(_measured, ref, inputs_of(ref, given), kind)
+    return remembered(_inputs, ref, kind, ()) and remembered(_measured, ref, inputs_of(ref, given, kind), kind)
 
 
-def readings_of(ref: ModelRef, inputs: Inputs) -> tuple[Reading, ...]:
+def readings_of(ref: ModelRef, inputs: Inputs, kind: Kind) -> tuple[Reading, ...]:
     """The readings on which roles were measured."""
-    return shared(_readings, ref, inputs)
+    return shared(_readings, ref, inputs, kind)
 
 
 def examples_of(ref: ModelRef, inputs: Inputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
@@ -45,7 +45,7 @@ def examples_of(ref: ModelRef, inputs: Inputs, kind: Kind) -> dict[int, tuple[Re
 
 
 def _examples(ref: ModelRef, inputs: Inputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
-    readings, found = readings_of(ref, inputs), shared(_measured, ref, inputs, kind)
+    readings, found = readings_of(ref, inputs, kind), shared(_measured, ref, inputs, kind)
     out = {}
     for place, role in enumerate(ROLES):
         best = found.best(place)
@@ -54,13 +54,13 @@ def _examples(ref: ModelRef, inputs: Inputs, kind: Kind) -> dict[int, tuple[Read
     return out
 
 
-def _inputs(ref: ModelRef, own: tuple[str, ...]) -> Inputs:
-    return inputs_for(loaded(ref), own)
+def _inputs(ref: ModelRef, kind: Kind, own: tuple[str, ...]) -> Inputs:
+    return inputs_for(loaded(ref), own, kind)
 
 
-def _readings(ref: ModelRef, inputs: Inputs) -> tuple[Reading, ...]:
-    return (reading_of(ref, inputs.givens[0]),) if ref.source == "array" else read_all(loaded(ref), inputs)
+def _readings(ref: ModelRef, inputs: Inputs, kind: Kind) -> tuple[Reading, ...]:
+    return (reading_of(ref, inputs.givens[0]),) if ref.source == "array" else read_all(loaded(ref), inputs, kind)
 
 
 def _measured(ref: ModelRef, inputs: Inputs, kind: Kind) -> Measured:
-    return measure(readings_of(ref, inputs), kind)
+    return measure(readings_of(ref, inputs, kind), kind)

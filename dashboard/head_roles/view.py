@@ -44,7 +44,7 @@ def _roles(chosen: Chosen) -> None:
     if trouble:
         st.warning(trouble)
     with st.spinner("Measuring every head, once for each model"), st.skeleton(height=240):
-        inputs = inputs_of(chosen.ref, chosen.given, own)
+        inputs = inputs_of(chosen.ref, chosen.given, kind, own)
         found = measured(chosen.ref, chosen.given, kind, own)
     of = f"{chosen.ref} {kind}"
     role = controls.role_of(found, of, role_place)
@@ -84,7 +84,7 @@ def _grid(spec: Spec, key: str, alt: str) -> None:
 
 def _on_a_text(chosen: Chosen, inputs: Inputs, found: Measured, kind: Kind, role: int, here: Head) -> None:
     """The head itself, on the reader's text or where the set shows the role best, with its scores in all roles."""
-    readings = readings_of(chosen.ref, inputs)
+    readings = readings_of(chosen.ref, inputs, kind)
     of_set = clearest(readings, kind, ROLES[role], *here)
     on_text = clearest([chosen.reading], kind, ROLES[role], *here)
     what = _what(chosen)

@@ -8,7 +8,7 @@ import torch
 
 from core.pretrained import load_kept, load_minilm, read
 from core.pretrained.load import finished
-from core.roles import ROLES, SENTENCES, Measured, inputs_for, measure, read_all
+from core.roles import ROLES, SENTENCES, Inputs, Measured, inputs_for, measure, read_all
 from core.roles.inputs import own_lines, unknown_share
 from tests.tiny_models import given, tiny
 
@@ -69,6 +69,17 @@ def test_each_model_is_measured_on_what_it_can_read():
     digits = inputs_for(load_kept("digits"))
     assert digits.what == "handwritten digits" and digits.givens[0].picture is not None
     assert inputs_for(tiny("whisper")).givens == ()
+
+
+def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
+    pretrained = tiny("bart")
+    assert len(inputs_for(pretrained).givens) == 30 and len(inputs_for(pretrained, kind="causal").givens) == 10
+    few = Inputs(inputs_for(pretrained).givens[:2], "kept sentences")
+    given_a_text, writing_its_own = (read_all(pretrained, few, kind) for kind in ("self", "causal"))
+    assert len(writing_its_own[0].target) != len(given_a_text[0].target)
+    for one, other in zip(given_a_text, writing_its_own, strict=True):
+        for mine, theirs in zip(one.trace.of("self").maps, other.trace.of("self").maps, strict=True):
+            np.testing.assert_array_equal(mine.weights, theirs.weights)
 
 
 def test_the_sentences_of_a_person_go_first_unless_no_word_is_known(minilm):
