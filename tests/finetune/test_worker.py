@@ -50,3 +50,15 @@ def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
         time.sleep(0.05)
     assert run.status().state == "finished", run.status().message
     assert run.name == "colours" and run.records()[-1].step == 10
+
+
+def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(encoder, colours, tmp_path):
+    (tmp_path / "rows.csv").write_text(colours)
+    command = [sys.executable, "-m", "core.finetune", "classify", str(tmp_path / "run"), "--model", str(encoder)]
+    done = subprocess.run([*command, "--data", str(tmp_path / "rows.csv")], cwd=ROOT, text=True, capture_output=True,
+                          timeout=120)
+    assert "Finished after 24 steps" in done.stdout and "right" in done.stdout, done.stderr
+    (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,")
+    wrong = subprocess.run([*command[:4], str(tmp_path / "other"), "--data", str(tmp_path / "rows.csv")], cwd=ROOT,
+                           text=True, capture_output=True, timeout=120)
+    assert wrong.returncode == 2 and "There is no label in line 46" in wrong.stderr

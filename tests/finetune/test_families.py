@@ -1,0 +1,50 @@
+"""Encoders, decoders and encoder–decoders of the usual families go on learning and come out as folders of their own."""
+
+import numpy as np
+import pytest
+
+from core.finetune.config import FineTuneConfig
+from core.finetune.measure import trace_of
+from core.finetune.run import about, create, load_result, work
+from core.pretrained import Given, read
+from tests.tiny_models import SENTENCE, save
+
+LABELS = "text,label\n" + "\n".join(f"the {a} {b} {c},{a}" for a in ("small", "green")
+                                    for b in ("dog", "street", "boat") for c in ("was late", "is tired"))
+PAIRS = "source,target\n" + "\n".join(f"the {a} {b},{b} {a}" for a in ("small", "green", "late", "tired")
+                                      for b in ("dog", "street", "boat"))
+
+
+@pytest.mark.parametrize("family", ["bert_encoder", "distilbert", "roberta", "albert", "electra", "deberta_v2",
+                                    "longformer", "modernbert", "gpt2", "gpt_neox", "llama", "qwen3"])
+def test_labels(family, tmp_path):
+    folder = save(family, tmp_path / family)
+    config = FineTuneConfig("classify", LABELS, str(folder), watch=SENTENCE, epochs=2, batch_size=4)
+    run = create(config, tmp_path)
+    state, words = work(run, lambda: False)
+    assert state == "finished", words
+    tuned, last = load_result(run), run.records()[-1]
+    assert tuned.head == "classify" and tuned.model.config.id2label == {0: "green", 1: "small"}
+    _same(run, last.step, read(tuned, SENTENCE))
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "marian"])
+def test_pairs(family, tmp_path):
+    folder = save(family, tmp_path / family)
+    run = create(FineTuneConfig("pairs", PAIRS, str(folder), watch="the small dog", epochs=2, batch_size=4), tmp_path)
+    state, words = work(run, lambda: False)
+    assert state == "finished", words
+    records = run.records()
+    assert records[-1].loss < records[0].loss
+    tuned = load_result(run)
+    assert tuned.head == "seq2seq"
+    _same(run, records[-1].step, read(tuned, Given("the small dog", target="dog small")))
+
+
+def _same(run, step, reading) -> None:
+    """The last frame is what the kept model does."""
+    kept = trace_of(run.frame(step), 0, about(run)["sentences"][0], "run")
+    assert [(item.kind, item.layer, item.queries) for item in kept.maps] == [
+        (item.kind, item.layer, item.queries) for item in reading.trace.maps]
+    for item, real in zip(kept.maps, reading.trace.maps, strict=True):
+        np.testing.assert_allclose(item.weights, real.weights, atol=1e-3)  # half floats
