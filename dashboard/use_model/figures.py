@@ -10,18 +10,19 @@ import numpy as np
 from core.pretrained.answers import Said
 from dashboard.attention_view.palette import SIGNED, Ink, Theme
 from dashboard.charts import Spec, axis_style, figure, layer, tip
-from dashboard.use_model.words import unlike
+from dashboard.use_model.words import short, unlike
 
-LONGEST = 34  # signs of a sentence beside the matrix
+LONGEST, TIP = 34, 120  # signs of a sentence beside the matrix, and under the pointer
 
 
 def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:
     """Cosines of all pairs, with their numbers; purple below 0, green above, the picked pair outlined."""
     ink = Ink.of(theme)
     labels = [f"{i}" for i in range(len(names))]
-    rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]), "one": names[i], "other": names[j],
+    tipped = [short(name, TIP) for name in names]
+    rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]), "one": tipped[i], "other": tipped[j],
              "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
-    written = " : ".join(f"datum.value == '{label}' ? {_quoted(f'{label}  {_short(name)}')}"
+    written = " : ".join(f"datum.value == '{label}' ? {_quoted(f'{label}  {short(name, LONGEST)}')}"
                          for label, name in zip(labels, names, strict=True)) + " : ''"
     down = {**axis_style(ink), "labelExpr": written, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text}
     across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
@@ -39,10 +40,6 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
     return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
                    layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
                    layer("text", rows, number, fontSize=12)], height=max(150, 40 * len(names)))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1].rstrip()}…"
 
 
 def _quoted(text: str) -> str:

@@ -11,6 +11,7 @@ from core.pretrained.jobs import Job
 from dashboard.panels import plain
 from dashboard.use_model.state import Answered, Head
 
+TOLD = 90  # signs of a sentence
 NOTHING = 5e-4  # a change of the answer that is none
 SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
 
@@ -18,6 +19,11 @@ SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The cl
 def unlike(tokens: Sequence[str]) -> list[str]:
     """Names that all differ: an invisible sign keeps two tokens apart that read alike."""
     return [f"{token}{chr(0x200B) * list(tokens[:place]).count(token)}" for place, token in enumerate(tokens)]
+
+
+def short(text: str, most: int) -> str:
+    """A text of at most so many signs."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def number(value: float) -> str:
@@ -87,11 +93,10 @@ def _heads(found: Answered) -> str:
 
 def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], found: Answered, head: Head) -> str:
     """How alike the picked pair is beside the mean of all, and which head that hangs on."""
-    one, other = pair
     others = table[np.triu_indices(len(names), 1)]
-    said = (f":primary[**“{plain(names[one])}”**] is most like **“{plain(names[other])}”**: cosine "
-            f"**{number(float(table[one, other]))}**, where the mean of all {len(others)} pairs is "
-            f"{number(float(others.mean()))}.")
+    first, second = (plain(short(names[place], TOLD)) for place in pair)
+    said = (f":primary[**“{first}”**] is most like **“{second}”**: cosine **{number(float(table[pair]))}**, where the "
+            f"mean of all {len(others)} pairs is {number(float(others.mean()))}.")
     if head.effect is None:
         return said
     value = apart(head.effect.value, found.asked.value)[0]

@@ -134,6 +134,14 @@ def test_a_long_text_has_a_list_of_words_instead_of_buttons(app, tmp_path):
     assert "The masked word is" in said(app)
 
 
+def test_ten_thousand_words_are_cut_and_told_shortly(app):
+    app.query_params["inside:text"] = "word " * 10_000
+    app.run()
+    assert "512 tokens" in app.warning[0].value
+    assert len(said(app)) < 2000
+    assert any(button.label.startswith("Switch off each of 72 heads, about") for button in app.button)
+
+
 def test_nothing_to_read_is_told(app):
     app.run()
     app.text_input(key="inside:text").set_value("  ").run()
