@@ -72,6 +72,8 @@ def head_fact(found: Answered, head: Head, word: str) -> str:
 def _without(found: Answered, head: Head, word: str) -> str:
     if head.effect is None:
         return "What each head does to the answer is not measured yet."
+    if abs(head.effect.change) < NOTHING and head.before:
+        return f"Without it that stays at {number(found.asked.value)}: {_rank(found, head)}."
     if abs(head.effect.change) < NOTHING:
         return (f"It stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one does, "
                 "others do too.")
