@@ -9,7 +9,8 @@ from typing import Any
 import streamlit as st
 
 from core.entries import ConfigError
-from core.finetune.config import FineTuneConfig
+from core.finetune.config import FineTuneConfig, own_rows
+from core.finetune.data import parse
 from core.pretrained import PretrainedError
 from core.training.runs import Run
 from dashboard import jobs
@@ -41,6 +42,9 @@ def bar(run: Run, config: FineTuneConfig | None) -> None:
                    disabled=config is None, on_click=_start, args=(config,))
     with told:
         follow(_progress, run)
+        if config is not None and config.data != own_rows(config.task):
+            rows = parse(config.task, config.data, config.seed)
+            st.caption(f"The next run learns {len(rows.learned):,} of your rows and holds out {len(rows.held_out):,}.")
         if trouble := st.session_state.pop(TROUBLE, ""):
             st.warning(plain(trouble))
 

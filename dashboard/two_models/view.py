@@ -13,10 +13,11 @@ from dashboard.controls import BOUND
 from dashboard.inside import Chosen, choose, examples
 from dashboard.multiples import Tile, difference_map, multiples
 from dashboard.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.permalink import read_pair, write_pair
 from dashboard.two_models import figures, state, words
 from dashboard.two_models.state import Side
 
-HEAD, TEXT_B = "two_models:head", "two_models:text"
+TEXT_B = "two_models:text"
 LINK = "two_models:pin"
 HIGH = 380
 ABSENT = "not there"
@@ -47,12 +48,15 @@ def _compared(chosen: Chosen) -> None:
                                     format_func=words.MODES.get, key="two_models:mode", **BOUND) or "texts"
     with row[1]:
         sides = _sides(chosen, mode)
-    if sides is None:
-        return
+    if sides[1].reading.cut and sides[1].reading.cut != chosen.reading.cut:
+        st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
     with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
         found, merged = state.aligned(*sides, _kind(*sides))
         in_place = found.same_shape and not (mode == "models" and _by_likeness(sides[1]))
     heads = found.in_place() if in_place else found.nearest()
+    if st.session_state.setdefault("two_models:of", (chosen.ref, mode)) != (chosen.ref, mode):
+        st.session_state["two_models:of"] = chosen.ref, mode
+        write_pair("head", None)  # another comparison is about other heads
     head = _picked(heads)
     _grid_and_figures(heads, head, in_place)
     _maps(found, head, sides)
@@ -64,7 +68,7 @@ def _compared(chosen: Chosen) -> None:
         st.caption(words.conditions(found, sides, merged, in_place, mode))
 
 
-def _sides(chosen: Chosen, mode: str) -> tuple[Side, Side] | None:
+def _sides(chosen: Chosen, mode: str) -> tuple[Side, Side]:
     """What stands on both sides, with the control of the second one."""
     assert chosen.pretrained is not None
     reads = chosen.pretrained.reads
@@ -86,7 +90,7 @@ def _sides(chosen: Chosen, mode: str) -> tuple[Side, Side] | None:
     if reads == "sound":
         raise PretrainedError(f"{chosen.ref.name} reads sound; compare it trained and untrained.")
     usual = SECOND.get(chosen.ref.name, SECOND[""])
-    text = st.text_input("Text B", usual, key=f"{TEXT_B}:{chosen.ref.name}", persist_state="session",
+    text = st.text_input("Text B", usual, key=f"{TEXT_B}:{chosen.ref.name}", **BOUND,
                          help="The words that both texts share are aligned; what differs stands side by side.") or ""
     return state.second_text(chosen, text)
 
@@ -106,12 +110,16 @@ def _by_likeness(second: Side) -> bool:
 
 
 def _picked(heads: list[Moved]) -> Moved:
-    """The head that a person pressed; else the first of the ranking."""
-    pressed = st.session_state.get("two_models:grid", {}).get("selection", {}).get(figures.PICKED) or []
-    if pressed:
-        st.session_state[HEAD] = int(pressed[0]["layer"]), int(pressed[0]["head"])
+    """The head that a person pressed, or that the link names; else the first of the ranking."""
     there = {(item.layer, item.head): item for item in heads}
-    return there.get(st.session_state.get(HEAD), heads[0])
+    pressed = st.session_state.get("two_models:grid", {}).get("selection", {}).get(figures.PICKED) or []
+    if pressed and (wanted := (int(pressed[0]["layer"]), int(pressed[0]["head"]))) in there:
+        write_pair("head", wanted)
+        return there[wanted]
+    asked, bad = read_pair("head", (max(layer for layer, _ in there) + 1, max(head for _, head in there) + 1))
+    if bad:
+        st.warning(bad)
+    return there.get(asked, heads[0]) if asked else heads[0]
 
 
 def _grid_and_figures(heads: list[Moved], head: Moved, in_place: bool) -> None:

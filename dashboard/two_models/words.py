@@ -56,7 +56,7 @@ def figures(heads: Sequence[Moved]) -> list[tuple[str, str, str]]:
     moved = [item.moved for item in heads]
     return [("Overlap", f"{1 - float(np.mean(moved)):.2f}", "share of the weight that lies on the same tokens, mean of "
              "all heads; 1 where nothing differs"),
-            ("Mean difference", f"{float(np.mean([item.difference for item in heads])):.3f}",
+            ("Mean difference", f"{float(np.mean([item.difference for item in heads])):.2g}",
              "of a weight, over all cells of all heads"),
             ("Heads apart", f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
              "heads with a quarter of their weight or more on other tokens")]

@@ -114,6 +114,10 @@ def test_a_file_that_cannot_be_learned_says_its_line():
     app.run()
     assert "There is no label in line 11" in said(app)
     assert by_key(app.button, "fine_tune:start").disabled
+    app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(16))
+    app.run()
+    assert "The next run learns 12 of your rows and holds out 4." in said(app)
+    assert not by_key(app.button, "fine_tune:start").disabled
 
 
 def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
