@@ -30,6 +30,8 @@ TWINS = {
         "grouped_query", kv_heads=3)), "LlamaForCausalLM"),
     "llama-one-head": (REPEATS, of(36, 6, 1, 44, kind="decoder", projection="multi_query", **{
         **LLAMA, "position": Choice.of("rope", base=500.0)}), "LlamaForCausalLM"),
+    "llama-in-one-line": (TaskConfig.of("copy", length=7), of(30, 3, 2, 44, kind="decoder", **LLAMA),
+                          "LlamaForCausalLM"),
     "gpt2": (REPEATS, of(30, 3, 2, 44, kind="decoder", **GPT2), "GPT2LMHeadModel"),
     "gpt2-tied-relu": (REPEATS, of(30, 5, 1, 22, kind="decoder", tied=True, **{
         **GPT2, "activation": "relu"}), "GPT2LMHeadModel"),
@@ -67,9 +69,10 @@ def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
     twin.save_pretrained(tmp_path)
     opened = type(twin).from_pretrained(tmp_path, attn_implementation="eager").eval()
     batch = task.collate(task.held_out(5))
+    two = opened.config.is_encoder_decoder
     with torch.no_grad():
         own = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
-        their = opened(**inputs(batch, task, vocabulary), output_attentions=True)
+        their = opened(**inputs(batch, task, vocabulary, two), output_attentions=True)
     single = "causal" if "causal" in own else "self"
     found = {"self": their.encoder_attentions, "causal": their.decoder_attentions, "cross": their.cross_attentions} \
         if "cross" in own else {single: their.attentions}
@@ -78,8 +81,8 @@ def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
         assert len(layers) == len(own[kind]) == model.config.layers
         for mine, theirs in zip(own[kind], layers, strict=True):
             for i in range(5):
-                rows = int(batch.source_mask[i].sum()) if kind == "self" or batch.target_in is None else \
-                    int((batch.target_out[i] != 0).sum())
+                read, said = int(batch.source_mask[i].sum()), int((batch.target_out[i] != 0).sum())
+                rows = read if kind == "self" or batch.target_in is None else said + read * (not two)
                 rows += task.form == "label"  # the class token
                 assert torch.allclose(mine.weights[i, :, :rows], theirs[i, :, :rows], atol=1e-5), (kind, i)
 
