@@ -92,14 +92,21 @@ def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
 def longest(model: Any) -> int:
     """The most tokens that are read: 512, and up to 1,024 where the model has places for more and few enough heads."""
     config = model.config.get_text_config()
-    heads = int(getattr(config, "num_hidden_layers", 12)) * int(getattr(config, "num_attention_heads", 12))
+    heads = _largest(config, "num_hidden_layers") * _largest(config, "num_attention_heads")
     fit = math.isqrt(MAPS_BYTES // (4 * heads))
     return min(positions(model), max(MOST_TOKENS, min(fit, LONGEST)))
 
 
+def _largest(config: Any, name: str) -> int:
+    """A count of the config; the largest where it has one a stage, 12 where it has none."""
+    value = getattr(config, name, None) or 12
+    return int(max(value) if isinstance(value, list | tuple) else value)
+
+
 def positions(model: Any) -> int:
     """How many tokens the model has a place for; `MOST_TOKENS` where it sets no bound."""
-    limit = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or MOST_TOKENS)
+    limit = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 0)
+    limit = limit if limit > 0 else MOST_TOKENS
     for name, module in model.named_modules():
         # RoBERTa and its kin count their places from after that of padding.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
@@ -152,7 +159,10 @@ def _reader(folder: Path, reads: Reads, safe: dict[str, Any]) -> Any:
 
     if reads == "picture":
         return Pictures.of(folder)
-    kind = transformers.AutoProcessor if reads == "sound" else transformers.AutoTokenizer
+    kind: Any = transformers.AutoTokenizer
+    if reads == "sound":  # a model that writes no text has no tokenizer beside what prepares its sound
+        writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
+        kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
     try:
         return kind.from_pretrained(folder, **safe)
     except (OSError, ValueError, KeyError, ImportError) as error:

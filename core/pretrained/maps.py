@@ -17,6 +17,7 @@ from core.trace import AttentionMap, AttentionTrace, Kind
 
 KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
 SINK = "sink"
+MOST_SUM = 1.01  # of a row of weights, with what rounding adds
 One = tuple[Kind, Tensor, Tensor | None]
 
 
@@ -51,6 +52,9 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, weigh
             f"{pretrained.name} returned maps of {weights.shape[-2]} × {weights.shape[-1]} for {len(rows)} × "
             f"{len(columns)} tokens: it attends between windows or pools of tokens, which are not drawn here. Take a "
             "model that attends between tokens, such as BERT, GPT-2 or ViT.")
+    if not pretrained.watched and (bool((weights < 0).any()) or float(weights.sum(-1).max()) > MOST_SUM):
+        raise PretrainedError(f"{pretrained.name} returned numbers that are no weights: some are below 0, or rows sum "
+                              "to more than 1. Take a model that returns what its softmax gave, such as BERT.")
     allowed = allowed_of(mask, weights.shape[-1])
     if mask is None and kind == "causal":
         allowed = torch.ones(1, *weights.shape[-2:], dtype=torch.bool).tril()

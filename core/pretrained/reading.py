@@ -72,8 +72,9 @@ def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off 
     with pretrained.lock, watching(pretrained.model, whole, off, probe, even) as watch, torch.set_grad_enabled(probe):
         try:
             return pretrained.model(**batch, **more), watch
-        except (TypeError, ValueError, IndexError) as error:
-            raise PretrainedError(f"{pretrained.name} does not take this: {str(error).splitlines()[0]}") from error
+        except Exception as error:  # whatever a foreign family's code raises on what it was given
+            said = (str(error) or repr(error)).splitlines()[0]
+            raise PretrainedError(f"{pretrained.name} does not take this: {said}") from error
 
 
 def tokenizer_of(pretrained: Pretrained) -> Any:
@@ -105,6 +106,9 @@ def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None
 def _picture(pretrained: Pretrained, given: Given) -> tuple[Batch, Line]:
     if given.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
+    if not hasattr(pretrained.model.config, "patch_size"):
+        raise PretrainedError(f"{pretrained.name} cuts its pictures in stages, not into one row of patches, which is "
+                              "not drawn here. Take a ViT, DeiT, DINOv2 or CLIP vision model.")
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(given.picture.numpy(), channels)
     return {"pixel_values": pixels}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
@@ -123,7 +127,8 @@ def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | Non
         cut = f"The sound lasts {seconds:.1f} s; the first {most} s are read." if seconds > most else None
         seconds = most
     else:  # the wave itself, which the model's convolutions cut into stretches
-        places = int(model._get_feat_extract_output_lengths(len(sound))) if hasattr(model, "wav2vec2") else 0
+        cuts = getattr(model, "_get_feat_extract_output_lengths", None)
+        places = 0 if cuts is None else int(cuts(len(sound)))
     if not places or name not in found:
         raise PretrainedError(f"{pretrained.name} takes sound in a form that is not known here. Take a Whisper model.")
     return {name: found[name]}, sound_line(places, seconds), cut

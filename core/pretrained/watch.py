@@ -84,7 +84,7 @@ class Watch:
 
     def _new(self, module: Any, weights: Tensor, mask: Tensor | None) -> Seen:
         """The next layer of its kind. Differential attention asks twice a layer, once for each half of the values."""
-        kind = kind_of(self.place(module), module, weights)
+        kind = kind_of(self.place(module), module, weights, mask)
         seen = Seen(kind, self.calls[kind], module, weights, mask=mask)
         if self.probe:
             seen.probe = torch.zeros_like(weights, requires_grad=True)
@@ -117,17 +117,23 @@ def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = 
         _WATCH.reset(token)
 
 
-def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"]) -> Kind:
-    """Whether a call is self-, causal or cross-attention, by the module's name and what it says of itself."""
+def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
+    """Whether a call is self-, causal or cross-attention, by the module's name, what it says of itself, its mask."""
     if any(sign in name.lower() for sign in ("crossattention", "encoder_attn", "encdecattention", "cross_attn")):
         return "cross"
     causal = getattr(module, "is_causal", None)
-    return "causal" if (causal if isinstance(causal, bool) else _looks_back(weights)) else "self"
+    if causal is True:
+        return "causal"
+    if mask is None or mask.ndim != 4:
+        return "causal" if causal is None and _looks_back(weights) else "self"
+    seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    return "causal" if _looks_back(seen) else "self"
 
 
-def _looks_back(weights: Float[Tensor, "B H T S"]) -> bool:
-    rows, columns = weights.shape[-2:]
-    return rows == columns > 1 and not bool(weights.triu(1).any())
+def _looks_back(cells: Tensor) -> bool:
+    """Whether nothing stands above the diagonal of these weights, or of these cells that may be seen."""
+    rows, columns = cells.shape[-2:]
+    return rows == columns > 1 and not bool(cells.triu(1).any())
 
 
 def shared_heads(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B H S E"]:
