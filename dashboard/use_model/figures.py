@@ -12,7 +12,7 @@ from dashboard.attention_view.palette import SIGNED, Ink, Theme
 from dashboard.charts import Spec, axis_style, figure, layer, tip
 from dashboard.use_model.words import short, unlike
 
-LONGEST, TIP = 34, 120  # signs of a sentence beside the matrix, and under the pointer
+LONGEST, TIP = 24, 120  # signs of a sentence beside the matrix, and under the pointer
 
 
 def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:
@@ -39,7 +39,7 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
               "color": {"condition": {"test": "datum.dark", "value": paper}, "value": dark}}
     return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
                    layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
-                   layer("text", rows, number, fontSize=12)], height=max(150, 40 * len(names)))
+                   layer("text", rows, number, fontSize=11)], height=max(150, 40 * len(names)))
 
 
 def _quoted(text: str) -> str:
