@@ -15,11 +15,11 @@ PAIRS = "source,target\n" + "\n".join(f"the {a} {b},{b} {a}" for a in ("small", 
                                       for b in ("dog", "street", "boat"))
 
 
-@pytest.mark.parametrize("family", ["bert_encoder", "distilbert", "roberta", "albert", "electra", "deberta_v2",
-                                    "longformer", "modernbert", "gpt2", "gpt_neox", "llama", "qwen3"])
+@pytest.mark.parametrize("family", ["distilbert", "roberta", "albert", "deberta_v2", "longformer", "modernbert", "gpt2",
+                                    "qwen3"])
 def test_labels(family, tmp_path):
     folder = save(family, tmp_path / family)
-    config = FineTuneConfig("classify", LABELS, str(folder), watch=SENTENCE, epochs=2, batch_size=4)
+    config = FineTuneConfig("classify", LABELS, str(folder), watch=SENTENCE, epochs=1, batch_size=6)
     run = create(config, tmp_path)
     state, words = work(run, lambda: False)
     assert state == "finished", words
