@@ -20,14 +20,6 @@ def config(encoder, colours) -> FineTuneConfig:
     return FineTuneConfig("classify", colours, str(encoder), epochs=2, batch_size=8)
 
 
-def test_the_worker_takes_the_folder(config, tmp_path):
-    run = create(config, tmp_path)
-    done = subprocess.run([sys.executable, "-m", "core.training.worker", str(run.path)], cwd=ROOT, text=True,
-                          capture_output=True, timeout=120)
-    assert "finished: Finished after 10 steps" in done.stdout, done.stderr
-    assert run.status().state == "finished" and run.records()[-1].final and result(run) is not None
-
-
 def test_a_model_that_went_away_is_said(config, tmp_path):
     run = create(config, tmp_path)
     run.change(finetune={**config.to_json(), "model": "/gone"})
@@ -49,7 +41,8 @@ def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
         assert time.time() < end
         time.sleep(0.05)
     assert run.status().state == "finished", run.status().message
-    assert run.name == "colours" and run.records()[-1].step == 10
+    assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
+    assert result(run) is not None and "finished: Finished after 10 steps" in (run.path / "worker.log").read_text()
 
 
 def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(encoder, colours, tmp_path):
