@@ -41,7 +41,8 @@ def opened_weight(chosen: Chosen) -> None:
     for line in words.equation(cell, layer, one, query, key):
         st.latex(line)
     own = float(item.weights[cell.head, cell.query, cell.key])
-    st.caption(words.conditions(chosen.reading.trace.source, cell, layer, one, own))
+    note = chosen.reading.note if one.sink is None else None  # a sink has a sentence of its own
+    st.caption(" ".join(filter(None, (words.conditions(chosen.reading.trace.source, cell, layer, one, own), note))))
     _sources(layer)
 
 

@@ -36,8 +36,11 @@ def rotation_fact(one: Weight, cell: Cell) -> str:
     before = float(one.plain_q @ one.plain_k)
     apart = abs(cell.query - cell.key)
     places = "place" if apart == 1 else "places"
-    return (f"Before rotation their product is {written(before)}; {apart} {places} apart it is {written(one.dot)}. "
+    stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.plain_q))
+    more = (f"The rotation also stretches both by {stretch:.2f}." if abs(stretch - 1) > 1e-3 else
             "At one and the same place they would give the former.")
+    return (f"Before rotation their product is {written(before)}; {apart} {places} apart it is {written(one.dot)}. "
+            f"{more}")
 
 
 def carried_fact(one: Weight, query: str, key: str) -> str:

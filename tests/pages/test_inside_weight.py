@@ -124,6 +124,20 @@ def test_each_family_has_its_own_equation(app, tmp_path, family, said):
     assert said in app.latex[0].value
 
 
+def test_what_must_be_known_of_the_maps_is_said(app, tmp_path):
+    (folder := tmp_path / "diffllama").mkdir()
+    shown(app, str(save("diffllama", folder)))
+    assert "the model subtracts a learned share" in " ".join(one.value for one in app.caption)
+
+
+def test_rotation_that_stretches_says_by_how_much(app, tmp_path):
+    (folder := tmp_path / "gpt_oss").mkdir()
+    shown(app, str(save("gpt_oss", folder)))
+    assert "The rotation also stretches both by 1.35" in facts(app)  # YaRN: 0.1 ln 32 + 1
+    shown(app, "induction")
+    assert "At one and the same place they would give the former" in facts(app)
+
+
 def test_a_family_that_cannot_be_opened_offers_one_that_can(app, tmp_path):
     (folder := tmp_path / "bloom").mkdir()
     shown(app, str(save("bloom", folder)))
