@@ -104,7 +104,7 @@ def test_another_text_opens_a_cell_of_its_own(app):
 
 
 @pytest.mark.parametrize(("model", "said"), [
-    ("induction", ("Before rotation their product is", "query heads share 2")), ("numbers", ("q·k",)),
+    ("induction", ("At one and the same place they would give", "query heads share 2")), ("numbers", ("q·k",)),
     ("digits", ("sends α·v of length",))])
 def test_the_lab_s_own_models_open(app, model, said):
     shown(app, model)
@@ -134,8 +134,6 @@ def test_rotation_that_stretches_says_by_how_much(app, tmp_path):
     (folder := tmp_path / "gpt_oss").mkdir()
     shown(app, str(save("gpt_oss", folder)))
     assert "The rotation also stretches both by 1.35" in facts(app)  # YaRN: 0.1 ln 32 + 1
-    shown(app, "induction")
-    assert "At one and the same place they would give the former" in facts(app)
 
 
 def test_a_family_that_cannot_be_opened_offers_one_that_can(app, tmp_path):
