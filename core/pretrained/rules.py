@@ -55,7 +55,7 @@ def rules(pretrained: Pretrained, begun: int, most: int) -> Rules:
     if told["begin_suppress_tokens"] is not None:
         after = begun + (begun == 1 and told["forced_bos_token_id"] is not None)
         found.append(hf.SuppressTokensAtBeginLogitsProcessor(told["begin_suppress_tokens"], after))
-    processors = hf.LogitsProcessorList(found)
+    processors: Any = hf.LogitsProcessorList(found)  # annotated there for the old tensor types
 
     def obeyed(logp: Tensor, said: Sequence[Sequence[int]]) -> Tensor:
         return processors(torch.tensor(said), logp) if found else logp
