@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.pretrained.base import Given, Pretrained, PretrainedError
 from core.pretrained.lines import CONTINUES, STARTS_WORD, readable
-from core.pretrained.reading import encode, forward
+from core.pretrained.reading import encode, forward, tokenized
 from core.pretrained.watch import NOTHING, Off
 
 AnswerKind = Literal["next", "mask", "class", "embedding"]
@@ -103,7 +103,7 @@ def with_mask(pretrained: Pretrained, text: str, word: int) -> str:
     mask = getattr(pretrained.tokenizer, "mask_token", None)
     if pretrained.head != "masked" or mask is None:
         raise PretrainedError(f"{pretrained.name} fills no masks; take a model of masked words, such as BERT.")
-    found = pretrained.tokenizer(text, verbose=False)
+    found = tokenized(pretrained, text)
     if word not in found.word_ids():
         raise PretrainedError(f"The text has no word {word}.")
     start, end = found.word_to_chars(word)

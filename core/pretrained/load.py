@@ -164,7 +164,9 @@ def _reader(folder: Path, reads: Reads, safe: dict[str, Any]) -> Any:
         writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
     try:
-        return kind.from_pretrained(folder, **safe)
+        found = kind.from_pretrained(folder, **safe)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise PretrainedError(f"{folder.name} has no tokenizer or processor that can be read beside its weights: "
-                              f"{str(error).splitlines()[0]}") from error
+                              f"{(str(error) or repr(error)).splitlines()[0]}") from error
+    getattr(found, "tokenizer", found).truncation_side = "right"  # some say left; a text is read from its beginning
+    return found

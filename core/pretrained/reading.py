@@ -43,7 +43,10 @@ def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | No
     batch, source, cut = encode_source(pretrained, given)
     if not pretrained.model.config.is_encoder_decoder:
         return batch, source, None, cut
-    ids = _target_ids(pretrained, given)
+    ids, most = _target_ids(pretrained, given), pretrained.max_tokens
+    if len(ids) > most:
+        long = f"The target has {len(ids) - 1:,} tokens; at most {most - 1} are read, so the rest is left out."
+        ids, cut = ids[:most], long if cut is None else f"{cut} {long}"
     batch["decoder_input_ids"] = torch.tensor([ids])
     return batch, source, text_line(tokenizer_of(pretrained), ids), cut
 
@@ -82,20 +85,25 @@ def tokenizer_of(pretrained: Pretrained) -> Any:
     return getattr(pretrained.tokenizer, "tokenizer", pretrained.tokenizer)
 
 
+def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
+    """What the tokenizer makes of texts. It keeps between calls whether it cuts, so sessions ask it one at a time."""
+    with pretrained.lock:
+        return tokenizer_of(pretrained)(*texts, verbose=False, **how)
+
+
 def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
-    text, cut = given.text, None
-    if not text.strip():
+    if not given.text.strip():
         raise PretrainedError("There is nothing to read yet: write a sentence of one word or more.")
-    if len(text) > MAX_CHARACTERS:
-        cut = f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are read."
-        text = text[:MAX_CHARACTERS]
+    whole = tuple(text for text in (given.text, given.second) if text and text.strip())
+    both, cut, longest = tuple(text[:MAX_CHARACTERS] for text in whole), None, max(map(len, whole))
+    if longest > MAX_CHARACTERS:
+        cut = f"The text has {longest:,} characters; the first {MAX_CHARACTERS:,} are read."
     tokenizer, most = tokenizer_of(pretrained), pretrained.max_tokens
-    both = (text,) if not (given.second or "").strip() else (text, given.second)
-    found = tokenizer(*both, truncation=False, return_tensors="pt", verbose=False)
+    found = tokenized(pretrained, *both, truncation=False, return_tensors="pt")
     if (length := found["input_ids"].shape[1]) > most:
-        long = f"{length:,} tokens" if cut is None else f"{len(given.text):,} characters"
+        long = f"{length:,} tokens" if cut is None else f"{longest:,} characters"
         cut = f"The text has {long}; {pretrained.name} reads at most {most} tokens, so the rest is left out."
-        found = tokenizer(*both, truncation=True, max_length=most, return_tensors="pt", verbose=False)
+        found = tokenized(pretrained, *both, truncation=True, max_length=most, return_tensors="pt")
     if not found["input_ids"].shape[1]:
         raise PretrainedError(f"{pretrained.name} knows no token of this text; write other words.")
     line = text_line(tokenizer, found["input_ids"][0].tolist(), found)
@@ -135,12 +143,12 @@ def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | Non
 
 
 def target_ids(pretrained: Pretrained, target: str | None) -> list[int]:
-    """The start mark, and the tokens of the target without the marks that frame them."""
-    tokenizer, start = tokenizer_of(pretrained), start_mark(pretrained)
+    """The start mark, and the tokens of the target, however many, without the marks that frame them."""
+    start, end = start_mark(pretrained), tokenizer_of(pretrained).eos_token_id
     if target is None or not target.strip():
         return [start]
-    ids = tokenizer(text_target=target, truncation=True, max_length=pretrained.max_tokens - 1)["input_ids"]
-    return [start, *(one for one in ids if one != tokenizer.eos_token_id and one != start)]
+    ids = tokenized(pretrained, text_target=target[:MAX_CHARACTERS], truncation=False)["input_ids"]
+    return [start, *(one for one in ids if one not in (start, end))]
 
 
 def _target_ids(pretrained: Pretrained, given: Given) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.pretrained.base import Array, Given, Pretrained, Reading
-from core.pretrained.reading import read
+from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.roles.sentences import NUMBERS, SENTENCES
 from core.trace import Kind
 
@@ -39,22 +39,22 @@ def inputs_for(pretrained: Pretrained, asked: Sequence[str] = (), kind: Kind = "
         return Inputs(_digits(), "handwritten digits")
     if pretrained.reads == "sound":
         return Inputs((), "")
-    tokenizer = getattr(pretrained.tokenizer, "tokenizer", pretrained.tokenizer)
     lists = (("sentences of your own", asked, 1), ("kept sentences", SENTENCES, FEWEST),
              ("kept lines of numbers", NUMBERS, FEWEST),
-             ("lines of the model's own words, drawn at random", own_lines(tokenizer), 1))
+             ("lines of the model's own words, drawn at random", own_lines(tokenizer_of(pretrained)), 1))
     for what, sentences, fewest in lists:
-        known = tuple(Given(text) for text in sentences if unknown_share(tokenizer, text) <= MOST_UNKNOWN)
+        known = tuple(Given(text) for text in sentences if unknown_share(pretrained, text) <= MOST_UNKNOWN)
         if len(known) >= fewest:
             step = len(known) // DECODED or 1 if pretrained.reads == "pair" and kind == "causal" else 1
             return Inputs(known[::step], what)
     return Inputs((), "")
 
 
-def unknown_share(tokenizer: Any, text: str) -> float:
+def unknown_share(pretrained: Pretrained, text: str) -> float:
     """The share of a text's tokens that the model has no word for; 1 where there is no token."""
-    ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    return sum(one == tokenizer.unk_token_id for one in ids) / len(ids) if ids else 1.0
+    unknown = tokenizer_of(pretrained).unk_token_id
+    ids = tokenized(pretrained, text, add_special_tokens=False)["input_ids"]
+    return sum(one == unknown for one in ids) / len(ids) if ids else 1.0
 
 
 def own_lines(tokenizer: Any) -> tuple[str, ...]:

@@ -89,10 +89,10 @@ def test_the_sentences_of_a_person_go_first_unless_no_word_is_known(minilm):
 
 
 def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
-    tokenizer = tiny("bert").tokenizer
-    lines = own_lines(tokenizer)
-    assert lines == own_lines(tokenizer) and len(set(lines)) == len(lines)
-    assert all(unknown_share(tokenizer, text) == 0 for text in lines)
+    pretrained = tiny("bert")
+    lines = own_lines(pretrained.tokenizer)
+    assert lines == own_lines(pretrained.tokenizer) and len(set(lines)) == len(lines)
+    assert all(unknown_share(pretrained, text) == 0 for text in lines)
     words = lines[1].split()
     assert words[: len(words) // 2] == words[len(words) // 2:]
 

@@ -1,0 +1,46 @@
+"""What is read of a text, and what is said when it is not all of it."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from core.pretrained import Given, load_folder, load_minilm, read
+from core.pretrained.reading import MAX_CHARACTERS, encode
+from tests.tiny_models import OTHER, SENTENCE, save, tiny
+
+
+def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
+    minilm = load_minilm()
+    texts = ("word " * 900, "word " * 30) * 2
+
+    def lengths(text: str) -> set[int]:
+        return {encode(minilm, Given(text))[0]["input_ids"].shape[1] for _ in range(40)}
+
+    with ThreadPoolExecutor(len(texts)) as threads:
+        assert list(threads.map(lengths, texts)) == [{512}, {32}] * 2
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_a_target_that_is_cut_is_said_to_be(family):
+    pretrained = tiny(family)
+    reading = read(pretrained, Given(SENTENCE, target=f"{OTHER} " * 200))
+    assert len(reading.target) == pretrained.max_tokens
+    assert "The target has" in reading.cut and f"at most {pretrained.max_tokens - 1} are read" in reading.cut
+    assert read(pretrained, Given(SENTENCE, target=OTHER)).cut is None
+
+
+def test_sentence_b_is_bounded_as_the_text_is():
+    reading = read(tiny("bert"), Given(SENTENCE, second="a" * (MAX_CHARACTERS + 1)))
+    assert f"{MAX_CHARACTERS + 1:,} characters" in reading.cut
+
+
+def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_path):
+    import transformers
+
+    save("gpt2", tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path, truncation_side="left")
+    tokenizer.save_pretrained(tmp_path)
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path).truncation_side == "left"
+    pretrained = load_folder(tmp_path, "left")
+    cut, whole = (encode(pretrained, Given(text))[1] for text in (f"{SENTENCE} " * 30, SENTENCE))
+    assert cut.ids[:5] == whole.ids[:5]
