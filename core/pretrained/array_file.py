@@ -18,6 +18,7 @@ MOST_BYTES = 200_000_000
 MOST_NUMBERS = 40_000_000
 MOST_TOKENS = 2048
 MOST_HEADER = 4_000_000
+MOST_LETTERS = 1_000
 LIMITS = (f"NPZ or safetensors of at most {MOST_BYTES // 10**6} MB and {MOST_NUMBERS // 10**6} million weights, "
           f"0 to 1, for at most {MOST_TOKENS:,} tokens.")
 LABELS = ("tokens", "queries", "keys")
@@ -49,12 +50,18 @@ def _npz(data: bytes, name: str) -> ArrayFile:
                 key = member.removesuffix(".npy")
                 with archive.open(member) as file:
                     shape, kind = _npy_header(file, member, name)
+                size = -(-kind.itemsize // 8)  # in numbers of 8 bytes; two letters are one
                 if kind.kind == "U" and _label(key) and len(shape) == 1:
                     _refuse_large(key, shape, MOST_TOKENS * 2, name)
+                    if kind.itemsize > 4 * MOST_LETTERS:
+                        raise PretrainedError(f"{key} in {name} has room for {kind.itemsize // 4:,} letters a token; "
+                                              f"at most {MOST_LETTERS:,} are read.")
+                    _refuse_large(key, (*shape, size), room, name)
+                    room -= int(np.prod(shape)) * size
                     labels[key] = tuple(str(one) for one in _npy(archive, member))
                 elif kind.kind in "fiu":
-                    _refuse_large(key, shape, room, name)
-                    room -= int(np.prod(shape))
+                    _refuse_large(key, (*shape, size), room, name)
+                    room -= int(np.prod(shape)) * size
                     weights[key] = _npy(archive, member).astype(np.float32)
                 else:
                     raise PretrainedError(f"{key} in {name} holds {kind}, not numbers. Weights are numbers; tokens are "

@@ -165,3 +165,20 @@ def test_a_damaged_file_is_read_or_refused_in_words_and_nothing_else(data, chang
     for item in found.trace.maps:
         assert np.isfinite(item.weights).all() and item.weights.min() >= 0 and item.weights.max() <= 1
         assert item.weights.shape[1:] == (len(item.queries), len(item.keys))
+
+
+@pytest.mark.parametrize("name, kind, count", [("tokens", "<U100000000", 2), ("w", "<f16", 39_000_000)])
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_by_its_header(name, kind, count):
+    import tracemalloc
+
+    header, out = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": (count,)})
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{name}.npy", header.getvalue())
+    tracemalloc.start()
+    try:
+        with pytest.raises(PretrainedError, match="letters a token|numbers; at most"):
+            read_arrays(out.getvalue(), "bomb.npz")
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
