@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from copy import deepcopy
 
 import torch
 
 from core.pretrained.base import Pretrained
 from core.pretrained.load import finished
+
+_DRAWING = threading.Lock()  # torch's generator is one for all threads: two that draw at once get each other's numbers
 
 
 def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
@@ -17,7 +20,7 @@ def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
     """
     config = deepcopy(pretrained.model.config)
     config._attn_implementation = "eager"
-    with pretrained.lock, torch.random.fork_rng(devices=[]):
+    with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = type(pretrained.model)(config)
     return finished(model.float(), pretrained.tokenizer, f"{pretrained.name}, untrained")

@@ -1,5 +1,7 @@
 """A model before it learned: the same shape, other weights, by its seed, and nothing around it changed."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -30,3 +32,13 @@ def test_untrained_bert_attends_almost_evenly():
     trace = read(untrained(load_minilm()), "The animal didn't cross the street.").trace
     tokens = len(trace.map(0).keys)
     assert abs(trace.map(0).weights - 1 / tokens).max() < 0.05
+
+
+def test_sessions_that_draw_at_the_same_time_get_what_their_seeds_say():
+    def drawn(at: int) -> dict[str, torch.Tensor]:
+        return untrained((tiny("bert"), tiny("llama"))[at % 2], 3).model.state_dict()
+
+    alone = [drawn(0), drawn(1)]
+    with ThreadPoolExecutor(2) as threads:
+        for at, state in enumerate(threads.map(drawn, range(24))):
+            assert all(torch.equal(value, alone[at % 2][key]) for key, value in state.items())
