@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.pretrained.base import Given, Pretrained, PretrainedError
-from core.pretrained.lines import CONTINUES, STARTS_WORD, readable
-from core.pretrained.reading import encode, forward, tokenized
+from core.pretrained.lines import named
+from core.pretrained.reading import encode, forward, tokenized, tokenizer_of
 from core.pretrained.watch import NOTHING, Off
 
 AnswerKind = Literal["next", "mask", "class", "embedding"]
@@ -81,18 +81,7 @@ def words(pretrained: Pretrained, found: Answer, ids: Sequence[int]) -> tuple[st
     if found.kind == "class":
         names = pretrained.model.config.id2label
         return tuple(str(names.get(one, one)) for one in ids)
-    tokenizer = getattr(pretrained.tokenizer, "tokenizer", pretrained.tokenizer)
-    special = set(tokenizer.all_special_tokens)
-    pieces = tokenizer.convert_ids_to_tokens(list(ids))
-    return tuple(piece if piece is None or piece in special else
-                 readable(tokenizer, piece, piece.startswith((*STARTS_WORD, CONTINUES)) or not _marks(tokenizer))
-                 for piece in pieces)
-
-
-def _marks(tokenizer: Any) -> bool:
-    """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
-    sample = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
-    return any(str(piece).startswith(STARTS_WORD) for piece in sample)
+    return named(tokenizer_of(pretrained), ids)
 
 
 def with_mask(pretrained: Pretrained, text: str, word: int) -> str:

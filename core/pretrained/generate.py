@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.decoding import Prompt, Sampling, Tree, beaming, no_repeat, sampling
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
-from core.pretrained.lines import STARTS_WORD, readable, text_line
+from core.pretrained.lines import named, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
 from core.pretrained.reading import Batch, encode_source, forward, target_ids, tokenizer_of
 from core.pretrained.rules import ends, rules
@@ -183,10 +183,5 @@ def text_of(pretrained: Pretrained, tokens: Sequence[int]) -> str:
 
 def names_of(pretrained: Pretrained, ids: Sequence[int]) -> dict[int, str]:
     """Each token by itself, as it is read; where the vocabulary marks the beginnings of words, ## continues one."""
-    tokenizer, found = tokenizer_of(pretrained), dict.fromkeys(int(one) for one in ids)
-    pieces = tokenizer.convert_ids_to_tokens(list(found))
-    marked = any(piece.startswith(STARTS_WORD) for piece in pieces)
-    special = set(tokenizer.all_special_tokens)
-    return {one: piece if piece in special else
-            readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
-            for one, piece in zip(found, pieces, strict=True)}
+    found = list(dict.fromkeys(int(one) for one in ids))
+    return dict(zip(found, named(tokenizer_of(pretrained), found), strict=True))

@@ -14,7 +14,7 @@ CONTINUES = "##"
 
 def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     """The ids as readable tokens; which word and which sentence each belongs to where the encoding says so."""
-    pieces = tokenizer.convert_ids_to_tokens(list(ids))
+    pieces = pieces_of(tokenizer, ids)
     names = {str(name) for name in tokenizer.all_special_tokens}
     special = tuple(piece in names for piece in pieces)
     told = encoding is not None and getattr(encoding, "is_fast", False)
@@ -25,6 +25,25 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     tokens = tuple(piece if hidden else readable(tokenizer, piece, begins)
                    for piece, hidden, begins in zip(pieces, special, first, strict=True))
     return Line(tuple(int(one) for one in ids), tokens, special, word, segment)
+
+
+def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The ids as the vocabulary spells them. A model may answer with more ids than it has: those are told by number."""
+    pieces = tokenizer.convert_ids_to_tokens(list(ids))
+    return [f"[{one}]" if piece is None else piece for one, piece in zip(ids, pieces, strict=True)]
+
+
+def named(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """Each token by itself as a person reads it; ## where it goes on with a word, in vocabularies that tell."""
+    special, marked = set(tokenizer.all_special_tokens), _marks(tokenizer)
+    return tuple(piece if piece in special else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
+                 for piece in pieces_of(tokenizer, ids))
+
+
+def _marks(tokenizer: Any) -> bool:
+    """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
+    sample = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
+    return any(str(piece).startswith(STARTS_WORD) for piece in sample)
 
 
 def _across(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tuple[int | None, ...]:

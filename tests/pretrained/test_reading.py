@@ -5,6 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from core.pretrained import Given, load_folder, load_minilm, read
+from core.pretrained.answers import Answer, words
+from core.pretrained.generate import names_of
+from core.pretrained.lines import text_line
 from core.pretrained.reading import MAX_CHARACTERS, encode
 from tests.tiny_models import OTHER, SENTENCE, save, tiny
 
@@ -44,3 +47,11 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
     pretrained = load_folder(tmp_path, "left")
     cut, whole = (encode(pretrained, Given(text))[1] for text in (f"{SENTENCE} " * 30, SENTENCE))
     assert cut.ids[:5] == whole.ids[:5]
+
+
+def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
+    pretrained = tiny("gpt2")
+    beyond = len(pretrained.tokenizer) + 3  # the table of T5 and of Qwen is larger than their vocabulary
+    assert names_of(pretrained, [beyond]) == {beyond: f"[{beyond}]"}
+    assert words(pretrained, Answer("next"), [beyond]) == (f"[{beyond}]",)
+    assert text_line(pretrained.tokenizer, [5, beyond]).tokens[1].endswith(f"[{beyond}]")
