@@ -19,8 +19,8 @@ def run(block, folder, monkeypatch, capsys):
     return capsys.readouterr().out
 
 
-def test_there_are_two_snippets():
-    assert len(BLOCKS) == 2
+def test_there_are_three_snippets():
+    assert len(BLOCKS) == 3
 
 
 def test_attention(tmp_path, monkeypatch, capsys):
@@ -30,8 +30,13 @@ def test_attention(tmp_path, monkeypatch, capsys):
     assert "[2, 10, 64]" in said and "[2, 4, 10, 10]" in said
 
 
-def test_training(tmp_path, monkeypatch, capsys):
+def test_a_pretrained_model(tmp_path, monkeypatch, capsys):
     said = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
+    assert said.startswith("(16, 16) ('[CLS]', 'the', 'animal'") and "[(0, 2), " in said
+
+
+def test_training(tmp_path, monkeypatch, capsys):
+    said = run(BLOCKS[2], tmp_path, monkeypatch, capsys)
     assert len(said.splitlines()) >= 3 and said.startswith("0 ")
 
 
