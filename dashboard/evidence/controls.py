@@ -78,7 +78,7 @@ def _linked(key: str, count: int, usual: int) -> int:
         st.session_state[LINE] = key
         st.query_params.pop(AT, None)
     asked = st.query_params.get(AT, "")
-    return int(asked) if asked.isascii() and asked.isdigit() and int(asked) < count else usual
+    return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 and int(asked) < count else usual
 
 
 def _link(key: str) -> None:

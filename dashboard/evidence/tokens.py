@@ -48,7 +48,8 @@ def section(setup: Setup, asked: Asked) -> Agreed:
     table(["measure", "of", "puts first", "τ"], rows, caption="Measures of tokens against what was measured", left=3,
           markers=False)
     st.caption("τ: Kendall’s, between the order into which a measure puts the tokens and how much the answer changes "
-               "when each is hidden; 1 is the same order, 0 none, −1 the reverse.")
+               "when each is hidden; 1 is the same order, 0 none, −1 the reverse."
+               + ("" if "flow" in found else f" Flow from {len(tokens)} tokens takes too long, so it is left out."))
     return agree, int(found["weights"].argmax()) == int(np.abs(lost).argmax())
 
 

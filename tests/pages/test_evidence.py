@@ -111,6 +111,10 @@ def test_a_link_opens_its_place(app):
     assert "the probability of the answer drei" in said(shown(app, "numbers", at="2"))
 
 
+def test_a_link_with_a_place_of_five_thousand_digits_opens_the_usual_one(app):
+    assert "the probability of the answer" in said(shown(app, "numbers", at="1" * 5000))
+
+
 def test_a_link_opens_its_head_and_a_broken_one_is_said(app):
     assert "In L0·H2, " in said(shown(app, "induction", head="0.2"))
     app.query_params["head"] = "9.9"

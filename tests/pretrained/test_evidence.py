@@ -213,6 +213,17 @@ def test_every_measure_says_something_of_every_token(family):
         assert score.shape == (len(asked.source),) and (score >= 0).all() and np.ptp(score) > 0
 
 
+def test_flow_is_left_out_where_a_page_would_wait_for_it():
+    minilm = load_minilm()
+    for words, there in ((40, True), (100, False)):  # of an embedding every row answers: the work grows as T to the 4th
+        given = Given("green " * words)
+        asked = ask(minilm, Question(given, against=SENTENCE))
+        assert ("flow" in token_scores(asked, read(minilm, given).trace, measure(asked))) == there
+    next_token = ask(tiny("gpt2"), Question(Given(SENTENCE)))  # one row answers, whose flow is quick
+    trace = read(next_token.pretrained, next_token.question.given).trace
+    assert "flow" in token_scores(next_token, trace, measure(next_token))
+
+
 def test_raw_weights_of_tokens_by_hand():
     asked = asked_of("gpt2", place=6)
     trace = read(asked.pretrained, asked.question.given).trace
