@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.pretrained.base import Given, Pretrained, PretrainedError
-from core.pretrained.lines import named
+from core.pretrained.base import Given, Line, Pretrained, PretrainedError
+from core.pretrained.lines import CONTINUES, named
 from core.pretrained.reading import encode, forward, tokenized, tokenizer_of
 from core.pretrained.watch import NOTHING, Off
 
@@ -82,6 +82,18 @@ def words(pretrained: Pretrained, found: Answer, ids: Sequence[int]) -> tuple[st
         names = pretrained.model.config.id2label
         return tuple(str(names.get(one, one)) for one in ids)
     return named(tokenizer_of(pretrained), ids)
+
+
+def maskable(line: Line) -> dict[int, str]:
+    """The words of sentence A by the number that `with_mask` takes, each from all its pieces; PretrainedError for none.
+    """
+    found: dict[int, str] = {}
+    for token, word, segment in zip(line.tokens, line.word, line.segment, strict=True):
+        if word is not None and segment == 0:
+            found[word] = found.get(word, "") + token.removeprefix(CONTINUES)
+    if not found:
+        raise PretrainedError("The text has no word that could be masked; write one or more.")
+    return found
 
 
 def with_mask(pretrained: Pretrained, text: str, word: int) -> str:

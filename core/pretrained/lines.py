@@ -20,7 +20,7 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     told = encoding is not None and getattr(encoding, "is_fast", False)
     word = tuple(encoding.word_ids(0)) if told else words_of(pieces, special)
     segment = tuple(int(one or 0) for one in encoding.sequence_ids(0)) if told else (0,) * len(pieces)
-    word = _across(word, segment)
+    word = tuple(None if hidden else one for one, hidden in zip(_across(word, segment), special, strict=True))
     first = [index == 0 or word[index] != word[index - 1] for index in range(len(pieces))]
     tokens = tuple(piece if hidden else readable(tokenizer, piece, begins)
                    for piece, hidden, begins in zip(pieces, special, first, strict=True))

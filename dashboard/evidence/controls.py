@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from core.pretrained import Given, Line, Pretrained
-from core.pretrained.answers import with_mask
+from core.pretrained import Given, Pretrained
+from core.pretrained.answers import maskable, with_mask
 from core.pretrained.evidence import Question
 from dashboard.controls import BOUND
 from dashboard.evidence.state import Setup, asked
@@ -42,21 +42,12 @@ def _masked(model: Pretrained, chosen: Chosen) -> Given:
     line = chosen.reading.source
     if getattr(model.tokenizer, "mask_token_id", None) in line.ids:
         return chosen.given
-    words = _words(line)
+    words = maskable(line)
     usual = max(words, key=lambda word: (len(words[word]), word))
     word = st.selectbox("Word to guess", list(words), list(words).index(usual), format_func=lambda one: words[one],
                         key=f"evidence:word:{hash(line.ids)}", help="It is masked; the page follows the probability of "
                         "what the model puts in its place.", width=240)
     return replace(chosen.given, text=with_mask(model, chosen.given.text, word))
-
-
-def _words(line: Line) -> dict[int, str]:
-    """The words of sentence A, each from all its pieces."""
-    found: dict[int, str] = {}
-    for token, word, segment in zip(line.tokens, line.word, line.segment, strict=True):
-        if word is not None and segment == 0:
-            found[word] = found.get(word, "") + token.removeprefix("##")
-    return found
 
 
 def _place(chosen: Chosen) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import streamlit as st
 import torch
 
 from core.pretrained import Given, Pretrained, PretrainedError, Reading
-from core.pretrained.answers import top, with_mask
+from core.pretrained.answers import maskable, top, with_mask
 from core.pretrained.evidence import Question
 from core.pretrained.generate import Settings, generate, text_of
 from core.pretrained.jobs import closest
@@ -91,12 +92,11 @@ def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
     line = chosen.reading.source
     if pretrained.tokenizer.mask_token_id in line.ids:
         return chosen.given
-    numbers = [word for word in dict.fromkeys(line.word) if word is not None]
-    spoken = ["".join(t.removeprefix("##") for t, w in zip(line.tokens, line.word, strict=True) if w == word)
-              for word in numbers]
+    found = maskable(line)
+    numbers, spoken = list(found), list(found.values())
     usual = next((i for i in reversed(range(len(numbers))) if spoken[i].isalpha() and len(spoken[i]) >= LONG_WORD), 0)
     picked = _pick("Masked word", spoken, usual, f"use_model:masked:{chosen.given.text[:80]}")
-    return Given(with_mask(pretrained, chosen.given.text, numbers[picked]))
+    return replace(chosen.given, text=with_mask(pretrained, chosen.given.text, numbers[picked]))
 
 
 def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:

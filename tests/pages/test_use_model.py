@@ -114,6 +114,25 @@ def test_the_masked_word_can_be_picked(app, tmp_path):
     assert "The masked word is" in said(app)
 
 
+def test_a_word_of_the_first_sentence_of_a_pair_is_masked_and_the_second_stays(app, tmp_path):
+    app.query_params["inside:second"] = "Nine green boats wait."
+    shown(app, str(save("bert", tmp_path)))
+    words = next(one for one in app.get("button_group") if one.label == "Masked word")
+    assert "boats" not in words.options
+    alone = said(app)
+    app.text_input(key="inside:second").set_value("").run()
+    assert said(app) != alone, "the model reads both sentences"
+
+
+@pytest.mark.parametrize("page", ["use_model", "evidence"])
+def test_a_text_without_words_to_mask_asks_for_one(app, tmp_path, page):
+    app.switch_page(f"../pages/{page}.py")
+    app.query_params["inside:text"] = "[SEP]"
+    shown(app, str(save("bert", tmp_path)))
+    assert not app.exception
+    assert any("no word that could be masked" in one.value for one in app.info)
+
+
 def test_other_jobs_lead_to_models_that_do_them(app):
     app.session_state["use_model:others"] = True
     app.run()
