@@ -30,7 +30,7 @@ with left:
     picked = view.all_heads(seen, begun, roles, len(chosen.reading.trace.kinds) > 1)
 ranked, one = view.one_head(seen, picked, pins, settings, chosen.given)
 if roles is not None:  # else the page is drawn again, with the same link
-    view.keep(ranked, one, begun, pins, settings)
+    view.keep(chosen.ref, ranked, one, begun, pins, settings)
 item = ranked.trace.map(one.layer)
 row, key = one.pin or (telling(ranked, one.layer, one.head)[0], None)
 with right:

@@ -17,6 +17,7 @@ from dashboard.evidence.measuring import measured
 from dashboard.evidence.state import SHORT, Head, Setup
 from dashboard.evidence.state import measured as beside
 from dashboard.evidence.words import both, followed, heads_fact, number, signed
+from dashboard.inside.picked import pick_head, picked_head
 from dashboard.panels import fact, plain, theme
 from dashboard.permalink import read_pair, write_pair
 from dashboard.table import table
@@ -48,8 +49,20 @@ def section(setup: Setup, asked: Asked) -> tuple[Head, Pair]:
     return picked, pair
 
 
+def named(setup: Setup) -> Head:
+    """A field for the head, where none can be switched off and there is no grid to press."""
+    names = {setup.name(head): head for head in setup.heads()}
+    shown = list(names).index(setup.name(_picked(setup, next(setup.heads()))))
+    chosen = names[st.selectbox("Head", list(names), shown, width=240, key=f"evidence:head:{setup.ref.name}")]
+    if chosen != list(names.values())[shown]:
+        kind, layer, head = setup.place(chosen)
+        pick_head(setup.ref, kind, (layer, head))
+        write_pair("head", chosen)
+    return chosen
+
+
 def _picked(setup: Setup, usual: Head) -> Head:
-    """The head that was pressed, or that the link names, or else the one that the answer needs most."""
+    """The head that was pressed, or that the link names, or that was picked on another page; else the most needed."""
     if st.session_state.setdefault(MODEL, setup.ref) != setup.ref:
         st.session_state[MODEL] = setup.ref
         write_pair("head", None)  # another model has other heads
@@ -59,7 +72,21 @@ def _picked(setup: Setup, usual: Head) -> Head:
         st.warning(bad)
     if asked and asked[1] >= len(setup.maps[asked[0]].weights):
         asked = None
+    if asked:
+        kind, layer, head = setup.place(asked)
+        pick_head(setup.ref, kind, (layer, head))
+    elif (before := picked_head(setup.ref)) and (there := _placed(setup, *before)):
+        write_pair("head", there)
+        return there
     return asked or usual
+
+
+def _placed(setup: Setup, kind: str, head: Head) -> Head | None:
+    """A head of one kind of attention, by the place of its layer among all maps."""
+    for row, item in enumerate(setup.maps):
+        if (item.kind, item.layer) == (kind, head[0]) and head[1] < len(item.weights):
+            return row, head[1]
+    return None
 
 
 def _grid(setup: Setup, asked: Asked, effects: Mapping[Off, Effect], ranked: list[Head], picked: Head) -> None:

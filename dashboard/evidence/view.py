@@ -52,6 +52,7 @@ def _sections(setup: Setup) -> None:
     if asked is None or not asked.pretrained.watched:
         st.caption("Only the weights are known here, so what stands beside them is what follows from weights alone: "
                    "rollout and flow.")
+        head = heads.named(setup)
     else:
         head, pair = heads.section(setup, asked)
     found = maps.section(setup, head)
@@ -84,12 +85,13 @@ def _equation(setup: Setup, head: Head, found: maps.Views) -> None:
 
 def _conditions(setup: Setup) -> str:
     source, count = setup.reading.source, len(setup.reading.source)
-    said = (f"{plain(setup.reading.trace.source)}, {count} tokens, {sum(source.special)} of them special; fp32, no "
-            "dropout, one forward pass a head.")
+    said = f"{plain(setup.reading.trace.source)}, {count} tokens, {sum(source.special)} of them special"
+    said += "; fp32, no dropout, one forward pass a head." if setup.asked else ", as they were uploaded."
     if setup.mixed:
         said += (" The paper of rollout and flow has encoders alone; here the decoder's steps follow the encoder's in "
                  "one graph, and the part that reaches the source is shown.")
-    return f"{said} A head that changes nothing alone may still be one of several that do the same."
+    alone = " A head that changes nothing alone may still be one of several that do the same."
+    return said + (alone if setup.asked else "")
 
 
 def _papers() -> None:

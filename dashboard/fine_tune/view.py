@@ -17,6 +17,7 @@ from dashboard.fine_tune import own, words
 from dashboard.fine_tune.bar import kept_instead
 from dashboard.fine_tune.setup import SENTENCE
 from dashboard.fine_tune.state import FOLLOW, Shown
+from dashboard.inside.kinds import KINDS
 from dashboard.inside.models import MODEL
 from dashboard.map import STEPS
 from dashboard.multiples import Tile, difference_map, multiples
@@ -215,7 +216,8 @@ def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, shown: Shown
     kind = kinds[0]
     if len(kinds) > 1:
         order = [name for name in ("cross", "self", "causal") if name in kinds]
-        kind = st.segmented_control("Attention", order, default=order[0], format_func=words.KINDS.get, required=True,
+        named = [name for name in KINDS if name in kinds]
+        kind = st.segmented_control("Attention", named, default=order[0], format_func=KINDS.get, required=True,
                                     key="fine_tune:kind", label_visibility="collapsed")
     first, now = first.of(kind), now.of(kind)
     return Both(step, not shown.live and step == shown.records[-1].step, first, now, changes(first, now))

@@ -18,7 +18,6 @@ TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
 OURS = {"classify": "120 messages that are a question, a request, praise or a complaint",
         "pairs": "400 numbers in English words, to be written in figures"}
 LEAST = 0.005  # of a head's weight: what moved less has not moved
-KINDS = {"self": "Encoder's own", "causal": "Decoder's own", "cross": "Cross-attention"}
 
 
 def percent(share: float | None) -> str:

@@ -21,6 +21,7 @@ from dashboard.generate.picking import picked, pressed, timeline
 from dashboard.generate.sections import SIDES, Looked
 from dashboard.generate.state import PICKED, Going, Request, followed, going, outputs, run
 from dashboard.inside import choose
+from dashboard.inside.picked import pick_head, picked_of
 from dashboard.panels import fact, next_page, plain, theme, title
 from dashboard.permalink import read_pair, write_pair
 
@@ -83,13 +84,16 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
     this = sections.looked(now, pretrained, path, step, found, kind)
     usual = telling_head(this.trace, this.keys, this.tokens)
     asked, bad = read_pair("head", this.trace.shape)
+    begun = asked or picked_of(now.request.ref, kind, this.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
     with left:
-        layer, head = sections.matrix(this, *(asked or usual))
+        layer, head = sections.matrix(this, *(begun or usual))
     with right:
         sections.likeliest(this)
-        sections.heads(this, *(asked or usual))
-    write_pair("head", (layer, head) if asked or (layer, head) != usual else None)
+        sections.heads(this, *(begun or usual))
+    if begun or (layer, head) != usual:
+        pick_head(now.request.ref, kind, (layer, head))
+    write_pair("head", (layer, head) if begun or (layer, head) != usual else None)
     with text:
         if bad:
             st.warning(bad)

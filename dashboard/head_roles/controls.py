@@ -11,15 +11,18 @@ from core.roles import ROLES, SENTENCES, Measured
 from core.trace import Kind
 from dashboard.controls import BOUND
 from dashboard.head_roles.words import Head, name
+from dashboard.inside import ModelRef
+from dashboard.inside.kinds import KINDS
+from dashboard.inside.picked import pick_head, picked_of
 
-ROLE, HEAD, KIND, OWN, PICKED = (f"head_roles:{key}" for key in ("role", "head", "kind", "own", "picked"))
+ROLE, HEAD, KIND, OWN = (f"head_roles:{key}" for key in ("role", "head", "kind", "own"))
+PICKED, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("picked", "shown", "known"))
 MOST_SENTENCES, MOST_SIGNS = 60, 400
-KINDS = {"self": "Encoder", "causal": "Decoder"}
 
 
 def kind_of(kinds: list[Kind], place: Any) -> Kind:
     """The kind of attention to measure, chosen where a model has two whose rows are its columns."""
-    return kinds[0] if len(kinds) == 1 else place.selectbox("Attention of the", kinds, key=KIND, **BOUND,
+    return kinds[0] if len(kinds) == 1 else place.selectbox("Attention", kinds, key=KIND, **BOUND,
                                                              format_func=KINDS.get)
 
 
@@ -77,6 +80,27 @@ def head_of(found: Measured, role: int, model: str, place: Any) -> Head:
     chosen = place.selectbox("Head", list(options), key=HEAD, **BOUND,
                              help="The heads furthest above chance first. A click in a grid picks one, too.")
     return options[chosen]
+
+
+def go_on(found: Measured, ref: ModelRef) -> None:
+    """Begin with the head that was picked on another page since, and with its role where it has one."""
+    here = picked_of(ref, found.kind, found.score.shape[1:])  # type: ignore[arg-type]
+    if here is None or np.isnan(found.score[:, *here]).all() or st.session_state.get(KNOWN) == (ref, here):
+        return
+    role = ROLES[found.found.get(here, usual_role(found))].key
+    st.session_state[KNOWN] = ref, here
+    st.session_state[ROLE], st.session_state[PICKED] = role, name(here)
+    for key in (ROLE, HEAD):
+        st.session_state.pop(f"{key}:of", None)
+
+
+def remember(found: Measured, ref: ModelRef, role: int, here: Head) -> None:
+    """Whether a person picked this head: with the same role, it is another one than before."""
+    before, of = st.session_state.get(SHOWN), (ref, found.kind, role)
+    st.session_state[SHOWN] = of, here
+    if before is not None and before[0] == of and before[1] != here:
+        pick_head(ref, found.kind, here)
+        st.session_state[KNOWN] = ref, here
 
 
 def take(key: str) -> None:

@@ -47,8 +47,10 @@ def _roles(chosen: Chosen) -> None:
         inputs = inputs_of(chosen.ref, chosen.given, kind, own)
         found = measured(chosen.ref, chosen.given, kind, own)
     of = f"{chosen.ref} {kind}"
+    controls.go_on(found, chosen.ref)
     role = controls.role_of(found, of, role_place)
     here = controls.head_of(found, role, of, head_place)
+    controls.remember(found, chosen.ref, role, here)
     _grids(found, role, here)
     fact(words.fact(found, here, role, inputs))
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):

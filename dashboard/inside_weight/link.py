@@ -6,7 +6,8 @@ import streamlit as st
 
 from core.trace import Kind
 from dashboard.inside import Chosen
-from dashboard.inside_weight.state import KIND, KINDS
+from dashboard.inside.kinds import KINDS
+from dashboard.inside_weight.state import KIND
 from dashboard.map import STEPS
 from dashboard.panels import plain
 

@@ -16,9 +16,10 @@ from core.trace import AttentionTrace, Kind
 from dashboard.cache import shared
 from dashboard.controls import BOUND
 from dashboard.inside import ModelRef, loaded
+from dashboard.inside.kinds import KINDS
+from dashboard.inside.picked import Head, pick_head, picked_of
 from dashboard.permalink import read_pair, write_pair
 
-KINDS: dict[Kind, str] = {"self": "Self", "causal": "Causal", "cross": "Cross"}
 MAP = "inside_weight:map"
 CELL, OF, TOLD, KIND, WRITTEN = (f"inside_weight:{name}" for name in ("cell", "of", "told", "kind", "written"))
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
@@ -60,11 +61,11 @@ def _opened(ref: ModelRef, given: Given) -> tuple[Layer, ...]:
     return open_layers(loaded(ref), given)
 
 
-def telling_cell(reading: Reading, trace: AttentionTrace) -> Cell:
+def telling_cell(reading: Reading, trace: AttentionTrace, asked: Head | None = None) -> Cell:
     """Of the weights between two words that are no neighbours, the one nearest to two thirds; of all, with none such.
 
-    A weight of two thirds leads its row and leaves something to others. In the embedded model only the head that
-    follows a pronoun is asked.
+    A weight of two thirds leads its row and leaves something to others. Only the head that is asked for is looked at;
+    with none, all of them, but of the embedded model the one that follows a pronoun.
     """
     rows, columns = reading.lines(trace.maps[0].kind)
     within = _wordy(rows)[:, None] & _wordy(columns)
@@ -75,7 +76,8 @@ def telling_cell(reading: Reading, trace: AttentionTrace) -> Cell:
         within = np.ones_like(within)
     off = [np.where(within, np.abs(item.weights - TELLING), 1.0).min((1, 2)) for item in trace.maps]
     layer = int(np.argmin([one.min() for one in off]))
-    layer, head = PRONOUN if trace.source == MINILM else (layer, int(np.argmin(off[layer])))
+    usual = PRONOUN if trace.source == MINILM else (layer, int(np.argmin(off[layer])))
+    layer, head = asked or usual
     cells = np.where(within, np.abs(trace.maps[layer].weights[head] - TELLING), 1.0)
     query, key = np.unravel_index(int(cells.argmin()), cells.shape)
     return Cell(layer, head, int(query), int(key))
@@ -87,14 +89,22 @@ def _wordy(line: Line) -> np.ndarray:
                      for token, special in zip(line.tokens, line.special, strict=True)])
 
 
-def settled(reading: Reading, trace: AttentionTrace, of: tuple[Any, ...]) -> Cell:
-    """The cell now: a link's, else the last pick in the map or the fields; for another model or text, a telling one."""
+def settled(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, Given, Kind]) -> Cell:
+    """The cell now: a link's, else the last pick in the map or the fields; else a telling one.
+
+    That is for another model or text, and where another head was picked on another page.
+    """
     before: Cell | None = st.session_state.get(CELL)
     linked = _linked(trace) if st.query_params.get("cell") not in (None, st.session_state.get(WRITTEN)) else None
-    if linked is None and before is not None and st.session_state.get(OF) == repr(of) and before.inside(trace):
-        cell = _picked(before, trace) or _chosen(before, trace)
+    ref, _, kind = of
+    elsewhere = picked_of(ref, kind, trace.shape)
+    same = before is not None and st.session_state.get(OF) == repr(of) and before.inside(trace)
+    if before is None or linked is not None or not same or elsewhere not in (None, (before.layer, before.head)):
+        cell = linked or telling_cell(reading, trace, elsewhere)
     else:
-        cell = linked or telling_cell(reading, trace)
+        cell = _picked(before, trace) or _chosen(before, trace)
+    if linked is not None or same and before is not None and cell.name != before.name:
+        pick_head(ref, kind, (cell.layer, cell.head))
     st.session_state[OF], st.session_state[CELL] = repr(of), cell
     st.session_state[WRITTEN] = f"{cell.query}.{cell.key}"
     st.session_state[HEAD], st.session_state[QUERY], st.session_state[KEY] = cell.name, cell.query, cell.key
@@ -139,7 +149,8 @@ def kind_field(trace: AttentionTrace, place: Any) -> Kind:
     if st.session_state.get(KIND) not in trace.kinds:
         st.session_state.pop(KIND, None)
     usual = "cross" if "cross" in trace.kinds else trace.kinds[0]
-    kind: Kind = place.selectbox("Attention", trace.kinds, trace.kinds.index(usual), format_func=KINDS.__getitem__,
+    named = [kind for kind in KINDS if kind in trace.kinds]
+    kind: Kind = place.selectbox("Attention", named, named.index(usual), format_func=KINDS.__getitem__,
                                  key=KIND, **BOUND)
     return kind
 

@@ -10,11 +10,11 @@ import streamlit as st
 from core.pretrained import Line, Reading
 from core.trace import Kind
 from dashboard.controls import BOUND
+from dashboard.inside.kinds import KINDS
 
 Sentences = Literal["all", "ab", "ba", "aa", "bb"]
 Order = Literal["text", "keys", "queries", "both"]
 
-KINDS: dict[Kind, str] = {"self": "Encoder", "causal": "Decoder", "cross": "Cross"}
 SENTENCES: dict[Sentences, str] = {"all": "All", "ab": "A → B", "ba": "B → A", "aa": "within A", "bb": "within B"}
 ORDERS: dict[Order, str] = {"text": "As in the text", "keys": "Keys by weight", "queries": "Queries by weight",
                             "both": "Both by weight"}

@@ -8,10 +8,12 @@ from core.pretrained import Given
 from dashboard.attention_view import ViewState, attention_view
 from dashboard.head_roles.state import Found
 from dashboard.inside import EMBEDDED, ModelRef
+from dashboard.inside.kinds import KINDS
+from dashboard.inside.picked import pick_head, picked_of
 from dashboard.panels import plain
 from dashboard.permalink import read_pair, read_pairs, write_pair, write_pairs
 from dashboard.pretrained.lenses import Pair, Seen, first_head, in_order, patches_of, shown_pins, telling
-from dashboard.pretrained.settings import KINDS, Settings
+from dashboard.pretrained.settings import Settings
 
 COREFERENCE = (3, 1)  # the head of the embedded model in which "it" looks at "animal"
 LINK = "pretrained"
@@ -28,12 +30,20 @@ def forget_other(ref: ModelRef, settings: Settings) -> None:
 
 
 def begin(seen: Seen, ref: ModelRef) -> tuple[Pair, list[Pair]]:
-    """The head and the own pins that the link asks for, or the head to begin with; what is wrong in a link is said."""
+    """The head that the link asks for, or that was picked on another page, or to begin with; and the link's own pins.
+
+    What is wrong in a link is said.
+    """
     asked, bad_head = read_pair("head", seen.trace.shape)
     pins, bad_pin = read_pairs("pin", (len(seen.rows), len(seen.columns)))
     for sentence in filter(None, (bad_head, bad_pin)):
         st.warning(sentence)
-    return asked or first_head(seen, COREFERENCE if ref == EMBEDDED else None), pins
+    kind = seen.trace.map(0).kind
+    picked = asked or picked_of(ref, kind, seen.trace.shape)
+    if picked:
+        pick_head(ref, kind, picked)
+        write_pair("head", picked)
+    return picked or first_head(seen, COREFERENCE if ref == EMBEDDED else None), pins
 
 
 def all_heads(seen: Seen, head: Pair, roles: Found | None, kind_said: bool) -> ViewState:
@@ -61,9 +71,14 @@ def one_head(
     return ranked, view
 
 
-def keep(ranked: Seen, view: ViewState, begun: Pair, pins: list[Pair], settings: Settings) -> None:
-    """Into the link: the head unless it is the one to begin with, and the pins by the model's own tokens."""
+def keep(ref: ModelRef, ranked: Seen, view: ViewState, begun: Pair, pins: list[Pair], settings: Settings) -> None:
+    """Into the link: the head unless it is the one to begin with, and the pins by the model's own tokens.
+
+    A head that was picked stays so on other pages.
+    """
     head = (view.layer, view.head)
+    if head != begun:
+        pick_head(ref, ranked.trace.map(0).kind, head)
     write_pair("head", head if head != begun or "head" in st.query_params else None)
     hidden = [pin for pin in pins if ranked.lens.shown(pin) is None]
     own = [pin for pin in pins if ranked.lens.shown(pin) in view.pins]

@@ -11,6 +11,8 @@ from core.trace import Kind
 from dashboard.attention_view.payload import READS
 from dashboard.controls import BOUND
 from dashboard.inside import Chosen, choose, examples
+from dashboard.inside.kinds import KINDS
+from dashboard.inside.picked import pick_head, picked_of
 from dashboard.multiples import Tile, difference_map, multiples
 from dashboard.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.permalink import read_pair, write_pair
@@ -21,9 +23,9 @@ TEXT_B = "two_models:text"
 LINK = "two_models:pin"
 HIGH = 380
 ABSENT = "not there"
-SECOND = {"numbers": "seven hundred and thirty one",
+SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
+          "induction": "the old queen walked to the dark river . the old queen walked to the dark",
           "": "The animal didn't cross the street because it was too wide."}
-KINDS = {"self": "Self-attention", "causal": "Looking back", "cross": "Cross-attention"}
 
 
 def page() -> None:
@@ -45,7 +47,8 @@ def page() -> None:
 def _compared(chosen: Chosen) -> None:
     row = st.columns([1.25, 1.75], vertical_alignment="bottom")
     mode = row[0].segmented_control("Compare", list(words.MODES), default="texts", required=True,
-                                    format_func=words.MODES.get, key="two_models:mode", **BOUND) or "texts"
+                                    format_func=words.modes(chosen.pretrained).get, key="two_models:mode",
+                                    **BOUND) or "texts"
     with row[1]:
         sides = _sides(chosen, mode)
     if sides[1].reading.cut and sides[1].reading.cut != chosen.reading.cut:
@@ -57,7 +60,7 @@ def _compared(chosen: Chosen) -> None:
     if st.session_state.setdefault("two_models:of", (chosen.ref, mode)) != (chosen.ref, mode):
         st.session_state["two_models:of"] = chosen.ref, mode
         write_pair("head", None)  # another comparison is about other heads
-    head = _picked(heads)
+    head = _picked(heads, chosen, found.first.map(0).kind)
     _grid_and_figures(heads, head, in_place)
     _maps(found, head, sides)
     left, right = st.columns([0.42, 0.58], gap="medium")
@@ -99,7 +102,8 @@ def _kind(first: Side, second: Side) -> Kind:
     kinds = state.kinds(first, second)
     if len(kinds) == 1:
         return kinds[0]
-    return st.segmented_control("Attention", kinds, default=kinds[0], required=True, format_func=KINDS.get,
+    named = [kind for kind in KINDS if kind in kinds]
+    return st.segmented_control("Attention", named, default=kinds[0], required=True, format_func=KINDS.get,
                                 key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed") or kinds[0]
 
 
@@ -109,17 +113,26 @@ def _by_likeness(second: Side) -> bool:
                      help="Off: beside each head the one in the same place, as when one model came from the other.")
 
 
-def _picked(heads: list[Moved]) -> Moved:
-    """The head that a person pressed, or that the link names; else the first of the ranking."""
+def _picked(heads: list[Moved], chosen: Chosen, kind: Kind) -> Moved:
+    """The head that a person pressed, or that the link names, or picked on another page; else the first in rank."""
     there = {(item.layer, item.head): item for item in heads}
     pressed = st.session_state.get("two_models:grid", {}).get("selection", {}).get(figures.PICKED) or []
     if pressed and (wanted := (int(pressed[0]["layer"]), int(pressed[0]["head"]))) in there:
+        pick_head(chosen.ref, kind, wanted)
         write_pair("head", wanted)
         return there[wanted]
-    asked, bad = read_pair("head", (max(layer for layer, _ in there) + 1, max(head for _, head in there) + 1))
+    shape = max(layer for layer, _ in there) + 1, max(head for _, head in there) + 1
+    asked, bad = read_pair("head", shape)
     if bad:
         st.warning(bad)
-    return there.get(asked, heads[0]) if asked else heads[0]
+    if asked in there:
+        pick_head(chosen.ref, kind, asked)
+        return there[asked]
+    before = picked_of(chosen.ref, kind, shape)
+    if before in there:
+        write_pair("head", before)
+        return there[before]
+    return heads[0]
 
 
 def _grid_and_figures(heads: list[Moved], head: Moved, in_place: bool) -> None:

@@ -7,10 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.difference import NOTHING, Aligned, Moved
+from core.pretrained import Pretrained
 from dashboard.panels import plain
 from dashboard.two_models.state import Side
 
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
+
+
+def modes(pretrained: Pretrained | None) -> dict[str, str]:
+    """What can be compared, by name: of a model of pictures or sounds two of these, not two texts."""
+    other = {"picture": "Two pictures", "sound": "Two sounds"}.get(pretrained.reads if pretrained else "")
+    return {**MODES, "texts": other} if other else MODES
 
 
 def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, heads: Sequence[Moved]) -> str:

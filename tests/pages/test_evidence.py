@@ -170,6 +170,10 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert "Only the weights are known here" in captions(app)
     assert "In L0·H0, a puts 0.33 of its weight on a. By all paths through the layers 0.67 of it" in said(app)
+    assert "as they were uploaded" in captions(app) and "forward pass" not in captions(app), "no model was asked"
+    field = next(one for one in app.selectbox if one.label == "Head")
+    field.set_value("L1·H1").run()
+    assert "In L1·H1, a puts 0.33" in said(app)
 
 
 def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):

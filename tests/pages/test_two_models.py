@@ -67,3 +67,17 @@ def test_each_of_the_labs_models(name, mode, words):
 def test_two_models_of_other_tokens_share_words():
     text = said(opened(two_models__mode="models"))
     assert "pieces are merged into words" in text and "the nearest of B" in text
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "numbers", "induction"])
+def test_first_sight_is_one_word_changed_in_the_model_s_own_language(name):
+    app = opened(inside__model=name)
+    shared, places = re.search(r"(\d+) of (\d+) rows are in both", said(app)).groups()
+    assert int(shared) >= int(places) - 3 and "unk" not in said(app)
+    assert float(figure(app, "Overlap")) < 1
+
+
+def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
+    assert "Two pictures" in opened(inside__model="digits").button_group[0].options
+    kinds = opened(inside__model="numbers").button_group[1]
+    assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
