@@ -58,11 +58,11 @@ def equation(cell: Cell, layer: Layer, one: Weight, query: str, key: str) -> tup
     terms = [rf"{signed(float(a))} \cdot {signed(float(b))}" for a, b in zip(one.q, one.k, strict=True)]
     dots = r" + \cdots" if len(terms) > MOST_TERMS else ""
     lines = [symbols(layer, one),
-             rf"q^\top k = {' + '.join(terms[:MOST_TERMS])}{dots} = {num(one.dot)}"]
+             rf"{num(one.dot)} = q^\top k = {' + '.join(terms[:MOST_TERMS])}{dots}"]
     if not one.allowed:
         return (*lines, rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0")
     scaled = one.dot * one.scale
-    step = rf"{num(one.scale)} \cdot {signed(one.dot)}" + ("" if one.bias is None else added(one.bias))
+    step = _scaled(one) + ("" if one.bias is None else added(one.bias))
     value = scaled + (one.bias or 0.0)
     if one.capped is not None:
         step = rf"{num(layer.softcap or 0)} \tanh\!\left(\frac{{{step}}}{{{num(layer.softcap or 0)}}}\right)"
@@ -71,8 +71,17 @@ def equation(cell: Cell, layer: Layer, one: Weight, query: str, key: str) -> tup
     shift = float(one.scores.max())
     below = float(np.exp(one.scores - shift).sum()) + (0.0 if one.sink is None else float(np.exp(one.sink - shift)))
     over = rf"e^{{{num(one.score)}{added(-shift)}}}"
-    lines.append(rf"\alpha_{{{pair}}} = \frac{{{over}}}{{{num(below)}}} = {one.weight:.4f}")
+    lines.append(rf"\alpha_{{{pair}}} = \frac{{{over}}}{{{below:.3f}}} = {one.weight:.4f}")
     return tuple(lines)
+
+
+def _scaled(one: Weight) -> str:
+    """q·k by its scale, as a root where it is one, so that a reader who counts after it finds the same."""
+    if one.scale == 1:
+        return num(one.dot)
+    if np.isclose(one.scale, len(one.q) ** -0.5):
+        return rf"\frac{{{num(one.dot)}}}{{\sqrt{{{len(one.q)}}}}}"
+    return rf"{one.scale:.4f} \cdot {signed(one.dot)}"
 
 
 def symbols(layer: Layer, one: Weight) -> str:

@@ -55,8 +55,18 @@ def test_first_sight_opens_what_it_means_by_it(app):
     assert "is the largest of 16 and gets the weight 0.68; even attention would give 0.06" in facts(app)
     own = float(read(load_minilm(), TEXT).trace.head(3, 1)[10, 2])
     assert f"the weight comes out as {own:.6f}"[:-1] in " ".join(one.value for one in app.caption)
-    assert any("0.6768" in one.value for one in app.latex) and "0.18 \\cdot 21.69" in app.latex[2].value
+    assert any("0.6768" in one.value for one in app.latex) and r"\frac{21.69}{\sqrt{32}} = 3.83" in app.latex[2].value
     assert link_of(app) == ("3.1", "10.2")
+    assert app.latex[1].value.strip("$\n").startswith("21.69 = "), "a phone cuts the end of a line, not the result"
+
+
+def test_the_numbers_in_the_equation_come_to_what_it_says(app):
+    shown(app)
+    scaled = re.search(r"\\frac\{(.+?)\}\{\\sqrt\{(\d+)\}\} = ([\d.]+)$", app.latex[2].value.strip("$\n"))
+    over, root, score = map(float, scaled.groups())
+    assert abs(over / root**0.5 - score) < 0.006
+    below, weight = map(float, re.search(r"\}\{([\d.]+)\} = ([\d.]+)$", app.latex[3].value.strip("$\n")).groups())
+    assert abs(1 / below - weight) < 0.0003, "this weight is the largest of its row"
 
 
 def test_the_fields_open_another_weight(app):
@@ -119,7 +129,7 @@ def test_the_lab_s_own_models_open(app, model, said):
     ("gpt_oss", r"e^{\text{sink}}"), ("gemma3", r"c\, q_i^\top k_j")])
 def test_each_family_has_its_own_equation(app, tmp_path, family, said):
     (folder := tmp_path / family).mkdir()
-    link = {"inside_weight:kind": "Self"} if family == "t5" else {}
+    link = {"inside_weight:kind": "Encoder"} if family == "t5" else {}
     shown(app, str(save(family, folder)), **link)
     assert said in app.latex[0].value
 
