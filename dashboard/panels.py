@@ -39,7 +39,8 @@ def number(weight: float) -> str:
 def fact(text: str) -> None:
     """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
     size = "17px/25px" if len(text) > 180 else "19px/28px"
-    st.html(f'<p style="font:400 {size} \'Source Serif\', serif;margin:0">{_as_html(text, PICK[theme()])}</p>')
+    st.html(f'<p style="font:400 {size} \'Source Serif\', serif;margin:0;overflow-wrap:anywhere">'
+            f"{_as_html(text, PICK[theme()])}</p>")
 
 
 def _as_html(text: str, accent: str) -> str:

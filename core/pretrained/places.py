@@ -109,6 +109,9 @@ def check_folder(text: str, limit: int) -> Path:
             raise PretrainedError(f"There is no folder {text.strip() or '(empty)'} on the computer that runs this "
                                   "page; write the path of one that holds config.json and model.safetensors.")
         folder = folder.resolve()
+        if not (folder / "config.json").is_file():
+            raise PretrainedError(f"The folder {folder} holds no config.json, so there is no model in it. Write the "
+                                  "path of one that holds config.json and model.safetensors.")
         weights = weight_files([path.name for path in folder.iterdir()], folder.name)
         refuse_config(read_config(folder / "config.json", folder.name), folder.name)
         found = sum((folder / file).stat().st_size for file in weights)

@@ -11,6 +11,8 @@ from dashboard.panels import number, plain
 from dashboard.pretrained.lenses import Seen, even
 from dashboard.pretrained.settings import SENTENCES, Settings
 
+PATCHES = " A patch is called by its row and its column, from 0: 2,1 is in row 2, column 1."
+
 
 def called(tokens: tuple[str, ...], place: int) -> str:
     """A token's name, with its place where another has the same name."""
@@ -76,7 +78,7 @@ def all_heads_fact(seen: Seen) -> str:
 
 def conditions(found: Reading, seen: Seen, settings: Settings) -> str:
     """Under which conditions the page's numbers hold."""
-    said = f"{plain(found.trace.source)}, {_tokens(seen)}." + (f" {found.note}" if found.note else "")
+    said = f"{plain(found.trace.source)}, {_tokens(seen)}."
     if settings.words:
         said += " Pieces of a word are one: summed over keys, averaged over queries."
     if settings.sentences != "all":
@@ -90,6 +92,8 @@ def conditions(found: Reading, seen: Seen, settings: Settings) -> str:
         said += (" Each row is divided by what is left of it, so the weights shown are larger than the model's own.")
     if found.note:
         said += f" {plain(found.note)}"
+    if seen.rows.grid:
+        said += PATCHES
     return f"{said} A weight says where a head looks, not what it does with what it finds."
 
 

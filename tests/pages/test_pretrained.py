@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.tiny_models import save
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -112,3 +114,17 @@ def test_another_model_forgets_the_head_and_the_pins_of_the_last(app):
     app.selectbox(key="inside:model").set_value("induction").run()
     assert not app.exception and not app.warning
     assert "head" not in app.query_params and "pin" not in app.query_params
+
+
+def test_what_must_be_known_of_the_maps_is_said_once(app, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    (folder := tmp_path / "diffllama").mkdir()
+    app.query_params["inside:model"] = str(save("diffllama", folder))
+    app.run()
+    assert captions(app).count("the model subtracts a learned share") == 1
+
+
+def test_the_numbers_of_a_patch_are_explained(app):
+    app.query_params["inside:model"] = "digits"
+    app.run()
+    assert "2,1 is in row 2, column 1" in captions(app)

@@ -205,7 +205,7 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     for text in (tmp_path / "none", "", good / "config.json", "a\0b"):
         with pytest.raises(PretrainedError, match="no folder"):
             places.check_folder(str(text), 10**6)
-    with pytest.raises(PretrainedError, match="no config.json"):
+    with pytest.raises(PretrainedError, match="no config.json, so there is no model in it. Write the path"):
         places.check_folder(str(tmp_path), 10**6)
     with pytest.raises(PretrainedError, match="at most 10 kB"):
         places.check_folder(str(good), 10_000)
