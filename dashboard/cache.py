@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from dashboard.memory import Memory
+from dashboard.memory import Memory, at_most
 
-MODEL_BYTES = 1_600_000_000
-SHARED_BYTES = 600_000_000
+MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
+SHARED_BYTES, SHARED_PART = 600_000_000, 1 / 8  # with uploads half of a small machine, which needs the rest to run
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def cached(function: Callable[..., T], *args: Hashable) -> T:
 def shared(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), remembered and shared as it is: for large results that nobody changes (traces).
 
-    At most 600 MB of them, and 32, are kept.
+    At most 600 MB of them, an eighth of the machine's memory, and 32, are kept.
     """
     return _results().get((_name(function), repr(args)), lambda: function(*args))
 
@@ -38,7 +38,7 @@ def remembered(function: Callable[..., T], *args: Hashable) -> bool:
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:
-    """A loaded model; 1.6 GB of them, and 8, are kept. Never mutate it."""
+    """A loaded model; 1.6 GB of them, a third of the machine's memory, and 8, are kept at most. Never mutate it."""
     return _models().get((_name(function), repr(args)), lambda: function(*args))
 
 
@@ -53,9 +53,9 @@ def _data(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def _results() -> Memory:
-    return Memory(SHARED_BYTES, 32)
+    return Memory(at_most(SHARED_BYTES, SHARED_PART), 32)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def _models() -> Memory:
-    return Memory(MODEL_BYTES, 8)
+    return Memory(at_most(MODEL_BYTES, MODEL_PART), 8)

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -70,3 +71,22 @@ def weigh(value: Any) -> int:
     if isinstance(value, Mapping):
         return sum(weigh(part) for part in value.values())
     return sum(weigh(part) for part in value) if isinstance(value, tuple | list | set | frozenset) else 0
+
+
+def at_most(count: int, share: float) -> int:
+    """So many bytes, and no more than that share of the memory that this machine, or its container, has."""
+    return int(min(count, share * _machine()))
+
+
+def _machine() -> float:
+    """Bytes of memory of the computer and of its container, whichever has less; infinite where neither is told."""
+    found = [float("inf")]
+    for path, line in (("/proc/meminfo", "MemTotal:"), ("/sys/fs/cgroup/memory.max", "")):
+        try:
+            told = next(one for one in Path(path).read_text().splitlines() if one.startswith(line))
+        except (OSError, StopIteration):
+            continue
+        count = told.removeprefix(line).split()[0]
+        if count.isdigit():
+            found.append(float(count) * (1024 if line else 1))
+    return min(found)

@@ -10,8 +10,9 @@ from core.pretrained import Given, Pretrained
 from core.pretrained.answers import maskable, with_mask
 from core.pretrained.evidence import Question
 from dashboard.controls import BOUND
-from dashboard.evidence.state import Setup, asked
+from dashboard.evidence.state import Setup
 from dashboard.inside import Chosen, reading_of
+from dashboard.inside.asked import asked_of
 
 LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
@@ -34,7 +35,7 @@ def ask_of(chosen: Chosen) -> Setup:
     else:
         question = Question(chosen.given, _place(chosen))
     reading = chosen.reading if question.given == chosen.given else reading_of(chosen.ref, question.given)
-    return Setup(chosen.ref, reading, question, asked(chosen.ref, question))
+    return Setup(chosen.ref, reading, question, asked_of(chosen.ref, question))
 
 
 def _masked(model: Pretrained, chosen: Chosen) -> Given:

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import streamlit as st
 
 from core.flow import flow, flows, graph, rollout
 from core.pretrained import Line, Reading
-from core.pretrained.evidence import Asked, Measured, Question, ask, measure, token_scores
+from core.pretrained.evidence import Asked, Measured, Question, measure, token_scores
 from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
 from dashboard.cache import shared
-from dashboard.inside import ModelRef, loaded, reading_of
+from dashboard.inside import ModelRef, reading_of
+from dashboard.inside.asked import asked_of
 
-ASKED = "evidence:asked"
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 WHOLE_FLOW = 48  # tokens up to which the flow to every row is drawn; beyond, to the picked row alone
 MOST_FLOW = 160
@@ -71,14 +70,6 @@ class Setup:
         return self.ref, self.question
 
 
-def asked(ref: ModelRef, question: Question) -> Asked:
-    """The model's own answer, once a question; the session keeps the last one."""
-    kept = st.session_state.get(ASKED)
-    if kept is None or kept[0] != (ref, question):
-        kept = st.session_state[ASKED] = ((ref, question), ask(loaded(ref), question))
-    return kept[1]
-
-
 def measured(setup: Setup) -> Measured:
     """Norms and slopes of the question, for every session."""
     if setup.asked is None:
@@ -87,7 +78,7 @@ def measured(setup: Setup) -> Measured:
 
 
 def _measured(ref: ModelRef, question: Question) -> Measured:
-    return measure(ask(loaded(ref), question))
+    return measure(asked_of(ref, question))
 
 
 def scores(setup: Setup) -> dict[str, np.ndarray]:
@@ -96,7 +87,7 @@ def scores(setup: Setup) -> dict[str, np.ndarray]:
 
 
 def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
-    return token_scores(ask(loaded(ref), question), reading_of(ref, question.given).trace, _measured(ref, question))
+    return token_scores(asked_of(ref, question), reading_of(ref, question.given).trace, _measured(ref, question))
 
 
 def rolled(setup: Setup, row: int) -> np.ndarray:

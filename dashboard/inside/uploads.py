@@ -7,10 +7,10 @@ import re
 
 from core.pretrained import PretrainedError, Reading
 from core.pretrained.arrays import read_arrays
-from dashboard.memory import Memory
+from dashboard.memory import Memory, at_most
 
 NAMED = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
-_readings = Memory(400_000_000, 16)
+_readings = Memory(at_most(400_000_000, 1 / 12), 16)
 
 
 def keep(data: bytes, name: str, tokens: str) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from core.pretrained import Given, PretrainedError
-from core.pretrained.evidence import Asked, Effect, Question, answering_rows, ask, every_head, greatest, switched_off
+from core.pretrained.evidence import Asked, Effect, Question, answering_rows, every_head, greatest, switched_off
 from core.pretrained.jobs import similarities
 from core.trace import AttentionTrace, Kind
 from dashboard.cache import cached, shared
 from dashboard.inside import ModelRef, loaded, reading_of
+from dashboard.inside.asked import asked_of, without_model
 from dashboard.threads import one_thread
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that nobody is asked about
@@ -61,7 +62,7 @@ class Head:
 
 def answered(ref: ModelRef, question: Question) -> Answered:
     """The model's answer; PretrainedError as in `ask`."""
-    return shared(_answered, ref, question)
+    return replace(shared(_answered, ref, question), asked=asked_of(ref, question))
 
 
 def _answered(ref: ModelRef, question: Question) -> Answered:
@@ -70,8 +71,8 @@ def _answered(ref: ModelRef, question: Question) -> Answered:
     heads = sum(len(item.weights) for item in trace.maps)
     work = float((len(reading.source) + len(reading.target or ())) * _maps(loaded(ref).model))
     with one_thread(work < SMALL):
-        asked = ask(loaded(ref), question)
-        return Answered(asked, trace, heads, heads * _quickest(asked), heads * work)
+        asked = asked_of(ref, question)
+        return Answered(without_model(asked), trace, heads, heads * _quickest(asked), heads * work)
 
 
 def _maps(model: Any) -> int:

@@ -3,13 +3,19 @@
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from core.pretrained import Given
+from core.pretrained.evidence import Question
 from dashboard import cache
-from dashboard.memory import Memory, weigh
+from dashboard.inside import EMBEDDED, loaded
+from dashboard.inside.asked import asked_of
+from dashboard.memory import Memory, at_most, weigh
+from dashboard.use_model.state import answered
 
 
 @dataclass(frozen=True)
@@ -75,3 +81,25 @@ def test_models_and_results_are_shared_as_they_are():
     assert cache.model(made, "x") is cache.model(made, "x")
     assert cache.shared(made, "x") is cache.shared(made, "x")
     assert cache.shared(made, "x") is not cache.shared(made, "y")
+
+
+@pytest.mark.parametrize("told, most", [
+    ({"/proc/meminfo": "MemFree: 9 kB\nMemTotal:       2000 kB\n", "/sys/fs/cgroup/memory.max": "max\n"}, 512_000),
+    ({"/proc/meminfo": "MemTotal: 2000 kB\n", "/sys/fs/cgroup/memory.max": "400000\n"}, 100_000),
+    ({"/proc/meminfo": "MemTotal: 9000000000 kB\n"}, 700_000), ({}, 700_000)])
+def test_a_small_machine_keeps_less(monkeypatch, told, most):
+    def read_text(path: Path) -> str:
+        if str(path) not in told:
+            raise FileNotFoundError(path)
+        return told[str(path)]
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert at_most(700_000, 1 / 4) == most
+
+
+def test_a_result_that_is_kept_does_not_hold_its_model():
+    question = Question(Given("A small green dog."), against="A dog.")
+    found = answered(EMBEDDED, question)
+    assert found.asked.pretrained is loaded(EMBEDDED) and asked_of(EMBEDDED, question).pretrained is loaded(EMBEDDED)
+    kept = [value for value, _ in cache._results()._kept.values()]
+    assert kept and max(map(weigh, kept)) < weigh(loaded(EMBEDDED)) / 50
