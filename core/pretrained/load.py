@@ -91,10 +91,14 @@ def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
 
 def longest(model: Any) -> int:
     """The most tokens that are read: 512, and up to 1,024 where the model has places for more and few enough heads."""
-    config = model.config.get_text_config()
-    heads = _largest(config, "num_hidden_layers") * _largest(config, "num_attention_heads")
-    fit = math.isqrt(MAPS_BYTES // (4 * heads))
+    fit = math.isqrt(MAPS_BYTES // maps_bytes(model, 1))
     return min(positions(model), max(MOST_TOKENS, min(fit, LONGEST)))
+
+
+def maps_bytes(model: Any, tokens: int) -> int:
+    """What the maps of all heads of a text take; of an encoder–decoder, those of its encoder."""
+    config = model.config.get_text_config()
+    return 4 * _largest(config, "num_hidden_layers") * _largest(config, "num_attention_heads") * tokens**2
 
 
 def _largest(config: Any, name: str) -> int:

@@ -73,6 +73,8 @@ def section(setup: Setup, head: Head) -> Views:
     fact(_said(setup, head, found, row, column))
     if "flow" not in found.maps:
         st.caption(f"Flow is left out: {max(len(item.queries), len(item.keys))} tokens are too many for it here.")
+    if measured(setup).cramped:
+        st.caption("The gradient is left out: it takes more memory than this computer has free. A shorter text has it.")
     return found
 
 

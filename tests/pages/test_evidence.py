@@ -240,3 +240,10 @@ def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
     text = said(shown(app, str(save("gpt_oss", tmp_path))))
     assert "sink" in captions(app)
     assert "Written" in text and "Without L" in text
+
+
+def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monkeypatch):
+    monkeypatch.setattr("core.pretrained.evidence.measures.free_memory", lambda: 10_000)
+    text = {"inside:text": "the dark river . the dark"}
+    assert "The gradient is left out" in captions(shown(app, "induction", **text))
+    assert "Gradient" not in said(app) and "Written" in said(app)

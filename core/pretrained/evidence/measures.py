@@ -11,12 +11,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.pretrained.evidence.question import Asked
+from core.pretrained.load import maps_bytes
+from core.pretrained.places import free_memory
 from core.pretrained.reading import forward
 from core.pretrained.watch import Seen, shared_heads
 from core.trace import Kind
 
 # What the library's families call the matrix that brings the heads together.
 OUTPUT_NAMES = ("o_proj", "out_proj", "out_lin", "c_proj", "dense", "o", "Wo", "wo", "proj")
+
+SLOPES_TAKE = 9  # times the memory of the maps: measured with GPT-2's 144 heads on 512 tokens
 
 Place = tuple[Kind, int]
 
@@ -25,12 +29,14 @@ Place = tuple[Kind, int]
 class Measured:
     """By (kind, layer): `norms` (H, S) are ‖v·W_O‖ of each key, `slopes` (H, T, S) are α·∂answer/∂α of each weight.
 
-    `whole` says whether W_O was found: where it was not, norms are ‖v‖. `slopes` is empty where there is no gradient.
+    `whole` says whether W_O was found: where it was not, norms are ‖v‖. `slopes` is empty where there is no gradient,
+    and where it was left out because it takes more memory than is free, which `cramped` says.
     """
 
     norms: dict[Place, np.ndarray]
     slopes: dict[Place, np.ndarray]
     whole: bool
+    cramped: bool = False
 
     def written(self, kind: Kind, layer: int,
                 weights: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "H T S"] | None:  # fmt: skip
@@ -53,14 +59,17 @@ def measure(asked: Asked) -> Measured:
     """
     if not asked.pretrained.watched:
         return Measured({}, {}, False)
-    output, watch = forward(asked.pretrained, asked.batch, whole=True, probe=asked.sloped)
+    free, maps = free_memory(), maps_bytes(asked.pretrained.model, len(asked.source))
+    cramped = asked.sloped and free is not None and SLOPES_TAKE * maps > free
+    sloped = asked.sloped and not cramped
+    output, watch = forward(asked.pretrained, asked.batch, whole=True, probe=sloped)
     norms: dict[Place, np.ndarray] = {}
     whole = True
     for seen in watch.seen:
         norms[seen.kind, seen.layer], known = value_norms(asked.pretrained.model, seen)
         whole = whole and known
-    slopes = _slopes(asked.followed(asked.answer_in(asked.batch, output)), watch.seen) if asked.sloped else {}
-    return Measured(norms, slopes, whole)
+    slopes = _slopes(asked.followed(asked.answer_in(asked.batch, output)), watch.seen) if sloped else {}
+    return Measured(norms, slopes, whole, cramped)
 
 
 def _slopes(followed: Tensor, every: list[Seen]) -> dict[Place, np.ndarray]:
