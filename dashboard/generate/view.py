@@ -11,6 +11,7 @@ from core.decoding import Hypothesis
 from core.pretrained import Pretrained, PretrainedError
 from core.pretrained.generate import text_of
 from core.pretrained.looks import telling_head
+from dashboard.controls import BOUND
 from dashboard.decode import tree
 from dashboard.decode.papers import sources
 from dashboard.decode.state import BEAM, GREEDY, SAMPLING
@@ -80,7 +81,7 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
     kinds = found.trace.kinds
     kind = kinds[0] if len(kinds) == 1 else st.segmented_control(
         "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
-        label_visibility="collapsed")
+        label_visibility="collapsed", **BOUND)
     this = sections.looked(now, pretrained, path, step, found, kind)
     usual = telling_head(this.trace, this.keys, this.tokens)
     asked, bad = read_pair("head", this.trace.shape)

@@ -83,12 +83,12 @@ def _sides(chosen: Chosen, mode: str) -> tuple[Side, Side]:
             raise PretrainedError(f"{chosen.ref.name} reads a {reads}, and two models are compared on one text. "
                                   "Compare it trained and untrained, or take a model that reads text.")
         models = state.others(chosen)
-        name = st.selectbox("Model B", list(models), key=f"two_models:model:{chosen.ref.name}",
+        name = st.selectbox("Model B", list(models), key=f"two_models:model:{chosen.ref.name}", **BOUND,
                             help="Any model of the hub, once it was loaded in the field above, stands here too.")
         return state.second_model(chosen, models[str(name)], str(name))
     if reads == "picture":
         names = examples.pictures(int(getattr(chosen.pretrained.model.config, "num_channels", 3)))
-        name = st.selectbox("Picture B", list(names), min(1, len(names) - 1), key="two_models:picture")
+        name = st.selectbox("Picture B", list(names), min(1, len(names) - 1), key="two_models:picture", **BOUND)
         return state.second_picture(chosen, Given(picture=examples.picture(str(name))))
     if reads == "sound":
         raise PretrainedError(f"{chosen.ref.name} reads sound; compare it trained and untrained.")
@@ -104,7 +104,7 @@ def _kind(first: Side, second: Side) -> Kind:
         return kinds[0]
     named = [kind for kind in KINDS if kind in kinds]
     return st.segmented_control("Attention", named, default=kinds[0], required=True, format_func=KINDS.get,
-                                key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed") or kinds[0]
+                                key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed", **BOUND) or kinds[0]
 
 
 def _by_likeness(second: Side) -> bool:

@@ -42,6 +42,7 @@ MORE_SIGNS = 6_000
 GENERATE = next(step for step in STEPS if step.key == "generate")
 LONG_WORD = 4
 MOST_BUTTONS = 40
+WORD = "use_model:word"
 BEFORE = 6  # words of the text that are told again before what comes next
 
 
@@ -100,13 +101,22 @@ def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
 
 
 def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
-    """The place of the token that is picked."""
+    """The place of the token that is picked; the link names it, for the text that it was made with."""
     names = [plain(name) for name in words.unlike(tokens)]
     places, named = range(len(names)), names.__getitem__
+    if st.session_state.setdefault(WORD, key) != key:
+        st.session_state[WORD] = key
+        st.query_params.pop(WORD, None)
+    asked = st.query_params.get(WORD, "")
+    first = int(asked) if asked in map(str, places) else usual
     if len(names) > MOST_BUTTONS:
-        return st.selectbox(label, places, usual, format_func=named, key=f"{key}:list")
-    place = st.segmented_control(label, places, default=usual, format_func=named, key=key, required=True)
-    return usual if place is None else int(place)
+        place = st.selectbox(label, places, first, format_func=named, key=f"{key}:list")
+    else:
+        place = st.segmented_control(label, places, default=first, format_func=named, key=key, required=True)
+    picked = first if place is None else int(place)
+    if picked != usual or asked:
+        st.query_params[WORD] = str(picked)
+    return picked
 
 
 def probabilities(chosen: Chosen, pretrained: Pretrained) -> None:

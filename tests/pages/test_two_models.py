@@ -81,3 +81,14 @@ def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
     assert "Two pictures" in opened(inside__model="digits").button_group[0].options
     kinds = opened(inside__model="numbers").button_group[1]
     assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
+
+
+def test_a_link_opens_the_second_model_and_the_kind(monkeypatch):
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
+    for name, value in (("inside:model", "numbers"), ("two_models:mode", "Two models"),
+                        ("two_models:model:numbers", "all-MiniLM-L6-v2")):
+        app.query_params[name] = value
+    assert "numbers and all-MiniLM-L6-v2" in said(app.run())
+    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
+    app.query_params["inside:model"], app.query_params["two_models:kind:3"] = "numbers", "Decoder"
+    assert app.run().button_group[1].value == "causal"

@@ -177,3 +177,18 @@ def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path
     text = said(app)
     assert "This picture" in text and "is most like" in text
     assert "turns away from itself" in text
+
+
+def test_a_link_opens_the_word_that_was_picked(app):
+    shown(app, "numbers")
+    app.get("button_group")[0].set_value(0).run()
+    assert app.query_params["use_model:word"] in ("0", ["0"])
+    app.text_input(key="inside:text").set_value("seven hundred").run()
+    assert "use_model:word" not in app.query_params, "another answer has other words"
+
+
+@pytest.mark.parametrize(("word", "said_of"), [("1", "tausend"), ("77777", "und"), ("x", "und")])
+def test_a_link_with_a_word_opens_it_or_the_usual_one(app, word, said_of):
+    app.query_params["use_model:word"] = word
+    shown(app, "numbers")
+    assert f"{said_of}</b></span>, head" in said(app)
