@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,16 @@ from torch import nn
 from core.entries import ConfigError
 from core.finetune.config import LAB, MINILM, FineTuneConfig
 from core.finetune.data import Pair, Rows
-from core.pretrained.base import Pretrained, PretrainedError
+from core.pretrained.base import Pretrained, PretrainedError, first_line
+from core.pretrained.hub import COMMIT
 from core.pretrained.load import KEPT, minilm_folder
 from core.pretrained.load import MINILM as MINILM_NAME
+from core.pretrained.places import repo_of
 from core.pretrained.watch import watch_model
 
 MOST_NEW_WORDS = 2_000
 LONGEST_TOKENS = 128
 TUNED = "-tuned"
-COMMIT = re.compile("[0-9a-f]{40}")
 
 
 @dataclass(eq=False)
@@ -65,7 +65,7 @@ def name_of(model: str) -> str:
     if model == MINILM:
         return MINILM_NAME
     path = Path(model.removeprefix(LAB))
-    return path.parent.name.replace("--", "/") if COMMIT.fullmatch(path.name) else path.name
+    return repo_of(path) if COMMIT.fullmatch(path.name) else path.name
 
 
 def build(config: FineTuneConfig, rows: Rows) -> Learner:
@@ -90,7 +90,7 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
             model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **asked)
     except (OSError, ValueError, KeyError) as error:
         what = "labels" if config.task == "classify" else "pairs"
-        raise PretrainedError(f"{config.model} cannot learn {what}: {str(error).splitlines()[0]}") from error
+        raise PretrainedError(f"{config.model} cannot learn {what}: {first_line(error)}") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token  # of decoders, whose training knew no padding
     model.config.pad_token_id = tokenizer.pad_token_id

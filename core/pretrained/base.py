@@ -19,6 +19,11 @@ class PretrainedError(RuntimeError):
     """A model that cannot be loaded or read; the message says what was found and what would help."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, to stand in a sentence; its class where it says nothing."""
+    return next(iter(str(error).splitlines()), "") or repr(error)
+
+
 @dataclass(frozen=True, eq=False)
 class Pretrained:
     """A Hugging Face model in eval mode, fp32, with its tokenizer or processor; shared by sessions, so never changed.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.pretrained.base import PretrainedError
+from core.pretrained.base import PretrainedError, first_line
 
 SECONDS = 10.0
 TRIES = 4
@@ -120,4 +120,4 @@ def in_words(repo: str, revision: str, token: str | None) -> Iterator[None]:
         raise PretrainedError("The hub cannot be reached: there is no network, or it is blocked. Take a model that is "
                               "here, or a folder.") from error
     except (OSError, ValueError) as error:
-        raise PretrainedError(f"{repo} cannot be fetched: {(str(error) or repr(error)).splitlines()[0]}") from error
+        raise PretrainedError(f"{repo} cannot be fetched: {first_line(error)}") from error

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from core.pretrained.base import Head, Pretrained, PretrainedError, Reads
+from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, first_line
 from core.pretrained.memory import keep_freed
 from core.pretrained.pictures import Pictures
 from core.pretrained.readable import read_config, refuse_config
@@ -73,7 +73,7 @@ def load_folder(folder: Path, name: str) -> Pretrained:
         model, found = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
                                             use_safetensors=True, local_files_only=True, output_loading_info=True)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise PretrainedError(f"{name} cannot be loaded: {(str(error) or repr(error)).splitlines()[0]}") from error
+        raise PretrainedError(f"{name} cannot be loaded: {first_line(error)}") from error
     # What a file lacks the library fills with random numbers; a pooler alone nobody reads.
     if lacking := sorted(key for key in found["missing_keys"] if "pooler" not in key):
         raise PretrainedError(f"{name} lacks {len(lacking)} of the weights that its config.json promises, such as "
@@ -109,7 +109,9 @@ def _largest(config: Any, name: str) -> int:
 
 def positions(model: Any) -> int:
     """How many tokens the model has a place for; `MOST_TOKENS` where it sets no bound."""
-    limit = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 0)
+    config = model.config.get_text_config()
+    names = ("max_position_embeddings", "max_target_positions")  # Whisper has the latter
+    limit = next((int(found) for name in names if (found := getattr(config, name, None))), 0)
     limit = limit if limit > 0 else MOST_TOKENS
     for name, module in model.named_modules():
         # RoBERTa and its kin count their places from after that of padding.
@@ -171,6 +173,6 @@ def _reader(folder: Path, reads: Reads, safe: dict[str, Any]) -> Any:
         found = kind.from_pretrained(folder, **safe)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise PretrainedError(f"{folder.name} has no tokenizer or processor that can be read beside its weights: "
-                              f"{(str(error) or repr(error)).splitlines()[0]}") from error
+                              f"{first_line(error)}") from error
     getattr(found, "tokenizer", found).truncation_side = "right"  # some say left; a text is read from its beginning
     return found

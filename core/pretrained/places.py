@@ -31,6 +31,11 @@ def place(repo: str, commit: str) -> Path:
     return shelf() / repo.replace("/", "--") / commit
 
 
+def repo_of(folder: Path) -> str:
+    """The name of the model whose commit that folder of the shelf is."""
+    return folder.parent.name.replace("--", "/")
+
+
 def kept(repo: str) -> tuple[str, ...]:
     """The commits of a model that are on the shelf, the last used first."""
     folders = [path for path in _folders() if path.parent.name == repo.replace("/", "--")]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
+from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, first_line
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
 from core.pretrained.rules import ends, start_mark
@@ -76,8 +76,17 @@ def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off 
         try:
             return pretrained.model(**batch, **more), watch
         except Exception as error:  # whatever a foreign family's code raises on what it was given
-            said = (str(error) or repr(error)).splitlines()[0]
-            raise PretrainedError(f"{pretrained.name} does not take this: {said}") from error
+            raise PretrainedError(f"{pretrained.name} does not take this: {first_line(error)}") from error
+
+
+def sampling_rate(pretrained: Pretrained) -> int:
+    """How many samples of a second of sound a model takes."""
+    return int(_extractor(pretrained).sampling_rate)
+
+
+def _extractor(pretrained: Pretrained) -> Any:
+    """What prepares the sound, alone or in a processor beside a tokenizer."""
+    return getattr(pretrained.tokenizer, "feature_extractor", pretrained.tokenizer)
 
 
 def tokenizer_of(pretrained: Pretrained) -> Any:
@@ -126,7 +135,7 @@ def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | Non
     if given.sound is None:
         raise PretrainedError(f"{pretrained.name} reads sound: give it some.")
     model, name = pretrained.model, pretrained.model.main_input_name
-    extractor = getattr(pretrained.tokenizer, "feature_extractor", pretrained.tokenizer)
+    extractor = _extractor(pretrained)
     sound, rate = given.sound.numpy(), extractor.sampling_rate
     found = extractor(sound, sampling_rate=rate, return_tensors="pt")
     seconds, cut = len(sound) / rate, None

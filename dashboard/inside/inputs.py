@@ -10,6 +10,7 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained import Array, Given, Pretrained, PretrainedError
+from core.pretrained.reading import sampling_rate
 from dashboard.controls import BOUND
 from dashboard.inside import examples
 from dashboard.inside.models import ModelRef
@@ -91,7 +92,7 @@ def opened_picture(data: bytes) -> Array:
 
 
 def _sound(pretrained: Pretrained) -> Array:
-    rate = int(getattr(getattr(pretrained.tokenizer, "feature_extractor", None), "sampling_rate", 16_000))
+    rate = sampling_rate(pretrained)
     chosen, own = st.columns([1, 1.4], vertical_alignment="bottom")
     name = chosen.selectbox("Sound", [*examples.SOUNDS, OWN], key=SOUND, **BOUND)
     if name != OWN:

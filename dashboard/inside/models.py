@@ -21,6 +21,7 @@ from core.pretrained import (
     places,
     read,
 )
+from core.pretrained.base import first_line
 from core.pretrained.load import KEPT, MINILM, minilm_folder
 from dashboard.cache import model, shared
 from dashboard.inside import uploads
@@ -118,4 +119,4 @@ def _in_words(what: str) -> Iterator[None]:
     except PretrainedError:
         raise
     except Exception as error:
-        raise PretrainedError(f"{what}: {(str(error) or repr(error)).splitlines()[0]}") from error
+        raise PretrainedError(f"{what}: {first_line(error)}") from error

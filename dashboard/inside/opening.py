@@ -189,4 +189,4 @@ def _again(repo: str) -> None:
 def shelved() -> list[str]:
     """The hub models that are on this computer already, as the chooser writes them."""
     found = sorted(path for path in places.shelf().glob("*/*") if COMMIT.fullmatch(path.name))
-    return [f"{path.parent.name.replace('--', '/')}@{path.name}" for path in map(Path, found)]
+    return [f"{places.repo_of(path)}@{path.name}" for path in map(Path, found)]

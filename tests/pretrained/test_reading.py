@@ -1,14 +1,17 @@
 """What is read of a text, and what is said when it is not all of it."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from core.pretrained import Given, load_folder, load_minilm, read
 from core.pretrained.answers import Answer, words
+from core.pretrained.base import first_line
 from core.pretrained.generate import names_of
 from core.pretrained.lines import text_line
-from core.pretrained.reading import MAX_CHARACTERS, encode
+from core.pretrained.load import longest, positions
+from core.pretrained.reading import MAX_CHARACTERS, encode, sampling_rate
 from tests.tiny_models import OTHER, SENTENCE, save, tiny
 
 
@@ -55,3 +58,26 @@ def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
     assert names_of(pretrained, [beyond]) == {beyond: f"[{beyond}]"}
     assert words(pretrained, Answer("next"), [beyond]) == (f"[{beyond}]",)
     assert text_line(pretrained.tokenizer, [5, beyond]).tokens[1].endswith(f"[{beyond}]")
+
+
+def test_a_decoder_of_sound_has_the_places_that_its_config_names():
+    import transformers
+
+    config = transformers.WhisperConfig(d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                                        decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, vocab_size=60,
+                                        max_target_positions=21, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                                        decoder_start_token_id=1)
+    model = transformers.WhisperForConditionalGeneration(config)
+    assert positions(model) == longest(model) == model.model.decoder.embed_positions.num_embeddings == 21
+
+
+def test_sound_is_made_at_the_rate_that_the_model_takes():
+    from transformers import Wav2Vec2FeatureExtractor
+
+    alone = replace(tiny("whisper"), tokenizer=Wav2Vec2FeatureExtractor(sampling_rate=8_000))
+    assert (sampling_rate(alone), sampling_rate(tiny("whisper"))) == (8_000, 16_000)
+
+
+def test_an_error_that_says_nothing_is_told_by_its_class():
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError()) == "ValueError()"
