@@ -87,9 +87,11 @@ def go_on(found: Measured, ref: ModelRef) -> None:
     here = picked_of(ref, found.kind, found.score.shape[1:])  # type: ignore[arg-type]
     if here is None or np.isnan(found.score[:, *here]).all() or st.session_state.get(KNOWN) == (ref, here):
         return
-    role = ROLES[found.found.get(here, usual_role(found))].key
+    role = ROLES[found.found.get(here, usual_role(found))]
     st.session_state[KNOWN] = ref, here
-    st.session_state[ROLE], st.session_state[PICKED] = role, name(here)
+    st.session_state[ROLE], st.session_state[PICKED] = role.key, name(here)
+    # A widget writes into the link what a person sets in it, not what it was set to here.
+    st.query_params[ROLE], st.query_params[HEAD] = role.name, name(here)
     for key in (ROLE, HEAD):
         st.session_state.pop(f"{key}:of", None)
 

@@ -39,6 +39,7 @@ def test_a_head_goes_from_page_to_page(app):
     assert "L1·H8</b>" in said(opened(app, "pretrained"))
     opened(app, "head_roles")
     assert app.selectbox(key=HEAD).value == "L1·H8" and app.selectbox(key=ROLE).value == "next"
+    assert app.query_params[HEAD] in ("L1·H8", ["L1·H8"]), "the link of this page names it, too"
 
 
 def test_another_role_begins_with_its_own_head_although_one_was_picked(app):
