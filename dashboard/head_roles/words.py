@@ -52,7 +52,7 @@ def _verdict(found: Measured, here: Head, place: int) -> str:
     own = found.found.get(here)
     others = sum(one == place for one in found.found.values())
     total = int((~np.isnan(found.score).all(0)).sum())
-    count = f"{others} of {total} heads {'is' if others == 1 else 'are'} of this role."
+    count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[place].name.lower()}."
     if own == place:
         return count
     if own is not None:

@@ -91,7 +91,7 @@ def test_a_head_that_was_picked_in_a_grid_is_looked_at(app):
     app.run()
     assert not app.exception
     assert app.selectbox(key=HEAD).value == "L3·H11"
-    assert "Its role is delimiter; 4 of 72 heads are of this role." in said(app)
+    assert "Its role is delimiter; 4 of 72 heads have the role previous token." in said(app)
 
 
 def test_an_encoder_decoder_is_measured_in_both_its_halves(app):
@@ -206,9 +206,9 @@ def test_arrays_alone_are_measured_on_themselves(app):
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert not app.exception
     assert "measured on the input above alone" in conditions(app) and "In this array" in said(app)
-    assert app.selectbox(key=HEAD).value == "L0·H0" and "1 of 2 heads is of this role" in said(app)
+    assert app.selectbox(key=HEAD).value == "L0·H0" and "1 of 2 heads has the role previous token" in said(app)
     app.selectbox(key=ROLE).set_value("induction").run()
-    assert app.selectbox(key=HEAD).value == "L0·H1" and "1 of 2 heads is of this role" in said(app)
+    assert app.selectbox(key=HEAD).value == "L0·H1" and "1 of 2 heads has the role induction" in said(app)
 
 
 def test_a_model_that_hears_is_measured_on_its_sound(app, tmp_path, monkeypatch):
