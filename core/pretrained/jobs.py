@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -59,7 +59,8 @@ def job_of(pretrained: Pretrained) -> Job:
         key = "fill" if head == "masked" else "next"
     for job in JOBS:
         if job.key == key:
-            return job
+            heard = replace(job, name="Write down speech", does="hears a sound and writes a text")
+            return heard if reads == "sound" else job
     raise PretrainedError(f"{pretrained.name} gives states of a {reads} and has no layer that says anything with them; "
                           "take a model with one, such as numbers, induction or digits.")
 

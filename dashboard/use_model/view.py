@@ -46,7 +46,7 @@ def others(own: Job | None, name: str) -> None:
         if own is not None:
             st.markdown(words.other_jobs(own, name))
         for job in JOBS:
-            if own is None or job.key != own.key:
+            if own is None or job.name != own.name:
                 _other(job)
         source_panel(answer_of)
         source_panel(switched_off)

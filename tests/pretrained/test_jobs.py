@@ -56,3 +56,8 @@ def test_a_model_without_embeddings_and_a_sentence_alone_are_told():
         similarities(tiny("gpt2"), [Given("The animal"), Given("was tired")])
     with pytest.raises(ValueError, match="two or more"):
         closest(torch.ones(1, 1))
+
+
+def test_a_model_that_hears_writes_down_what_it_hears():
+    heard = job_of(tiny("whisper"))
+    assert (heard.key, heard.name, heard.does) == ("translate", "Write down speech", "hears a sound and writes a text")
