@@ -23,7 +23,6 @@ from core.finetune.config import RECORDS, FineTuneConfig
 from core.finetune.data import Rows, parse
 from core.finetune.measure import TOLD, frames, inputs, measure, targets, watched, words
 from core.pretrained.base import Given
-from core.pretrained.load import load_folder
 from core.training.record import Record
 from core.training.runs import Run, new_id, runs_folder, write_atomically
 
@@ -218,11 +217,3 @@ def _places(learner: Learner, pairs: list[Any]) -> Any:
     import torch
 
     return torch.tensor([learner.labels.index(pair.answer) for pair in pairs])
-
-
-def load_result(run: Run) -> Any:
-    """The fine-tuned model, loaded as any folder is; ConfigError when there is none yet."""
-    folder = result(run)
-    if folder is None:
-        raise ConfigError("This run has kept no model yet; let it make a step.")
-    return load_folder(folder, folder.name)

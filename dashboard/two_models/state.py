@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from core.difference import Aligned
 from core.entries import ConfigError
@@ -21,7 +20,6 @@ from dashboard.inside import Chosen, ModelRef, loaded, readable_models, reading_
 from dashboard.inside.models import named
 from dashboard.inside.opening import shelved
 
-Mode = Literal["texts", "models", "untrained"]
 MOST_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
 TUNED = "Fine-tuned: "
 LATEST = 5

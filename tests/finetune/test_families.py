@@ -5,8 +5,8 @@ import pytest
 
 from core.finetune.config import FineTuneConfig
 from core.finetune.measure import trace_of
-from core.finetune.run import about, create, load_result, work
-from core.pretrained import Given, read
+from core.finetune.run import about, create, result, work
+from core.pretrained import Given, load_folder, read
 from tests.tiny_models import SENTENCE, save
 
 LABELS = "text,label\n" + "\n".join(f"the {a} {b} {c},{a}" for a in ("small", "green")
@@ -23,7 +23,7 @@ def test_labels(family, tmp_path):
     run = create(config, tmp_path)
     state, words = work(run, lambda: False)
     assert state == "finished", words
-    tuned, last = load_result(run), run.records()[-1]
+    tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
     assert tuned.head == "classify" and tuned.model.config.id2label == {0: "green", 1: "small"}
     _same(run, last.step, read(tuned, SENTENCE))
 
@@ -36,7 +36,7 @@ def test_pairs(family, tmp_path):
     assert state == "finished", words
     records = run.records()
     assert records[-1].loss < records[0].loss
-    tuned = load_result(run)
+    tuned = load_folder(result(run), "tuned")
     assert tuned.head == "seq2seq"
     _same(run, records[-1].step, read(tuned, Given("the small dog", target="dog small")))
 

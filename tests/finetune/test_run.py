@@ -13,8 +13,8 @@ from core.finetune.build import build, count
 from core.finetune.config import FineTuneConfig
 from core.finetune.data import parse
 from core.finetune.measure import measure, targets, trace_of
-from core.finetune.run import Course, about, config_of, create, load_result, result, work
-from core.pretrained import Given, PretrainedError, answer, read
+from core.finetune.run import Course, about, config_of, create, result, work
+from core.pretrained import Given, PretrainedError, answer, load_folder, read
 from core.training.shelf import size
 
 SQUARES = "source,target\n" + "\n".join(
@@ -55,8 +55,8 @@ def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
 def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(config, encoder, tmp_path):
     run = create(config, tmp_path)
     work(run, never)
-    tuned, last = load_result(run), run.records()[-1]
-    assert (tuned.head, tuned.name) == ("classify", f"{encoder.name}-tuned")
+    tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
+    assert (tuned.head, result(run).name) == ("classify", f"{encoder.name}-tuned")
     for told in last.examples:
         best = int(answer(tuned, Given(told.source[0])).probabilities.argmax())
         assert tuned.model.config.id2label[best] == told.predicted[0]
@@ -147,7 +147,7 @@ def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     assert set(about(run)["new_words"]) == {"uno", "due"}
     assert first.exact == 0.0 and last.letters > first.letters and last.loss < first.loss
     assert set(run.frame(last.step)) == {f"{i}:{kind}" for i in (0, 1) for kind in ("self", "causal", "cross")}
-    tuned = load_result(run)
+    tuned = load_folder(result(run), "tuned")
     told = last.examples[0]
     said = tuned.tokenizer.decode(tuned.model.generate(**tuned.tokenizer(told.source[0], return_tensors="pt"),
                                                        num_beams=1, max_new_tokens=9)[0], skip_special_tokens=True)
