@@ -80,6 +80,11 @@ def tip(name: str, title: str, form: str) -> Spec:
     return {"field": name, "type": "quantitative", "title": title, "format": form}
 
 
+def quoted(text: str) -> str:
+    """Any text as a string of Vega's expressions."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ") + "'"
+
+
 def axis_style(ink: Ink) -> Spec:
     """How every axis looks."""
     return {"labelColor": ink.quiet, "labelFontSize": 12, "domain": False, "ticks": False, "labelPadding": 6,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dashboard.attention_view.palette import Ink, Theme, colour_scale
-from dashboard.charts import axis_style
+from dashboard.charts import Spec, axis_style, figure, layer, quoted, tip
 
-Spec = dict[str, Any]
 NAME, STRIP, GAP, BARS = 18, 16, 6, 150  # pixels: a strip's name, its height, what is left under it; the bars
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
 MOST_NAMES = 48  # keys; beyond, their places are written
@@ -37,21 +35,21 @@ def meeting(strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, th
     y = {"type": "quantitative", "title": None, "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline,
                                                          "tickCount": 4},
          "scale": {"domain": [low, high or 1.0], "nice": False, "range": [top + BARS, top]}}
-    tips = [*_tips(strips), _tip("product", "product", ".3f")]
+    tips = [*_tips(strips), tip("product", "product", ".3f")]
     negative, positive = colour_scale(theme, signed=True)[2], colour_scale(theme, signed=True)[8]
-    bars = _layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {**y, "field": "product"},
-                                "y2": {"datum": 0}, "tooltip": tips,
-                                "color": {"condition": {"test": "datum.product < 0", "value": negative},
-                                          "value": positive}})
+    bars = layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {**y, "field": "product"},
+                               "y2": {"datum": 0}, "tooltip": tips,
+                               "color": {"condition": {"test": "datum.product < 0", "value": negative},
+                                         "value": positive}})
     sums = [{"at": place, "sum": float(value)} for place, value in enumerate(running)]
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
     end = [sums[-1] | {"text": f"q·k = {sums[-1]['sum']:.2f}".replace("-", "−")}]
     return _figure([
         *_cells(strips, order, at, theme), _spread(bars),
-        _layer("line", sums, line, color=ink.text, strokeWidth=1.5, interpolate="step-after", tooltip=False),
-        _layer("point", end, line, color=ink.text, filled=True, size=36, opacity=1),
-        _layer("text", end, {**line, "text": {"field": "text"}}, align="right", dx=-7,
-               dy=-10 if running[-1] >= 0 else 12, fontSize=12, fontWeight=600, color=ink.text)], top + BARS)
+        layer("line", sums, line, color=ink.text, strokeWidth=1.5, interpolate="step-after", tooltip=False),
+        layer("point", end, line, color=ink.text, filled=True, size=36, opacity=1),
+        layer("text", end, {**line, "text": {"field": "text"}}, align="right", dx=-7,
+              dy=-10 if running[-1] >= 0 else 12, fontSize=12, fontWeight=600, color=ink.text)], top + BARS)
 
 
 def strips_alone(strips: Sequence[Strip], theme: Theme) -> Spec:
@@ -79,23 +77,22 @@ def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, na
     low, high = float(values[finite].min(initial=0)), float(values[finite].max(initial=0))
     y = {"field": name, "type": "quantitative", "title": None, "scale": {"domain": [low, high or 1e-6], "nice": True},
          "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 3}}
-    tips = [{"field": "token", "title": "key"}, _tip(name, name, ".3~g"), {"field": "seen", "title": " "}]
+    tips = [{"field": "token", "title": "key"}, tip(name, name, ".3~g"), {"field": "seen", "title": " "}]
     colour = {"condition": {"test": "datum.picked", "value": ink.pick}, "value": ink.series[0]}
-    bars = _layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": y, "y2": {"datum": 0},
-                                "color": colour, "tooltip": tips})
+    bars = layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": y, "y2": {"datum": 0},
+                               "color": colour, "tooltip": tips})
     hidden = [one | {"text": "masked"} for one in rows if one["seen"]][:1]
-    layers = [bars, _layer("text", hidden, {"x": {**at, "field": "at"}, "y": {"value": 10}, "text": {"field": "text"}},
-                           align="left", dx=-4, fontSize=12, color=ink.quiet)]
+    layers = [bars, layer("text", hidden, {"x": {**at, "field": "at"}, "y": {"value": 10}, "text": {"field": "text"}},
+                          align="left", dx=-4, fontSize=12, color=ink.quiet)]
     if level is not None:
-        layers.append(_layer("rule", [{"level": level}], {"y": {**y, "field": "level"}}, color=ink.quiet,
-                             strokeDash=[2, 2]))
+        layers.append(layer("rule", [{"level": level}], {"y": {**y, "field": "level"}}, color=ink.quiet,
+                            strokeDash=[2, 2]))
     return _figure(layers, TALL + (NAMES if named and few else 0))
 
 
 def _written(tokens: Sequence[str]) -> str:
     """The tokens as an array that a Vega expression reads."""
-    escaped = (token.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ") for token in tokens)
-    return "[" + ",".join(f"'{token}'" for token in escaped) + "]"
+    return f"[{','.join(map(quoted, tokens))}]"
 
 
 def _tall(strips: Sequence[Strip]) -> int:
@@ -116,19 +113,19 @@ def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -
     rows = [{"at": place, "dimension": int(one), **_numbers(strips, int(one))} for place, one in enumerate(order)]
     for number, strip in enumerate(strips):
         top = number * (NAME + STRIP + GAP)
-        layers.append(_layer("text", [{"text": strip.name}], {"x": {"value": 0}, "y": {"value": top + NAME - 5},
-                                                              "text": {"field": "text"}},
-                             align="left", baseline="bottom", fontSize=12, color=ink.quiet))
-        layers.append(_spread(_layer("rect", rows, {
+        layers.append(layer("text", [{"text": strip.name}], {"x": {"value": 0}, "y": {"value": top + NAME - 5},
+                                                             "text": {"field": "text"}},
+                            align="left", baseline="bottom", fontSize=12, color=ink.quiet))
+        layers.append(_spread(layer("rect", rows, {
             "x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {"value": top + NAME - 2},
             "y2": {"value": top + NAME - 2 + STRIP}, "color": {**colour, "field": f"strip{number}"},
             "tooltip": _tips(strips)})))
     return layers
 
 
-def _spread(layer: Spec) -> Spec:
+def _spread(marks: Spec) -> Spec:
     """A layer whose marks reach half a dimension to both sides, with a hair between them."""
-    return layer | {"transform": [{"calculate": "datum.at - 0.46", "as": "from"},
+    return marks | {"transform": [{"calculate": "datum.at - 0.46", "as": "from"},
                                   {"calculate": "datum.at + 0.46", "as": "to"}]}
 
 
@@ -137,19 +134,12 @@ def _numbers(strips: Sequence[Strip], dimension: int) -> Spec:
 
 
 def _tips(strips: Sequence[Strip]) -> list[Spec]:
-    return [_tip("dimension", "dimension", ",d"),
-            *(_tip(f"strip{number}", strip.name, ".3f") for number, strip in enumerate(strips))]
-
-
-def _tip(field: str, title: str, form: str) -> Spec:
-    return {"field": field, "title": title, "type": "quantitative", "format": form}
-
-
-def _layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
-    return {"data": {"values": list(rows)}, "mark": {"type": mark, **look}, "encoding": encoding}
+    return [tip("dimension", "dimension", ",d"),
+            *(tip(f"strip{number}", strip.name, ".3f") for number, strip in enumerate(strips))]
 
 
 def _figure(layers: Sequence[Spec], height: int) -> Spec:
-    return {"layer": list(layers), "height": height, "width": "container",
-            "resolve": {"scale": {"color": "independent"}},
-            "config": {"view": {"stroke": None}, "font": '"Source Sans", sans-serif'}}
+    """Layers whose colours have scales of their own."""
+    whole = figure(layers, height)
+    return whole | {"resolve": {"scale": {"color": "independent"}},
+                    "config": whole["config"] | {"font": '"Source Sans", sans-serif'}}

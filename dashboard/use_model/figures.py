@@ -9,7 +9,7 @@ import numpy as np
 
 from core.pretrained.answers import Said
 from dashboard.attention_view.palette import SIGNED, Ink, Theme
-from dashboard.charts import Spec, axis_style, figure, layer, tip
+from dashboard.charts import Spec, axis_style, figure, layer, quoted, tip
 from dashboard.use_model.words import short, unlike
 
 LONGEST, TIP = 24, 120  # signs of a sentence beside the matrix, and under the pointer
@@ -22,7 +22,7 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
     tipped = [short(name, TIP) for name in names]
     rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]), "one": tipped[i], "other": tipped[j],
              "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
-    written = " : ".join(f"datum.value == '{label}' ? {_quoted(f'{label}  {short(name, LONGEST)}')}"
+    written = " : ".join(f"datum.value == '{label}' ? {quoted(f'{label}  {short(name, LONGEST)}')}"
                          for label, name in zip(labels, names, strict=True)) + " : ''"
     down = {**axis_style(ink), "labelExpr": written, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text}
     across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
@@ -40,11 +40,6 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
     return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
                    layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
                    layer("text", rows, number, fontSize=11)], height=max(150, 40 * len(names)))
-
-
-def _quoted(text: str) -> str:
-    """Typed text as a string of Vega's expressions."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ") + "'"
 
 
 def bars(said: Sequence[Said], ink: Ink) -> Spec:
