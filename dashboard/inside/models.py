@@ -67,6 +67,8 @@ def named(text: str) -> ModelRef:
             return ref
     if uploads.NAMED.fullmatch(text):
         return ModelRef("array", text)
+    if re.match(r"[/\\]{2}", text):  # Windows would log in there, because a link said so
+        raise PretrainedError(f"{text[:80]} lies on another computer; copy the folder here, and name that.")
     if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
         return ModelRef("folder", text)
     repo, revision = hub.parse(text)

@@ -141,6 +141,15 @@ def test_a_link_that_names_nothing_is_said(app, name):
     assert said(app) == "nothing" and ("write owner/name" in told(app) or "upload the file again" in told(app))
 
 
+@pytest.mark.parametrize("name", [r"\\there\share\model", "//there/share/model"])
+def test_a_link_to_another_computer_is_not_followed(app, name, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    monkeypatch.setattr("core.pretrained.places.check_folder", lambda *_: pytest.fail("it was looked at"))
+    app.query_params["inside:model"] = name
+    app.run()
+    assert said(app) == "nothing" and "lies on another computer" in told(app)
+
+
 def test_a_folder_is_read_where_folders_may_be_opened(app, tmp_path, monkeypatch):
     folder = tmp_path / "own model"
     folder.mkdir()
@@ -208,3 +217,19 @@ def test_whatever_a_foreign_model_raises_is_a_sentence(app, tmp_path, monkeypatc
     ("::ffff:10.0.0.1", False), ("8.8.8.8", False)])
 def test_who_sits_at_this_computer(address, own):
     assert loopback(address) is own
+
+
+def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(app, tmp_path, monkeypatch):
+    """The field of the browser hands over the rest alone."""
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    (folder := tmp_path / "bert").mkdir()
+    save("bert", folder)
+    app.run()
+    app.selectbox(key="inside:model").set_value(str(tmp_path)).run()
+    app.selectbox(key="inside:model").set_value("/bert").run()
+    assert said(app).startswith(f"folder {folder} (2, 3)")
+    app.selectbox(key="inside:model").set_value("/nowhere").run()
+    assert "There is no folder /nowhere on" in told(app)
+    app.selectbox(key="inside:model").set_value("lab").run()
+    app.selectbox(key="inside:model").set_value("-two").run()
+    assert app.selectbox(key="inside:model").value == "lab-two"
