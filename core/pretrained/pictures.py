@@ -12,6 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from core.pretrained.base import PretrainedError
+
+MOST_PIXELS = 4_000_000
+
 
 @dataclass(frozen=True)
 class Pictures:
@@ -28,7 +32,10 @@ class Pictures:
 
     @classmethod
     def of(cls, folder: Path) -> Pictures:
-        """As preprocessor_config.json of the folder says; what it leaves out is as ViT was published."""
+        """As preprocessor_config.json of the folder says; what it leaves out is as ViT was published.
+
+        PretrainedError for more than 4 million pixels.
+        """
         try:
             told = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
         except (OSError, ValueError):
@@ -38,6 +45,9 @@ class Pictures:
             edge = size.get("shortest_edge", 224)
             size = (size.get("height", edge), size.get("width", edge))
         height, width = size if isinstance(size, tuple | list) else (size, size)
+        if not 0 < int(height) * int(width) <= MOST_PIXELS:
+            raise PretrainedError(f"{folder.name} reads pictures of {int(height):,} × {int(width):,} pixels; at most "
+                                  f"{MOST_PIXELS // 10**6} million are made here. Take a smaller model.")
         plain = told.get("do_normalize") is False
         mean, std = told.get("image_mean") or cls.mean, told.get("image_std") or cls.std
         return cls((int(height), int(width)), (0.0,) * 3 if plain else tuple(mean), (1.0,) * 3 if plain else tuple(std),

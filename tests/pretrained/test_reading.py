@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.pretrained import Given, load_folder, load_minilm, read
+from core.pretrained import Given, PretrainedError, load_folder, load_minilm, read
 from core.pretrained.answers import Answer, words
 from core.pretrained.base import first_line
 from core.pretrained.generate import names_of
 from core.pretrained.lines import text_line
 from core.pretrained.load import longest, positions
+from core.pretrained.pictures import Pictures
 from core.pretrained.reading import MAX_CHARACTERS, encode, sampling_rate
 from tests.tiny_models import OTHER, SENTENCE, save, tiny
 
@@ -81,3 +82,12 @@ def test_sound_is_made_at_the_rate_that_the_model_takes():
 def test_an_error_that_says_nothing_is_told_by_its_class():
     assert first_line(ValueError("one\ntwo")) == "one"
     assert first_line(ValueError()) == "ValueError()"
+
+
+def test_a_file_that_asks_for_giant_pictures_is_refused(tmp_path):
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text('{"size": {"height": 100000, "width": 100000}}')
+    with pytest.raises(PretrainedError, match="100,000 × 100,000 pixels"):
+        Pictures.of(tmp_path)
+    file.write_text('{"size": {"height": 512, "width": 384}}')
+    assert Pictures.of(tmp_path).size == (512, 384)
