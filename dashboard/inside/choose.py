@@ -14,7 +14,7 @@ from dashboard.inside.arrays import array_panel
 from dashboard.inside.inputs import inputs
 from dashboard.inside.models import MODEL, PICKED, ModelRef, loaded, readable_models, reading_of, stored
 from dashboard.inside.needs import fitting, lacks, usual_for
-from dashboard.inside.opening import opened, other_panel, picked, shelved, use
+from dashboard.inside.opening import BEFORE, opened, other_panel, picked, shelved, use
 from dashboard.panels import plain
 
 HELP = ("The lab's own: **numbers** translates English number words into German, **induction** goes on with a passage "
@@ -64,7 +64,8 @@ def _box(place: Any, usual: ModelRef) -> str:
     options = list(dict.fromkeys([*names, *shelved(), *PANELS, *filter(None, (current,))]))
     chosen = place.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
                              on_change=picked, help=HELP)
-    return str(chosen or usual.name)
+    state[BEFORE] = str(chosen or usual.name)
+    return state[BEFORE]
 
 
 def _read(ref: ModelRef, needs: tuple[str, ...], place: Any) -> Chosen | None:

@@ -18,20 +18,29 @@ from dashboard.inside.models import EMBEDDED, MODEL, PICKED, ModelRef, named
 from dashboard.panels import plain
 
 DASHBOARD = Path(__file__).resolve().parents[1]
-TYPED, LOOKED = "inside:typed", "inside:looked"
+TYPED, LOOKED, BEFORE = "inside:typed", "inside:looked", "inside:before"
 FOLDER_LIMIT = 1_600_000_000
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
 
 
 def use(name: str) -> None:
     """Choose this model from the next run on; for callbacks."""
-    st.session_state[MODEL] = name
-    picked()
+    st.session_state[MODEL], st.session_state[PICKED] = name, True
 
 
 def picked() -> None:
-    """The model is a person's choice from now on, and stays theirs on every page."""
+    """The model in the field is a person's choice from now on, and stays theirs on every page."""
     st.session_state[PICKED] = True
+    if typed := st.session_state.get(MODEL):
+        st.session_state[MODEL] = _whole(st.session_state.get(BEFORE, ""), typed)
+
+
+def _whole(before: str, typed: str) -> str:
+    """What was typed: the field drops its beginning where that is the name which stood there before."""
+    if typed[0] in "@-":  # no name begins so
+        return before + typed
+    longer = typed[0] == "/" and folders_allowed() and not Path(typed).is_dir() and Path(before + typed).is_dir()
+    return before + typed if longer else typed
 
 
 def opened(name: str) -> ModelRef | None:

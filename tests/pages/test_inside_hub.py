@@ -6,7 +6,7 @@ import time
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.inside import downloads
+from dashboard.inside import downloads, opening
 from dashboard.inside.opening import loopback
 from tests.pages.inside_app import DEMO, button, said, told
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
@@ -219,17 +219,13 @@ def test_who_sits_at_this_computer(address, own):
     assert loopback(address) is own
 
 
-def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(app, tmp_path, monkeypatch):
+def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(tmp_path, monkeypatch):
     """The field of the browser hands over the rest alone."""
+    (tmp_path / "bert").mkdir()
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    (folder := tmp_path / "bert").mkdir()
-    save("bert", folder)
-    app.run()
-    app.selectbox(key="inside:model").set_value(str(tmp_path)).run()
-    app.selectbox(key="inside:model").set_value("/bert").run()
-    assert said(app).startswith(f"folder {folder} (2, 3)")
-    app.selectbox(key="inside:model").set_value("/nowhere").run()
-    assert "There is no folder /nowhere on" in told(app)
-    app.selectbox(key="inside:model").set_value("lab").run()
-    app.selectbox(key="inside:model").set_value("-two").run()
-    assert app.selectbox(key="inside:model").value == "lab-two"
+    assert opening._whole(str(tmp_path), "/bert") == f"{tmp_path}/bert"
+    assert opening._whole(str(tmp_path), "/nowhere") == "/nowhere"
+    assert opening._whole(str(tmp_path), str(tmp_path / "bert")) == f"{tmp_path}/bert"
+    assert opening._whole("lab/bert", "@main") == "lab/bert@main" and opening._whole("lab", "lab/bert") == "lab/bert"
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
+    assert opening._whole(str(tmp_path), "/bert") == "/bert", "a visitor learns nothing of folders"
