@@ -86,12 +86,14 @@ def _equation(setup: Setup, head: Head, found: maps.Views) -> None:
 def _conditions(setup: Setup) -> str:
     source, count = setup.reading.source, len(setup.reading.source)
     said = f"{plain(setup.reading.trace.source)}, {count} tokens, {sum(source.special)} of them special"
-    said += "; fp32, no dropout, one forward pass a head." if setup.asked else ", as they were uploaded."
+    watched = setup.asked is not None and setup.asked.pretrained.watched
+    said += "; fp32, no dropout" if setup.asked else ", as they were uploaded"
+    said += ", one forward pass a head." if watched else "."
     if setup.mixed:
         said += (" The paper of rollout and flow has encoders alone; here the decoder's steps follow the encoder's in "
                  "one graph, and the part that reaches the source is shown.")
     alone = " A head that changes nothing alone may still be one of several that do the same."
-    return said + (alone if setup.asked else "")
+    return said + (alone if watched else "")
 
 
 def _papers() -> None:
