@@ -20,11 +20,12 @@ from dashboard.attention_view.state import Pair, ViewState, inside, settle, take
 if TYPE_CHECKING:
     from core.trace import AttentionTrace
 
-__all__ = ["Patches", "ViewState", "attention_view", "colour_scale"]
+__all__ = ["MAP_SCRIPTS", "Patches", "ViewState", "attention_view", "colour_scale"]
 
 HERE = Path(__file__).parent
-SCRIPTS = ("parts", "color", "layout", "blocks", "words", "matrix", "pins", "lines", "patches", "grid", "frames", "dom",
-           "zoom", "keys", "actions", "image", "view")
+MAP_SCRIPTS = ("parts", "color", "layout", "blocks", "words", "matrix")  # other components draw maps by them too
+SCRIPTS = (*MAP_SCRIPTS, "pins", "lines", "patches", "grid", "frames", "dom", "zoom", "keys", "actions", "image",
+           "view")
 FIELDS = ("pick", "pin", "pins", "frame", "window")
 
 Roles: TypeAlias = Mapping[tuple[int, int], int] | None

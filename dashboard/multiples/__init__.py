@@ -22,6 +22,7 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.attention_view import MAP_SCRIPTS
 from dashboard.attention_view.palette import for_browser
 from dashboard.attention_view.payload import READS
 from dashboard.attention_view.state import settle, taken
@@ -31,14 +32,14 @@ from dashboard.multiples.payload import Pair, Tile, difference_span, pack, telli
 __all__ = ["MARKS", "MINUS", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
 
 HERE = Path(__file__).parent
-SHARED = ("parts", "color", "layout", "blocks", "words", "matrix")  # drawn as the attention view draws its maps
 SCRIPTS = ("tiles", "dom", "zoom", "multiples")
 
 
 @functools.cache
 def _component() -> Any:
     script = f"const PALETTE = {json.dumps(for_browser())};\nconst MARKS = {json.dumps(MARKS)};\n"
-    files = [HERE.parent / "attention_view" / f"{name}.js" for name in SHARED] + [HERE / f"{n}.js" for n in SCRIPTS]
+    shared = [HERE.parent / "attention_view" / f"{name}.js" for name in MAP_SCRIPTS]
+    files = [*shared, *(HERE / f"{name}.js" for name in SCRIPTS)]
     script += "\n".join(file.read_text("utf-8") for file in files)
     css = (HERE / "multiples.css").read_text("utf-8")
     return st.components.v2.component("multiples", html='<div class="mu"></div>\n', css=css, js=script)

@@ -18,18 +18,18 @@ import streamlit as st
 import torch
 
 from core.masks import Drawing, read_drawing
+from dashboard.attention_view import MAP_SCRIPTS
 from dashboard.attention_view.palette import for_browser
 
 __all__ = ["drawn", "mask_board"]
 
 HERE = Path(__file__).parent
-SHARED = ("parts", "color", "layout", "words", "matrix")  # a board is drawn as the attention view draws a map
 
 
 @functools.cache
 def _component() -> Any:
     folder = HERE.parents[1] / "attention_view"
-    files = [folder / f"{name}.js" for name in SHARED] + [HERE / "cells.js", HERE / "board.js"]
+    files = [folder / f"{name}.js" for name in MAP_SCRIPTS] + [HERE / "cells.js", HERE / "board.js"]
     script = f"const PALETTE = {json.dumps(for_browser())};\n" + "\n".join(file.read_text("utf-8") for file in files)
     css = (HERE / "board.css").read_text("utf-8")
     return st.components.v2.component("mask_board", html='<div class="mb"></div>\n', css=css, js=script)
