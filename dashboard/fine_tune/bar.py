@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +12,12 @@ from core.finetune.config import FineTuneConfig, own_rows
 from core.finetune.data import parse
 from core.pretrained import PretrainedError
 from core.training.runs import Run
+from dashboard import follow as following
 from dashboard import jobs
 from dashboard.fine_tune import words
 from dashboard.fine_tune.state import KEPT, Shown, look, show, show_kept
 from dashboard.panels import plain
 
-BEAT, PATIENCE = 0.5, 0.6
 TROUBLE = "fine_tune:trouble"
 
 
@@ -50,18 +49,9 @@ def bar(run: Run, config: FineTuneConfig | None) -> None:
 
 
 def follow(body: Callable[[Shown], None], run: Run) -> None:
-    """Run the body now, and again on each beat while the run lives; when it ends, the whole page once more."""
+    """Run the body now, and again on each beat while the run lives."""
     live = run not in KEPT.values() and not run.status().ended
-
-    def look_again() -> None:
-        if live:
-            jobs.tick()
-        shown = look(run)
-        if live and not shown.live:
-            st.rerun()
-        body(shown)
-
-    st.fragment(look_again, run_every=BEAT if live else None, key=f"fine_tune:{body.__name__}")()
+    following.follow(lambda: look(run), body, live, f"fine_tune:{body.__name__}")
 
 
 def _progress(shown: Shown) -> None:
@@ -83,12 +73,12 @@ def _start(config: FineTuneConfig) -> None:
         st.session_state[TROUBLE] = f"The run could not be started: {error}"
         return
     show(run, config.task)
-    _wait(lambda: run.records() or run.status().state == "queued")
+    following.wait(lambda: run.records() or run.status().state == "queued")
 
 
 def _end(run: Run, how: str) -> None:
     jobs.stop(run, how)
-    _wait(lambda: run.status().ended)
+    following.wait(lambda: run.status().ended)
 
 
 def _go_on(run: Run) -> None:
@@ -97,14 +87,7 @@ def _go_on(run: Run) -> None:
     except (jobs.QueueFull, OSError) as error:
         st.session_state[TROUBLE] = f"The run could not go on: {error}"
         return
-    _wait(lambda: run.status().state == "running" and run.alive())
-
-
-def _wait(done: Callable[[], object]) -> None:
-    """Give the worker a moment, so that the page that follows shows its answer already."""
-    end = time.monotonic() + PATIENCE
-    while not done() and time.monotonic() < end:
-        time.sleep(0.01)
+    following.wait(lambda: run.status().state == "running" and run.alive())
 
 
 def kept_instead(task: str) -> None:

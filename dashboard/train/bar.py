@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +11,13 @@ from core.attention import ConfigError
 from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
 from dashboard import jobs
+from dashboard.follow import follow, wait
 from dashboard.panels import plain
 from dashboard.runs.kept import KEPT
 from dashboard.train import words
 from dashboard.train.state import Shown, look, show, show_example
 from dashboard.train.view import draw
 
-BEAT = 0.5
-PATIENCE = 0.6
 TROUBLE = "train:trouble"
 
 
@@ -87,12 +85,12 @@ def _train(config: RunConfig) -> None:
         return
     st.session_state["train:follow"] = True
     show(run)
-    _wait(lambda: run.records() or run.status().state == "queued")
+    wait(lambda: run.records() or run.status().state == "queued")
 
 
 def _end(run: Run, how: str) -> None:
     jobs.stop(run, how)
-    _wait(lambda: run.status().ended)
+    wait(lambda: run.status().ended)
 
 
 def _go_on(run: Run, more: int = 0) -> None:
@@ -111,14 +109,7 @@ def _go_on(run: Run, more: int = 0) -> None:
         st.session_state[TROUBLE] = f"The run could not go on: {error}"
         return
     st.session_state["train:follow"] = True
-    _wait(lambda: run.status().state == "running" and run.alive())
-
-
-def _wait(done: Callable[[], object]) -> None:
-    """Give the worker a moment, so that the page that follows shows its answer already."""
-    end = time.monotonic() + PATIENCE
-    while not done() and time.monotonic() < end:
-        time.sleep(0.01)
+    wait(lambda: run.status().state == "running" and run.alive())
 
 
 def _again(run: Run, config: RunConfig) -> None:
@@ -127,17 +118,7 @@ def _again(run: Run, config: RunConfig) -> None:
 
 
 def _follow(body: Callable[[Shown], None], run: Run, live: bool) -> None:
-    """Run the body now, and again on each beat while the run lives; when it ends, the whole page once more."""
-
-    def look_again() -> None:
-        if live:
-            jobs.tick()
-        shown = look(run)
-        if live and not shown.live:
-            st.rerun()
-        body(shown)
-
-    st.fragment(look_again, run_every=BEAT if live else None, key=f"train:{body.__name__}")()
+    follow(lambda: look(run), body, live, f"train:{body.__name__}")
 
 
 def _progress(shown: Shown) -> None:

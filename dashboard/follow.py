@@ -1,0 +1,44 @@
+"""What follows work in another process: a fragment on a beat, and a moment's patience after a button."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import streamlit as st
+
+from dashboard import jobs
+
+BEAT, PATIENCE = 0.5, 0.6
+
+
+class Followed(Protocol):
+    """What a page shows of a run: whether it is still on its way."""
+
+    @property
+    def live(self) -> bool: ...
+
+
+F = TypeVar("F", bound=Followed)
+
+
+def follow(look: Callable[[], F], body: Callable[[F], None], live: bool, key: str) -> None:
+    """Run the body now, and again on each beat while the run lives; when it ends, the whole page once more."""
+
+    def look_again() -> None:
+        if live:
+            jobs.tick()
+        shown = look()
+        if live and not shown.live:
+            st.rerun()
+        body(shown)
+
+    st.fragment(look_again, run_every=BEAT if live else None, key=key)()
+
+
+def wait(done: Callable[[], object]) -> None:
+    """Give the worker a moment, so that the page that follows shows its answer already."""
+    end = time.monotonic() + PATIENCE
+    while not done() and time.monotonic() < end:
+        time.sleep(0.01)
