@@ -11,6 +11,7 @@ import streamlit as st
 from core.tasks import Task
 from core.training.runs import Run
 from dashboard.controls import BOUND
+from dashboard.decode.sampling import sampling_settings
 from dashboard.decode.state import (
     BEAM,
     GREEDY,
@@ -32,7 +33,6 @@ RUN, SOURCE_OF = "decode:run", "decode:source-of"
 LINKED = "run"  # the link's word for the run, as on the other pages of this group
 WORDS = {"example_numbers": "Number words, half trained", "example_run": "Reverse, Transformer",
          "example_recurrent": "Reverse, recurrent"}
-TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,7 @@ def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
                                                 "short; more favours the long")}
     if strategy == GREEDY:
         return {}
-    return {"temperature": cells[0].select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
-                                                  help="below 1 sharpens, above 1 flattens"),
-            "top_k": cells[1].number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,
-                                           help="draw from the k likeliest tokens; 0 for all"),
-            "top_p": cells[2].slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
-                                     help="draw from the fewest tokens that together have this probability")}
+    return sampling_settings(cells, key)
 
 
 def _more(strategy: str, task: Task) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import streamlit as st
 
 from core.pretrained.generate import Settings, Strategy
 from dashboard.controls import BOUND
+from dashboard.decode.sampling import sampling_settings
 from dashboard.decode.state import BEAM, GREEDY, SAMPLING
 
 STRATEGIES: dict[str, Strategy] = {GREEDY: "greedy", BEAM: "beam", SAMPLING: "sampling"}
-TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 MOST = 128  # tokens said at most
 SHARES = {GREEDY: [1.0], BEAM: [1.0, 1.0, 1.8], SAMPLING: [1.0, 1.0, 1.0, 0.8]}  # of the row: settings, then More
 
@@ -43,12 +43,7 @@ def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
                          "long")}
     if strategy == GREEDY:
         return {}
-    return {"temperature": cells[0].select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
-                                                  help="below 1 sharpens, above 1 flattens"),
-            "top_k": cells[1].number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,
-                                           help="draw from the k likeliest tokens; 0 for all"),
-            "top_p": cells[2].slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
-                                     help="draw from the fewest tokens that together have this probability")}
+    return sampling_settings(cells, key)
 
 
 def _more(strategy: str) -> dict[str, Any]:
