@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--model", help='"minilm", "lab:" and a name, or a folder')
     parser.add_argument("--watch", help="the sentence whose attention is kept")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--device", help="auto (CUDA where it is there), cpu, cuda or mps")
     asked = vars(parser.parse_args())
     task, path, data = asked.pop("task"), asked.pop("run_dir"), asked.pop("data")
     torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers

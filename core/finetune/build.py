@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from core.entries import ConfigError
-from core.finetune.config import LAB, MINILM, FineTuneConfig
+from core.finetune.config import LAB, MINILM, FineTuneConfig, device_of
 from core.finetune.data import Pair, Rows
 from core.pretrained.base import Pretrained, PretrainedError, first_line
 from core.pretrained.hub import COMMIT
@@ -23,11 +23,15 @@ from core.pretrained.watch import watch_model
 MOST_NEW_WORDS = 2_000
 LONGEST_TOKENS = 128
 TUNED = "-tuned"
+SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(eq=False)
 class Learner:
-    """A model in the middle of learning, with its tokenizer and the words that were added for its pairs."""
+    """A model in the middle of learning, with its tokenizer and the words that were added for its pairs.
+
+    `labels` stand in the order of the model's outputs; none for pairs.
+    """
 
     name: str
     model: Any
@@ -36,6 +40,12 @@ class Learner:
     new_words: tuple[str, ...]
     watched: bool
     max_tokens: int
+    new_head: bool  # whether the head that tells labels was drawn anew
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are now."""
+        return self.model.device
 
     def save(self, folder: Path) -> None:
         """Write the model into a folder of its own, whose name other pages show."""
@@ -77,17 +87,13 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
 
     torch.manual_seed(config.seed)
     folder = folder_of(config.model)
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    asked: dict[str, Any] = {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True, **safe}
+    labels, new_head = rows.labels, False
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safe)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
         if config.task == "classify":
-            named = dict(enumerate(rows.labels))
-            asked |= {"num_labels": len(named), "id2label": named, "label2id": {v: k for k, v in named.items()},
-                      "ignore_mismatched_sizes": True}
-            model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **asked)
+            model, labels, new_head = _classifier(folder, rows.labels)
         else:
-            model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **asked)
+            model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **_load_options())
     except (OSError, ValueError, KeyError) as error:
         what = "labels" if config.task == "classify" else "pairs"
         raise PretrainedError(f"{config.model} cannot learn {what}: {first_line(error)}") from error
@@ -96,8 +102,55 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
     model.config.pad_token_id = tokenizer.pad_token_id
     new = add_words(model, tokenizer, (*rows.learned, *rows.held_out)) if config.task == "pairs" else ()
     freeze(model, config)
+    model.to(device_of(config))
     limit = min(getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS)
-    return Learner(name_of(config.model), model, tokenizer, rows.labels, new, watch_model(model), limit)
+    return Learner(name_of(config.model), model, tokenizer, labels, new, watch_model(model), limit, new_head)
+
+
+def _load_options() -> dict[str, Any]:
+    return {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True, **SAFE}
+
+
+def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, ...], bool]:
+    """A model that tells these labels, the labels in the order of its outputs, and whether its head is new.
+
+    A classifier of exactly these labels keeps its head and their order; any other model gets a new head.
+    """
+    import transformers
+
+    order = own_order(transformers.AutoConfig.from_pretrained(folder, **SAFE), labels)
+    names = dict(enumerate(order or labels))
+    # Its own problem type may be regression or several labels at once; these rows have one label each.
+    model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, num_labels=len(names), id2label=names, label2id={name: i for i, name in names.items()},
+        problem_type="single_label_classification", ignore_mismatched_sizes=True, output_loading_info=True,
+        **_load_options())
+    initialised = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
+    head = [name for name, _ in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
+    if order is None:
+        reset_head(model, initialised)
+    return model, tuple(names.values()), order is None or initialised >= set(head)
+
+
+def own_order(config: Any, labels: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The labels as a classifier's config orders them, where it tells exactly these; None for any other model."""
+    classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+    own = tuple(str(name) for _, name in sorted(config.id2label.items()))
+    return own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
+
+
+def reset_head(model: Any, initialised: Set[str]) -> None:
+    """Draw the weights outside the base model anew, as the model's family does; those in `initialised` are so already.
+
+    A head of other labels, or of another task, may have the same name and the same shape.
+    """
+    for name, module in model.named_modules():
+        own = {f"{name}.{key}": weight for key, weight in module.named_parameters(recurse=False)}
+        if module is model or name.split(".")[0] == model.base_model_prefix or not set(own) - initialised:
+            continue
+        for weight in own.values():
+            weight._is_hf_initialized = False  # how the library marks what was loaded
+        model._init_weights(module)
 
 
 def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, ...]:

@@ -6,7 +6,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from core.entries import ConfigError
+from core.training.config import DEVICES, resolve_device
 
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
 MINILM = "minilm"
@@ -38,8 +41,8 @@ class FineTuneConfig:
 
     `task` is "classify" (text, label) or "pairs" (source, target); `data` is the CSV itself, so that a run's folder is
     complete. `model` is "minilm", "lab:" and the name of one of the lab's own, or a folder. `layers` counts from the
-    last: with 0 only the new head learns; embeddings never do. Pairs teach every weight. `watch` is the sentence whose
-    attention is kept along the way.
+    last: with 0 only the head learns; embeddings never do. Pairs teach every weight. `watch` is the sentence whose
+    attention is kept along the way. `device` is "auto" (CUDA where it is there, else the CPU) or one by name.
     """
 
     task: str
@@ -52,6 +55,7 @@ class FineTuneConfig:
     learning_rate: float = 2e-4
     seconds: float = 120.0
     seed: int = 0
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -59,6 +63,8 @@ class FineTuneConfig:
         for name in ("data", "model", "watch"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} must be a text.")
+        if self.device not in DEVICES:
+            raise ConfigError(f"device = {self.device!r} is not known; take one of {', '.join(DEVICES)}.")
         if len(self.watch) > MOST_WATCHED:
             raise ConfigError(f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
                               "kept at every step.")
@@ -87,6 +93,16 @@ def _check(name: str, value: object, low: float, high: float) -> None:
         raise ConfigError(f"{name} = {value!r} must be a {'whole ' if whole else ''}number.")
     if not low <= value <= high:  # also refuses NaN
         raise ConfigError(f"{name} = {value} lies outside {low:g} to {high:g}.")
+
+
+def device_of(config: FineTuneConfig) -> str:
+    """The device to fine-tune on; ConfigError when this machine lacks it.
+
+    A pretrained model is large enough for a GPU to be faster, so that "auto" takes CUDA.
+    """
+    if config.device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return resolve_device(config.device)
 
 
 def own_rows(task: str) -> str:

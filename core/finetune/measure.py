@@ -60,7 +60,7 @@ def _logits(learner: Learner, part: Sequence[Pair]) -> Float[Tensor, "B labels"]
 
 
 def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]) -> Measured:
-    wanted = torch.tensor([learner.labels.index(pair.answer) for pair in pairs])
+    wanted = classes(learner, pairs)
     best = logits.argmax(-1)
     said = tuple(Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
                  for pair, one in zip(pairs, best, strict=True))
@@ -92,7 +92,7 @@ def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
     found = learner.tokenizer(list(texts), padding=True, truncation=True, max_length=learner.max_tokens,
                               return_tensors="pt")
     known = ("input_ids", "attention_mask", "token_type_ids")
-    return {name: value for name, value in found.items() if name in known}
+    return {name: value.to(learner.device) for name, value in found.items() if name in known}
 
 
 def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
@@ -103,13 +103,23 @@ def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
     end = learner.tokenizer.eos_token_id
     ids = [row if end is None or row[-1:] == [end] else [*row, end] for row in found]
     longest = max(map(len, ids))
-    return torch.tensor([row + [IGNORED] * (longest - len(row)) for row in ids])
+    return torch.tensor([row + [IGNORED] * (longest - len(row)) for row in ids], device=learner.device)
+
+
+def classes(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, " B"]:
+    """The index of each row's label among the model's outputs."""
+    return torch.tensor([learner.labels.index(pair.answer) for pair in pairs], device=learner.device)
 
 
 def watched(learner: Learner, givens: Sequence[Given]) -> list[Reading]:
-    """The attention of the watched sentences as the model is now."""
+    """The attention of the watched sentences as the model is now, read on the CPU as every page reads models."""
+    device = learner.device
     with as_is(learner.model):
-        return [read(learner.pretrained(), given) for given in givens]
+        learner.model.to("cpu")
+        try:
+            return [read(learner.pretrained(), given) for given in givens]
+        finally:
+            learner.model.to(device)
 
 
 def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:

@@ -17,11 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from core.entries import ConfigError
 from core.finetune.build import TUNED, Learner, build, count, folder_of
-from core.finetune.config import RECORDS, FineTuneConfig
+from core.finetune.config import RECORDS, FineTuneConfig, device_of
 from core.finetune.data import Rows, parse
-from core.finetune.measure import TOLD, frames, inputs, measure, targets, watched, words
+from core.finetune.measure import TOLD, classes, frames, inputs, measure, targets, watched, words
 from core.pretrained.base import Given
 from core.training.record import Record
 from core.training.runs import Run, new_id, runs_folder, write_atomically
@@ -37,6 +39,7 @@ def create(config: FineTuneConfig, root: Path | None = None, path: Path | None =
     """
     givens(config, parse(config.task, config.data, config.seed))
     folder_of(config.model)
+    device_of(config)
     run = Run(path or (root or runs_folder()) / new_id())
     (run.path / "frames").mkdir(parents=True)
     asked = {KEY: config.to_json(), "created": time.time(), **more}
@@ -60,7 +63,11 @@ def result(run: Run) -> Path | None:
 
 
 def about(run: Run) -> dict[str, Any]:
-    """What watched.json says: `sentences`, counts (`learns`, `weights`, `steps`), `new_words`; {} before the start."""
+    """What watched.json says; {} before the start.
+
+    `sentences`, counts (`learns`, `weights`, `steps`), `new_words`, `new_head` (whether the head was drawn anew),
+    `device`.
+    """
     try:
         found = json.loads((run.path / "watched.json").read_text("utf-8"))
     except (OSError, ValueError):
@@ -108,7 +115,8 @@ class Course:
             return
         learns, weights = count(self.learner.model)
         told = {"sentences": words(self.givens, watched(self.learner, self.givens)), "learns": learns,
-                "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps}
+                "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps,
+                "new_head": self.learner.new_head, "device": device_name(self.learner.device)}
         write_atomically(self.run.path / "watched.json", json.dumps(told, ensure_ascii=False).encode())
         self.write(None)
 
@@ -154,6 +162,11 @@ class Course:
         return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{late}"
 
 
+def device_name(device: torch.device) -> str:
+    """What a device is called: "cpu", or a GPU's kind with the model of the card."""
+    return f"{device.type} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
+
+
 def givens(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:
     """What the attention is kept of: the reader's own sentence first, then a held-out row or two.
 
@@ -181,12 +194,13 @@ def make_trainer(course: Course) -> Any:
     args = transformers.TrainingArguments(
         output_dir=str(course.run.path / "trainer"), num_train_epochs=config.epochs, seed=config.seed,
         per_device_train_batch_size=config.batch_size, learning_rate=config.learning_rate, weight_decay=0.01,
-        warmup_steps=max(1, course.steps // 10), lr_scheduler_type="linear", optim="adamw_torch", use_cpu=True,
-        report_to=[], logging_strategy="no", save_strategy="no", eval_strategy="no", disable_tqdm=True,
-        remove_unused_columns=False, dataloader_pin_memory=False)  # fmt: skip
+        warmup_steps=max(1, course.steps // 10), lr_scheduler_type="linear", optim="adamw_torch", report_to=[],
+        use_cpu=learner.device.type == "cpu", logging_strategy="no", save_strategy="no", eval_strategy="no",
+        disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False)  # fmt: skip
+    args._n_gpu = min(args.n_gpu, 1)  # with more, the Trainer would multiply the batch by the number of cards
 
     def collate(pairs: list[Any]) -> dict[str, Any]:
-        answers = targets(learner, pairs) if config.task == "pairs" else _places(learner, pairs)
+        answers = targets(learner, pairs) if config.task == "pairs" else classes(learner, pairs)
         return {**inputs(learner, [pair.text for pair in pairs]), "labels": answers}
 
     class Told(transformers.Trainer):  # type: ignore[misc]
@@ -211,9 +225,3 @@ def make_trainer(course: Course) -> Any:
                  callbacks=[Writes()])
     made.remove_callback(transformers.PrinterCallback)  # its lines say again what metrics.jsonl says
     return made
-
-
-def _places(learner: Learner, pairs: list[Any]) -> Any:
-    import torch
-
-    return torch.tensor([learner.labels.index(pair.answer) for pair in pairs])

@@ -14,6 +14,7 @@ from core.finetune.data import parse
 from core.pretrained import PretrainedError, places
 from core.pretrained.load import MINILM as MINILM_NAME
 from core.tasks.reading import MOST_SIGNS
+from core.training.config import devices
 from dashboard.controls import BOUND
 from dashboard.fine_tune import words
 from dashboard.fine_tune.state import TASK, forget_link
@@ -94,7 +95,7 @@ def _ours(key: str, own: str) -> None:
 
 def _settings(task: str) -> dict[str, Any]:
     """How long and how fast it learns; a closed popover draws nothing, and its values are the session's."""
-    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {"seed": 0}
+    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {"seed": 0, "device": "auto"}
     key = partial("fine_tune:{1}:{0}".format, task)
     panel = st.popover("Settings", icon=":material/tune:", width="stretch", on_change="rerun", key=key("panel"))
     if not panel.open:
@@ -106,11 +107,14 @@ def _settings(task: str) -> dict[str, Any]:
         if task == "classify":
             made["layers"] = st.number_input("Layers that learn", 0, int(BOUNDS["layers"][1]), usual["layers"],
                                              key=key("layers"), **KEEP, help=(
-                "Counted from the last; with 0 only the new head learns, and no attention changes. Embeddings never "
-                "learn."))
+                "Counted from the last; with 0 only the head learns, and no attention changes. Embeddings never learn. "
+                "A classifier of the same labels keeps its head; any other model gets a new one."))
         made["learning_rate"] = st.select_slider("Learning rate", RATES, usual["learning_rate"], **KEEP,
                                                  key=key("learning_rate"), format_func=lambda rate: f"{rate:g}")
         made["batch_size"] = st.select_slider("Rows a step", SIZES, usual["batch_size"], key=key("batch_size"), **KEEP)
         made["seed"] = st.number_input("Seed", 0, int(BOUNDS["seed"][1]), 0, key=key("seed"), **KEEP,
                                        help="of the rows that are held out, the new weights and the order")
+        if len(there := devices()) > 2:  # more than automatic and the CPU
+            made["device"] = st.selectbox("Device", there, key=key("device"), **KEEP,
+                                          help="auto takes CUDA where it is there")
     return made

@@ -54,7 +54,7 @@ def gained(head: Moved, before: np.ndarray, now: AttentionMap) -> str:
 
 
 def still(config: FineTuneConfig) -> str:
-    return ("Only the new head learns, so no attention changes." if config.task == "classify" and config.layers == 0
+    return ("Only the head learns, so no attention changes." if config.task == "classify" and config.layers == 0
             else "")
 
 
@@ -62,6 +62,10 @@ def conditions(config: FineTuneConfig, told: dict, learned: int, held_out: int, 
     """Under which conditions the numbers hold."""
     said = [f"{plain(name_of(config.model))}, {told.get('learns', 0):,} of {told.get('weights', 0):,} weights learn",
             f"{learned:,} rows learned, {held_out:,} held out", f"seed {config.seed}"]
+    if told.get("device", "cpu") != "cpu":
+        said.append(f"on {plain(told['device'])}")
+    if config.task == "classify" and "new_head" in told:
+        said.append("its head is new" if told["new_head"] else "it keeps its own head, which has these labels")
     if new := told.get("new_words"):
         shown = ", ".join(map(plain, new[:10]))
         said.append(f"{len(new)} words were new to it ({shown}{', …' if len(new) > 10 else ''}), each with a vector "

@@ -1,0 +1,57 @@
+"""On which device a fine-tuning run computes; no GPU is needed: what is there is feigned, and "meta" stands for one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from core.entries import ConfigError
+from core.finetune import run as running
+from core.finetune.build import build
+from core.finetune.config import FineTuneConfig, device_of
+from core.finetune.data import parse
+from core.finetune.measure import classes, inputs, targets
+from core.finetune.run import Course, about, create, work
+
+
+@pytest.fixture
+def config(encoder, colours) -> FineTuneConfig:
+    return FineTuneConfig("classify", colours, str(encoder), epochs=1, batch_size=32)
+
+
+def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(config, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device_of(config) == "cpu"
+    with pytest.raises(ConfigError, match="device = cuda is not on this machine"):
+        create(replace(config, device="cuda"), tmp_path)
+    with pytest.raises(ConfigError, match="'tpu' is not known"):
+        replace(config, device="tpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert device_of(config) == "cuda" and device_of(replace(config, device="cpu")) == "cpu"
+
+
+def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, translator, monkeypatch):
+    rows = parse("classify", config.data)
+    monkeypatch.setattr("core.finetune.build.device_of", lambda config: "meta")
+    learner = build(config, rows)
+    assert learner.device.type == "meta" == classes(learner, rows.held_out).device.type
+    assert {value.device.type for value in inputs(learner, ["the sun"]).values()} == {"meta"}
+    pairs = FineTuneConfig("pairs", "\n".join(f"one {i},two {i}" for i in range(9)), str(translator))
+    rows = parse("pairs", pairs.data)
+    assert targets(build(pairs, rows), rows.held_out).device.type == "meta"
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(config, monkeypatch, tmp_path, kind):
+    rows = parse("classify", config.data)
+    learner = build(config, rows)
+    course = Course(create(config, tmp_path), config, rows, learner, lambda: False, print)
+    monkeypatch.setattr(type(learner), "device", torch.device(kind))
+    assert running.make_trainer(course).args.use_cpu == (kind == "cpu")
+
+
+def test_the_device_is_written_down(config, monkeypatch, tmp_path):
+    run = create(replace(config, device="cpu"), tmp_path)
+    assert work(run, lambda: False)[0] == "finished" and about(run)["device"] == "cpu"
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    assert running.device_name(torch.device("cuda")) == "cuda (NVIDIA H200)"

@@ -1,0 +1,106 @@
+"""A classifier keeps the order of its own labels where the rows have the same ones; any other model gets a new head."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertForTokenClassification
+
+from core.finetune import __main__ as shell
+from core.finetune.build import build
+from core.finetune.config import FineTuneConfig
+from core.finetune.data import parse
+from core.finetune.run import about, create, result, work
+from core.pretrained import Given, answer, load_folder
+from core.training.runs import Run
+
+
+@pytest.fixture(scope="session")
+def classifier(encoder, colours, tmp_path_factory) -> Path:
+    """A model that is right on every row, its labels not in the order of the alphabet."""
+    home = tmp_path_factory.mktemp("classifier")
+    config = FineTuneConfig("classify", colours, str(encoder), epochs=12, batch_size=8, learning_rate=1e-2)
+    run = create(config, home)
+    assert work(run, lambda: False)[0] == "finished" and run.records()[-1].exact == 1.0
+    folder = result(run)
+    weights = load_file(folder / "model.safetensors")
+    for name in ("classifier.weight", "classifier.bias"):
+        weights[name] = weights[name].flip(0).contiguous()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    own = json.loads((folder / "config.json").read_text())
+    own |= {"id2label": {"0": "redy", "1": "bluey"}, "label2id": {"redy": 0, "bluey": 1}}
+    (folder / "config.json").write_text(json.dumps(own))
+    return folder
+
+
+def head_of(config: FineTuneConfig) -> torch.Tensor:
+    return build(config, parse("classify", config.data)).model.classifier.weight.detach()
+
+
+def told(folder: Path, text: str) -> str:
+    model = load_folder(folder, "model")
+    return model.model.config.id2label[int(answer(model, Given(text)).probabilities.argmax())]
+
+
+def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(classifier, colours, tmp_path):
+    run = create(FineTuneConfig("classify", colours, str(classifier), layers=0, epochs=1, batch_size=8), tmp_path)
+    work(run, lambda: False)
+    first, last = run.records()[0], run.records()[-1]
+    assert (first.exact, last.exact, about(run)["new_head"]) == (1.0, 1.0, False)
+    for folder in (classifier, result(run)):
+        assert load_folder(folder, "model").model.config.id2label == {0: "redy", 1: "bluey"}
+        assert told(folder, "the sun is red") == "redy" and told(folder, "the sun is blue") == "bluey"
+
+
+def test_the_shell_keeps_the_labels_of_a_classifier_too(classifier, colours, tmp_path, monkeypatch):
+    rows = tmp_path / "rows.csv"
+    rows.write_text(colours)
+    monkeypatch.setattr("sys.argv", ["finetune", "classify", str(tmp_path / "run"), "--model", str(classifier),
+                                     "--data", str(rows)])  # fmt: skip
+    threads = torch.get_num_threads()
+    try:
+        assert shell.main() == 0
+    finally:
+        torch.set_num_threads(threads)
+    run = Run(tmp_path / "run")
+    assert run.records()[0].exact == run.records()[-1].exact == 1.0
+    assert load_folder(result(run), "tuned").model.config.id2label == {0: "redy", 1: "bluey"}
+
+
+def test_other_labels_get_a_new_head_though_their_count_is_the_same(classifier, colours):
+    config = FineTuneConfig("classify", colours.replace("bluey", "azure"), str(classifier))
+    learner = build(config, parse("classify", config.data))
+    assert learner.new_head and learner.labels == ("azure", "redy")
+    assert learner.model.config.id2label == {0: "azure", 1: "redy"}
+    own = load_file(classifier / "model.safetensors")["classifier.weight"]
+    head = learner.model.classifier.weight.detach()
+    assert not torch.isclose(head, own).any() and float(head.std()) == pytest.approx(0.02, rel=0.5)
+    assert not torch.equal(head_of(replace(config, seed=1)), head), "the seed draws it"
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert torch.equal(learner.model.get_parameter(name), load_file(classifier / "model.safetensors")[name])
+
+
+def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(encoder, colours, tmp_path):
+    other = BertForTokenClassification.from_pretrained(encoder, num_labels=2, id2label={0: "redy", 1: "bluey"})
+    other.save_pretrained(tmp_path)
+    for file in encoder.glob("*token*.json"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = FineTuneConfig("classify", colours, str(tmp_path))
+    assert not torch.isclose(head_of(config), other.classifier.weight.detach()).any()
+    assert build(config, parse("classify", colours)).labels == ("bluey", "redy")
+
+
+def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifier, colours, tmp_path):
+    """Its own loss would want a row of 0 and 1 for each text."""
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for file in classifier.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    own = json.loads((folder / "config.json").read_text()) | {"problem_type": "multi_label_classification"}
+    (folder / "config.json").write_text(json.dumps(own))
+    run = create(FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path)
+    state, words = work(run, lambda: False)
+    assert state == "finished" and run.records()[-1].exact == 1.0, words
