@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 Value = int | float | bool | str
 LONGEST_TEXT = 4096
+LONGEST_QUOTE = 60  # characters of an outside value that a message repeats
+DEEPEST = 16  # levels of parts within parts; a mask that a person composes has three or four
 
 
 class ConfigError(ValueError):
     """A choice, or a pair of choices, that cannot be built; the message says what was given and what would fit."""
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = LONGEST_QUOTE
+
+
+def quote(value: object) -> str:
+    """The repr of a value from outside, for a message: at most LONGEST_QUOTE characters, however large or deep it
+    is."""
+    text = _REPR.repr(value)
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
+
+
+def quote_name(name: object) -> str:
+    """A name from outside, for a message: bare where it is one short word, else quoted."""
+    bare = isinstance(name, str) and len(name) <= LONGEST_QUOTE and name.replace(".", "_").isidentifier()
+    return str(name) if bare else quote(name)
 
 
 @dataclass(frozen=True)
@@ -43,15 +63,14 @@ class Param:
         """Return the value in this parameter's own type; ConfigError if it is of another kind or out of bounds."""
         if self.choices:
             if value not in self.choices:
-                raise ConfigError(f"{owner}: {self.key} = {value!r}; expected one of {', '.join(self.choices)}.")
+                raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected one of {', '.join(self.choices)}.")
             return value
         kind = type(self.default)
         if kind is str:
             return self._read(value, owner)
-        number = isinstance(value, int | float) and math.isfinite(value) and isinstance(value, bool) == (kind is bool)
-        if isinstance(value, str) or not number or (kind is int and value != int(value)):
-            wanted = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
-            raise ConfigError(f"{owner}: {self.key} = {value!r}; expected {wanted}.")
+        if not _is_number(value) or isinstance(value, bool) != (kind is bool) or (kind is int and value != int(value)):
+            expected = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
+            raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected {expected}.")
         low, high = self.low, self.high
         if (low is not None and value < low) or (high is not None and value > high):
             raise ConfigError(f"{owner}: {self.key} = {value:g}; expected {low:g} to {high:g}.")
@@ -59,10 +78,18 @@ class Param:
 
     def _read(self, value: Value, owner: str) -> str:
         if not isinstance(value, str) or len(value) > self.longest:
-            raise ConfigError(f"{owner}: {self.key} = {value!r:.60}; expected a text of at most {self.longest} signs.")
+            raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} signs.")
         if self.parse is not None:
             self.parse(value)
         return value
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether it is a finite number; a whole number too large for a float is none."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -130,7 +157,7 @@ class Choice:
     parts: tuple[Choice, ...] = ()
 
     @classmethod
-    def of(cls, key: str, *parts: Choice, **params: Value) -> Choice:
+    def of(cls, key: str, /, *parts: Choice, **params: Value) -> Choice:
         return cls(key, tuple(sorted(params.items())), parts)
 
     def __getitem__(self, name: str) -> Value:
@@ -151,16 +178,19 @@ class Choice:
         return out
 
     @classmethod
-    def from_json(cls, data: str | Mapping[str, Any]) -> Choice:
+    def from_json(cls, data: str | Mapping[str, Any], depth: int = 0) -> Choice:
+        """The choice that a key, or an object with a key, describes; ConfigError for anything else."""
         if isinstance(data, str):
             return cls(data)
         if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
-            raise ConfigError(f"A choice is a key, or an object with a key; got {data!r}.")
+            raise ConfigError(f"A choice is a key, or an object with a key; got {quote(data)}.")
         parts = data.get("parts", [])
         if not isinstance(parts, list | tuple):
-            raise ConfigError(f"The parts of {data['key']} are a list of choices; got {parts!r}.")
-        params = {name: value for name, value in data.items() if name not in ("key", "parts")}
-        return cls.of(data["key"], *(cls.from_json(part) for part in parts), **params)
+            raise ConfigError(f"The parts of {quote_name(data['key'])} are a list of choices; got {quote(parts)}.")
+        if depth == DEEPEST:
+            raise ConfigError(f"A choice has parts within parts, more than {DEEPEST} deep; take fewer.")
+        params = tuple(sorted((name, value) for name, value in data.items() if name not in ("key", "parts")))
+        return cls(data["key"], params, tuple(cls.from_json(part, depth + 1) for part in parts))
 
 
 def find(entries: tuple[Entry, ...], axis: str, key: str) -> Entry:
@@ -168,7 +198,7 @@ def find(entries: tuple[Entry, ...], axis: str, key: str) -> Entry:
     for entry in entries:
         if entry.key == key:
             return entry
-    raise ConfigError(f"{axis} = {key!r}; expected one of {', '.join(entry.key for entry in entries)}.")
+    raise ConfigError(f"{axis} = {quote(key)}; expected one of {', '.join(entry.key for entry in entries)}.")
 
 
 def complete(choice: Choice | str, entries: tuple[Entry, ...], axis: str) -> Choice:
@@ -177,7 +207,8 @@ def complete(choice: Choice | str, entries: tuple[Entry, ...], axis: str) -> Cho
     entry = find(entries, axis, choice.key)
     given, known = dict(choice.params), {param.key: param for param in entry.params}
     if extra := sorted(given.keys() - known.keys()):
-        raise ConfigError(f"{axis} = {choice.key} has no {extra[0]}; it takes {', '.join(known) or 'no parameters'}.")
+        raise ConfigError(f"{axis} = {choice.key} has no {quote_name(extra[0])}; it takes "
+                          f"{', '.join(known) or 'no parameters'}.")
     owner = f"{axis} = {choice.key}"
     params = {key: param.check(given.get(key, param.default), owner) for key, param in known.items()}
     return Choice.of(choice.key, *(complete(part, entries, axis) for part in choice.parts), **params)

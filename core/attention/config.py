@@ -10,10 +10,11 @@ from core.attention.kernels import KERNELS
 from core.attention.normalizers import NORMALIZERS
 from core.attention.projections import PROJECTIONS
 from core.attention.scores import SCORES
-from core.entries import Choice, ConfigError, Entry, HeadSizes, complete, find
+from core.entries import Choice, ConfigError, Entry, HeadSizes, complete, find, quote, quote_name
 from core.masks import MASKS, check_parts
 from core.positions import POSITIONS
 
+LARGEST_SIZE = 2**20  # of d_model; the widest published models have some 2^15
 AXES: dict[str, tuple[Entry, ...]] = {
     "projection": PROJECTIONS,
     "score": SCORES,
@@ -47,7 +48,7 @@ class AttentionConfig:
         check_sizes(self.d_model, self.num_heads)
         number = isinstance(self.dropout, int | float) and not isinstance(self.dropout, bool)
         if not number or not 0.0 <= self.dropout < 1.0:
-            raise ConfigError(f"dropout = {self.dropout!r}; expected 0 ≤ dropout < 1.")
+            raise ConfigError(f"dropout = {quote(self.dropout)}; expected 0 ≤ dropout < 1.")
         for axis, entries in AXES.items():
             object.__setattr__(self, axis, complete(getattr(self, axis), entries, axis))
         check_parts(self.mask)
@@ -98,20 +99,22 @@ class AttentionConfig:
     def from_json(cls, data: Mapping[str, Any]) -> AttentionConfig:
         """ConfigError names any field that is unknown or malformed."""
         if not isinstance(data, Mapping):
-            raise ConfigError(f"An attention config is an object with fields; got {data!r}.")
+            raise ConfigError(f"An attention config is an object with fields; got {quote(data)}.")
         known = {field.name for field in fields(cls)}
         if extra := sorted(set(data) - known):
-            raise ConfigError(f"An attention config has no {extra[0]}; it takes {', '.join(sorted(known))}.")
+            raise ConfigError(f"An attention config has no {quote_name(extra[0])}; it takes "
+                              f"{', '.join(sorted(known))}.")
         values: dict[str, Any] = dict(data)
         values.update({axis: Choice.from_json(data[axis]) for axis in AXES if axis in data})
         return cls(**values)
 
 
 def check_sizes(d_model: int, num_heads: int) -> None:
-    """ConfigError unless both are whole numbers from 1 and num_heads divides d_model; it lists the heads that do."""
+    """ConfigError unless both are whole numbers from 1 to LARGEST_SIZE and num_heads divides d_model, with those that
+    do."""
     for name, value in (("d_model", d_model), ("num_heads", num_heads)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} = {value!r}; expected a whole number from 1.")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
+            raise ConfigError(f"{name} = {quote(value)}; expected a whole number from 1 to {LARGEST_SIZE:,}.")
     if d_model % num_heads:
         fits = ", ".join(str(heads) for heads in heads_that_divide(d_model)[:12])
         raise ConfigError(f"num_heads = {num_heads} does not divide d_model = {d_model}; take one of {fits}.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from core.entries import ConfigError
+from core.entries import ConfigError, quote, quote_name
 from core.training.config import DEVICES, resolve_device
 
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
@@ -59,7 +59,7 @@ class FineTuneConfig:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise ConfigError(f"task = {self.task!r} is not known; take one of {', '.join(TASKS)}.")
+            raise ConfigError(f"task = {quote(self.task)} is not known; take one of {', '.join(TASKS)}.")
         for name in ("data", "model", "watch"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} must be a text.")
@@ -81,7 +81,7 @@ class FineTuneConfig:
         if not isinstance(data, dict):
             raise ConfigError("a fine-tuning run is described by an object with task, data and settings.")
         if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
-            raise ConfigError(f"a fine-tuning run has no setting named {', '.join(map(str, unknown))}.")
+            raise ConfigError(f"a fine-tuning run has no setting named {', '.join(map(quote_name, unknown[:3]))}.")
         if missing := sorted({"task", "data"} - set(data)):
             raise ConfigError(f"the run says nothing about {' and '.join(missing)}.")
         return cls(**data)
@@ -90,9 +90,9 @@ class FineTuneConfig:
 def _check(name: str, value: object, low: float, high: float) -> None:
     whole = name not in FRACTIONS
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        raise ConfigError(f"{name} = {value!r} must be a {'whole ' if whole else ''}number.")
+        raise ConfigError(f"{name} = {quote(value)} must be a {'whole ' if whole else ''}number.")
     if not low <= value <= high:  # also refuses NaN
-        raise ConfigError(f"{name} = {value} lies outside {low:g} to {high:g}.")
+        raise ConfigError(f"{name} = {quote(value)} lies outside {low:g} to {high:g}.")
 
 
 def device_of(config: FineTuneConfig) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.cells import Cells
-from core.entries import ConfigError, Cost, Entry, Param
+from core.entries import ConfigError, Cost, Entry, Param, quote
 from core.formula import parse
 from core.masks.base import rule
 
@@ -55,15 +55,15 @@ def read_drawing(text: str) -> Drawing:
     size, _, body = text.partition(":")
     sides = [int(side) for side in size.split("x") if side.isascii() and side.isdigit() and len(side) <= 2]
     if len(sides) != 2 or size != f"{sides[0]}x{sides[1]}" or not all(1 <= s <= LARGEST_DRAWING for s in sides):
-        raise ConfigError(f"drawing = {text[:40]!r}; expected rows x columns, each 1 to {LARGEST_DRAWING}, a colon and "
+        raise ConfigError(f"drawing = {quote(text)}; expected rows x columns, each 1 to {LARGEST_DRAWING}, a colon and "
                           "the rows in hexadecimal, such as 3x3:4.6.7.")
     queries, keys = sides
     words, digits = body.split("."), -(-keys // 4)
     if len(words) != queries:
-        raise ConfigError(f"drawing = {text[:40]!r} says {queries} rows and holds {len(words)}.")
+        raise ConfigError(f"drawing = {quote(text)} says {queries} rows and holds {len(words)}.")
     for at, word in enumerate(words):
         if len(word) != digits or not set(word) <= set("0123456789abcdef") or int(word, 16) >> keys:
-            raise ConfigError(f"drawing, row {at}: {word[:20]!r}; expected {digits} hexadecimal digits "
+            raise ConfigError(f"drawing, row {at}: {quote(word)}; expected {digits} hexadecimal digits "
                               f"for {keys} cells.")
     return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from core.cells import Cells
-from core.entries import ConfigError, Entry, Param
+from core.entries import ConfigError, Entry, Param, quote
 from core.masks.base import rule
 
 LONGEST = 512  # of a window, a block or a stride, on a slider
@@ -65,7 +65,7 @@ def lengths_of(text: str) -> list[int]:
     words = text.replace(",", " ").split()
     found = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 6]
     if len(found) < len(words) or not all(1 <= length <= LONGEST_DOCUMENT for length in found):
-        raise ConfigError(f"lengths = {text[:60]!r}; expected whole numbers from 1 to {LONGEST_DOCUMENT}, parted by "
+        raise ConfigError(f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT}, parted by "
                           "commas, such as 3, 4, 2.")
     if not 1 <= len(found) <= MOST_DOCUMENTS:
         raise ConfigError(f"lengths names {len(found)} documents; expected 1 to {MOST_DOCUMENTS}.")

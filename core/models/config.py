@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from core.attention import AttentionConfig
-from core.entries import Choice, ConfigError
+from core.entries import Choice, ConfigError, quote, quote_name
 from core.masks import build_mask
 
 STACKED = ("transformer", "decoder", "classifier", "one_token", "forecaster")  # layers of attention and feed-forward
@@ -65,17 +65,18 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ConfigError(f"model: {name} = {getattr(self, name)!r}; expected one of {', '.join(choices)}.")
+                raise ConfigError(f"model: {name} = {quote(getattr(self, name))}; expected one of "
+                                  f"{', '.join(choices)}.")
         for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise ConfigError(f"model: {name} = {value!r}; expected a whole number from {low} to {high}.")
+                raise ConfigError(f"model: {name} = {quote(value)}; expected a whole number from {low} to {high}.")
         dropout = self.dropout
         if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-            raise ConfigError(f"model: dropout = {self.dropout!r}; expected a number from 0 up to, not with, 1.")
+            raise ConfigError(f"model: dropout = {quote(self.dropout)}; expected a number from 0 up to, not with, 1.")
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"model: {name} = {getattr(self, name)!r}; expected true or false.")
+                raise ConfigError(f"model: {name} = {quote(getattr(self, name))}; expected true or false.")
         self._check_attention()
 
     def _check_attention(self) -> None:
@@ -84,7 +85,7 @@ class ModelConfig:
             if self.kind != "recurrent":
                 raise ConfigError(f"kind = {self.kind} needs an attention; attention = none is for kind = recurrent.")
         elif not isinstance(attention, AttentionConfig):
-            raise ConfigError(f"model: attention = {attention!r}; expected an AttentionConfig or None.")
+            raise ConfigError(f"model: attention = {quote(attention)}; expected an AttentionConfig or None.")
         elif (attention.d_model, attention.num_heads) != (self.d_model, self.num_heads):
             raise ConfigError(
                 f"The attention has d_model = {attention.d_model}, num_heads = {attention.num_heads}, but the model "
@@ -161,10 +162,10 @@ class ModelConfig:
     def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
         """ConfigError for a field that is missing or unknown."""
         if not isinstance(data, Mapping):
-            raise ConfigError(f"A model is an object of its fields; got {data!r}.")
+            raise ConfigError(f"A model is an object of its fields; got {quote(data)}.")
         known = {field.name for field in fields(cls)}
         if extra := sorted(set(data) - known):
-            raise ConfigError(f"A model has no {extra[0]}; it takes {', '.join(sorted(known))}.")
+            raise ConfigError(f"A model has no {quote_name(extra[0])}; it takes {', '.join(sorted(known))}.")
         if missing := sorted({"kind", "d_model", "num_heads", "attention"} - set(data)):
             raise ConfigError(f"A model needs {missing[0]}.")
         attention = data["attention"]
@@ -183,4 +184,4 @@ def _first_sees_itself(mask: Choice) -> bool:
 def _need_ints(**values: Any) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"model: {name} = {value!r}; expected a whole number.")
+            raise ConfigError(f"model: {name} = {quote(value)}; expected a whole number.")

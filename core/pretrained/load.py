@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from core.entries import quote
 from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, first_line
 from core.pretrained.memory import keep_freed
 from core.pretrained.pictures import Pictures
@@ -52,7 +53,7 @@ def load_kept(name: str) -> Pretrained:
     """One of the lab's own small models, by the name of its folder; PretrainedError lists those there are."""
     names = sorted(path.name for path in KEPT.iterdir() if (path / "config.json").exists()) if KEPT.exists() else []
     if name not in names:
-        raise PretrainedError(f"The lab keeps no model named {name!r}; it has {', '.join(names) or 'none'}.")
+        raise PretrainedError(f"The lab keeps no model named {quote(name)}; it has {', '.join(names) or 'none'}.")
     return load_folder(KEPT / name, name)
 
 

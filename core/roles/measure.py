@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from core.entries import quote
 from core.pretrained.base import Reading
 from core.roles.roles import ROLES, Role
 from core.roles.targets import Targets, Text
@@ -96,7 +97,7 @@ def measure(readings: Sequence[Reading], kind: Kind = "self") -> Measured:
         raise ValueError("Roles speak of before and after, which mean nothing between two sequences.")
     layers = [reading.trace.of(kind).maps for reading in readings]
     if not layers or not layers[0]:
-        raise ValueError(f"There is no map of kind {kind!r} to measure.")
+        raise ValueError(f"There is no map of kind {quote(kind)} to measure.")
     texts = [Text(reading.lines(kind)[0]) for reading in readings]
     heads = max(len(item.weights) for item in layers[0])
     shape = len(ROLES), len(layers[0]), heads

@@ -1,6 +1,6 @@
 """Tasks: fresh training batches by a seed, and held-out examples that never occur among them."""
 
-from core.entries import ConfigError
+from core.entries import ConfigError, quote
 from core.tasks.addition import ADDITION
 from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.images import DIGITS
@@ -24,7 +24,7 @@ def task_entry(key: str) -> TaskEntry:
     for entry in TASKS:
         if entry.key == key:
             return entry
-    raise ConfigError(f"task = {key!r}; expected one of {', '.join(entry.key for entry in TASKS)}.")
+    raise ConfigError(f"task = {quote(key)}; expected one of {', '.join(entry.key for entry in TASKS)}.")
 
 
 def make_task(config: TaskConfig) -> Task:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from core.entries import ConfigError, Param, Value
+from core.entries import ConfigError, Param, Value, quote, quote_name
 from core.models.base import Shape
 
 Form = Literal["pairs", "text", "label", "series"]
@@ -104,11 +104,13 @@ class TaskConfig:
         from core.tasks import task_entry
 
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**31:
-            raise ConfigError(f"task = {self.key}: seed = {self.seed!r}; expected a whole number from 0 to 2147483647.")
+            raise ConfigError(f"task = {quote_name(self.key)}: seed = {quote(self.seed)}; expected a whole number "
+                              "from 0 to 2147483647.")
         entry, given = task_entry(self.key), dict(self.params)
         known = {param.key: param for param in entry.params}
         if extra := sorted(given.keys() - known.keys()):
-            raise ConfigError(f"task = {self.key} has no {extra[0]}; it takes {', '.join(known) or 'no parameters'}.")
+            raise ConfigError(f"task = {self.key} has no {quote_name(extra[0])}; it takes "
+                              f"{', '.join(known) or 'no parameters'}.")
         filled = {key: param.check(given.get(key, param.default), f"task = {self.key}") for key, param in known.items()}
         object.__setattr__(self, "params", tuple(sorted(filled.items())))
         entry.check(**filled)
@@ -126,10 +128,11 @@ class TaskConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaskConfig:
         if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
-            raise ConfigError(f"A task is an object with a key; got {data!r}.")
+            raise ConfigError(f"A task is an object with a key; got {quote(data)}.")
         if not isinstance(data.get("params", {}), Mapping):
-            raise ConfigError(f"task = {data['key']}: params is an object of names and values; got {data['params']!r}.")
-        return cls.of(data["key"], data.get("seed", 0), **data.get("params", {}))
+            raise ConfigError(f"task = {quote_name(data['key'])}: params is an object of names and "
+                              f"values; got {quote(data['params'])}.")
+        return cls(data["key"], tuple(sorted(data.get("params", {}).items())), data.get("seed", 0))
 
 
 @dataclass(frozen=True)

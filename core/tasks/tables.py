@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.entries import ConfigError
+from core.entries import ConfigError, quote
 from core.tasks.reading import Row, lines_told, read_rows
 from core.tasks.tabular import Cell, Column, Table
 
@@ -59,7 +59,7 @@ def sheet_of(text: str, header: str) -> Sheet:
     names = tuple(name or f"column {i}" for i, name in enumerate(first, 1)) if named else tuple(
         f"column {i}" for i in range(1, len(first) + 1))
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ConfigError(f"Line {rows[0].line} names two columns {twice[0]!r}; give each its own name.")
+        raise ConfigError(f"Line {rows[0].line} names two columns {quote(twice[0])}; give each its own name.")
     return Sheet(names, tuple(rows[1:] if named else rows), decimal_comma, named)
 
 
@@ -78,7 +78,7 @@ def find_column(sheet: Sheet, asked: str, what: str) -> int:
         return folded.index(asked.strip().casefold())
     if asked.strip().isdecimal() and 1 <= int(asked) <= len(folded):
         return int(asked) - 1
-    raise ConfigError(f"{what} = {asked!r}: the table has no such column. It has {', '.join(sheet.names)}.")
+    raise ConfigError(f"{what} = {quote(asked)}: the table has no such column. It has {', '.join(sheet.names)}.")
 
 
 def parse_table(text: str, header: str, label: str, words: str) -> Table | Texts:
@@ -92,7 +92,7 @@ def parse_table(text: str, header: str, label: str, words: str) -> Table | Texts
     if words.strip():
         place = find_column(sheet, words, "text")
         if place == target:
-            raise ConfigError(f"text = {words!r} is the column of the class; take another one.")
+            raise ConfigError(f"text = {quote(words)} is the column of the class; take another one.")
         return _texts(sheet, place, rows, labels, classes, notes)
     read = [(i, *_column(sheet, i, rows)) for i in range(len(sheet.names)) if i != target]
     kept = [(i, column) for i, column, _ in read if column is not None]
@@ -126,7 +126,7 @@ def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tu
         raise ConfigError(f"The column {name} has {len(counts):,} different values; at most {MOST_CLASSES} classes are "
                           "told apart. Name another column as the label, or join values to classes.")
     if len(counts) < 2:
-        raise ConfigError(f"The column {name} is always {next(iter(counts))!r}; a class to be told needs another.")
+        raise ConfigError(f"The column {name} is always {quote(next(iter(counts)))}; a class to be told needs another.")
     if sum(count > 2 for count in counts.values()) < 2:
         raise ConfigError(f"Two classes of {name} need three rows or more, so that some can be held out.")
     sizes = {value: sheet.number(value) for value in counts}

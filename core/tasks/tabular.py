@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.entries import ConfigError
+from core.entries import ConfigError, quote
 from core.models.base import Shape
 from core.tasks.base import Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry
 
@@ -186,12 +186,12 @@ def typed(column: Column, cell: str) -> Cell:
         return None
     if column.categories:
         if cell not in column.categories:
-            raise ValueError(f"{column.name} = {cell!r}; expected one of {', '.join(column.categories)}.")
+            raise ValueError(f"{column.name} = {quote(cell)}; expected one of {', '.join(column.categories)}.")
         return float(column.categories.index(cell) + 1)
     try:
         return float(cell)
     except ValueError:
-        raise ValueError(f"{column.name} = {cell!r}; expected a number.") from None
+        raise ValueError(f"{column.name} = {quote(cell)}; expected a number.") from None
 
 
 def recipes(rows: int, columns: int) -> Mapping[str, Recipe]:

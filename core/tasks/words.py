@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from num2words import num2words
 
+from core.entries import quote
+
 LARGEST = 9999
 
 # Morphemes of German number words: a prefix of another ("ein" of "eins") stands after it.
@@ -37,5 +39,5 @@ def split_words(text: str, language: str) -> tuple[str, ...]:
         return tuple(re.split(r"[ ,-]+", text))
     morphemes = _GERMAN.findall(text)
     if "".join(morphemes) != text:
-        raise ValueError(f"The German number word {text!r} has letters that belong to no known morpheme.")
+        raise ValueError(f"The German number word {quote(text)} has letters that belong to no known morpheme.")
     return tuple(morphemes)

@@ -16,6 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from core.entries import quote
 from core.training import checked
 from core.training.runs import ENDED, Run, runs_folder
 from core.training.shelf import LONGEST_NAME, aside, new_run
@@ -84,7 +85,7 @@ def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
         if match is None:
             if FOLDERS.fullmatch(info.filename):
                 continue
-            raise ValueError(f"The zip holds {info.filename[:80]!r}, which no run has.")
+            raise ValueError(f"The zip holds {quote(info.filename)}, which no run has.")
         name = match[1]
         tops.add(info.filename.removesuffix(name))
         if name in found or len(tops) > 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from core.attention import ConfigError
+from core.entries import quote, quote_name
 from core.models import ModelConfig
 from core.models.config import RECURRENT
 from core.tasks import TaskConfig
@@ -79,7 +80,8 @@ class RunConfig:
             _check_number(name, getattr(self, name), low, high, whole=_is_whole(name))
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ConfigError(f"{name} = {getattr(self, name)!r} is not known; take one of {', '.join(choices)}.")
+                raise ConfigError(f"{name} = {quote(getattr(self, name))} is not known; take one of "
+                                  f"{', '.join(choices)}.")
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false.")
@@ -99,7 +101,7 @@ class RunConfig:
             raise ConfigError("a run is described by an object with task, model and settings.")
         unknown = sorted(set(data) - {f.name for f in fields(cls)})
         if unknown:
-            raise ConfigError(f"a run has no setting named {', '.join(map(str, unknown))}.")
+            raise ConfigError(f"a run has no setting named {', '.join(map(quote_name, unknown[:3]))}.")
         missing = sorted({"task", "model"} - set(data))
         if missing:
             raise ConfigError(f"the run says nothing about {' and '.join(missing)}.")
@@ -114,9 +116,9 @@ def _is_whole(name: str) -> bool:
 def _check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:
     kind = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise ConfigError(f"{name} = {value!r} must be a {'whole ' if whole else ''}number.")
+        raise ConfigError(f"{name} = {quote(value)} must be a {'whole ' if whole else ''}number.")
     if not low <= value <= high:  # also refuses NaN
-        raise ConfigError(f"{name} = {value} lies outside {low:g} to {high:g}.")
+        raise ConfigError(f"{name} = {quote(value)} lies outside {low:g} to {high:g}.")
 
 
 def devices() -> tuple[str, ...]:

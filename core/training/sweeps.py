@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
-from core.entries import complete
+from core.entries import complete, quote, quote_name
 from core.models import ModelConfig, Shape, build_model
 from core.tasks import TaskConfig, make_task, task_entry
 from core.training.config import BOUNDS, RunConfig
@@ -57,7 +57,7 @@ class SweepConfig:
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "seeds", tuple(self.seeds))
         if self.equal not in EQUAL:
-            raise ConfigError(f"equal = {self.equal!r}; take one of {', '.join(EQUAL)}.")
+            raise ConfigError(f"equal = {quote(self.equal)}; take one of {', '.join(EQUAL)}.")
         for what, found, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
             if not few <= len(found) <= many:
                 raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(found)}.")
@@ -104,12 +104,12 @@ class SweepConfig:
         if not isinstance(data, Mapping):
             raise ConfigError("a sweep is described by an object with base, axis, values and seeds.")
         if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
-            raise ConfigError(f"a sweep has no {unknown[0]}.")
+            raise ConfigError(f"a sweep has no {quote_name(unknown[0])}.")
         if missing := [name for name in ("base", "axis", "values") if name not in data]:
             raise ConfigError(f"the sweep says nothing about {' and '.join(missing)}.")
         for name in ("values", "seeds"):
             if not isinstance(data.get(name, []), list | tuple):
-                raise ConfigError(f"the {name} of a sweep are a list; got {data[name]!r}.")
+                raise ConfigError(f"the {name} of a sweep are a list; got {quote(data[name])}.")
         return cls(**{**data, "base": RunConfig.from_json(data["base"])})
 
 
@@ -164,7 +164,7 @@ def name_of(axis: str, task: TaskConfig | None = None) -> str:
     key = axis.removeprefix("task.")
     known = {} if task is None else {param.key: param.name for param in task_entry(task.key).params}
     if task is not None and (key == axis or key not in known):
-        raise ConfigError(f"axis = {axis!r}; take one of {', '.join([*SETTINGS, *(f'task.{k}' for k in known)])}.")
+        raise ConfigError(f"axis = {quote(axis)}; take one of {', '.join([*SETTINGS, *(f'task.{k}' for k in known)])}.")
     return known.get(key, key)
 
 
@@ -175,7 +175,7 @@ def _value(axis: str, value: Any) -> Any:
     if axis == "attention" and value is not None and not isinstance(value, AttentionConfig):
         return AttentionConfig.from_json(value)
     if axis not in ATTENTION and not isinstance(value, bool | int | float | str):
-        raise ConfigError(f"{axis} = {value!r}; expected a number, a word, or true or false.")
+        raise ConfigError(f"{axis} = {quote(value)}; expected a number, a word, or true or false.")
     return value
 
 

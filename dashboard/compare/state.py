@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.attention import AttentionConfig, ConfigError, check_sizes
+from core.entries import quote
 from dashboard.panels import plain
 from dashboard.short_text import from_text, to_text
 
@@ -111,7 +112,7 @@ def _mechanisms(setup: Setup, value: str | list[str]) -> Setup:
 
 def _source(setup: Setup, value: str) -> Setup:
     if value != SEEDED and value not in MINILM:
-        raise ConfigError(f"source = {value[:40]!r}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
+        raise ConfigError(f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
                           f"{LAYERS - 1}.{HEADS - 1}.")
     return replace(setup, source=value)
 
@@ -150,7 +151,7 @@ def _length(setup: Setup, value: str) -> Setup:
 def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
     parts = value.split(".")
     if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) < 7 for part in parts):
-        raise ConfigError(f"{name} = {value[:40]!r}; expected whole numbers such as {name}={example}.")
+        raise ConfigError(f"{name} = {quote(value)}; expected whole numbers such as {name}={example}.")
     return [int(part) for part in parts]
 
 

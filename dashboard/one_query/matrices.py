@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from core.entries import quote
+
 WORKED = "1,2|1,0;0,1;1,1|0.5,0.3;0.8,0.2;0.1,0.9"
 MAX_ROWS, MAX_COLUMNS = 32, 16
 Rows = list[list[float]]
@@ -42,7 +44,7 @@ def _cell(text: str) -> float:
     try:
         return float(text.replace("−", "-"))
     except ValueError as error:
-        raise MatrixError(f"{text.strip()[:20]!r} in the link's matrix is not a number.") from error
+        raise MatrixError(f"{quote(text.strip())} in the link's matrix is not a number.") from error
 
 
 def write(parts: list[Rows]) -> str:

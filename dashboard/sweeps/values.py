@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from core.attention import AXES, PRESETS, ConfigError
+from core.entries import quote
 from core.models.config import RECURRENT, STACKED
 from core.tasks import make_task, task_entry
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
@@ -128,7 +129,7 @@ def read(base: RunConfig, axis: str, text: str) -> Any:
     try:
         number = float(text)
     except ValueError:
-        raise ConfigError(f"{text[:40]!r} is none of the values of this setting, and no number.") from None
+        raise ConfigError(f"{quote(text)} is none of the values of this setting, and no number.") from None
     return int(number) if number.is_integer() and not isinstance(next(iter(names.values())), float) else number
 
 

@@ -4,7 +4,7 @@ from core.attention.presets.base import AXIS_NAMES, Preset
 from core.attention.presets.early import RECURRENT, TRANSFORMERS
 from core.attention.presets.long import LONG
 from core.attention.presets.today import TODAY
-from core.entries import ConfigError
+from core.entries import ConfigError, quote
 
 PRESETS: tuple[Preset, ...] = (*RECURRENT, *TRANSFORMERS, *LONG, *TODAY)
 
@@ -16,4 +16,4 @@ def preset(key: str) -> Preset:
     for candidate in PRESETS:
         if candidate.key == key:
             return candidate
-    raise ConfigError(f"preset = {key!r}; expected one of {', '.join(p.key for p in PRESETS)}.")
+    raise ConfigError(f"preset = {quote(key)}; expected one of {', '.join(p.key for p in PRESETS)}.")

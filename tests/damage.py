@@ -1,0 +1,49 @@
+"""JSON files as they come from outside: values of a real one put wrong, lost or doubled, by a seeded generator."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+# What stands where something else should: other types, no numbers, too large, too long, too deep, no letters.
+HOSTILE: tuple[Any, ...] = (
+    None, True, 0, -1, 1.5, 2**40, 10**400, float("nan"), float("inf"), "", "0x1", "1abc", "a:b", "x" * 5000, "\x00",
+    "\ud800", [], [[]], [1, "a"], {}, {"key": 1}, {"key": "none", "key ": 2}, {"cls": 1}, [None] * 3)
+HOSTILE_NAMES = ("key", "seed", "cls", "self", "", "x" * 5000, "a:b", "1:x", "\ud800", "__class__")
+
+
+def deep(levels: int, name: str = "parts") -> Any:
+    """Objects within lists within objects, that many levels deep."""
+    value: Any = {"key": "causal"}
+    for _ in range(levels):
+        value = {"key": "not", name: [value]}
+    return value
+
+
+def damaged(data: Any, rng: random.Random, changes: int = 1) -> Any:
+    """A copy of JSON data with a few places changed: a value replaced, taken out, renamed, or put beside another."""
+    data = copy.deepcopy(data)
+    for _ in range(changes):
+        spots = list(_spots(data))
+        holder, name = rng.choice(spots)
+        how = rng.random()
+        if how < 0.6:
+            holder[name] = copy.deepcopy(rng.choice(HOSTILE)) if rng.random() < 0.97 else deep(rng.choice((20, 200)))
+        elif how < 0.75:
+            del holder[name]
+        elif isinstance(holder, dict):
+            holder[rng.choice(HOSTILE_NAMES)] = holder.pop(name) if how < 0.85 else copy.deepcopy(rng.choice(HOSTILE))
+        else:
+            holder.append(copy.deepcopy(rng.choice(HOSTILE)))
+        if not list(_spots(data)):
+            break
+    return data
+
+
+def _spots(data: Any) -> Any:
+    """Every (holder, name or index) within nested lists and dicts."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for name, value in items:
+        yield data, name
+        yield from _spots(value)
