@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +18,8 @@ class Cells:
 
     B batch, H heads that meet, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole
     matrix (queries from place 0, so a cache's are counted too). x and context are the layer's inputs, never cut: index
-    them by i − `offset` and by j. A field is None where the caller has nothing to give.
+    them by i − `offset` and by j. A field is None where the caller has nothing to give. i − j lies between `low` and
+    `high`; `tables` is what the position made once for the whole matrix.
     """
 
     i: Int[Tensor, "T 1"]
@@ -26,6 +28,9 @@ class Cells:
     num_keys: int
     num_heads: int = 1
     offset: int = 0
+    low: int = 0
+    high: int = 0
+    tables: tuple[Tensor, ...] = ()
     key_mask: Bool[Tensor, "B 1 1 S"] | None = None  # which keys are real
     q: Float[Tensor, "B H T D"] | None = None
     k: Float[Tensor, "B H S D"] | None = None
@@ -46,7 +51,8 @@ class Cells:
         i = torch.arange(offset, offset + num_queries, device=device)[:, None]
         j = torch.arange(num_keys, device=device)[None, :]
         real = None if key_mask is None else key_mask[:, None, None, :]
-        return cls(i, j, offset + num_queries, num_keys, num_heads, offset, real, **tensors)
+        low, high = offset - num_keys + 1, offset + num_queries - 1
+        return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, **tensors)
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> Cells:
         """The rectangle of these rows and columns."""
@@ -54,4 +60,14 @@ class Cells:
             return self
         key_mask = None if self.key_mask is None else self.key_mask[..., columns]
         q, k = None if self.q is None else self.q[:, :, rows], None if self.k is None else self.k[:, :, columns]
-        return replace(self, i=self.i[rows], j=self.j[:, columns], key_mask=key_mask, q=q, k=k)
+        return replace(self, **self.places(rows, columns), key_mask=key_mask, q=q, k=k)
+
+    def places(self, rows: slice, columns: slice | Tensor) -> dict[str, Any]:
+        """The fields i, j, low and high of these rows and columns; columns are a stretch, or their growing places."""
+        (num_rows, num_columns), (first, stop, _) = (len(self.i), self.j.shape[1]), rows.indices(len(self.i))
+        if isinstance(columns, slice):
+            start, end, _ = columns.indices(num_columns)
+        else:
+            start, end = int(columns[0]), int(columns[-1]) + 1
+        return {"i": self.i[rows], "j": self.j[:, columns], "low": self.low + first + num_columns - end,
+                "high": self.high - (num_rows - stop) - start}

@@ -132,6 +132,7 @@ class Attention(nn.Module):
         k, v = shared(k, q.shape[1]), shared(v, self.config.num_heads)
         cells = Cells.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, key_mask=key_mask,
                             device=q.device, q=q, k=k, x=x, context=context)
+        cells = replace(cells, tables=self.position.tables(cells))
         plain = mask is None and key_mask is None and offset == 0 and q.shape[2] == k.shape[2]
         return Problem(q, k, v, self.score, self.normalizer, cells, self.position, self.mask, mask, fold=self.fold,
                        causal=plain and self.config.mask.key == "causal",

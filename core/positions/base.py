@@ -21,6 +21,10 @@ class Position(nn.Module):
         """A query or key, turned by its position; `length` is that of the whole sequence, offset + T unless given."""
         return x
 
+    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+        """What `bias` reads that is the same for every part of the matrix; made once a call and put into its cells."""
+        return ()
+
     def bias(self, cells: Cells) -> Float[Tensor, ...] | None:
         """What is added to the scores of these cells, broadcastable to (B, H, T, S), in their dtype; None for none."""
         return None

@@ -52,11 +52,15 @@ class Forgetting(Position):
         self.gate = nn.Linear(d_model, num_heads)
         nn.init.constant_(self.gate.bias, start)
 
+    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+        """The log of what is kept up to each key, (B, H, Sx)."""
+        gates = self.gate(needs(cells, "context", "forgetting")).mT
+        precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
+        return (F.logsigmoid(gates.to(precise)).cumsum(-1),)
+
     def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
         context = needs(cells, "context", "forgetting")
-        gates = self.gate(context).mT
-        precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
-        kept = F.logsigmoid(gates.to(precise)).cumsum(-1)  # (B, H, Sx): the log of what is kept so far
+        kept, = cells.tables or self.tables(cells)
         at_query = kept[..., cells.i.flatten().clamp(max=context.shape[1] - 1)]
         between = at_query[..., :, None] - kept[..., cells.j.flatten()][..., None, :]
         return -between.abs().to(context.dtype)

@@ -18,9 +18,19 @@ def needs(cells: Cells, name: str, owner: str) -> Tensor:
     return found
 
 
-def clipped(cells: Cells, most: int) -> Int[Tensor, "T S"]:
-    """The row of a table of 2·most + 1 vectors that a cell reads: j − i, clipped to −most … most, counted from 0."""
-    return (cells.j - cells.i).clamp(-most, most) + most
+def clipped(cells: Cells, most: int) -> tuple[Int[Tensor, "T S"], slice]:
+    """The rows of a table of 2·most + 1 vectors that these cells read, and which of them each cell reads.
+
+    A cell reads j − i, clipped to −most … most; its row is counted from the first of the slice.
+    """
+    rows = reached(-cells.high, -cells.low, most, 2 * most + 1)
+    return (cells.j - cells.i).clamp(-most, most) + (most - rows.start), rows
+
+
+def reached(low: int, high: int, zero: int, vectors: int) -> slice:
+    """The rows that distances low … high read of a table whose row `zero` is distance 0, clipped at both ends."""
+    first, last = (min(max(distance + zero, 0), vectors - 1) for distance in (low, high))
+    return slice(first, last + 1)
 
 
 def meet(

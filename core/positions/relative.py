@@ -13,7 +13,7 @@ from core.cells import Cells
 from core.entries import Cost, Entry, Param
 from core.positions.absolute import sinusoids
 from core.positions.base import Position
-from core.positions.distance import clipped, meet, needs
+from core.positions.distance import clipped, meet, needs, reached
 
 
 class Shaw(Position):
@@ -30,14 +30,16 @@ class Shaw(Position):
 
     def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
         q = needs(cells, "q", "shaw")
-        return meet(q * self.scale, self.key[None], clipped(cells, self.distance))
+        row, read = clipped(cells, self.distance)
+        return meet(q * self.scale, self.key[None, read], row)
 
     def values(self, weights: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T E"] | None:
         if self.value is None:
             return None
-        row = clipped(cells, self.distance).expand(*weights.shape[:2], -1, -1)
-        spent = weights.new_zeros(*weights.shape[:3], 2 * self.distance + 1).scatter_add(-1, row, weights)
-        return spent @ self.value  # the weight spent at each distance, times that distance's vector
+        row, read = clipped(cells, self.distance)
+        vectors, row = self.value[read], row.expand(*weights.shape[:2], -1, -1)
+        spent = weights.new_zeros(*weights.shape[:3], len(vectors)).scatter_add(-1, row, weights)
+        return spent @ vectors  # the weight spent at each distance, times that distance's vector
 
 
 class TransformerXL(Position):
@@ -50,13 +52,19 @@ class TransformerXL(Position):
         self.content = nn.Parameter(torch.zeros(num_heads, qk_dim))  # u
         self.place = nn.Parameter(torch.zeros(num_heads, qk_dim))  # v
 
+    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+        """W r of every distance between a query and a key, (H, T + S − 1, D); row 0 is the least distance."""
+        q = needs(cells, "q", "transformer_xl")
+        distances = torch.arange(least(cells), cells.num_queries, dtype=torch.float64)
+        waves = sinusoids(distances, self.d_model, self.base).to(q)
+        return (rearrange(self.project(waves), "n (h d) -> h n d", h=len(self.place)),)
+
     def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
         q, k = needs(cells, "q", "transformer_xl"), needs(cells, "k", "transformer_xl")
-        distance = cells.i - cells.j  # (T, S)
-        low, high = int(distance.min()), int(distance.max())
-        waves = sinusoids(torch.arange(low, high + 1, dtype=torch.float64), self.d_model, self.base).to(q)
-        table = rearrange(self.project(waves), "n (h d) -> h n d", h=len(self.place))
-        by_place = meet(q + self.place[:, None], table, distance - low)
+        table, = cells.tables or self.tables(cells)
+        first = least(cells)
+        by_place = meet(q + self.place[:, None], table[:, cells.low - first:cells.high - first + 1],
+                        cells.i - cells.j - cells.low)
         by_content = self.content[:, None] @ k.mT  # (B, H, 1, S): how welcome a key is to every query
         return (by_place + by_content) * self.scale
 
@@ -75,17 +83,27 @@ class Deberta(Position):
         self.key = nn.Linear(d_model, num_heads * qk_dim, bias=False)
         self.query = nn.Linear(d_model, num_heads * qk_dim, bias=False)
 
+    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+        """Kʳ and Qʳ, (H, 2k, D) each."""
+        return tuple(rearrange(turn(self.table), "n (h d) -> h n d", h=self.num_heads)
+                     for turn in (self.key, self.query))
+
     def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
         q, k = needs(cells, "q", "deberta"), needs(cells, "k", "deberta")
-        row = (cells.i - cells.j + self.distance).clamp(0, 2 * self.distance - 1)
-        keys, queries = (rearrange(turn(self.table), "n (h d) -> h n d", h=self.num_heads)
-                         for turn in (self.key, self.query))
+        read = reached(cells.low, cells.high, self.distance, 2 * self.distance)
+        row = (cells.i - cells.j + self.distance).clamp(0, 2 * self.distance - 1) - read.start
+        keys, queries = (table[:, read] for table in cells.tables or self.tables(cells))
         content_to_place = meet(q, keys, row)
         place_to_content = meet(k, queries, row.mT).mT
         return (content_to_place + place_to_content) * self.scale
 
     def adjust(self, scores: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T S"]:
         return scores * 3**-0.5
+
+
+def least(cells: Cells) -> int:
+    """The least distance i − j of the whole matrix."""
+    return cells.offset - cells.num_keys + 1
 
 
 def _shaw(config: Any) -> Shaw:

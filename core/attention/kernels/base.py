@@ -95,7 +95,7 @@ class Problem:
         """The same problem for some queries q and keys k and values v alone, which are those rows and columns."""
         cells = self.cells
         real = None if cells.key_mask is None else cells.key_mask[..., columns]
-        cells = replace(cells, i=cells.i[rows], j=cells.j[:, columns], key_mask=real, q=q, k=k)
+        cells = replace(cells, **cells.places(rows, columns), key_mask=real, q=q, k=k)
         given, added = (None if x is None else block(x, rows, columns) for x in (self.given, self.added))
         return replace(self, q=q, k=k, v=v, cells=cells, given=given, added=added, causal=False)
 

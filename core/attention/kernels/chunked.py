@@ -7,7 +7,7 @@ are kept, and each new block of keys rescales them by e^(m − m'). Backward mak
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -55,26 +55,36 @@ def spans(length: int, size: int) -> Iterator[slice]:
 
 class _Chunked(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *learned: Tensor) -> Tensor:
+    def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> Tensor:
+        """`read` are the position's tables, and then what is learned."""
         out = q.new_empty(*q.shape[:3], v.shape[-1])
         norm = precise(q.new_empty(*q.shape[:3], 1))  # log of each row's sum: weights = e^(scores − norm)
         for rows in spans(q.shape[2], blocks.size):
             out[:, :, rows], norm[:, :, rows] = _rows(blocks, q[:, :, rows], k, v, rows)
         ctx.blocks = blocks
-        ctx.save_for_backward(q, k, v, out, norm, *learned)
+        ctx.save_for_backward(q, k, v, out, norm, *read)
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, norm, *learned = ctx.saved_tensors
+        q, k, v, out, norm, *read = ctx.saved_tensors
+        blocks, learned = with_leaves(ctx.blocks, read)
         found = [torch.zeros_like(x, dtype=precise(x).dtype) for x in (q, k, v, *learned)]
         delta = (precise(grad) * out).sum(-1, keepdim=True)  # Σ_j w_ij ∂w_ij: what the softmax takes off each row
-        for rows in spans(q.shape[2], ctx.blocks.size):
+        for rows in spans(q.shape[2], blocks.size):
             row = (precise(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
-            for columns in spans(k.shape[2], ctx.blocks.size):
-                _add_block(ctx.blocks, (q, k, v), learned, found, row, rows, columns)
+            for columns in spans(k.shape[2], blocks.size):
+                _add_block(blocks, (q, k, v), learned, found, row, rows, columns)
         return None, *(total.to(x.dtype) for total, x in zip(found, (q, k, v, *learned), strict=True))
+
+
+def with_leaves(blocks: Blocks, read: list[Tensor]) -> tuple[Blocks, list[Tensor]]:
+    """The blocks with tables of their own, so that a block's gradient ends at them and not at what made them."""
+    problem, count = blocks.problem, len(blocks.problem.cells.tables)
+    tables = [table.detach().requires_grad_() for table in read[:count]]
+    cells = replace(problem.cells, tables=tuple(tables))
+    return replace(blocks, problem=replace(problem, cells=cells)), [*tables, *read[count:]]
 
 
 def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
@@ -138,7 +148,7 @@ def chunked(problem: Problem, size: int) -> Steps:
         return exact(problem)
     q, k, v = problem.q, problem.k, problem.v
     seed = int(torch.randint(2**31, ())) if problem.dropout else 0
-    out = _Chunked.apply(Blocks(problem, size, seed), q, k, v, *learned_tensors(problem))
+    out = _Chunked.apply(Blocks(problem, size, seed), q, k, v, *problem.cells.tables, *learned_tensors(problem))
     return Steps(q, k, v, problem.score.scale, None, None, out)
 
 
