@@ -27,12 +27,14 @@ TOLD = 8  # held-out rows in each record
 
 @dataclass(frozen=True)
 class Measured:
-    """Mean loss of the held-out rows in nats (a token, for pairs), shares right, and what the model said of each."""
+    """Mean loss of the held-out rows in nats (a token, for pairs), shares right, what the model made of each, and how
+    many outputs were cut: no end mark within as many tokens as the longest answer has."""
 
     loss: float
     exact: float
     letters: float | None
     said: tuple[Prediction, ...]
+    cut: int | None = None
 
 
 @contextmanager
@@ -70,17 +72,37 @@ def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "
 def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]) -> Measured:
     loss = right = tokens = 0.0
     said: list[Prediction] = []
-    for part in parts:
-        batch, labels = inputs(learner, [pair.text for pair in part]), targets(learner, part)
+    wanted = [targets(learner, part) for part in parts]
+    cap = max(labels.shape[1] for labels in wanted)  # whichever batch the longest answer is in
+    ends = end_marks(learner)
+    for part, labels in zip(parts, wanted, strict=True):
+        batch = inputs(learner, [pair.text for pair in part])
         logits = learner.model(**batch, labels=labels).logits.float()
         counted = labels != IGNORED
         loss += float(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"))
         right += float((logits.argmax(-1) == labels)[counted].sum())
         tokens += float(counted.sum())
-        made = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=labels.shape[1] + 4)
-        said += [Prediction((pair.text,), (_text(learner, row),), (_text(learner, ids),))
+        made = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
+        said += [Prediction((pair.text,), (_text(learner, row),), (_text(learner, ids),),
+                            bool(ends) and ends.isdisjoint(ids[1:].tolist()))
                  for pair, row, ids in zip(part, labels, made, strict=True)]
-    return Measured(loss / tokens, sum(one.right for one in said) / len(said), right / tokens, tuple(said))
+    return Measured(loss / tokens, sum(one.right for one in said) / len(said), right / tokens, tuple(said),
+                    sum(one.cut for one in said))
+
+
+def truncated(learner: Learner, pairs: Sequence[Pair]) -> int:
+    """How many rows have a text or an answer of more tokens than are taken."""
+    long = [len(ids) > learner.max_tokens for ids in learner.tokenizer([pair.text for pair in pairs])["input_ids"]]
+    if not learner.labels:
+        answers = learner.tokenizer(text_target=[pair.answer for pair in pairs])["input_ids"]
+        long = [a or len(ids) > learner.max_tokens for a, ids in zip(long, answers, strict=True)]
+    return sum(long)
+
+
+def end_marks(learner: Learner) -> set[int]:
+    """The tokens on which generation ends."""
+    found = learner.model.generation_config.eos_token_id
+    return set() if found is None else {found} if isinstance(found, int) else set(found)
 
 
 def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:

@@ -23,7 +23,17 @@ from core.entries import ConfigError
 from core.finetune.build import TUNED, Learner, build, count, folder_of
 from core.finetune.config import RECORDS, FineTuneConfig, device_of
 from core.finetune.data import Rows, parse
-from core.finetune.measure import TOLD, classes, frames, inputs, measure, targets, watched, words
+from core.finetune.measure import (
+    TOLD,
+    classes,
+    frames,
+    inputs,
+    measure,
+    targets,
+    truncated,
+    watched,
+    words,
+)
 from core.pretrained.base import Given
 from core.training.record import Record
 from core.training.runs import Run, new_id, runs_folder, write_atomically
@@ -114,7 +124,9 @@ class Course:
             self.run.cut(step)
             return
         learns, weights = count(self.learner.model)
-        told = {"sentences": words(self.givens, watched(self.learner, self.givens)), "learns": learns,
+        rows = (*self.rows.learned, *self.rows.held_out)
+        told = {"truncated": truncated(self.learner, rows), "max_tokens": self.learner.max_tokens,
+                "sentences": words(self.givens, watched(self.learner, self.givens)), "learns": learns,
                 "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps,
                 "new_head": self.learner.new_head, "device": device_name(self.learner.device)}
         write_atomically(self.run.path / "watched.json", json.dumps(told, ensure_ascii=False).encode())
@@ -137,8 +149,8 @@ class Course:
         losses, self.losses = self.losses, []
         record = Record(
             step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=found.loss,
-            letters=found.letters, exact=found.exact, rate=rate, elapsed=self.elapsed, trained=self.trained,
-            held_out=len(self.rows.held_out), final=self.done, examples=found.said[:TOLD],
+            letters=found.letters, exact=found.exact, cut=found.cut, rate=rate, elapsed=self.elapsed,
+            trained=self.trained, held_out=len(self.rows.held_out), final=self.done, examples=found.said[:TOLD],
             maps=frames(watched(self.learner, self.givens)))
         self.run.append(record)
         self.said(record)
@@ -154,6 +166,9 @@ class Course:
         if self.run.stop_asked() == "pause" and not self.done:
             return "paused", f"Paused at step {self.step:,}."
         if self.step:
+            if self.config.task == "pairs":  # the library's own default cuts at 20 tokens
+                pairs = (*self.rows.learned, *self.rows.held_out)
+                self.learner.model.generation_config.max_new_tokens = targets(self.learner, pairs).shape[1]
             self.learner.save(self.run.path)
         shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
         if not self.done:

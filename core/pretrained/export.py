@@ -35,6 +35,8 @@ def export(run: Run, folder: Path, step: int | None = None) -> Path:
     model, task = run.model(step)
     vocabulary = Vocabulary(words_of(task))
     twin = twin_of(model, task, vocabulary)
+    if task.form == "pairs":  # the library's own default cuts at 20 tokens
+        twin.generation_config.max_new_tokens = task.max_target + 1
     check(model, twin, task, vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     if task.shape.input == "patches":
@@ -133,7 +135,7 @@ def reached(run: Run) -> dict[str, Any]:
     """The last figures of a run, as its metrics tell them."""
     records = run.records()
     last = records[-1].to_json() if records else {}
-    return {name: last[name] for name in ("step", "loss", "letters", "exact", "bleu", "held_out")
+    return {name: last[name] for name in ("step", "loss", "letters", "exact", "bleu", "cut", "held_out")
             if last.get(name) is not None}
 
 

@@ -130,6 +130,8 @@ def progress(record: Record, config: RunConfig) -> str:
                         ("exact", record.exact), ("bleu", record.bleu), ("error", record.error)):
         if value is not None:
             parts.append(f"{name} {value:.3f}")
+    if record.cut:
+        parts.append(f"cut {record.cut:,}")
     if record.expected:
         parts.append(f"expected position {max(map(max, record.expected)):.2f}")
     return "  ".join(parts)

@@ -96,12 +96,16 @@ def parts(value: Any) -> bool:
     return isinstance(value, dict) and len(value) <= 500 and all(map(maybe, value.values()))
 
 
-def listed(fields: dict[str, Test]) -> Test:
-    """Objects that have these fields and no other."""
+def listed(fields: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
+    """Objects that have these fields, maybe the optional ones, and no other."""
+    known = fields | (optional or {})
     return lambda value: isinstance(value, list) and all(
-        isinstance(item, dict) and item.keys() == fields.keys() and all(test(item[name])
-                                                                        for name, test in fields.items())
-        for item in value)
+        isinstance(item, dict) and fields.keys() <= item.keys() <= known.keys()
+        and all(known[name](part) for name, part in item.items()) for item in value)
+
+
+def flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 # What each field of a Record may hold.
@@ -112,8 +116,9 @@ FIELDS: dict[str, Test] = {
     **dict.fromkeys(("step", "held_out"), count),
     "expected": table,
     "gradients": parts,
-    "final": lambda value: isinstance(value, bool),
-    "examples": listed({"source": words, "target": words, "predicted": words}),
+    "final": flag,
+    "cut": lambda value: value is None or count(value),
+    "examples": listed({"source": words, "target": words, "predicted": words}, {"cut": flag}),
     "buckets": listed({"lengths": lambda value: isinstance(value, str), "count": count, "exact": number,
                        "bleu": maybe}),
 }

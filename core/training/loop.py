@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -114,7 +115,7 @@ class Clock:
     def elapsed(self) -> float:
         return time.perf_counter() - self.started
 
-    def told(self) -> dict[str, float]:
+    def told(self) -> dict[str, Any]:
         """The figures of a Record; none before the first step."""
         if not self.steps:
             return {}

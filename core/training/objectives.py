@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.decoding import greedy
+from core.decoding import EOS, greedy
 from core.tasks import PAD, Batch, Example, Task
 from core.tasks.metrics import bleu, exact_match
 from core.training.record import Prediction
@@ -42,13 +42,13 @@ class Objective:
         """What the model says by itself for each example."""
         batch = task.collate(examples).to(device)
         written = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
-        return [Prediction(*task.shown(example), tuple(task.target_vocab.decode(ids)))
+        return [Prediction(*task.shown(example), tuple(task.target_vocab.decode(ids)), cut=EOS not in ids)
                 for example, ids in zip(examples, written, strict=True)]
 
-    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, float]:
+    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Figures of a Record, by name."""
         written, wanted = [p.predicted for p in predictions], [p.target for p in predictions]
-        scores = {"exact": exact_match(written, wanted)}
+        scores = {"exact": exact_match(written, wanted), "cut": sum(p.cut for p in predictions)}
         if "bleu" in task.metrics:
             scores["bleu"] = bleu(written, wanted)
         return scores
@@ -69,7 +69,7 @@ class Text(Objective):
                            tuple(task.target_vocab.decode(ids)))
                 for start, whole, ids in zip(starts, examples, written, strict=True)]
 
-    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, float]:
+    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
         return {}
 
 
@@ -109,7 +109,7 @@ class Series(Objective):
         return [Prediction(*task.shown(example), tuple(f"{value:.3f}" for value in row))
                 for example, row in zip(examples, values, strict=True)]
 
-    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, float]:
+    def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """The absolute error as a share of that of repeating the last season (MASE, Hyndman & Koehler 2006)."""
         told = torch.tensor([[float(x) for x in p.predicted] for p in predictions])
         wanted = torch.tensor([[float(x) for x in p.target] for p in predictions])

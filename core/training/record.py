@@ -10,11 +10,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Prediction:
-    """A held-out example and what the model, left to itself, makes of it (tokens)."""
+    """A held-out example and what the model, left to itself, makes of it (tokens); `cut` where decoding reached its cap
+    before an end mark."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     predicted: tuple[str, ...]
+    cut: bool = False
 
     @property
     def right(self) -> bool:
@@ -37,8 +39,9 @@ class Record:
 
     Losses are nats a token (a squared error for a series). `letters` is the share of tokens right with the right past
     given, `exact` the share of whole outputs right when the model runs free (of classes, for a label), `error` a
-    series' absolute error as a share of that of repeating the last season. `expected` holds, a layer and a head, the
-    mean weight on the position the output comes from, and `even` what uniform attention would put there.
+    series' absolute error as a share of that of repeating the last season. `cut` counts the outputs that reached the
+    cap of decoding (one token more than the longest target) without an end mark. `expected` holds, a layer and a head,
+    the mean weight on the position the output comes from, and `even` what uniform attention would put there.
 
     Since the record before: `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part
     of the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time
@@ -57,6 +60,7 @@ class Record:
     expected: tuple[tuple[float, ...], ...] | None = None
     even: float | None = None
     error: float | None = None
+    cut: int | None = None
     gradient: float | None = None
     gradients: dict[str, float] = field(default_factory=dict)
     rate: float | None = None
@@ -83,7 +87,8 @@ class Record:
         if not isinstance(data["step"], int):
             raise TypeError("a record's step is a whole number")
         examples = tuple(
-            Prediction(tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"])) for e in data.pop("examples", ())
+            Prediction(tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"]), bool(e.get("cut")))
+            for e in data.pop("examples", ())
         )
         buckets = tuple(Bucket(**bucket) for bucket in data.pop("buckets", ()))
         expected = data.pop("expected", None)

@@ -111,7 +111,7 @@ def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
 
 
 def _more(strategy: str, task: Task) -> dict[str, Any]:
-    most = min(LONGEST, task.max_target + 1) if task.form == "pairs" else LONGEST
+    most = task.max_target + 1 if task.form == "pairs" else LONGEST
     usual = most if task.form == "pairs" else 40
     found = {"no_repeat": st.number_input("Say no n tokens twice", 0, 5, 0, key=key("no_repeat"), **BOUND,
                                           help="forbids to say the same n tokens in a row again; 0 forbids nothing"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from core.decoding import Hypothesis
+from core.decoding import EOS, Hypothesis
 from core.tasks import Task
 from core.tasks.metrics import bleu, exact_match
 from dashboard import cache
@@ -30,6 +30,7 @@ class Score:
     bleu: float | None
     logp: float
     tokens: float
+    cut: int = 0  # outputs that reached the longest without an end mark
 
 
 def scores(trained: Trained, ways: tuple[How, ...]) -> tuple[int, tuple[Score, ...]]:
@@ -54,7 +55,8 @@ def _scores(trained: Trained, ways: tuple[How, ...]) -> tuple[int, tuple[Score, 
 def _score(task: Task, found: Sequence[Hypothesis], wanted: Sequence[tuple[str, ...]]) -> Score:
     written, count = [task.target_vocab.decode(one.tokens) for one in found], len(found)
     return Score(exact_match(written, wanted), bleu(written, wanted) if "bleu" in task.metrics else None,
-                 sum(one.logp for one in found) / count, sum(map(len, found)) / count)
+                 sum(one.logp for one in found) / count, sum(map(len, found)) / count,
+                 sum(one.tokens[-1] != EOS for one in found))
 
 
 def section(asked: Asked) -> None:
@@ -75,9 +77,17 @@ def section(asked: Asked) -> None:
              signed(one.logp), f"{one.tokens:.1f}"] for how, one in zip(ways, found, strict=True)]
     head = ["way", "exact", *([] if found[0].bleu is None else ["BLEU"]), "log-probability", "tokens"]
     table(head, rows, caption=f"Means over {count} held-out sources", markers=False)
-    st.caption(f"Means over the same {count} held-out sources.")
+    st.caption(f"Means over the same {count} held-out sources.{cut_at(found, task, asked.how)}")
     if len(found) == 2:
         fact(sentence(*found))
+
+
+def cut_at(found: Sequence[Score], task: Task, how: How) -> str:
+    """How many outputs of each way reached the longest allowed, as a sentence; empty where none did."""
+    if not any(one.cut for one in found):
+        return ""
+    cap = min(how.longest or task.max_target + 1, task.max_target + 1)
+    return f" Cut at {cap} tokens, before an end mark: {' and '.join(str(one.cut) for one in found)} of them."
 
 
 def named(how: How) -> str:

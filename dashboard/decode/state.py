@@ -20,7 +20,7 @@ from dashboard.runs.kept import HERE, KEPT
 HALF_TRAINED = Run(HERE / "example_numbers")
 GREEDY, BEAM, SAMPLING = "Greedy", "Beam", "Sampling"
 STRATEGIES = (GREEDY, BEAM, SAMPLING)
-HELD_OUT, READ, LONGEST = 40, 24, 80  # held-out sources offered; tokens of a text that are read first; said at most
+HELD_OUT, READ, LONGEST = 40, 24, 80  # held-out sources offered; tokens of a text that are read, and added at most
 TRIED = 10  # sources that a beam tries to get right, to begin with one that shows what it is for
 
 
@@ -158,7 +158,7 @@ def longest_of(task: Task, example: Example, how: How) -> int:
     """How many tokens may be said: as many as the task's outputs have, or as were asked for and the model can place."""
     if task.form == "text":
         return max(1, min(how.longest or 40, LONGEST, 2 * task.shape.longest - len(example.source)))
-    return min(how.longest or task.max_target + 1, LONGEST, task.max_target + 1)
+    return min(how.longest or task.max_target + 1, task.max_target + 1)
 
 
 def search(model: Seq2Seq, prompt: Prompt, how: How, longest: int) -> Tree:

@@ -39,7 +39,10 @@ def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str
             f"it was {percent(first.exact)}")
     if majority is not None:
         said += f", and always saying “{plain(majority[0])}” gives {percent(majority[1])}"
-    return f"{said}."
+    said += "."
+    if now.cut:
+        said += f" {now.cut:,} were cut at as many tokens as the longest right answer has, before an end mark."
+    return said
 
 
 def gained(head: Moved, before: np.ndarray, now: AttentionMap) -> str:
@@ -72,6 +75,8 @@ def conditions(config: FineTuneConfig, told: dict, learned: int, held_out: int, 
                     "drawn around the mean of the others")
     if repeated:
         said.append(f"{repeated} repeated rows were taken once")
+    if truncated := told.get("truncated"):
+        said.append(f"{truncated:,} rows are longer than {told.get('max_tokens', 0):,} tokens and are cut there")
     over = " What moved need not be what helped: to see that, switch heads off on the page Evidence."
     right_past = " The decoder is given the right target, so that the rows of a map stay the same."
     return "; ".join(said) + "." + (right_past if config.task == "pairs" else "") + over

@@ -71,7 +71,16 @@ def _scores(record: Record, task: Task, start: str, peer: Peer) -> str:
         return text + "."
     join = ", but only " if record.letters - record.exact > 0.2 else " and "
     text += f"{join}{percent(record.exact)} of whole {task.whole}"
-    return text + (f"; BLEU is {record.bleu:.0f}." if record.bleu is not None else ".")
+    text += f"; BLEU is {record.bleu:.0f}." if record.bleu is not None else "."
+    return text + cut(record, task)
+
+
+def cut(record: Record, task: Task) -> str:
+    """How many outputs were cut, as a sentence; empty where none was."""
+    if not record.cut:
+        return ""
+    return (f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
+            f"{task.max_target + 1} tokens, before an end mark.")
 
 
 def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:

@@ -70,3 +70,11 @@ def test_sizes_that_do_not_fit_are_said():
         greedy(model, source, mask[:, :5])
     with pytest.raises(ValueError, match="max_length = 0"):
         greedy(model, source, mask, max_length=0)
+
+
+def test_a_target_much_longer_than_its_source_is_not_cut():
+    model, source, mask = made(MODELS["gru"])
+    with torch.no_grad():
+        model.output.bias[EOS] = -1e4  # it never ends
+    long = greedy(model, source, mask, max_length=30)
+    assert long.shape == (3, 30) and (long != PAD).all(), "the cap alone, not twice the source"

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from core.entries import ConfigError
 from core.finetune.build import build, count
 from core.finetune.config import FineTuneConfig
-from core.finetune.data import parse
+from core.finetune.data import Pair, parse
 from core.finetune.measure import measure, targets, trace_of
 from core.finetune.run import Course, about, config_of, create, result, work
 from core.pretrained import Given, PretrainedError, answer, load_folder, read
@@ -152,6 +152,17 @@ def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     said = tuned.tokenizer.decode(tuned.model.generate(**tuned.tokenizer(told.source[0], return_tensors="pt"),
                                                        num_beams=1, max_new_tokens=9)[0], skip_special_tokens=True)
     assert said.strip() == told.predicted[0]
+    longest = max(len(tuned.tokenizer.tokenize(answer)) for answer in (e.target[0] for e in last.examples))
+    assert tuned.model.generation_config.max_new_tokens > longest, "generate() alone does not cut either"
+
+
+def test_a_measurement_waits_for_the_longest_answer_and_counts_what_never_ends(pairs):
+    learner = build(pairs, parse("pairs", SQUARES))
+    rows = [Pair("two", "two"), Pair("one", " ".join(["one"] * 15))]
+    with torch.no_grad():
+        learner.model.final_logits_bias.zero_()[0, learner.tokenizer.convert_tokens_to_ids("one")] = 1e4
+    found = measure(learner, rows)
+    assert found.cut == 2 and {len(one.predicted[0].split()) for one in found.said} == {16}
 
 
 def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, translator):

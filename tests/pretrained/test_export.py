@@ -147,6 +147,7 @@ def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
     told = json.loads((tmp_path / "out" / "run.json").read_text())
     assert RunConfig.from_json(told["config"]) == run.config()
     assert told["reached"]["step"] == 2
+    assert opened.model.generation_config.max_new_tokens == make_task(NUMBERS).max_target + 1
 
 
 def test_the_twin_of_a_run_never_says_a_word_of_the_other_language(run, tmp_path):
