@@ -1,0 +1,76 @@
+"""Numbers as text: the formatters of sentences, tables, tooltips and labels; `attention_view/numbers.js` is their twin.
+
+One rule, by the value alone, so that a value has one text wherever it stands on a page:
+
+- Two decimals from 0.1 up to 100 (0.68, −35.48), one up to 1,000, none beyond, with a comma between thousands.
+- Below 0.1 three decimals (0.042); where these would be zeros, one significant digit (0.0004, 3e−6).
+- Just below 1, from 0.995 on, three decimals, or as many as differ from 1 (0.997, 0.9996).
+- So 0.00 and 1.00 are written for 0 and 1 alone, up to what float32 can tell.
+- Percentages are whole, with one decimal below 10 and above 99.5; a narrow no-break space stands before the sign.
+- Halves are rounded up. The minus is U+2212.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_UP, Decimal
+
+MINUS, NARROW = "−", "\u202f"
+EXACT = 5e-7  # closer to 1 than this, a float32 that was summed up cannot be told from it
+
+
+def number(value: float) -> str:
+    """Any real number: a weight, a probability, a cosine, a score, a loss."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else f"{MINUS if value < 0 else ''}∞"
+    text = _unsigned(abs(float(value)))  # of numpy's float32 too
+    return f"{MINUS}{text}" if value < 0 else text
+
+
+def signed(value: float) -> str:
+    """A change or a correlation: `number` with its sign, which zero has not."""
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
+def percent(share: float) -> str:
+    """A share of 1 as a percentage."""
+    value = 100 * float(share)
+    size, away = abs(value), abs(100 - abs(value))
+    if not math.isfinite(value):
+        return number(value)
+    if size == 0 or away < 100 * EXACT:
+        decimals = 0
+    elif 99.5 <= size < 100:
+        decimals = max(1, _places(away))
+    else:
+        decimals = 0 if size >= 9.95 else max(1, _places(size))
+    return f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{NARROW}%"
+
+
+def cell(value: float) -> str:
+    """`signed` without a zero before the point, for the cells of a grid."""
+    text = signed(value)
+    return text[0] + text[2:] if text[1:3] == "0." and value else text
+
+
+def _unsigned(size: float) -> str:
+    if size >= 99.995:
+        return _rounded(size, 1 if size < 999.95 else 0)
+    if 0.995 <= size < 1 - EXACT:
+        return _rounded(size, max(3, _places(1 - size)))
+    if size >= 0.0995 or size == 0:
+        return _rounded(size, 2)
+    if size >= 0.00001:
+        return _rounded(size, max(3, _places(size)))
+    digit, _, power = f"{size:.0e}".partition("e")
+    return f"{digit}e{MINUS}{abs(int(power))}"
+
+
+def _places(size: float) -> int:
+    """Decimals up to the first significant digit of what is left of a number when that is rounded."""
+    return -math.floor(math.log10(float(f"{size:.0e}")))
+
+
+def _rounded(size: float, decimals: int) -> str:
+    # As JavaScript's toFixed does: f-strings round 0.125 to 0.12.
+    return f"{Decimal(size).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):,}"

@@ -1,0 +1,43 @@
+"""The rule by which numbers are written, for every page."""
+
+import random
+import re
+
+import pytest
+
+from dashboard.numbers import cell, number, percent, signed
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (0, "0.00"), (1, "1.00"), (-0.0, "0.00"), (0.68, "0.68"), (0.125, "0.13"), (-35.484, "−35.48"), (11.9, "11.90"),
+    (123.45, "123.5"), (1234.5, "1,235"), (0.042, "0.042"), (0.0994, "0.099"), (0.0996, "0.10"), (0.0004, "0.0004"),
+    (3.1e-6, "3e−6"), (0.9949, "0.99"), (0.9965, "0.997"), (0.99962, "0.9996"), (0.99999999, "1.00"),
+    (float("-inf"), "−∞"), (float("nan"), "not a number")])
+def test_a_number(value, text):
+    assert number(value) == text
+
+
+def test_only_zero_and_one_are_written_as_such():
+    draw = random.Random(0)
+    for _ in range(3000):
+        size = 10 ** draw.uniform(-9, 0)
+        assert number(size) not in ("0.00", "1.00") or size > 1 - 5e-7
+        assert number(1 - size) != "1.00" or size < 5e-7
+        assert percent(size).rstrip("\u202f%") not in ("0", "0.0", "100", "100.0") or size > 1 - 5e-7
+
+
+def test_the_written_number_is_close_to_the_value():
+    draw = random.Random(1)
+    for _ in range(3000):
+        value = draw.choice((-1, 1)) * 10 ** draw.uniform(-7, 6)
+        back = float(number(value).replace("−", "-").replace(",", ""))
+        assert abs(back - value) <= max(0.5 * 10 ** -3 if abs(value) > 5e-4 else 0.5 * abs(value),
+                                        5.1e-3 if abs(value) > 0.099 else 0, 5e-4 * abs(value))
+        assert percent(back) == percent(back) and re.fullmatch(r"−?[\d.,e−]+", number(value))
+
+
+def test_signs_percentages_and_cells():
+    assert (signed(0.05), signed(-0.05), signed(0)) == ("+0.050", "−0.050", "0.00")
+    assert [percent(one) for one in (0.88, 0.0421, 0.0004, 0.996, 0.9999, 1, 0, -0.5)] == [
+        f"{text}\u202f%" for text in ("88", "4.2", "0.04", "99.6", "99.99", "100", "0", "−50")]
+    assert [cell(one) for one in (-0.0123, 0.3, 10.2, -0.00004, 0)] == ["−.012", "+.30", "+10.20", "−.00004", "0.00"]
