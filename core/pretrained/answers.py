@@ -20,12 +20,17 @@ AnswerKind = Literal["next", "mask", "class", "embedding"]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer at one place: probabilities (V,), or a vector (C,) of length one where the model has no head."""
+    """The answer at one place: logits (V,), or a vector (C,) of length one where the model has no head."""
 
     kind: AnswerKind
-    probabilities: Float[Tensor, " V"] | None = None
+    logits: Float[Tensor, " V"] | None = None
     vector: Float[Tensor, " C"] | None = None
     place: int = 0
+
+    @property
+    def probabilities(self) -> Float[Tensor, " V"] | None:
+        """The softmax of the logits; None for an embedding."""
+        return None if self.logits is None else self.logits.softmax(-1)
 
 
 class Said(NamedTuple):
@@ -50,7 +55,7 @@ def answer(pretrained: Pretrained, given: Given, off: Off = NOTHING, place: int 
 def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, place: int | None = None) -> Answer:
     """The answer in a model's output, which keeps its gradients."""
     if pretrained.head == "classify":
-        return Answer("class", output.logits[0].softmax(-1))
+        return Answer("class", output.logits[0])
     if pretrained.head == "none":
         states = getattr(output, "last_hidden_state", None)
         if states is None:
@@ -61,14 +66,16 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pla
     if place is None:
         place = masked_place(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
     place = place % output.logits.shape[1]
-    return Answer("mask" if pretrained.head == "masked" else "next", output.logits[0, place].softmax(-1), place=place)
+    # A view would keep the logits of every place alive.
+    logits = output.logits[0, place].clone()
+    return Answer("mask" if pretrained.head == "masked" else "next", logits, place=place)
 
 
 def top(pretrained: Pretrained, found: Answer, count: int = 10) -> tuple[Said, ...]:
     """The likeliest tokens or classes, the first first; none for an embedding."""
-    if found.probabilities is None:
+    if found.logits is None or found.probabilities is None:
         return ()
-    best = found.probabilities.detach().topk(min(count, len(found.probabilities)))
+    best = found.probabilities.detach().topk(min(count, len(found.logits)))
     ids = best.indices.tolist()
     return tuple(map(Said, ids, words(pretrained, found, ids), best.values.tolist()))
 

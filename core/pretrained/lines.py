@@ -35,12 +35,12 @@ def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 def named(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     """Each token by itself as a person reads it; ## where it goes on with a word, in vocabularies that tell."""
-    special, marked = set(tokenizer.all_special_tokens), _marks(tokenizer)
+    special, marked = set(tokenizer.all_special_tokens), marks_words(tokenizer)
     return tuple(piece if piece in special else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
                  for piece in pieces_of(tokenizer, ids))
 
 
-def _marks(tokenizer: Any) -> bool:
+def marks_words(tokenizer: Any) -> bool:
     """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
     sample = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
     return any(str(piece).startswith(STARTS_WORD) for piece in sample)

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from core.pretrained.answers import Answer, answer_of, words
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError
+from core.pretrained.evidence.outputs import checked
 from core.pretrained.reading import Batch, encode, forward
 from core.pretrained.watch import NOTHING, Off
+
+Quantity = Literal["probability", "logit", "difference"]
+CONFIDENT = 0.95  # a probability above which the softmax is so flat that it hardly moves
 
 
 @dataclass(frozen=True)
 class Question:
     """What a model is given, and what of its answer is followed.
 
-    `place` is the place that answers (the last or the masked one with None). An embedding is held against that of the
-    sentence `against`; with none, against itself as it was.
+    `place` is the place that answers (the last or the masked one with None). `output` is the class or token that is
+    followed, the likeliest with None; `quantity` its probability, its logit, or its logit minus that of `contrast`,
+    which with None is the likeliest other one. With None it is the probability, or the logit where the likeliest has
+    more than 0.95. An embedding has none of these: its cosine with that of the sentence `against` is followed; with
+    none, with itself as it was.
     """
 
     given: Given
     place: int | None = None
     against: str = ""
+    output: int | None = None
+    quantity: Quantity | None = None
+    contrast: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
     """A question with the model's own answer: what is run again, with parts gone, and held against it.
 
-    `id` is the token or class that the model answers; `reference` the vector that an embedding is held against.
+    `id` is the token or class that is followed, in which `quantity`, and against which `contrast` (None but for a
+    difference); `reference` is the vector that an embedding is held against.
     """
 
     pretrained: Pretrained
@@ -42,6 +53,8 @@ class Asked:
     answer: Answer
     id: int | None
     reference: Tensor | None
+    quantity: Quantity = "probability"
+    contrast: int | None = None
 
     def again(self, batch: Batch | None = None, off: Off = NOTHING, even: Off = NOTHING) -> Answer:
         """The answer once more, to another batch, or with heads that are off or look evenly."""
@@ -55,10 +68,11 @@ class Asked:
         return answer_of(self.pretrained, batch, output, self.question.place)
 
     def followed(self, found: Answer) -> Tensor:
-        """The number that is followed, 0 to 1 or a cosine: the probability of what was answered, or the similarity."""
-        if found.probabilities is not None:
+        """The number that is followed: a probability, a logit, a difference of two, or a cosine."""
+        if found.logits is not None:
             assert self.id is not None
-            return found.probabilities[self.id]
+            values = scale(found, self.quantity)
+            return values[self.id] if self.contrast is None else values[self.id] - values[self.contrast]
         assert found.vector is not None and self.reference is not None
         return found.vector @ self.reference
 
@@ -73,6 +87,16 @@ class Asked:
         return None if self.id is None else words(self.pretrained, self.answer, [self.id])[0]
 
     @property
+    def other(self) -> str | None:
+        """The token or class whose logit is subtracted; None where none is."""
+        return None if self.contrast is None else words(self.pretrained, self.answer, [self.contrast])[0]
+
+    @property
+    def likeliest(self) -> bool:
+        """Whether the token or class that is followed is the one that the whole model answers."""
+        return self.answer.logits is not None and self.id == int(self.answer.logits.argmax())
+
+    @property
     def sloped(self) -> bool:
         """Whether the followed number has a gradient: an embedding held against itself stands on its own summit."""
         return self.pretrained.watched and (self.answer.vector is None or bool(self.question.against.strip()))
@@ -81,7 +105,8 @@ class Asked:
 def ask(pretrained: Pretrained, question: Question) -> Asked:
     """The model's own answer, with everything that is needed to ask again.
 
-    PretrainedError as in `encode` and `answer`, and when the place is not one of the answering sequence.
+    PretrainedError as in `encode` and `answer`, and when the place is not one of the answering sequence, or the output
+    is none of the answer's.
     """
     batch, source, target, _ = encode(pretrained, question.given)
     length = len(target or source)
@@ -91,11 +116,46 @@ def ask(pretrained: Pretrained, question: Question) -> Asked:
     with torch.no_grad():
         output, _ = forward(pretrained, batch)
     found = answer_of(pretrained, batch, output, question.place)
-    if found.probabilities is not None:
-        return Asked(pretrained, question, batch, source, target, found, int(found.probabilities.argmax()), None)
+    if found.logits is not None:
+        followed = _followed(pretrained, question, found)
+        return Asked(pretrained, question, batch, source, target, found, followed[0], None, *followed[1:])
+    if (question.output, question.quantity, question.contrast) != (None, None, None):
+        raise PretrainedError(f"{pretrained.name} answers with an embedding, of which the cosine alone is followed; it "
+                              "has no output, quantity or contrast.")
     against = question.against.strip()
     reference = found.vector if not against else _embedded(pretrained, against)
     return Asked(pretrained, question, batch, source, target, found, None, reference)
+
+
+def scale(found: Answer, quantity: Quantity) -> Tensor:
+    """Every class or token of an answer on the scale of a quantity (V,): probabilities, or logits."""
+    values = found.probabilities if quantity == "probability" else found.logits
+    assert values is not None
+    return values
+
+
+def usual_quantity(found: Answer) -> Quantity:
+    """The probability, or the logit where the likeliest has more than 0.95."""
+    assert found.probabilities is not None
+    return "logit" if float(found.probabilities.max()) > CONFIDENT else "probability"
+
+
+def _followed(pretrained: Pretrained, question: Question, found: Answer) -> tuple[int, Quantity, int | None]:
+    """The output, the quantity and the contrast of a question, with what it leaves open filled in."""
+    assert found.logits is not None
+    best = found.logits.topk(min(2, len(found.logits))).indices.tolist()
+    output = best[0] if question.output is None else checked(pretrained, found, question.output)
+    quantity = question.quantity or usual_quantity(found)
+    if quantity != "difference":
+        return output, quantity, None
+    rest = [one for one in best if one != output]
+    if not rest:
+        raise PretrainedError(f"{pretrained.name} has one output alone, so its logit has none to differ from; follow "
+                              "the logit.")
+    contrast = rest[0] if question.contrast is None else checked(pretrained, found, question.contrast)
+    if contrast == output:
+        raise PretrainedError("The difference of a logit and itself is always 0; take two different ones.")
+    return output, quantity, contrast
 
 
 def _embedded(pretrained: Pretrained, text: str) -> Tensor:

@@ -1,0 +1,101 @@
+"""The classes and tokens of an answer by name: from what a person types to the number of a logit, and back."""
+
+from __future__ import annotations
+
+import re
+
+from core.pretrained.answers import Answer, words
+from core.pretrained.base import Pretrained, PretrainedError
+from core.pretrained.lines import CONTINUES, STARTS_WORD, marks_words, named
+from core.pretrained.reading import tokenized, tokenizer_of
+
+NUMBER = re.compile(r"(?:.*\s)?#(\d{1,9})", re.DOTALL)
+QUOTED, LISTED = 40, 8  # characters of what was typed, and classes, that an error repeats
+
+
+def output_name(pretrained: Pretrained, found: Answer, output: int) -> str:
+    """The name of a class or token from which `output_id` finds it: its number stands behind where names meet."""
+    name = words(pretrained, found, [output])[0]
+    try:
+        if output_id(pretrained, found, name) == output:
+            return name
+    except PretrainedError:
+        pass
+    return f"{name} #{output}"
+
+
+def output_id(pretrained: Pretrained, found: Answer, text: str) -> int:
+    """The class or token that is meant by a name, as `output_name` writes it, or by #number.
+
+    PretrainedError when there is none such, when the text is several tokens, and for an embedding.
+    """
+    text = text.strip()
+    if found.logits is None:
+        raise PretrainedError(f"{pretrained.name} answers with an embedding: it has neither classes nor tokens.")
+    if not text:
+        raise PretrainedError("Type a class." if found.kind == "class" else "Type a token of the vocabulary.")
+    by_name = _class(pretrained, text) if found.kind == "class" else _token(pretrained, text)
+    if by_name is not None and by_name < len(found.logits):
+        return by_name
+    if number := NUMBER.fullmatch(text):
+        return checked(pretrained, found, int(number[1]))
+    raise PretrainedError(_unknown_class(pretrained, found, text) if found.kind == "class" else
+                          _no_token(pretrained, text))
+
+
+def checked(pretrained: Pretrained, found: Answer, output: int) -> int:
+    """The number itself where the answer has such a logit; PretrainedError where it has none."""
+    assert found.logits is not None
+    if not 0 <= output < len(found.logits):
+        what = "class" if found.kind == "class" else "token"
+        raise PretrainedError(f"{pretrained.name} has no {what} #{output}: they are numbered from 0 to "
+                              f"{len(found.logits) - 1:,}.")
+    return output
+
+
+def _class(pretrained: Pretrained, text: str) -> int | None:
+    names = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
+    for match in (text, text.casefold()):
+        found = [one for one, name in names.items() if match in (name, name.casefold())]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _token(pretrained: Pretrained, text: str) -> int | None:
+    """The token of that name, as it stands in the vocabulary, else the one that the tokenizer makes of the text."""
+    tokenizer, piece = tokenizer_of(pretrained), text.removeprefix(CONTINUES)
+    spelled = [text]
+    if marks_words(tokenizer):
+        begins = [f"{start}{text}" for start in STARTS_WORD]
+        spelled = [text, piece] if piece != text else [*begins, text] if text.isalnum() else [text, *begins]
+    for one in spelled:
+        number = tokenizer.convert_tokens_to_ids(one)
+        if number is not None and tokenizer.convert_ids_to_tokens(number) == one:
+            return int(number)
+    ids = _encoded(pretrained, text)
+    return ids[0] if len(ids) == 1 and ids[0] != tokenizer.unk_token_id else None
+
+
+def _encoded(pretrained: Pretrained, text: str) -> list[int]:
+    """The tokens of a word that stands after another one."""
+    written = f" {text}" if text.isalnum() else text.removeprefix(CONTINUES)
+    return list(tokenized(pretrained, written, add_special_tokens=False)["input_ids"])
+
+
+def _unknown_class(pretrained: Pretrained, found: Answer, text: str) -> str:
+    assert found.logits is not None
+    names = words(pretrained, found, range(min(LISTED, len(found.logits))))
+    more = ", …" if len(found.logits) > LISTED else ""
+    return (f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(found.logits):,} are "
+            f"{', '.join(names)}{more}; #0 names one by its number.")
+
+
+def _no_token(pretrained: Pretrained, text: str) -> str:
+    ids = _encoded(pretrained, text)
+    if ids in ([], [tokenizer_of(pretrained).unk_token_id]):
+        return (f"“{text[:QUOTED]}” is not in the vocabulary of {pretrained.name}. Type another token, or its number, "
+                "such as #17.")
+    pieces = ", ".join(named(tokenizer_of(pretrained), ids[:LISTED])) + (", …" if len(ids) > LISTED else "")
+    return (f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer makes {len(ids)} of it ({pieces}). "
+            "Type one token, or its number, such as #17.")
