@@ -10,6 +10,7 @@ from core.pretrained import Given, Pretrained
 from core.pretrained.answers import maskable, with_mask
 from core.pretrained.evidence import Question
 from dashboard.controls import BOUND
+from dashboard.evidence.output import output_of
 from dashboard.evidence.state import Setup
 from dashboard.inside import Chosen, reading_of
 from dashboard.inside.asked import asked_of
@@ -28,14 +29,18 @@ def ask_of(chosen: Chosen) -> Setup:
             "The page follows the cosine between both embeddings. Left empty, it follows the cosine with the text's "
             "own embedding as it was, which is 1 until something is taken away.")) if model.reads == "text" else ""
         question = Question(chosen.given, against=(against or "").strip())
-    elif model.head == "masked":
-        question = Question(_masked(model, chosen))
-    elif model.head == "classify":
-        question = Question(chosen.given)
     else:
-        question = Question(chosen.given, _place(chosen))
+        with st.container(horizontal=True, vertical_alignment="top"):
+            question = output_of(chosen.ref, _placed(model, chosen))
     reading = chosen.reading if question.given == chosen.given else reading_of(chosen.ref, question.given)
     return Setup(chosen.ref, reading, question, asked_of(chosen.ref, question))
+
+
+def _placed(model: Pretrained, chosen: Chosen) -> Question:
+    """The question of what answers: a class, a masked word, or the next token at a place."""
+    if model.head == "masked":
+        return Question(_masked(model, chosen))
+    return Question(chosen.given) if model.head == "classify" else Question(chosen.given, _place(chosen))
 
 
 def _masked(model: Pretrained, chosen: Chosen) -> Given:
@@ -44,10 +49,12 @@ def _masked(model: Pretrained, chosen: Chosen) -> Given:
     if getattr(model.tokenizer, "mask_token_id", None) in line.ids:
         return chosen.given
     words = maskable(line)
+    numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
     usual = max(words, key=lambda word: (len(words[word]), word))
-    word = st.selectbox("Word to guess", list(words), list(words).index(usual), format_func=lambda one: words[one],
-                        key=f"evidence:word:{hash(line.ids)}", help="It is masked; the page follows the probability of "
-                        "what the model puts in its place.", width=240)
+    linked = _linked(key, max(words) + 1, usual)
+    word = st.selectbox("Word to guess", numbers, numbers.index(linked if linked in words else usual), key=key,
+                        format_func=words.__getitem__, on_change=_link, args=(key,), width=240,
+                        help="It is masked; the page follows what the model puts in its place.")
     return replace(chosen.given, text=with_mask(model, chosen.given.text, word))
 
 

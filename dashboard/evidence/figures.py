@@ -11,7 +11,8 @@ from dashboard.evidence.words import short
 
 PICKED = "picked"
 WAYS = ("on", "looking evenly", "off")  # what may become of heads
-WIDE, TALL = 30, 24  # pixels of a cell: as wide as a number in it needs, and its height
+WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
+SIGN = 6  # pixels that a character of a number takes
 MOST_NUMBERS = 16  # heads a layer, beyond which cells hold no numbers
 LAYER = "all"
 
@@ -23,7 +24,7 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
 
     `rows` hold layer, head, change, and the words of the tooltip. The scale ends at the largest change of one head.
     """
-    ink, numbers = Ink.of(theme), heads <= MOST_NUMBERS
+    ink = Ink.of(theme)
     # One head's largest change sets the scale: a whole layer would drown them.
     most = max((abs(row["change"]) for row in rows if row["head"] != LAYER), default=0.0) or 1e-9
     columns = [str(head) for head in range(heads)] + [LAYER]
@@ -36,14 +37,16 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
                          "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}
     tips = [{"field": name, "title": title} for name, title in
             (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))]
-    data = {"values": [row | {"short": short(row["change"], most)} for row in rows]}
+    texts = [short(row["change"], most) for row in rows]
+    wide = max([WIDE, *(SIGN * len(text) for text in texts)])
+    data = {"values": [row | {"short": text} for row, text in zip(rows, texts, strict=True)]}
     cells = {"name": "cells", "data": data, "encoding": {**at, "color": colour, "tooltip": tips},
              "mark": {"type": "rect", "cursor": "pointer", "stroke": None}}
     layered = [cells]
-    if numbers:
+    if heads <= MOST_NUMBERS:
         layered.append({"data": data, "mark": {
             "type": "text", "fontSize": 10, "tooltip": False,
-            "opacity": {"expr": f"width < {WIDE * (heads + 1)} ? 0 : 1"}}, "encoding": {
+            "opacity": {"expr": f"width < {wide * (heads + 1)} ? 0 : 1"}}, "encoding": {
             **at, "text": {"field": "short"}, "color": {"condition": {
                 "test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"},
                 "value": ink.text}}})
@@ -63,13 +66,17 @@ def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: s
                      "titlePadding": 2, "labelPadding": 4}}
 
 
-def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink) -> Spec:
-    """Three bars a word: the whole model, with the heads looking evenly, and with them off; rows hold word, of, p."""
+def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False) -> Spec:
+    """Three marks a word: the whole model, with the heads looking evenly, and with them off; rows hold word, of, p.
+
+    Bars from 0, or of logits points, as their 0 means nothing.
+    """
     y = {"field": "word", "type": "nominal", "sort": list(words), "title": None,
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130, "grid": False}}
-    values = [row["p"] for row in rows]
-    x = {"field": "p", "type": "quantitative", "title": None, "axis": None,
-         "scale": {"domain": [min(0, *values), 1.25 * max(0.01, *values)]}}
+    low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
+    room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
+    domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
+    x = {"field": "p", "type": "quantitative", "title": None, "axis": None, "scale": {"domain": domain, "zero": False}}
     base = {"y": y, "x": x, "yOffset": {"field": "of", "sort": list(WAYS)}}
     key = {"title": None, "orient": "top", "labelColor": ink.quiet, "labelFontSize": 12, "offset": 2,
            "symbolType": "square"}
@@ -77,10 +84,11 @@ def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink) -> Spec:
               "scale": {"domain": list(WAYS), "range": [ink.quiet, ink.series[0], ink.pick]}}
     tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": "with the heads"},
             {"field": "text", "title": "is"}]
-    data = {"values": list(rows)}
+    data = {"values": [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows]}
+    mark = {"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else {"type": "bar", "cornerRadius": 2}
+    number = {**base, "x": {**x, "field": "end"}, "text": {"field": "text"}}
     return {"layer": [
-        {"data": data, "mark": {"type": "bar", "cornerRadius": 2},
-         "encoding": {**base, "color": colour, "tooltip": tips}},
-        {"data": data, "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 12, "color": ink.quiet},
-         "encoding": {**base, "text": {"field": "text"}}}],
+        {"data": data, "mark": mark, "encoding": {**base, "color": colour, "tooltip": tips}},
+        {"data": data, "encoding": number, "mark": {
+            "type": "text", "align": "left", "dx": 8 if logits else 4, "fontSize": 12, "color": ink.quiet}}],
         "width": "container", "height": {"step": 15}, "config": {"view": {"stroke": None}}}

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained.answers import top, words
-from core.pretrained.evidence import Asked, Effect, every_head, looking_evenly, singles, switched_off
+from core.pretrained.evidence import Asked, Effect, every_head, looking_evenly, scale, singles, switched_off
 from core.pretrained.watch import Off
 from core.ranks import spearman
 from dashboard.attention_view.palette import Ink
@@ -16,12 +16,14 @@ from dashboard.evidence import figures
 from dashboard.evidence.measuring import measured
 from dashboard.evidence.state import SHORT, Head, Setup
 from dashboard.evidence.state import measured as beside
-from dashboard.evidence.words import both, followed, heads_fact, number, signed
+from dashboard.evidence.words import followed, heads_fact, why_logit
 from dashboard.inside.picked import pick_head, picked_head
+from dashboard.numbers import number, signed
 from dashboard.panels import fact, plain, theme
 from dashboard.permalink import read_pair, write_pair
 from dashboard.table import table
 from dashboard.threads import one_thread
+from dashboard.tokens import distinct
 
 MODEL = "evidence:model"
 Pair = tuple[Effect, Effect]
@@ -109,11 +111,12 @@ def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Hea
     (kind, layer, head), = off
     row = setup.row_of(kind, layer)
     name = setup.layer_name(row)
-    rank = "a whole layer" if head is None else f"{ranked.index((row, head)) + 1} of {len(ranked)}"
+    measured_all = "" if len(ranked) == len(list(setup.heads())) else " measured"
+    rank = "a whole layer" if head is None else f"{ranked.index((row, head)) + 1} of {len(ranked)}{measured_all}"
     return {"layer": name, "head": figures.LAYER if head is None else str(head), "change": effect.change,
-            "by": signed(effect.change, 4),
+            "by": signed(effect.change),
             "name": f"all of {name}" if head is None else setup.name((row, head)), "share": rank,
-            "now": "{1} instead of {0}".format(*both(asked.value, effect.value))}
+            "now": f"{number(effect.value)} instead of {number(asked.value)}"}
 
 
 def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Effect]) -> Pair:
@@ -146,15 +149,17 @@ def _bars(asked: Asked, off: Off) -> None:
         values = {"similarity": {way: float(asked.followed(one)) for way, one in answers.items()}}
     else:
         ids = [one.id for one in top(asked.pretrained, asked.answer, ANSWERS)]
-        ids += [one.id for one in top(asked.pretrained, answers["off"], 2) if one.id not in ids]
-        values = {word: {way: float(said.probabilities[one]) for way, said in answers.items()
-                         if said.probabilities is not None}
-                  for one, word in zip(ids, words(asked.pretrained, asked.answer, ids), strict=True)}
+        ids += [one.id for one in top(asked.pretrained, answers["off"], 2)]
+        ids = list(dict.fromkeys([*ids, asked.id, *([] if asked.contrast is None else [asked.contrast])]))
+        scales = {way: scale(said, asked.quantity) for way, said in answers.items()}
+        values = {word: {way: float(one[at]) for way, one in scales.items()}
+                  for at, word in zip(ids, distinct(words(asked.pretrained, asked.answer, ids)), strict=True)}
     rows = [{"word": word, "of": way, "p": value, "text": number(value)}
             for word, each in values.items() for way, value in each.items()]
-    st.vega_lite_chart(figures.before_after(rows, list(values), Ink.of(theme())), key="evidence:bars")
-    st.caption(f"The page follows {followed(asked)}.", help="Looking evenly, a head weighs all keys alike that it may "
-               "see: what it writes stays, where it looks is gone.")
+    logits = asked.id is not None and asked.quantity != "probability"
+    st.vega_lite_chart(figures.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
+    st.caption(f"The page follows {followed(asked)}.{why_logit(asked)}", help="Looking evenly, a head weighs all keys "
+               "alike that it may see: what it writes stays, where it looks is gone.")
 
 
 def _layer(setup: Setup, effects: Mapping[Off, Effect]) -> tuple[str, Effect] | None:
@@ -203,10 +208,14 @@ def _ranking(setup: Setup, asked: Asked, alone: Mapping[Head, Effect], ranked: l
         effect = alone[one]
         says = "" if effect.id is None else words(asked.pretrained, asked.answer, [effect.id])[0]
         rows.append([setup.name(one), number(effect.value), signed(effect.change), *([says] if changed else []),
-                     *([signed(slopes[one])] if slopes else []), number(sure[one], 2)])
-    with st.expander(f"The {len(rows)} heads that the answer needs most, as a table"):
+                     *([signed(slopes[one])] if slopes else []), number(sure[one])])
+    count = len(list(setup.heads()))
+    of = "" if len(alone) == count else f" of the {len(alone)} measured so far, out of {count}"
+    named = f"The {len(rows)} heads that the answer needs most{of}" if len(rows) > 1 else f"The head{of}"
+    with st.expander(f"{named}, as a table"):
         table(head, rows, caption="Heads by what the answer loses without them", markers=False)
-        st.download_button(f"All {len(alone)} heads, CSV", lambda: csv_of(setup, alone), "heads.csv", "text/csv",
+        which = "All" if len(alone) == count else "The measured"
+        st.download_button(f"{which} {len(alone)} heads, CSV", lambda: csv_of(setup, alone), "heads.csv", "text/csv",
                            on_click="ignore", icon=":material/download:")
 
 

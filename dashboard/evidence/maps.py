@@ -11,8 +11,9 @@ import streamlit as st
 from core.pretrained.evidence import answering_rows
 from core.ranks import spearman
 from dashboard.evidence.state import Head, Setup, flowing, measured, rolled
-from dashboard.evidence.words import NAMES, NOTES, cell_fact, number, signed
+from dashboard.evidence.words import NAMES, NOTES, cell_fact
 from dashboard.multiples import Tile, multiples
+from dashboard.numbers import number, signed
 from dashboard.panels import fact
 from dashboard.table import table
 
@@ -144,7 +145,7 @@ def agree(found: Views, one: str, other: str) -> str:
     """ρ of two measures, or a dash where no row has an order."""
     known = slice(None) if found.known is None or "flow" not in (one, other) else found.known.any(-1)
     rows = _rows(np.abs(found.maps[one][known]), np.abs(found.maps[other][known]))
-    return "–" if not rows else number(float(np.mean(rows)), 2) if one == other else signed(float(np.mean(rows)), 2)
+    return "–" if not rows else number(float(np.mean(rows))) if one == other else signed(float(np.mean(rows)))
 
 
 def _rows(first: np.ndarray, second: np.ndarray) -> Sequence[float]:

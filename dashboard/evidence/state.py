@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from core.flow import flow, flows, graph, rollout
-from core.pretrained import Line, Reading
+from core.pretrained import Given, Line, Reading
 from core.pretrained.evidence import Asked, Measured, Question, measure, token_scores
 from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
@@ -103,18 +103,18 @@ def flowing(setup: Setup, row: int, query: int) -> tuple[np.ndarray, np.ndarray 
     if longest > MOST_FLOW:
         return None
     if longest <= WHOLE_FLOW:
-        return shared(_flows, setup.ref, setup.question, row), None
+        return shared(_flows, setup.ref, setup.question.given, row), None
     found = np.zeros((len(item.queries), len(item.keys)))
     known = np.zeros(found.shape, bool)
-    found[query], known[query] = shared(_flow, setup.ref, setup.question, row, query), True
+    found[query], known[query] = shared(_flow, setup.ref, setup.question.given, row, query), True
     return found, known
 
 
-def _flows(ref: ModelRef, question: Question, row: int) -> np.ndarray:
-    trace = reading_of(ref, question.given).trace
+def _flows(ref: ModelRef, given: Given, row: int) -> np.ndarray:
+    trace = reading_of(ref, given).trace
     return flows(graph(trace, trace.maps[row].kind, trace.maps[row].layer))
 
 
-def _flow(ref: ModelRef, question: Question, row: int, query: int) -> np.ndarray:
-    trace = reading_of(ref, question.given).trace
+def _flow(ref: ModelRef, given: Given, row: int, query: int) -> np.ndarray:
+    trace = reading_of(ref, given).trace
     return flow(graph(trace, trace.maps[row].kind, trace.maps[row].layer), query)

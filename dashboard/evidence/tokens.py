@@ -12,8 +12,9 @@ from core.trace import AttentionMap, AttentionTrace
 from dashboard.attention_view import Patches, attention_view
 from dashboard.evidence.measuring import measured
 from dashboard.evidence.state import SHORT, Setup, scores
-from dashboard.evidence.words import MEANINGS, NAMES, number, signed, tokens_fact
+from dashboard.evidence.words import MEANINGS, NAMES, tokens_fact
 from dashboard.multiples import Tile, multiples
+from dashboard.numbers import signed
 from dashboard.panels import fact, plain
 from dashboard.table import table
 from dashboard.threads import one_thread
@@ -71,4 +72,4 @@ def _strip(setup: Setup, found: dict[str, np.ndarray], lost: np.ndarray) -> None
 
 
 def _tau(value: float | None) -> str:
-    return "–" if value is None else signed(value, 2) if value else number(0.0, 2)
+    return "–" if value is None else signed(value)

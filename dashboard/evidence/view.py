@@ -10,8 +10,9 @@ from core.pretrained.evidence import gone, hidden, looking_evenly, measure, meas
 from dashboard.evidence import heads, maps, tokens
 from dashboard.evidence.controls import ask_of
 from dashboard.evidence.state import Head, Setup
-from dashboard.evidence.words import can_tell, even_fact, number
+from dashboard.evidence.words import can_tell, even_fact
 from dashboard.inside import choose
+from dashboard.numbers import number
 from dashboard.panels import next_page, plain, source_panel, title
 
 PAPERS = (
@@ -78,7 +79,8 @@ def _equation(setup: Setup, head: Head, found: maps.Views) -> None:
         return
     weight, length = float(found.maps["weights"][row, column]), float(found.lengths[column])
     rolled = found.maps["rollout"]
-    st.latex(rf"\lVert \alpha\, v\, W_O\rVert = {weight:.3f} \times {length:.3f} = {weight * length:.3f}")
+    st.latex(rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
+             rf"{number(weight * length)}")
     st.latex(rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
              rf"\tilde A_{{{row},{column}}} = {number(float(rolled[row, column]))}")
 

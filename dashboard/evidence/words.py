@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from core.pretrained.evidence import Asked, Effect
+from dashboard.numbers import cell, number, percent, signed
 from dashboard.panels import plain
 
-MINUS = "−"
 NAMES = {"weights": "Weights", "written": "Written", "gradient": "Gradient", "rollout": "Rollout", "flow": "Flow"}
 NOTES = {"weights": "α, as the head looks", "written": "‖α·v·W_O‖, share of its row",
          "gradient": "α · ∂answer/∂α, of the largest", "rollout": "all heads, product over layers",
@@ -18,31 +17,31 @@ MEANINGS = {"weights": "mean of all heads", "written": "what all heads write", "
             "rollout": "product over layers", "flow": "most that can flow"}
 
 
-def number(value: float, digits: int = 3) -> str:
-    """A number with a true minus, and more digits where it would be zero."""
-    shown = f"{value:.{digits}f}"
-    if float(shown) == 0 and value:
-        shown = f"{value:.1e}" if abs(value) < 1e-5 else f"{value:.5f}"
-    return shown.replace("-", MINUS)
-
-
-def both(before: float, after: float) -> tuple[str, str]:
-    """Two numbers with as many digits as tell them apart, six at most."""
-    apart = abs(before - after)
-    digits = 3 if apart < 1e-6 else min(6, max(3, 1 - math.floor(math.log10(apart))))
-    return number(before, digits), number(after, digits)
-
-
-def signed(value: float, digits: int = 3) -> str:
-    return number(value, digits) if value < 0 else f"+{number(value, digits)}"
-
-
 def followed(asked: Asked) -> str:
     """What the page follows, in a few words."""
-    if asked.word is not None:
-        kind = "class" if asked.answer.kind == "class" else "answer"
-        return f"the probability of the {kind} **{plain(asked.word)}**"
-    return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
+    if asked.word is None:
+        return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
+    kind = "class" if asked.answer.kind == "class" else "answer" if asked.likeliest else "token"
+    name = f"{kind} **{plain(asked.word)}**"
+    if asked.other is not None:
+        return f"the logit of the {name} minus that of **{plain(asked.other)}**"
+    return f"the {asked.quantity} of the {name}"
+
+
+def why_logit(asked: Asked) -> str:
+    """Why the logit is followed where nobody chose it; empty elsewhere."""
+    if asked.question.quantity is not None or asked.quantity != "logit" or asked.answer.probabilities is None:
+        return ""
+    most = number(float(asked.answer.probabilities.max()))
+    return f" The likeliest has a probability of {most}, which hardly moves so close to 1; so the logit is followed."
+
+
+def moves(before: float, after: float) -> str:
+    """From where to where a number falls or rises; by how much, where both are written alike."""
+    verb, first, last = "falls" if after < before else "rises", number(before), number(after)
+    if first == last:
+        return f"{verb} by **{number(abs(after - before))}** from **{first}**"
+    return f"{verb} from **{first}** to **{last}**"
 
 
 def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
@@ -50,51 +49,45 @@ def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], picked: str, 
     """Which head and layer the answer needs most, where the picked and the sharpest stand, how the ranks agree."""
     first, effect = ranked[0]
     shown = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
-    verb = "falls" if effect.change < 0 else "rises"
-    before, after = both(asked.value, effect.value)
     places = {name: place for place, (name, _) in enumerate(ranked)}
-    said = (f"Without {shown}, {followed(asked)} {verb} from **{before}** to **{after}**, "
+    said = (f"Without {shown}, {followed(asked)} {moves(asked.value, effect.value)}, "
             + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head"))
     said += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
     if picked != first:
-        own = both(asked.value, ranked[places[picked]][1].value)[1]
-        said += f"Without :primary[**{plain(picked)}**] it is {own}, number {places[picked] + 1}. "
+        said += (f"Without :primary[**{plain(picked)}**] it is {number(ranked[places[picked]][1].value)}, number "
+                 f"{places[picked] + 1}. ")
     name, sharp = sharpest
     change = ranked[places[name]][1].change
     where = "first" if not places[name] else f"number {places[name] + 1}"
-    said += (f"The head that looks hardest, **{plain(name)}** with {number(sharp, 2)} on one token in the mean, is "
+    said += (f"The head that looks hardest, **{plain(name)}** with {number(sharp)} on one token in the mean, is "
              f"{where}: {signed(change)}.")
     by_weight, by_slope = agree
     if by_weight is not None:
-        said += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight, 2)}"
-        said += "." if by_slope is None else f"; what the gradient foresees agrees by {signed(by_slope, 2)}."
+        said += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight)}"
+        said += "." if by_slope is None else f"; what the gradient foresees agrees by {signed(by_slope)}."
     return said
 
 
 def cell_fact(head: str, query: str, key: str, weight: float, share: float | None, norms: tuple[float, float],
               slope: float | None, through: tuple[float, float | None]) -> str:
     """One cell in all measures: what is looked at, what is written, what the answer feels, what arrives in all."""
-    said = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight, 2)}** of its weight on "
+    said = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
             f"**{plain(key)}**")
     if share is not None:
         less, more = share < weight - 0.02, share > weight + 0.02
-        said += f"{', but only' if less else ', and'} **{number(share, 2)}** of what it writes comes from there"
-        said += (f", where v·W_O is {number(norms[0], 2)} long against {number(norms[1], 2)} in the mean"
+        said += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
+        said += (f", where v·W_O is {number(norms[0])} long against {number(norms[1])} in the mean"
                  if less or more else "")
     if slope is not None:
-        said += f"; to the answer that is worth {signed(slope, 4)}"
+        said += f"; to the answer that is worth {signed(slope)}"
     rolled, flowing = through
-    said += f". By all paths through the layers {number(rolled, 2)} of it comes from {plain(key)}"
-    return said + ("." if flowing is None else f", and at most {number(flowing, 2)} can flow.")
+    said += f". By all paths through the layers {number(rolled)} of it comes from {plain(key)}"
+    return said + ("." if flowing is None else f", and at most {number(flowing)} can flow.")
 
 
 def short(change: float, most: float) -> str:
-    """A change in a cell, as short as can be; nothing where it hardly shows beside the largest."""
-    if abs(change) < 0.08 * most:
-        return ""
-    if most >= 0.005:
-        return signed(change, 2 if most >= 0.1 else 3).replace("0.", ".", 1)
-    return f"{change:+.0e}".replace("e-0", "e−").replace("-", MINUS)
+    """A change in a cell; nothing where it hardly shows beside the largest."""
+    return "" if abs(change) < 0.08 * most else cell(change)
 
 
 def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str, int],
@@ -110,16 +103,15 @@ def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str
         return f"{said}."
     best = max(known, key=lambda name: known[name])
     said += f"; over all {len(tokens)} tokens their order agrees with the measured one by τ = "
-    said += f"**{signed(known['weights'], 2)}**"
+    said += f"**{signed(known['weights'])}**"
     return said + (", most of all measures." if best == "weights" else
-                   f", that of {SPOKEN[best]} by {signed(known[best], 2)}, most of all.")
+                   f", that of {SPOKEN[best]} by {signed(known[best])}, most of all.")
 
 
 def even_fact(asked: Asked, head: str, even: Effect, off: Effect) -> str:
     """How much of a head's effect is where it looks, by the same head with weights that are all alike."""
-    before, now = both(asked.value, even.value)
     said = (f"**Other weights, the same answer?** Made to look evenly, as Wiegreffe and Pinter try it, {plain(head)} "
-            f"gives {now} instead of {before}; switched off it gives {both(asked.value, off.value)[1]}. ")
+            f"gives {number(even.value)} instead of {number(asked.value)}; switched off it gives {number(off.value)}. ")
     if abs(off.change) < 1e-6:
         return said + "The head changes nothing, so neither does where it looks."
     share = even.change / off.change
@@ -130,7 +122,7 @@ def even_fact(asked: Asked, head: str, even: Effect, off: Effect) -> str:
         return said + "So this head's part in the answer is where it looks: elsewhere it does more harm than none."
     if share > 0.75:
         return said + "So this head's part in the answer is where it looks: with other weights it is lost."
-    return said + f"So {share:.0%} of what the head gives is where it looks, the rest is what it writes anyway."
+    return said + f"So {percent(share)} of what the head gives is where it looks, the rest is what it writes anyway."
 
 
 CAN_TELL = (
@@ -156,5 +148,5 @@ def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
             "so here they say little about which tokens count")
     if same_first and tau < 0.6:
         side += ", though they name the one that counts most"
-    return (f"{CAN_TELL}On your text the weights order the tokens with τ = {signed(tau, 2)} (1 the same order, 0 "
+    return (f"{CAN_TELL}On your text the weights order the tokens with τ = {signed(tau)} (1 the same order, 0 "
             f"none), {side}.")

@@ -9,8 +9,10 @@ import numpy as np
 
 from core.pretrained.answers import Said
 from dashboard.attention_view.palette import SIGNED, Ink, Theme
-from dashboard.charts import Spec, axis_style, figure, layer, quoted, tip
-from dashboard.use_model.words import short, unlike
+from dashboard.charts import Spec, axis_style, figure, layer, quoted
+from dashboard.numbers import number
+from dashboard.tokens import distinct
+from dashboard.use_model.words import short
 
 LONGEST, TIP = 24, 120  # signs of a sentence beside the matrix, and under the pointer
 
@@ -20,7 +22,8 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
     ink = Ink.of(theme)
     labels = [f"{i}" for i in range(len(names))]
     tipped = [short(name, TIP) for name in names]
-    rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]), "one": tipped[i], "other": tipped[j],
+    rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]),
+             "text": number(float(table[i, j])), "one": tipped[i], "other": tipped[j],
              "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
     written = " : ".join(f"datum.value == '{label}' ? {quoted(f'{label}  {short(name, LONGEST)}')}"
                          for label, name in zip(labels, names, strict=True)) + " : ''"
@@ -28,24 +31,24 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
     across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
     at: dict[str, Any] = {"y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": down},
                           "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across}}
-    tips = [{"field": "one", "type": "nominal", "title": "row"}, tip("value", "cosine", ".3f"),
-            {"field": "other", "type": "nominal", "title": "column"}]
+    tips = [{"field": name, "type": "nominal", "title": title}
+            for name, title in (("one", "row"), ("text", "cosine"), ("other", "column"))]
     colour = {"field": "value", "type": "quantitative", "legend": None,
               "scale": {"domain": [-1, 1], "range": list(SIGNED[theme])}}
     pair = [row for row in rows if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
             and row["row"] != row["column"]]
     paper, dark = ("#FFFFFF", "#1B2330") if theme == "light" else ("#12151B", "#E6E8EB")
-    number = {**at, "text": {"field": "value", "type": "quantitative", "format": ".2f"},
+    numbers = {**at, "text": {"field": "text", "type": "nominal"},
               "color": {"condition": {"test": "datum.dark", "value": paper}, "value": dark}}
     return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
                    layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
-                   layer("text", rows, number, fontSize=11)], height=max(150, 40 * len(names)))
+                   layer("text", rows, numbers, fontSize=11)], height=max(150, 40 * len(names)))
 
 
 def bars(said: Sequence[Said], ink: Ink) -> Spec:
     """The likeliest answers, the first one in the accent."""
-    names = unlike([one.word for one in said])
-    rows = [{"word": name, "p": one.probability, "text": f"{one.probability:.3f}", "first": place == 0}
+    names = distinct([one.word for one in said])
+    rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": place == 0}
             for place, (name, one) in enumerate(zip(names, said, strict=True))]
     axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220}
     at: dict[str, Any] = {"y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},

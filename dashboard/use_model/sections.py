@@ -20,7 +20,9 @@ from dashboard.controls import BOUND
 from dashboard.inside import Chosen, ModelRef, loaded
 from dashboard.inside import examples as kept
 from dashboard.map import STEPS
+from dashboard.numbers import number
 from dashboard.panels import fact, plain, theme
+from dashboard.tokens import distinct
 from dashboard.use_model import figures, words
 from dashboard.use_model.state import (
     AT_ONCE,
@@ -64,7 +66,7 @@ def embed(chosen: Chosen, pretrained: Pretrained) -> None:
         found, head = look(chosen, question, "this likeness")
     fact(words.pair_fact(table, names, pair, found, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
-             rf"\lVert \mathbf b \rVert}} = {table[pair]:.4f}")
+             rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}")
     st.caption(words.conditions(found, head))
 
 
@@ -102,7 +104,7 @@ def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
 
 def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
     """The place of the token that is picked; the link names it, for the text that it was made with."""
-    names = [plain(name) for name in words.unlike(tokens)]
+    names = [plain(name) for name in distinct(tokens)]
     places, named = range(len(names)), names.__getitem__
     if st.session_state.setdefault(WORD, key) != key:
         st.session_state[WORD] = key

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.pretrained.answers import Said
+from core.pretrained.evidence import Effect
 from core.pretrained.jobs import Job
+from dashboard.numbers import number
 from dashboard.panels import plain
 from dashboard.use_model.state import Answered, Head
 
@@ -16,29 +18,9 @@ NOTHING = 5e-4  # a change of the answer that is none
 SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
 
 
-def unlike(tokens: Sequence[str]) -> list[str]:
-    """Names that all differ: an invisible sign keeps two tokens apart that read alike."""
-    return [f"{token}{chr(0x200B) * list(tokens[:place]).count(token)}" for place, token in enumerate(tokens)]
-
-
 def short(text: str, most: int) -> str:
     """A text of at most so many signs."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
-
-
-def number(value: float) -> str:
-    """Two decimals, or what a smaller number is below."""
-    return f"{value:.2f}" if abs(value) >= 0.005 else "less than 0.01"
-
-
-def apart(one: float, other: float) -> tuple[str, str]:
-    """Two numbers with as many decimals, two to four, as tell them apart."""
-    for decimals in (2, 3):
-        if f"{one:.{decimals}f}" != f"{other:.{decimals}f}":
-            break
-    else:
-        decimals = 4
-    return f"{one:.{decimals}f}", f"{other:.{decimals}f}"
 
 
 def answer_fact(found: Answered, said: Sequence[Said], head: Head) -> str:
@@ -72,13 +54,20 @@ def head_fact(found: Answered, head: Head, word: str) -> str:
 def _without(found: Answered, head: Head, word: str) -> str:
     if head.effect is None:
         return "What each head does to the answer is not measured yet."
+    what = f"the {found.asked.quantity} of **{plain(word)}**"
     if abs(head.effect.change) < NOTHING and head.before:
-        return f"Without it that stays at {number(found.asked.value)}: {_rank(found, head)}."
+        return f"Without it {what} stays at {number(found.asked.value)}: {_rank(found, head)}."
     if abs(head.effect.change) < NOTHING:
-        return (f"It stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one does, "
-                "others do too.")
-    value, was = apart(head.effect.value, found.asked.value)
-    return (f"Without it **{plain(word)}** would have {value} instead of {was}: {_rank(found, head)}.")
+        return (f"T{what[1:]} stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one "
+                "does, others do too.")
+    return f"Without it {what} would be {_instead(found, head.effect)}: {_rank(found, head)}."
+
+
+def _instead(found: Answered, effect: Effect) -> str:
+    """A value and what it was; by how much it differs, where both are written alike."""
+    value, was = number(effect.value), number(found.asked.value)
+    more = "more" if effect.change > 0 else "less"
+    return f"{value} instead of {was}" if value != was else f"{number(abs(effect.change))} {more} than {was}"
 
 
 def _rank(found: Answered, head: Head) -> str:
@@ -101,7 +90,9 @@ def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], fo
             f"mean of all {len(others)} pairs is {number(float(others.mean()))}.")
     if head.effect is None:
         return said
-    value = apart(head.effect.value, found.asked.value)[0]
+    value = number(head.effect.value)
+    if value == number(found.asked.value):
+        value = _instead(found, head.effect)
     if not found.asked.question.against:  # a vector is held against what it was
         return (f"{said} Without head **{head.name}** its vector turns away from itself to a cosine of {value}; "
                 f"{_rank(found, head)}.")

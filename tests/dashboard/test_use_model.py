@@ -8,6 +8,7 @@ from core.pretrained.answers import Said, answer
 from core.pretrained.evidence import Effect, Question
 from dashboard.attention_view.palette import LIGHT_INK
 from dashboard.inside import EMBEDDED, ModelRef, reading_of
+from dashboard.tokens import distinct
 from dashboard.use_model import figures, sections, state, words
 
 INDUCTION = ModelRef("lab", "induction")
@@ -74,19 +75,6 @@ def test_the_first_word_of_another_order_is_shown_first():
     assert sections.crossing(reading_of(ModelRef("lab", "numbers"), Given("seven")), [0]) == 0
 
 
-@pytest.mark.parametrize(("one", "other", "told"), [
-    (0.5, 0.25, ("0.50", "0.25")), (0.991, 0.993, ("0.991", "0.993")), (0.99991, 0.99995, ("0.9999", "1.0000")),
-    (1.0, 1.0, ("1.0000", "1.0000"))])
-def test_two_numbers_have_the_decimals_that_tell_them_apart(one, other, told):
-    assert words.apart(one, other) == told
-
-
-@pytest.mark.parametrize(("value", "told"), [(0.256, "0.26"), (0.006, "0.01"), (0.0049, "less than 0.01"),
-                                             (1.0, "1.00")])
-def test_small_numbers_are_said_to_be_small(value, told):
-    assert words.number(value) == told
-
-
 def test_sentences_are_lines_once_each():
     assert state.sentences(" One. ", "Two.\n\nOne.\n Three. ") == ("One.", "Two.", "Three.")
     with pytest.raises(PretrainedError, match="Take 3 out"):
@@ -94,13 +82,13 @@ def test_sentences_are_lines_once_each():
 
 
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
-    names = words.unlike(["a", "b", "a", "a"])
+    names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
     spec = figures.bars([Said(1, "a", 0.6), Said(2, "a", 0.3)], LIGHT_INK)
     rows = spec["layer"][0]["data"]["values"]
     assert [row["first"] for row in rows] == [True, False]
     assert len({row["word"] for row in rows}) == 2
-    assert [row["text"] for row in rows] == ["0.600", "0.300"]
+    assert [row["text"] for row in rows] == ["0.60", "0.30"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

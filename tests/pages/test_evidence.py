@@ -2,7 +2,6 @@
 
 import io
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,30 +13,13 @@ from dashboard.evidence import maps, measuring, words
 from dashboard.evidence.heads import csv_of
 from dashboard.evidence.state import Setup
 from dashboard.inside import ModelRef, loaded, reading_of
+from tests.pages.evidence_app import captions, evidence_app, said, shown
 from tests.tiny_models import save
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def app(monkeypatch, tmp_path) -> AppTest:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr(measuring, "AT_ONCE", 60.0)  # a busy machine measures slowly, and what is tested is measured
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/evidence.py")
-
-
-def shown(app: AppTest, model: str, **link: str) -> AppTest:
-    for name, value in ({"inside:model": model} | link).items():
-        app.query_params[name] = value
-    return app.run()
-
-
-def said(app: AppTest) -> str:
-    """All sentences and tables of the page, without the tags."""
-    assert not app.exception
-    return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html")))
+    return evidence_app(monkeypatch, tmp_path)
 
 
 def numbers(pattern: str, text: str) -> list[float]:
@@ -47,16 +29,13 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(group.replace("−", "-")) for group in found.groups()]
 
 
-def captions(app: AppTest) -> str:
-    return " ".join(caption.value for caption in app.caption)
-
-
 def test_first_sight_measures_every_head_with_nothing_pressed(app):
     app.run()
     text = said(app)
+    assert "Followed as" not in [one.label for one in app.selectbox], "an embedding has no output to choose"
     assert re.search(r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+", text)
     assert "the largest change of 72 heads; without all of L" in text
-    assert re.search(r"The head that looks hardest, L0·H2 with 1\.00 on one token in the mean, is number \d\d", text)
+    assert re.search(r"The head that looks hardest, L0·H2 with 0\.99\d+ on one token in the mean, is number \d\d", text)
     agree, foreseen = numbers(r"by ρ = ([+−]\d\.\d+); what the gradient foresees agrees by ([+−]\d\.\d+)", text)
     assert agree < 0.2 < 0.5 < foreseen
     assert re.search(r"Hiding \[CLS\] changes the answer most", text) and "order agrees with the measured one" in text
@@ -72,13 +51,13 @@ def test_without_another_sentence_an_embedding_is_held_against_itself(app, tmp_p
     assert "Gradient" in said(app)
     app.text_input(key="evidence:against").set_value("").run()
     text = said(app)
-    assert "the similarity with itself falls from 1.000" in text
+    assert "the similarity with itself falls from 1.00" in text
     assert "gradient foresees" not in text and "Gradient" not in text
 
 
 @pytest.mark.parametrize(("model", "answer"), [
-    ("induction", "the probability of the answer river falls"), ("numbers", "the probability of the answer sieben"),
-    ("digits", "the probability of the class 3")])  # fmt: skip
+    ("induction", "the probability of the answer river falls"), ("numbers", "the logit of the answer sieben"),
+    ("digits", "the logit of the class 3")])  # fmt: skip
 def test_each_of_the_labs_models_is_asked(app, model, answer):
     text = said(shown(app, model))
     assert answer in text
@@ -101,18 +80,18 @@ def test_another_place_is_another_question(app):
     shown(app, "numbers")
     box = next(one for one in app.selectbox if one.label == "Answer at place")
     box.set_value(2).run()
-    assert "the probability of the answer drei" in said(app)
+    assert "the logit of the answer drei" in said(app)
     assert app.query_params["at"] in ("2", ["2"])
     app.text_input(key="inside:text").set_value("seven hundred").run()
-    assert "at" not in app.query_params and "the probability of the answer hundert" in said(app)
+    assert "at" not in app.query_params and "the logit of the answer hundert" in said(app)
 
 
 def test_a_link_opens_its_place(app):
-    assert "the probability of the answer drei" in said(shown(app, "numbers", at="2"))
+    assert "the logit of the answer drei" in said(shown(app, "numbers", at="2"))
 
 
 def test_a_link_with_a_place_of_five_thousand_digits_opens_the_usual_one(app):
-    assert "the probability of the answer" in said(shown(app, "numbers", at="1" * 5000))
+    assert "the logit of the answer" in said(shown(app, "numbers", at="1" * 5000))
 
 
 def test_a_link_opens_its_head_and_a_broken_one_is_said(app):
@@ -215,12 +194,10 @@ def test_stop_keeps_what_is_there(monkeypatch):
     assert app.code[0].value == repr({item: item * item for item in range(9)})
 
 
-def test_numbers_tell_themselves_apart():
-    assert words.both(0.9995, 0.99856) == ("0.99950", "0.99856")
-    assert words.both(0.7, 0.6) == ("0.700", "0.600")
-    assert words.signed(-0.05) == "−0.050" and words.number(0.00004) == "0.00004"
-    assert words.short(-0.0123, 0.05) == "−.012" and words.short(0.001, 0.05) == "" and words.short(-0.3, 0.4) == "−.30"
-    assert words.short(-0.0004, 0.0005) == "−4e−4"
+def test_what_is_written_alike_is_told_by_its_change():
+    assert words.moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
+    assert words.moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
+    assert words.short(-0.0123, 0.05) == "−.012" and words.short(0.001, 0.05) == ""
 
 
 def test_the_heads_are_told_as_csv():

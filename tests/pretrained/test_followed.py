@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from core.pretrained import PretrainedError, forward
-from core.pretrained.evidence import Question, ask, hidden, looking_evenly, measure, output_id, output_name, switched_off
+from core.pretrained.evidence import (
+    Question,
+    ask,
+    hidden,
+    looking_evenly,
+    measure,
+    output_id,
+    output_name,
+    switched_off,
+)
 from core.pretrained.evidence.measures import _is_transposed, output_layer
 from core.pretrained.evidence.question import Answer, usual_quantity
 from tests.tiny_models import SENTENCE, given, tiny
@@ -105,8 +114,9 @@ def test_every_output_is_found_by_its_name(family):
 
 
 @pytest.mark.parametrize(("family", "text", "why"), [
-    ("bert", "unbelievable", "makes 12 of it"), ("gpt2", "#9999", "numbered from 0 to 327"), ("gpt2", " ", "Type a token"),
-    ("vit", "cat", "has no class “cat”"), ("vit", "x" * 900, "x" * 40 + "”"), ("vit", "", "Type a class")])
+    ("bert", "unbelievable", "makes 12 of it"), ("gpt2", "#9999", "numbered from 0 to 327"),
+    ("gpt2", " ", "Type a token"), ("vit", "cat", "has no class “cat”"), ("vit", "x" * 900, "x" * 40 + "”"),
+    ("vit", "", "Type a class")])
 def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
     asked = asked_of(family)
     with pytest.raises(PretrainedError, match=why) as error:

@@ -1,0 +1,10 @@
+"""Tokens as text: what pages write of them in sentences, tables, tooltips and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def distinct(tokens: Sequence[str]) -> list[str]:
+    """Names that all differ: an invisible sign keeps two tokens apart that read alike."""
+    return [f"{token}{chr(0x200B) * list(tokens[:place]).count(token)}" for place, token in enumerate(tokens)]

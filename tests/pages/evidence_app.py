@@ -1,0 +1,35 @@
+"""The page Evidence in AppTest, and what stands on it."""
+
+import re
+from pathlib import Path
+
+from streamlit.testing.v1 import AppTest
+
+from dashboard.evidence import measuring
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def evidence_app(monkeypatch, tmp_path) -> AppTest:
+    """The page, not run yet, in which all that can be measured is measured at once."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    monkeypatch.setattr(measuring, "AT_ONCE", 60.0)  # a busy machine measures slowly, and what is tested is measured
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return app.switch_page("../pages/evidence.py")
+
+
+def shown(app: AppTest, model: str, **link: str) -> AppTest:
+    for name, value in ({"inside:model": model} | link).items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def said(app: AppTest) -> str:
+    """All sentences and tables of the page, without the tags."""
+    assert not app.exception
+    return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html")))
+
+
+def captions(app: AppTest) -> str:
+    return " ".join(caption.value for caption in app.caption)

@@ -1,0 +1,72 @@
+"""Which class or token Evidence follows, and as what: offered, typed, linked, refused in words."""
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.evidence import measuring
+from tests.pages.evidence_app import captions, evidence_app, said, shown
+from tests.tiny_models import save
+
+
+@pytest.fixture
+def app(monkeypatch, tmp_path) -> AppTest:
+    return evidence_app(monkeypatch, tmp_path)
+
+
+def field(app: AppTest, label: str):
+    return next((one for one in app.selectbox if one.label == label), None)
+
+
+def test_above_95_percent_the_logit_is_followed_and_a_link_without_a_choice_means_that_too(app):
+    text = said(shown(app, "digits"))
+    assert "the logit of the class 3 falls from" in text
+    assert re.search(r"The likeliest has a probability of 0\.9\d+, which hardly moves", captions(app))
+    field(app, "Followed as").set_value("probability").run()
+    assert "the probability of the class 3" in said(app) and "hardly moves" not in captions(app)
+
+
+def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(app, monkeypatch, tmp_path):
+    shown(app, "digits")
+    field(app, "Class that is followed").set_value("5").run()
+    assert "the logit of the class 5" in said(app) and field(app, "Minus the logit of") is None
+    field(app, "Followed as").set_value("logit difference").run()
+    assert "the logit of the class 5 minus that of 3" in said(app)
+    field(app, "Minus the logit of").set_value("8").run()
+    text = said(app)
+    assert "the logit of the class 5 minus that of 8" in text
+    again = evidence_app(monkeypatch, tmp_path)
+    assert said(shown(again, "digits", **{"evidence:quantity": "logit difference", "evidence:output:digits": "5",
+                                          "evidence:contrast:digits": "8"})) == text
+
+
+@pytest.mark.parametrize(("model", "typed", "told"), [
+    ("induction", "king", "the probability of the token king"),
+    ("induction", "zebra", "is not in the vocabulary of induction"), ("induction", "#99999", "has no token #99999"),
+    ("digits", "ten", "has no class “ten”"), ("digits", "#7", "the logit of the class 7")])
+def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed, told):
+    sentences = said(shown(app, model, **{f"evidence:output:{model}": typed}))
+    told_there = " ".join(one.value for one in app.markdown).replace("\\", "")
+    assert told in sentences or told in told_there and "the likeliest" in told_there
+    assert ("Until then" in told_there) == (told not in sentences)
+    assert len(field(app, "Class that is followed" if model == "digits" else "Token that is followed").options) >= 10
+
+
+def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):
+    monkeypatch.setattr(measuring, "AT_ONCE", 0.0)
+    shown(app, "induction")
+    labels = [one.label for one in app.expander]
+    assert "The 3 heads that the answer needs most of the 3 measured so far, out of 8, as a table" in labels
+    next(one for one in app.button if one.label.startswith("Measure 7 heads")).click().run()
+    assert "The 6 heads that the answer needs most, as a table" in [one.label for one in app.expander]
+
+
+def test_the_masked_word_is_in_the_link(app, monkeypatch, tmp_path):
+    folder = str(save("bert", tmp_path))
+    shown(app, folder)
+    box = field(app, "Word to guess")
+    box.set_value(box.options.index("animal")).run()
+    text, at = said(app), app.query_params["at"]
+    again = evidence_app(monkeypatch, tmp_path)
+    assert said(shown(again, folder, at=at[0] if isinstance(at, list) else at)) == text
