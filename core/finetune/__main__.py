@@ -10,6 +10,7 @@ import torch
 
 from core.entries import ConfigError
 from core.finetune.config import TASKS, usual
+from core.finetune.data import parse
 from core.finetune.run import create
 from core.pretrained.base import PretrainedError
 from core.tasks.reading import decoded
@@ -37,12 +38,16 @@ def main() -> int:
         parser.error(str(error))
     state = work(run.path, said=_say)
     print(run.status().message)
+    if config.task == "classify":
+        label, share = parse(config.task, config.data, config.seed).majority
+        print(f"baseline: the majority class, {label!r}, is right for {share:.1%}")
     return 0 if state == "finished" else 1
 
 
 def _say(record: Record) -> None:
     loss = "" if record.loss is None else f"loss {record.loss:.3f}"
-    print(f"step {record.step:5,}  {loss}  right {record.exact:.1%}  {record.elapsed:.1f} s", flush=True)
+    balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
+    print(f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from core.entries import ConfigError
 from core.finetune.config import TASKS
+from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, lines_told, read_rows
 
 LONGEST = 1_000  # characters of a cell
@@ -39,9 +40,8 @@ class Rows:
 
     @property
     def majority(self) -> tuple[str, float]:
-        """The commonest label of what is learned, and the share of the held-out rows that it gets right."""
-        commonest = Counter(pair.answer for pair in self.learned).most_common(1)[0][0]
-        return commonest, sum(pair.answer == commonest for pair in self.held_out) / len(self.held_out)
+        """The majority class of what is learned, and the share of the held-out rows that are of it."""
+        return majority_class([pair.answer for pair in self.learned], [pair.answer for pair in self.held_out])
 
 
 @lru_cache(maxsize=8)

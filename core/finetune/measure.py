@@ -18,6 +18,7 @@ from core.finetune.data import Pair
 from core.pretrained.base import Given, Line, Reading
 from core.pretrained.reading import read
 from core.trace import AttentionTrace
+from core.training.objectives import confusion
 from core.training.record import Prediction
 
 BATCH = 32
@@ -28,13 +29,17 @@ TOLD = 8  # held-out rows in each record
 @dataclass(frozen=True)
 class Measured:
     """Mean loss of the held-out rows in nats (a token, for pairs), shares right, what the model made of each, and how
-    many outputs were cut: no end mark within as many tokens as the longest answer has."""
+    many outputs were cut: no end mark within as many tokens as the longest answer has.
+
+    `confusion` counts rows by their label and by the model's, in the order of the learner's labels; None for pairs.
+    """
 
     loss: float
     exact: float
     letters: float | None
     said: tuple[Prediction, ...]
     cut: int | None = None
+    confusion: tuple[tuple[int, ...], ...] | None = None
 
 
 @contextmanager
@@ -66,7 +71,9 @@ def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "
     best = logits.argmax(-1)
     said = tuple(Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
                  for pair, one in zip(pairs, best, strict=True))
-    return Measured(float(F.cross_entropy(logits, wanted)), float((best == wanted).float().mean()), None, said)
+    counted = tuple(map(tuple, confusion(logits, wanted).tolist()))
+    return Measured(float(F.cross_entropy(logits, wanted)), float((best == wanted).float().mean()), None, said,
+                    confusion=counted)
 
 
 def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]) -> Measured:

@@ -76,7 +76,7 @@ def about(run: Run) -> dict[str, Any]:
     """What watched.json says; {} before the start.
 
     `sentences`, counts (`learns`, `weights`, `steps`), `new_words`, `new_head` (whether the head was drawn anew),
-    `device`.
+    `labels` (in the order of a record's confusion), `device`.
     """
     try:
         found = json.loads((run.path / "watched.json").read_text("utf-8"))
@@ -128,7 +128,8 @@ class Course:
         told = {"truncated": truncated(self.learner, rows), "max_tokens": self.learner.max_tokens,
                 "sentences": words(self.givens, watched(self.learner, self.givens)), "learns": learns,
                 "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps,
-                "new_head": self.learner.new_head, "device": device_name(self.learner.device)}
+                "new_head": self.learner.new_head, "labels": list(self.learner.labels),
+                "device": device_name(self.learner.device)}
         write_atomically(self.run.path / "watched.json", json.dumps(told, ensure_ascii=False).encode())
         self.write(None)
 
@@ -151,7 +152,7 @@ class Course:
             step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=found.loss,
             letters=found.letters, exact=found.exact, cut=found.cut, rate=rate, elapsed=self.elapsed,
             trained=self.trained, held_out=len(self.rows.held_out), final=self.done, examples=found.said[:TOLD],
-            maps=frames(watched(self.learner, self.givens)))
+            confusion=found.confusion, maps=frames(watched(self.learner, self.givens)))
         self.run.append(record)
         self.said(record)
 

@@ -14,10 +14,12 @@ from torch import Tensor
 
 from core.entries import ConfigError, Param, Value, quote, quote_name
 from core.models.base import Shape
+from core.tasks.metrics import majority_class
 
 Form = Literal["pairs", "text", "label", "series"]
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SAMPLE = 500  # of an endless stream of examples
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 
@@ -201,12 +203,29 @@ class Task:
 
     @property
     def baseline_loss(self) -> float:
-        """The loss to beat: cross-entropy, in nats a token, of guessing every target token alike."""
+        """The loss to beat: cross-entropy, in nats a token, of guessing every target token alike.
+
+        Of a finite table or text with labels, of predicting the frequencies of its classes.
+        """
         return math.log(len(self.target_vocab))
 
     def naive(self, values: Sequence[float]) -> list[float]:
         """A series' last season again: what a forecast must beat."""
         raise NotImplementedError
+
+    def majority(self, n: int) -> tuple[str, float] | None:
+        """The majority class of what is trained on, by name, and the share of the first n held-out items that are of
+        it; None where no class is told."""
+        if self.form != "label":
+            return None
+        sides = [[example.target[0] for example in side] for side in (self.trained(), self.held_out(n))]
+        commonest, share = majority_class(*sides)
+        return self.classes[commonest] if isinstance(commonest, int) else commonest, share
+
+    def trained(self) -> tuple[Example, ...]:
+        """What is trained on: all of it where the task is finite, else a sample."""
+        generator = torch.Generator().manual_seed(self.config.seed)
+        return tuple(self.draw(generator, held_out=False) for _ in range(SAMPLE))
 
     def peer(self) -> tuple[str, float] | None:
         """A plain method that knows nothing of attention, by name, and its exact match on the held-out items."""

@@ -1,8 +1,12 @@
-"""How well predictions meet their targets: exact match, token accuracy, BLEU, and each by the source's length."""
+"""How well predictions meet their targets: exact match, token accuracy, BLEU by length; of classes, balanced accuracy
+and what a baseline that reads nothing gets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 Tokens = Sequence[str]
 Metric = Callable[[Sequence[Tokens], Sequence[Tokens]], float]
@@ -38,6 +42,29 @@ def bleu(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> float:
     lines = [[" ".join(ids.setdefault(token, str(len(ids))) for token in row) for row in rows]
              for rows in (predictions, targets)]
     return float(metric.corpus_score(lines[0], [lines[1]]).score)
+
+
+def balanced_accuracy(confusion: Sequence[Sequence[int]]) -> float:
+    """The mean over the classes of the share of their items that is right, 0 to 1 (Brodersen 2010).
+
+    `confusion` counts items by their class (row) and their prediction (column); a class without items is left out.
+    ValueError when it counts none. As sklearn.metrics.balanced_accuracy_score, whose import a worker need not wait for.
+    """
+    recalls = [row[i] / sum(row) for i, row in enumerate(confusion) if sum(row)]
+    if not recalls:
+        raise ValueError("A confusion matrix without any item has no accuracy.")
+    return sum(recalls) / len(recalls)
+
+
+def majority_class(train: Sequence[Any], test: Sequence[Any]) -> tuple[Any, float]:
+    """The commonest class of what is trained on, and the share of the test items that it is right for."""
+    commonest = Counter(train).most_common(1)[0][0]
+    return commonest, sum(item == commonest for item in test) / len(test)
+
+
+def entropy(classes: Sequence[Hashable]) -> float:
+    """The entropy of the classes' frequencies, in nats: the loss of predicting these frequencies for every item."""
+    return -sum(count / len(classes) * math.log(count / len(classes)) for count in Counter(classes).values())
 
 
 def by_length(

@@ -11,6 +11,7 @@ import torch
 
 from core.models.base import Shape
 from core.tasks.base import PAD, Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry, Vocabulary, pad
+from core.tasks.metrics import entropy
 from core.tasks.tables import Texts
 from core.tasks.tabular import fitted, sides
 from core.tasks.text import MOST_WORDS, split
@@ -47,7 +48,7 @@ class SentenceTask(Task):
 
     @property
     def baseline_loss(self) -> float:
-        return float(torch.log(torch.tensor(float(len(self.classes)))))
+        return entropy([self.examples[i].target[0] for i in self.sides[False]])
 
     def tokens(self, text: str) -> list[str]:
         return words(text)

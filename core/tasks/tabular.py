@@ -17,6 +17,7 @@ from torch import Tensor
 from core.entries import ConfigError, quote
 from core.models.base import Shape
 from core.tasks.base import Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry
+from core.tasks.metrics import entropy
 
 HELD_OUT = 0.2
 Cell = float | None  # None: missing; a category as its index, from 1
@@ -73,7 +74,7 @@ class TableTask(Task):
 
     @property
     def baseline_loss(self) -> float:
-        return float(torch.log(torch.tensor(float(len(self.classes)))))
+        return entropy([self.table.labels[i] for i in self.sides[False]])
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
         source, mask, labels = self._trained

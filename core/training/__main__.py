@@ -127,7 +127,8 @@ def progress(record: Record, config: RunConfig) -> str:
     """A record in a line."""
     parts = [f"step {record.step:,}/{config.steps:,}", f"{record.elapsed:.1f} s"]
     for name, value in (("loss", record.loss), ("training", record.train_loss), ("right", record.letters),
-                        ("exact", record.exact), ("bleu", record.bleu), ("error", record.error)):
+                        ("balanced", record.balanced), ("exact", record.exact), ("bleu", record.bleu),
+                        ("error", record.error)):
         if value is not None:
             parts.append(f"{name} {value:.3f}")
     if record.cut:

@@ -92,6 +92,13 @@ def table(value: Any) -> bool:
                                                              for row in value) and len(set(map(len, value))) == 1)
 
 
+def counts(value: Any) -> bool:
+    """A square of counts, one of them at least not 0, or nothing."""
+    return value is None or (table(value) and len(value) == len(value[0]) and all(count(item) for row in value
+                                                                                 for item in row)
+                             and any(map(any, value)))
+
+
 def parts(value: Any) -> bool:
     return isinstance(value, dict) and len(value) <= 500 and all(map(maybe, value.values()))
 
@@ -115,6 +122,7 @@ FIELDS: dict[str, Test] = {
     **dict.fromkeys(("elapsed", "trained"), number),
     **dict.fromkeys(("step", "held_out"), count),
     "expected": table,
+    "confusion": counts,
     "gradients": parts,
     "final": flag,
     "cut": lambda value: value is None or count(value),

@@ -26,12 +26,14 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Given:
-    """Teacher-forced measurement; `expected` and `even` are None where the task expects no position."""
+    """Teacher-forced measurement; `expected` and `even` are None where the task expects no position, `confusion` where
+    it tells no class."""
 
     loss: float
     letters: float | None
     expected: tuple[tuple[float, ...], ...] | None
     even: float | None
+    confusion: tuple[tuple[int, ...], ...] | None = None
 
 
 def never() -> bool:
@@ -43,7 +45,7 @@ def measure_given(model, task: Task, examples, device: str, stop: Callable[[], b
     """Loss, tokens right and weight on the expected position over `examples`, the right past given."""
     asks, mass = objective(task), Mass()
     loss = right = 0.0
-    asked = 0
+    asked, tables = 0, []
     for start in range(0, len(examples), CHUNK):
         if stop():
             raise Stopped
@@ -53,10 +55,13 @@ def measure_given(model, task: Task, examples, device: str, stop: Callable[[], b
         answer = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
         for_part = asks.given(answer.logits, batch)
         loss, right, asked = loss + for_part[0], right + for_part[1], asked + for_part[2]
+        if (table := asks.confusion(answer.logits, batch)) is not None:
+            tables.append(table)
         if keys is not None:
             mass.add(answer, batch, keys)
     share = right / asked
-    return Given(loss / asked, None if math.isnan(share) else share, *mass.mean())
+    counted = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
+    return Given(loss / asked, None if math.isnan(share) else share, *mass.mean(), counted)
 
 
 class Mass:

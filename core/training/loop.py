@@ -178,6 +178,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     predictions = measure_free(model, task, told_of, session.device, stop) if free else []
     record = Record(
         step=step, loss=given.loss, letters=given.letters, expected=given.expected, even=given.even,
+        confusion=given.confusion,
         **(asks.score(task, predictions) if free else {}), **told,
         gradients=gradients, rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,

@@ -34,6 +34,10 @@ class Objective:
         loss = F.cross_entropy(logits, wanted, reduction="sum")
         return loss.item(), float((logits.argmax(-1) == wanted).sum()), int(kept.sum())
 
+    def confusion(self, logits: Tensor, batch: Batch) -> Tensor | None:
+        """How many of each class (row) are predicted to be of each class (column); None where no class is told."""
+        return None
+
     def outputs(self, batch: Batch) -> int:
         """How many outputs a row has, and so how many rows an expected position may be told for."""
         return batch.target_out.shape[1]
@@ -83,6 +87,9 @@ class Label(Objective):
         loss = F.cross_entropy(logits, batch.target_out, reduction="sum")
         return loss.item(), float((logits.argmax(-1) == batch.target_out).sum()), len(batch.target_out)
 
+    def confusion(self, logits: Tensor, batch: Batch) -> Tensor:
+        return confusion(logits, batch.target_out)
+
     def outputs(self, batch: Batch) -> int:
         return 1
 
@@ -115,6 +122,12 @@ class Series(Objective):
         wanted = torch.tensor([[float(x) for x in p.target] for p in predictions])
         naive = torch.tensor([task.naive([float(x) for x in p.source]) for p in predictions])
         return {"error": float((told - wanted).abs().mean() / (naive - wanted).abs().mean())}
+
+
+def confusion(logits: Tensor, classes: Tensor) -> Tensor:
+    """The confusion matrix (K, K) of logits (B, K) and right classes (B,): rows right, columns predicted."""
+    count = logits.shape[-1]
+    return torch.bincount(classes * count + logits.argmax(-1), minlength=count**2).view(count, count)
 
 
 OBJECTIVES: dict[str, Objective] = {"pairs": Objective(), "text": Text(), "label": Label(), "series": Series()}

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
+from core.tasks.metrics import balanced_accuracy
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -48,7 +50,8 @@ class Record:
     that went into making batches. `elapsed` are seconds with measuring, `trained` without.
 
     `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` tells long sources
-    from short ones, wherever the model ran free.
+    from short ones, wherever the model ran free. `confusion` counts a label's held-out items by their class (row) and
+    by what the model predicts (column), in the order of the task's classes.
     """
 
     step: int
@@ -72,7 +75,13 @@ class Record:
     final: bool = False
     examples: tuple[Prediction, ...] = ()
     buckets: tuple[Bucket, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] | None = None
     maps: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def balanced(self) -> float | None:
+        """Balanced accuracy, 0 to 1; None where no class is told."""
+        return None if self.confusion is None else balanced_accuracy(self.confusion)
 
     def to_json(self) -> dict:
         """The record as plain JSON values, without maps; a value that is not finite becomes null."""
@@ -91,13 +100,14 @@ class Record:
             for e in data.pop("examples", ())
         )
         buckets = tuple(Bucket(**bucket) for bucket in data.pop("buckets", ()))
-        expected = data.pop("expected", None)
-        expected = None if expected is None else tuple(tuple(layer) for layer in expected)
-        return cls(**data, examples=examples, buckets=buckets, expected=expected)
+        expected, confusion = (None if rows is None else tuple(map(tuple, rows))
+                               for rows in (data.pop("expected", None), data.pop("confusion", None)))
+        return cls(**data, examples=examples, buckets=buckets, expected=expected, confusion=confusion)
 
     def numbers(self) -> tuple:
         """What must be the same from the same seed: everything but the clock."""
-        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.error, self.expected)
+        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.error, self.expected,
+                  self.confusion)
         return (self.step, *scores, self.gradient, self.gradients, self.examples)
 
 

@@ -22,6 +22,7 @@ from dashboard.inside.models import MODEL
 from dashboard.map import STEPS
 from dashboard.multiples import Tile, difference_map, multiples
 from dashboard.panels import fact, plain, theme
+from dashboard.train.tables import confusion
 
 HEIGHT, HIGH = 190, 280
 LINK = "fine_tune:pin"
@@ -77,7 +78,16 @@ def _draw(shown: Shown) -> None:
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
     st.markdown(":small[**Held-out rows, and what the model says of them**]")
     st.html(words.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))
+    _confusion(shown, step, ink)
     _elsewhere(shown)
+
+
+def _confusion(shown: Shown, step: int, ink: Ink) -> None:
+    """The confusion matrix of the held-out rows at a step, by the labels in the order of the model's outputs."""
+    counts, labels = shown.at(step).confusion, shown.about.get("labels", ())
+    if counts and len(counts) == len(labels):
+        st.markdown(f":small[**Confusion matrix at step {step:,}**]")
+        st.html(confusion(counts, labels, ink))
 
 
 def _elsewhere(shown: Shown) -> None:
@@ -96,13 +106,14 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
     last = max(int(shown.about.get("steps", 0)) if shown.live else 0, records[-1].step, 1)
     first = 100 * (records[0].exact or 0.0)
     guess = (first, f"before training: {words.percent(records[0].exact)}") if majority is None else (
-        100 * majority[1], f"the commonest label: {words.percent(majority[1])}")
+        100 * majority[1], f"majority class: {words.percent(majority[1])}")
     loss = [Curve("held-out", [(r.step, r.loss) for r in records]),
             Curve("learned", [(r.step, r.train_loss) for r in records])]
     columns[0].markdown(":small[**Loss**]")
     columns[0].vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, step=step, height=HEIGHT),
                                key="fine_tune:loss", alt=f"Held-out loss {records[-1].loss:.3f} at step {last:,}")
     right = [Curve("right", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
+             Curve("balanced accuracy", [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]),
              Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records])]
     columns[1].markdown(":small[**Right, held-out**]")
     drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)

@@ -37,8 +37,10 @@ def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str
     does = "get their right label" if config.task == "classify" else "are written all right"
     said = (f"At step {now.step:,}, **{percent(now.exact)}** of {right(config, now.held_out)} {does}; before training "
             f"it was {percent(first.exact)}")
+    if now.balanced is not None:
+        said += f". Balanced accuracy is **{percent(now.balanced)}**"
     if majority is not None:
-        said += f", and always saying “{plain(majority[0])}” gives {percent(majority[1])}"
+        said += f"; the majority class, “{plain(majority[0])}”, gives {percent(majority[1])}"
     said += "."
     if now.cut:
         said += f" {now.cut:,} were cut at as many tokens as the longest right answer has, before an end mark."

@@ -78,12 +78,13 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
         task.form, "Exact match and BLEU, held-out" if bleu else "Exact match, held-out"))
     whole = [(r.step, None if r.exact is None else 100 * r.exact) for r in records]
     single = [(r.step, None if r.letters is None else 100 * r.letters) for r in records]
-    curves = {"pairs": [Curve(f"whole {many}", whole), Curve(f"single {one}s", single)],
-              "label": [Curve(many, single)]}.get(task.form, [Curve(f"single {one}s", single)])
+    balanced = [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]
+    singles = Curve(f"single {one}s", single)
+    curves = {"pairs": [Curve(f"whole {many}", whole), singles],
+              "label": [Curve(many, single), Curve("balanced accuracy", balanced)]}.get(task.form, [singles])
     curves += [Curve("BLEU", [(r.step, r.bleu) for r in records])]
-    guess = (100 / len(task.classes), "guessing") if task.form == "label" else None
-    if (peer := shown.peer()) is not None:
-        guess = (100 * peer[1], f"{peer[0]}: {words.percent(peer[1])}")
+    best = max(shown.baselines(records[-1].held_out), key=lambda one: one[1], default=None)
+    guess = None if best is None else (100 * best[1], f"{best[0]}: {words.percent(best[1])}")
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not bleu, guess=guess,
                         guess_at="left")
     st.vega_lite_chart(spec=drawn, key="train:exact", alt=f"Share of held-out {many} that are right over training.")

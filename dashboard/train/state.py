@@ -25,9 +25,13 @@ def task_of(config: TaskConfig) -> Task:
 
 
 @lru_cache(maxsize=8)
-def peer_of(config: TaskConfig) -> tuple[str, float] | None:
-    """A plain method's name and what it gets of a task's held-out items, fitted once."""
-    return task_of(config).peer()
+def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], ...]:
+    """What knows nothing of attention, by name, and the share of a task's held-out items that it gets: the majority
+    class where a class is told, and a plain method fitted once."""
+    task = task_of(config)
+    majority, peer = task.majority(held_out), task.peer()
+    named = [(f"the majority class “{majority[0]}”", majority[1])] if majority else []
+    return (*named, *([peer] if peer else []))
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,9 @@ class Shown:
         assert self.config is not None
         return task_of(self.config.task)
 
-    def peer(self) -> tuple[str, float] | None:
+    def baselines(self, held_out: int) -> tuple[tuple[str, float], ...]:
         assert self.config is not None
-        return peer_of(self.config.task)
+        return baselines_of(self.config.task, held_out)
 
     def at(self, step: int | None) -> Record:
         """The record of a step, or the last one."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from core.training.record import Bucket, Prediction
+from dashboard.attention_view.palette import Ink
 from dashboard.train.words import percent
 
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter
@@ -76,6 +77,19 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
         shown += [f"{bucket.bleu:.1f}"] if bucket.bleu is not None else []
         rows.append(tuple(_cell(html.escape(text), line, "text-align:right") for text in shown))
     return _table(names, rows, line, right=range(len(names)))
+
+
+def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str], ink: Ink) -> str:
+    """The confusion matrix: a row a class, a column a prediction, each cell tinted by its share of the row."""
+    head = [_cell(text, ink.hairline, "text-align:right", "th") for text in map(escaped, classes)]
+    rows = []
+    for name, row in zip(classes, counts, strict=True):
+        cells = [_cell(f"{count:,}" if count else "·", ink.hairline, f"text-align:right;background:color-mix(in srgb, "
+                       f"{ink.pick} {round(45 * count / max(1, sum(row)))}%, transparent)") for count in row]
+        rows.append(f"<tr>{_cell(escaped(name), ink.hairline, tag='th')}{''.join(cells)}</tr>")
+    return ('<div style="overflow-x:auto"><table aria-label="Confusion matrix" style="border-collapse:collapse;'
+            f'font-size:14px"><thead><tr>{_cell("is ↓, predicted →", ink.hairline, "opacity:.75", "th")}'
+            f'{"".join(head)}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>')
 
 
 def marked(example: Prediction, separator: str, pick: str) -> str:

@@ -171,12 +171,15 @@ def _told(shown: Shown, moment: Moment, ink: Ink) -> None:
     record, decoded = shown.at(moment.step), shown.decoded_at(moment.step)
     if decoded is not None:
         examples(shown, decoded, ink)
+    if record.confusion and len(record.confusion) == len(shown.task().classes):
+        curves.title(f"Confusion matrix at step {record.step:,}")
+        st.html(tables.confusion(record.confusion, shown.task().classes, ink))
     if record.buckets:
         curves.title("By length of the source")
         st.html(tables.lengths(record.buckets, ink.hairline))
     head = moment.head
     place = (head.layer, head.head) if head is not None and head.looks else frames.best_head(record)
-    fact(words.fact(record, shown.task(), place, shown.peer()))
+    fact(words.fact(record, shown.task(), place, shown.baselines(record.held_out)))
     if shown.live:
         st.session_state.setdefault("train:follow", True)
         st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(shown.run.id,))

@@ -8,6 +8,7 @@ from core.tasks import Task
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Status
+from dashboard.panels import plain
 
 
 def unit(task: Task) -> tuple[str, str]:
@@ -17,7 +18,7 @@ def unit(task: Task) -> tuple[str, str]:
 
 def guessing(task: Task) -> str:
     """What the loss of knowing nothing is called."""
-    return {"label": "guessing a class", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
+    return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
 
 
 def number(value: float | None) -> str:
@@ -32,12 +33,12 @@ def percent(share: float) -> str:
     return f"{max(share * 100, 0.1):.1f}\u00a0%" if whole == 0 and share > 0 else f"{whole}\u00a0%"
 
 
-Peer = tuple[str, float] | None
+Baselines = Sequence[tuple[str, float]]
 
 
-def fact(record: Record, task: Task, head: tuple[int, int] | None, peer: Peer = None) -> str:
-    """One measured sentence or two about a step, in Markdown; `head` is the (layer, head) whose weight is told, `peer`
-    a plain method and what it gets."""
+def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Baselines = ()) -> str:
+    """One measured sentence or two about a step, in Markdown; `head` is the (layer, head) whose weight is told,
+    `baselines` plain methods and what each gets."""
     said, step = "", f":primary[**{record.step:,}**]"
     if record.expected and head is not None and record.even is not None:
         layer, h = head
@@ -47,10 +48,10 @@ def fact(record: Record, task: Task, head: tuple[int, int] | None, peer: Peer = 
         right = f"the right {task.unit}" if task.form == "pairs" else "the expected place"
         said = f"At step {step} {right} gets **{weight:.2f}** of the weight{where}; "
         said += f"even attention would give it {record.even:.2f}. "
-    return said + _scores(record, task, "So " if said else f"At step {step}, ", peer)
+    return said + _scores(record, task, "So " if said else f"At step {step}, ", baselines)
 
 
-def _scores(record: Record, task: Task, start: str, peer: Peer) -> str:
+def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str:
     """What the task is judged by, beside what it beats."""
     if record.error is not None:
         return (f"{start}the forecast is off by **{percent(record.error)}** of what repeating the last season is off "
@@ -60,9 +61,11 @@ def _scores(record: Record, task: Task, start: str, peer: Peer) -> str:
     if record.letters is None:
         return ""
     if task.form == "label":
-        beside = "" if peer is None else f", {peer[0]} gets {percent(peer[1])}"
-        return (f"{start}**{percent(record.letters)}** of the {record.held_out:,} held-out {task.whole} are right; "
-                f"guessing would get {percent(1 / len(task.classes))}{beside}.")
+        balanced = "" if record.balanced is None else f", balanced accuracy **{percent(record.balanced)}**"
+        beside = "; " * bool(baselines) + " and ".join(f"{plain(name)} gets {percent(share)}"
+                                                       for name, share in baselines)
+        return (f"{start}**{percent(record.letters)}** of the {record.held_out:,} held-out {task.whole} are "
+                f"right{balanced}{beside}.")
     text = f"{start}{percent(record.letters)} of the {task.unit}s are right"
     if task.form == "text":
         return f"{text}; the loss is {number(record.loss)} nats a {task.unit}, where guessing gives " \

@@ -50,6 +50,8 @@ def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(c
     work(run, lambda: False)
     first, last = run.records()[0], run.records()[-1]
     assert (first.exact, last.exact, about(run)["new_head"]) == (1.0, 1.0, False)
+    assert about(run)["labels"] == ["redy", "bluey"] and last.balanced == 1.0
+    assert [sum(row) for row in last.confusion] == [last.confusion[0][0], last.confusion[1][1]] == [5, 5]
     for folder in (classifier, result(run)):
         assert load_folder(folder, "model").model.config.id2label == {0: "redy", 1: "bluey"}
         assert told(folder, "the sun is red") == "redy" and told(folder, "the sun is blue") == "bluey"

@@ -8,12 +8,16 @@ from streamlit.testing.v1 import AppTest
 from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.worker import work
+from dashboard.train.words import percent
 
 DATA = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
     "own_pairs": "".join(f"{n}\t{n:b}\n" for n in range(80)),
     "own_table": "size,shape,kind\n" + "".join(f"{n % 7},{'ab'[n % 2]},{'xy'[n % 2]}\n" for n in range(60)),
 }
+# One row in twelve is rare, and nothing but chance tells which.
+LOPSIDED = "a,b,kind\n" + "".join(f"{n * 37 % 101},{n * 53 % 97},{'rare' if n % 12 == 0 else 'common'}\n"
+                                  for n in range(240))
 FORMS = [("recall", "decoder"), ("sort", "hybrid"), ("language", "classifier"), ("iris", "classifier"),
          ("iris", "one_token"), ("digits", "classifier"), ("pictures", "transformer"), ("series", "forecaster"),
          ("own_text", "decoder"), ("own_pairs", "transformer"), ("own_table", "classifier")]
@@ -53,3 +57,30 @@ def test_a_run_is_drawn_as_what_it_is(task, kind, monkeypatch, tmp_path):
         for other in KINDS[kind]:
             app.selectbox(key=f"train:kind:{run.id}").set_value(other).run()
             assert not app.exception
+
+
+@pytest.mark.parametrize("task, data", [("own_table", LOPSIDED), ("iris", ""), ("digits", ""), ("language", "")])
+def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(loop, "FINAL", 60)
+    config = TaskConfig.of(task, **({"data": data} if data else {}))
+    made = make_task(config)
+    run = create_run(recommended(made, steps=2, record_every=1, batch_size=4, held_out=60, watch=1))
+    assert work(run.path) == "finished", run.status().message
+    last = run.records()[-1]
+    held_out = made.held_out(60)
+    rows = [sum(row) for row in last.confusion]
+    assert sum(rows) == len(held_out) == last.held_out and len(rows) == len(made.classes)
+    assert sum(row[i] for i, row in enumerate(last.confusion)) / sum(rows) == pytest.approx(last.letters)
+    name, share = made.majority(60)
+    assert share == rows[made.classes.index(name)] / sum(rows)
+    app = AppTest.from_function(script, default_timeout=60)
+    app.session_state["id"] = run.id
+    html = " ".join(element.proto.body for element in app.run().get("html"))
+    text = re.sub("<[^>]+>|\\\\", "", html)
+    assert not app.exception and "guessing" not in text and html.count('aria-label="Confusion matrix"') == 1
+    assert f"the majority class “{name}” gets {percent(share)}" in text
+    assert f"balanced accuracy {percent(last.balanced)}" in text
+    if task == "own_table":
+        assert (name, round(share, 2)) == ("common", 0.92) and "logistic regression gets" in text
+        assert made.baseline_loss == pytest.approx(0.287, abs=0.01), "not log 2 = 0.693"

@@ -1,9 +1,23 @@
 """Metrics against counts made by hand and against sacrebleu's own reading."""
 
+import math
+
 import pytest
 import sacrebleu
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.tasks.metrics import bleu, by_length, exact_match, token_accuracy
+from core.tasks.metrics import (
+    balanced_accuracy,
+    bleu,
+    by_length,
+    entropy,
+    exact_match,
+    majority_class,
+    token_accuracy,
+)
+from core.training.objectives import confusion
 
 TARGETS = [tuple("abcd"), tuple("ab"), tuple("abc")]
 PREDICTED = [list("abcd"), list("b"), list("abx")]
@@ -41,3 +55,22 @@ def test_counts_must_agree(metric):
         metric([["a"]], [])
     with pytest.raises(ValueError, match="one by one"):
         metric([], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
+def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
+    from sklearn.metrics import confusion_matrix, recall_score
+
+    right, predicted = map(list, zip(*pairs, strict=True))
+    counts = confusion(torch.nn.functional.one_hot(torch.tensor(predicted), 5).float(), torch.tensor(right)).tolist()
+    assert counts == confusion_matrix(right, predicted, labels=range(5)).tolist()
+    there = sorted(set(right))  # balanced_accuracy_score is this mean, but warns of classes that are only predicted
+    assert balanced_accuracy(counts) == pytest.approx(recall_score(right, predicted, labels=there, average="macro"))
+
+
+def test_the_majority_is_of_what_is_trained_on_and_its_share_of_what_is_tested():
+    assert majority_class("aabaa", "abbb") == ("a", 0.25)
+    assert entropy("aab") == pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3)))
+    assert entropy("abcd") == pytest.approx(math.log(4)) and entropy("aa") == 0
+    with pytest.raises(ValueError, match="without any item"):
+        balanced_accuracy([[0, 0], [0, 0]])
