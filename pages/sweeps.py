@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from core.training.spread import spread
+from core.training.comparisons import compare
 from core.training.sweeps import vary
 from dashboard import jobs, panels
 from dashboard.sweeps.bar import bar, picker, pictures
@@ -30,12 +30,17 @@ with right:
     if isinstance(shown, Shown):
         runs(shown)
 
-source = st.expander("How one setting is varied, and what the spread is", on_change="rerun", key="sweeps:source")
+source = st.expander("How one setting is varied, and how differences are tested", on_change="rerun",
+                     key="sweeps:source")
 if source.open:
     with source:
-        st.latex(r"\bar x = \frac{1}{n} \sum_{i=1}^{n} x_i \qquad s^2 = \frac{1}{n-1} \sum_{i=1}^{n} (x_i - \bar x)^2")
-        st.markdown("Two values are told apart when their means lie further from each other than twice "
-                    r"$\sqrt{s_a^2 / n_a + s_b^2 / n_b}$ ([Welch 1947](https://doi.org/10.2307/2332510)).")
+        st.latex(r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
+                 r"t = \frac{\bar d}{s_d / \sqrt n}")
+        st.markdown("Two values are trained from the same seeds, so that their difference is taken seed by seed and "
+                    "tested by a paired t test (Student 1908) over all $n$ seeds. The p-values of all pairs of values "
+                    "are corrected together ([Holm 1979](https://www.jstor.org/stable/4615733)): the chance that a "
+                    "sweep of equal values claims any difference is 5 % at most. Seeds whose differences all agree "
+                    "count with a deviation of one held-out item.")
         panels.source_panel(vary)
-        panels.source_panel(spread)
+        panels.source_panel(compare)
 panels.next_page("sweeps")

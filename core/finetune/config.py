@@ -64,7 +64,7 @@ class FineTuneConfig:
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name} must be a text.")
         if self.device not in DEVICES:
-            raise ConfigError(f"device = {self.device!r} is not known; take one of {', '.join(DEVICES)}.")
+            raise ConfigError(f"device = {quote(self.device)} is not known; take one of {', '.join(DEVICES)}.")
         if len(self.watch) > MOST_WATCHED:
             raise ConfigError(f"The sentence to watch has {len(self.watch):,} characters; at most {MOST_WATCHED} are "
                               "kept at every step.")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from core.entries import ConfigError
+from core.entries import ConfigError, quote
 from core.finetune.config import TASKS
 from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, lines_told, read_rows
@@ -96,7 +96,7 @@ def _labels(rows: list[Row]) -> tuple[str, ...]:
     for row in rows:
         lines[row.cells[1]].append(row.line)
     if len(lines) < 2:
-        raise ConfigError(f"Every row has the label {rows[0].cells[1]!r:.40}; there is nothing to tell apart.")
+        raise ConfigError(f"Every row has the label {quote(rows[0].cells[1])}; there is nothing to tell apart.")
     if len(lines) > MOST_LABELS:
         raise ConfigError(f"There are {len(lines):,} different labels; at most {MOST_LABELS} are taken. Is the label "
                           "really in the second column?")

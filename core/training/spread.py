@@ -1,4 +1,4 @@
-"""What several seeds come to together: their mean and spread, at the end and along the way."""
+"""What several seeds come to together: their mean, its interval and their spread, at the end and along the way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from core.training.comparisons import LEVEL
 
 GRID = 60  # points of a line over seconds, which every run counts in its own rhythm
 
@@ -24,6 +26,14 @@ class Spread:
     @property
     def deviation(self) -> float | None:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the mean's 95 % interval (Student's t over n values); none of a single one."""
+        from scipy.stats import t
+
+        count = len(self.values)
+        return None if count < 2 else float(t.isf(LEVEL / 2, count - 1)) * statistics.stdev(self.values) / count**0.5
 
     @property
     def low(self) -> float:
@@ -75,14 +85,3 @@ def line(runs: Sequence[Points], shared: bool) -> Line | None:
         return None
     y = np.array([np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs])  # (runs, places)
     return Line(*(tuple(row.tolist()) for row in (x, y.mean(0), y.min(0), y.max(0))))
-
-
-def apart(a: Spread, b: Spread) -> bool:
-    """Whether two means lie further from each other than twice the standard error of their difference (Welch).
-
-    A difference that does not is not told from luck; with a single seed nothing is.
-    """
-    if a.deviation is None or b.deviation is None:
-        return False
-    error = (a.deviation**2 / len(a.values) + b.deviation**2 / len(b.values)) ** 0.5
-    return abs(a.mean - b.mean) > 2 * error

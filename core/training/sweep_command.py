@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,14 @@ from typing import Any
 from core.attention import ConfigError
 from core.training.runs import Run, create_run
 from core.training.spread import spread
-from core.training.sweep_files import MEASURES, Outcome, Sweep, create_sweep, find_sweep
+from core.training.sweep_files import (
+    MEASURES,
+    Outcome,
+    Sweep,
+    create_sweep,
+    find_sweep,
+    sweep_comparisons,
+)
 from core.training.sweeps import Cell, SweepConfig, told
 
 Say = Callable[[str], None]
@@ -72,7 +79,7 @@ def _worker(run: Run) -> subprocess.Popen:
 
 
 def summary(sweep: Sweep) -> list[str]:
-    """Mean ± deviation of each value, a line each, with how many of its seeds finished."""
+    """Mean ± half of its 95 % interval for each value, a line each, then every pair of values tested."""
     config, outcomes = sweep.config(), sweep.outcomes()
     lines = []
     for place, value in enumerate(config.values):
@@ -80,13 +87,28 @@ def summary(sweep: Sweep) -> list[str]:
         finished = sum(outcome.state == "finished" for outcome in own)
         parts = [f"{told(config.axis, value)}:", f"{finished} of {len(config.seeds)} seeds", *measured(own)]
         lines.append("  ".join(parts))
-    return lines
+    return lines + _tests(config, outcomes)
+
+
+def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
+    """The differences of all pairs on the measure that ranks the values, once all runs have ended."""
+    there = {name for outcome in outcomes.values() for name in outcome.measures or {}}
+    measure = next((name for name in MEASURES if name in there), None)
+    if measure is None or not all(outcome.ended for outcome in outcomes.values()):
+        return []
+    names = [told(config.axis, value) for value in config.values]
+    tested = sweep_comparisons(config, outcomes, measure)
+    lines = [f"{names[pair.first]} - {names[pair.second]}: {measure} {pair.difference:+.4g} "
+             f"(95 % interval {pair.low:+.4g} to {pair.high:+.4g})  p {pair.p:.3g}  n {pair.count}  "
+             f"{'significant' if pair.significant else 'not significant'}" for pair in tested]
+    return lines and ["Differences by two-sided t tests paired by seed, p corrected for all pairs (Holm); one that is "
+                      "not significant is not shown to be zero.", *lines]
 
 
 def measured(outcomes: Sequence[Outcome]) -> list[str]:
-    """Each measure that was taken, as name mean ± deviation."""
+    """Each measure that was taken, as name mean ± half of its 95 % interval."""
     found = ((name, spread([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
-    return [f"{name} {s.mean:.4g}" + ("" if s.deviation is None else f" ± {s.deviation:.2g}")
+    return [f"{name} {s.mean:.4g}" + ("" if s.half_width is None else f" ± {s.half_width:.2g}")
             for name, s in found if s is not None]
 
 

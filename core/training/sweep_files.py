@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from core.training.comparisons import Comparison, compare
 from core.training.record import Record
 from core.training.runs import RUN_ID, Run, find_run, new_id, runs_folder, write_atomically
 from core.training.sweeps import Cell, SweepConfig
 
 KEPT = 50
 LASTING = ("finished", "failed")  # a run that was stopped may go on
-MEASURES = ("loss", "letters", "exact", "bleu", "error", "expected")
+MEASURES = ("exact", "bleu", "error", "letters", "loss", "expected")  # the first that a task has ranks its values
 DIGITS = 5
 
 
@@ -165,6 +166,17 @@ def _key(cell: Cell) -> str:
 def _cell(key: str) -> Cell:
     place, seed = key.split(":")
     return int(place), int(seed)
+
+
+def sweep_comparisons(config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str) -> list[Comparison]:
+    """Every pair of a sweep's values tested on one measure, paired by seed (core.training.comparisons)."""
+    groups: list[dict[int, float]] = [{} for _ in config.values]
+    for place, seed in config.cells:
+        if (place, seed) in outcomes and (value := outcomes[place, seed].last(measure)) is not None:
+            groups[place][seed] = value
+    held_out = max((outcome.held_out for outcome in outcomes.values()), default=0)
+    whole = {"exact": 1.0, "letters": 1.0, "bleu": 100.0}.get(measure, 0.0)  # of which one held-out item is a share
+    return compare(groups, whole / held_out if held_out else 0.0)
 
 
 def sweeps_folder() -> Path:

@@ -81,7 +81,7 @@ def _names(names: Sequence[str], drawn: dict[int, Line], scale: Scale, theme: Th
 
 
 def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Scale, theme: Theme) -> dict:
-    """A row a value: every seed a mark, over a rule from one standard deviation below their mean to one above."""
+    """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
     ink = Ink.of(theme)
     y = {"field": "name", "type": "nominal", "title": None, "sort": list(names),
          "scale": {"domain": [names[place] for place in found]},
@@ -89,9 +89,9 @@ def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Sca
     x, layers = scale.axis(horizontal=True), []
     for place, each in found.items():
         own, name = {"color": colour(place, theme)}, names[place]
-        deviation = each.deviation or 0.0
-        middle = [{"x": each.mean, "low": max(scale.low, each.mean - deviation),
-                   "high": min(scale.end, each.mean + deviation), "name": name}]
+        half = each.half_width or 0.0
+        middle = [{"x": each.mean, "low": max(scale.low, each.mean - half),
+                   "high": min(scale.end, each.mean + half), "name": name}]
         tips = [{"field": "x", "format": ".4~g", "title": "this seed"}]
         layers += [
             layer(middle, {"type": "rule", "strokeWidth": 6, "opacity": 0.25, **own},

@@ -10,8 +10,9 @@ import streamlit as st
 
 from core.attention import ConfigError
 from core.tasks import Task, TaskConfig, make_task
+from core.training.comparisons import Comparison
 from core.training.spread import Line, Spread, line, spread
-from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep
+from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep, list_sweeps, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, name_of, told
 
 EXAMPLE = Sweep(Path(__file__).with_name("scores.json"))
@@ -61,7 +62,7 @@ class Shown:
     def measures(self) -> list[str]:
         """What was measured: the whole outputs first, else the error, else the loss."""
         there = {name for outcome in self.outcomes.values() for name in outcome.measures or {}}
-        return [name for name in ("exact", "bleu", "error", "letters", "loss", "expected") if name in there]
+        return [name for name in MEASURES if name in there]
 
     def of(self, place: int) -> list[Outcome]:
         """The runs of one value that were begun, by seed."""
@@ -72,6 +73,11 @@ class Shown:
         if measure == "trained":
             return spread([outcome.trained[-1] for outcome in self.of(place) if outcome.state == "finished"])
         return spread([outcome.last(measure) for outcome in self.of(place)])
+
+    def comparisons(self, measure: str) -> list[Comparison]:
+        """Every pair of values tested on this measure; none before all runs have ended, or each look would be one more
+        chance of a false claim."""
+        return [] if self.live else sweep_comparisons(self.config, self.outcomes, measure)
 
     def line(self, place: int, measure: str, over: str) -> Line | None:
         """The mean along the way: of the seeds that finished, or until then of the one that is furthest."""
@@ -93,7 +99,7 @@ def look(sweep: Sweep) -> Shown | str:
 def asked() -> tuple[Sweep, str]:
     """The sweep the link names, else the one this session saw last; words when there is no such one."""
     named = st.query_params.get("sweep")
-    if named is None and (last := find_sweep(st.session_state.get(LAST))):
+    if named is None and (last := find_sweep(st.session_state[LAST]) if LAST in st.session_state else _running()):
         st.query_params["sweep"] = named = last.id
     if not named:
         return EXAMPLE, ""
@@ -104,11 +110,17 @@ def asked() -> tuple[Sweep, str]:
     return found, ""
 
 
+def _running() -> Sweep | None:
+    """The newest sweep that has runs on their way: a fresh page shows it."""
+    return next((sweep for sweep in reversed(list_sweeps())
+                 if isinstance(shown := look(sweep), Shown) and shown.live), None)
+
+
 def show(sweep: Sweep) -> None:
     """Make it the page's sweep, in the link too."""
     if sweep == EXAMPLE:
         st.query_params.pop("sweep", None)
-        st.session_state.pop(LAST, None)
+        st.session_state[LAST] = None  # chosen: no running sweep takes its place
         return
     st.query_params["sweep"] = st.session_state[LAST] = sweep.id
 

@@ -6,9 +6,11 @@ import streamlit as st
 
 from core.training.spread import Line
 from dashboard.controls import BOUND
+from dashboard.map import PAGES
 from dashboard.panels import fact, plain, theme
-from dashboard.sweeps import figures, words
+from dashboard.sweeps import differences, figures, words
 from dashboard.sweeps.state import Shown
+from dashboard.sweeps.units import scaled
 from dashboard.table import table
 
 OVER = {"steps": "Steps", "trained": "Seconds"}
@@ -32,25 +34,42 @@ def draw(shown: Shown) -> None:
     _figures(shown, measure, over)
     fact(words.fact(shown, measure))
     head, rows = words.table(shown)
-    table(head, rows, caption=f"{shown.setting}: mean and standard deviation over seeds")
+    table(head, rows, caption=f"{shown.setting}: mean ± half of its 95 % interval over seeds")
     st.caption(words.caption(shown, over))
     for sentence in words.failures(shown):
         st.warning(plain(sentence))
+    _differences(shown, measure)
+
+
+def _differences(shown: Shown, measure: str) -> None:
+    """On request: every pair of values with its test."""
+    panel = st.expander("Differences, pair by pair", on_change="rerun", key="sweeps:pairs")
+    if not panel.open:
+        return
+    with panel:
+        head, rows = differences.pairs(shown, measure)
+        if not rows:
+            st.caption("Tested when all runs have ended and two seeds of two values have finished.")
+            return
+        table(head, rows, caption=f"{words.figure_title(measure, shown)}: differences of every pair of values")
+        st.caption("Two-sided t tests at 5 %, paired by seed (Welch's where two values share no seed); p is corrected "
+                   f"for these {len(rows)} pairs (Holm 1979), each interval is of its pair alone. A difference that is "
+                   "not significant is not shown to be zero; more seeds narrow its interval.")
 
 
 def _figures(shown: Shown, measure: str, over: str) -> None:
     """Both on one scale of the measure, so that an end above is found again below."""
-    def scaled(each: Line) -> Line:
-        return Line(each.x, *(tuple(words.scaled(v, measure) for v in part) for part in (each.mean, each.low,
-                                                                                        each.high)))
+    def percent(each: Line) -> Line:
+        return Line(each.x, *(tuple(scaled(v, measure) for v in part) for part in (each.mean, each.low, each.high)))
 
     places = range(len(shown.names))
-    drawn = {place: scaled(each) for place in places if (each := shown.line(place, measure, over)) is not None}
-    ends = {place: s.times(words.scaled(1.0, measure)) for place in places
+    drawn = {place: percent(each) for place in places if (each := shown.line(place, measure, over)) is not None}
+    ends = {place: s.times(scaled(1.0, measure)) for place in places
             if (s := shown.spread(place, measure)) is not None}
     if not drawn:
         return
     values = [v for each in drawn.values() for v in (*each.low, *each.high)]
+    values += [s.mean + s.half_width for s in ends.values() if s.half_width] if measure not in TOP else []
     scale = figures.Scale.around(values, TOP.get(measure))
     title = words.figure_title(measure, shown)
     x_title = "step" if over == "steps" else "seconds of training"
@@ -80,6 +99,6 @@ def runs(shown: Shown) -> None:
         for cell, outcome in sorted(shown.outcomes.items()):
             said = words.run_line(shown, cell, outcome)
             if cell in folders:
-                st.page_link("pages/train.py", label=plain(said), query_params={"run": folders[cell].id})
+                st.page_link(PAGES / "train.py", label=plain(said), query_params={"run": folders[cell].id})
             else:
                 st.markdown(f":small[{plain(said)}]")

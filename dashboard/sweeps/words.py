@@ -1,4 +1,4 @@
-"""What the Sweeps page says: names, numbers with their spread, the fact, the caption; makes no st call."""
+"""What the Sweeps page says: names, numbers with their intervals, the fact, the caption; makes no st call."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import csv
 import io
 
 from core.models.config import RECURRENT
-from core.training.spread import Spread, apart
+from core.training.spread import Spread
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
+from dashboard.sweeps.differences import verdict
 from dashboard.sweeps.state import HIGHER, Shown
-
-NARROW = "\u00a0"
-SHARES = ("exact", "letters")  # shown in percent
+from dashboard.sweeps.units import NARROW, SHARES, places, plain_number, scaled
 
 
 def measure_name(measure: str, shown: Shown) -> str:
@@ -30,23 +29,13 @@ def figure_title(measure: str, shown: Shown) -> str:
     return long[0].upper() + long[1:]
 
 
-def scaled(value: float, measure: str) -> float:
-    return 100 * value if measure in SHARES else value
-
-
 def number(found: Spread, measure: str) -> str:
-    """99.4 ± 0.5, with as many places as the spread can carry."""
-    mean, deviation = scaled(found.mean, measure), found.deviation
-    places = _places(measure, mean, None if deviation is None else scaled(deviation, measure))
-    if deviation is None:
-        return f"{mean:.{places}f}"
-    return f"{mean:.{places}f}{NARROW}±{NARROW}{scaled(deviation, measure):.{places}f}"
-
-
-def _places(measure: str, mean: float, deviation: float | None) -> int:
-    if measure in (*SHARES, "bleu", "trained"):
-        return 1 if deviation is None or deviation < 9.95 else 0
-    return 3 if abs(mean) < 0.1 or (deviation is not None and deviation < 0.01) else 2
+    """99.4 ± 0.5, the mean and half of its 95 % interval, with as many places as that can carry."""
+    mean, half = scaled(found.mean, measure), found.half_width
+    digits = places(measure, mean, None if half is None else scaled(half, measure))
+    if half is None:
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f}{NARROW}±{NARROW}{scaled(half, measure):.{digits}f}"
 
 
 def _unit(measure: str, shown: Shown) -> str:
@@ -57,37 +46,21 @@ def _unit(measure: str, shown: Shown) -> str:
 
 
 def fact(shown: Shown, measure: str) -> str:
-    """The best and the worst mean, whether seeds differ as much as they do, and what one seed could have told."""
-    found = [(name, s) for place, name in enumerate(shown.names) if (s := shown.spread(place, measure)) is not None]
-    if len(found) < 2 or min(len(s.values) for _, s in found) < 2:
+    """The best and the worst mean with their intervals, which values differ significantly, and what one seed gave."""
+    found = {place: s for place in range(len(shown.names)) if (s := shown.spread(place, measure)) is not None}
+    if len(found) < 2 or min(len(s.values) for s in found.values()) < 2:
         return (f"**{shown.finished}** of {len(shown.config.cells)} runs have finished. A value is compared once two "
                 "of its seeds have, so that no lucky run is.")
-    ranked = sorted(found, key=lambda pair: pair[1].mean, reverse=HIGHER[measure])
-    (best, top), (worst, low) = ranked[0], ranked[-1]
-    text = (f"**{best}** reaches **{number(top, measure)}**{_unit(measure, shown)}, **{worst}** "
-            f"**{number(low, measure)}**. ")
-    tied = [name for name, s in ranked[1:] if not apart(top, s)]
-    count = f"{len(top.values)} seeds"
-    if len(ranked) == 2 and tied:
-        text += f"{count} do not tell the two apart"
-    elif len(tied) == len(ranked) - 1:
-        text += f"Yet {count} tell none of the values apart from {best}"
-    elif tied:
-        text += f"{count} do not tell {_listed(tied)} from {best}"
-    wide, most = max(found, key=lambda pair: pair[1].high - pair[1].low)
-    alone = (f"a single run of {wide} might have said {_plain(most.low, measure)} or {_plain(most.high, measure)}"
-             if most.high > most.low else "")
-    if tied and alone:
-        return f"{text}: {alone}."
-    return text + (f"{alone[0].upper()}{alone[1:]}." if alone else "." if tied else "")
-
-
-def _plain(value: float, measure: str) -> str:
-    return f"{scaled(value, measure):.{_places(measure, scaled(value, measure), None)}f}"
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    ranked = sorted(found, key=lambda place: found[place].mean, reverse=HIGHER[measure])
+    best, worst = ranked[0], ranked[-1]
+    text = (f"**{shown.names[best]}** reaches **{number(found[best], measure)}**{_unit(measure, shown)}, "
+            f"**{shown.names[worst]}** **{number(found[worst], measure)}**. ")
+    text += "Differences are tested when all runs have ended. " if shown.live else ""
+    result = verdict(shown, measure, ranked)
+    wide = max(ranked, key=lambda place: found[place].high - found[place].low)
+    alone = (f"A single run of {shown.names[wide]} gave {plain_number(found[wide].low, measure)}, another "
+             f"{plain_number(found[wide].high, measure)}." if found[wide].high > found[wide].low else "")
+    return f"{text}{result} {alone}".replace("  ", " ").strip()
 
 
 def caption(shown: Shown, over: str) -> str:
@@ -101,7 +74,7 @@ def caption(shown: Shown, over: str) -> str:
     parts = [f"{task.name}, {model.kind}, {sizes}", f"{equal}, {_many(len(config.seeds), 'seed')} a value",
              f"{held:,} held-out items at the end" if held else ""]
     drawn = ("Lines are means, bands reach from the worst seed to the best; below, a mark is one seed, the rule their "
-             "mean ± one standard deviation.")
+             "mean with its 95 % interval (Student's t over its seeds).")
     if over == "trained":
         drawn += " Over seconds a line ends with the first of its seeds to end."
     return " · ".join(part for part in parts if part) + f". {drawn}"
@@ -112,7 +85,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def table(shown: Shown) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: each value, every measure as mean ± deviation, seconds, and how many seeds finished."""
+    """Head and rows: each value, every measure with its 95 % interval, seconds, and how many seeds finished."""
     measures = shown.measures()
     columns = [m for m in measures if m != "letters" or "exact" not in measures] + ["trained"]
     head = [shown.setting.lower() if shown.setting.istitle() else shown.setting,
@@ -145,7 +118,7 @@ def run_line(shown: Shown, cell: Cell, outcome: Outcome) -> str:
     reached = outcome.message or outcome.state
     if last is not None:
         unit = f"{NARROW}%" if measure in SHARES else ""
-        reached = f"{measure_name(measure, shown)} {_plain(last, measure)}{unit}"
+        reached = f"{measure_name(measure, shown)} {plain_number(last, measure)}{unit}"
     return f"{shown.names[cell[0]]}, seed {cell[1]}: {reached}"
 
 

@@ -3,18 +3,20 @@
 import csv
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from scipy.stats import ttest_rel
 
 from core.attention import ConfigError
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training import list_runs, recommended
 from core.training.spread import Spread
-from core.training.sweep_files import Outcome, list_sweeps
+from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard import jobs
-from dashboard.sweeps import figures, queue, values, words
+from dashboard.sweeps import differences, figures, queue, values, words
 from dashboard.sweeps.state import EXAMPLE, Shown, look
 from tests.training.small import small_run
 
@@ -109,20 +111,36 @@ def test_values_are_read_as_offered_or_as_typed():
             values.read(base, axis, text)
 
 
-def test_the_fact_tells_the_best_from_the_worst():
-    said = words.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
-    assert "**Dot product** reaches **92.0\u00a0±\u00a02.0**" in said and "**General** **12.0" in said
-    assert said.endswith(". A single run of Dot product might have said 90.0 or 94.0.")
+def test_the_fact_tests_the_best_against_the_worst():
+    text = words.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
+    assert "**Dot product** reaches **92.0\u00a0±\u00a05.0**" in text and "**General** **12.0" in text
+    theirs = ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13])
+    assert "+80.0 (95\u00a0% interval +77.5 to +82.5" in text and theirs.pvalue < 0.001 and "p < .001" in text
+    assert "is significant" in text and "paired t test, n = 3" in text
+    assert text.endswith("A single run of Dot product gave 90.0, another 94.0.")
 
 
-def test_the_fact_says_when_seeds_do_not_tell_values_apart():
-    said = words.fact(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
-    assert said.endswith("3 seeds do not tell the two apart: a single run of General might have said 5.0 or 99.0.")
+def test_the_fact_never_calls_values_equal():
+    text = words.fact(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
+    assert "is not significant, which does not show that they are equal." in text
+    assert text.endswith("A single run of General gave 5.0, another 99.0.")
 
 
-def test_the_fact_names_those_that_are_not_told_from_the_best():
+def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not():
     three = shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]], values=("dot", "general", "cosine"))
-    assert "3 seeds do not tell General from Dot product: " in words.fact(three, "exact")
+    text = words.fact(three, "exact")
+    assert "**Dot product** differs significantly from Cosine; no significant difference from General was found" in text
+    assert "3 pairs, Holm's correction" in text
+    head, rows = differences.pairs(three, "exact")
+    assert len(rows) == 3 and rows[0][0] == "Dot product − Cosine" and rows[0][-1] == "significant"
+
+
+def test_nothing_is_tested_while_runs_go_on():
+    shown = shown_with([[0.9, 0.92, 0.94, 0.0], [0.11, 0.12, 0.13, 0.0]])
+    shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
+    going = Shown(Sweep(Path("one.json")), shown.config, shown.outcomes)
+    assert going.live and going.comparisons("exact") == []
+    assert "tested when all runs have ended" in words.fact(going, "exact")
 
 
 def test_a_smaller_loss_is_the_better_one():
@@ -142,7 +160,7 @@ def test_the_table_counts_what_finished_and_what_failed():
     shown.outcomes[1, 1] = Outcome("failed", "The loss is no longer a number at step 3; take a smaller rate.")
     head, rows = words.table(shown)
     assert head == ["score", "whole sequences %", "seconds", "seeds"]
-    assert rows[0] == ["Dot product", "60\u00a0±\u00a014", "2.0\u00a0±\u00a00.0", "2"]
+    assert rows[0] == ["Dot product", "60\u00a0±\u00a0127", "2.0\u00a0±\u00a00.0", "2"]
     assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
     assert words.failures(shown) == ["General, seed 1: The loss is no longer a number at step 3; take a smaller rate."]
 

@@ -1,8 +1,8 @@
-"""Means, deviations and bands by hand, and when two values are told apart."""
+"""Means, deviations, intervals and bands by hand."""
 
 import pytest
 
-from core.training.spread import apart, line, spread
+from core.training.spread import line, spread
 
 
 def test_a_spread_by_hand():
@@ -10,6 +10,12 @@ def test_a_spread_by_hand():
     assert found.values == (2.0, 4.0, 9.0) and (found.low, found.high) == (2.0, 9.0)
     assert found.mean == 5.0 and found.deviation == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
     assert found.times(100).mean == 500.0
+
+
+def test_the_interval_of_a_mean_by_the_table_of_students_t():
+    assert spread([1.0, 2.0, 3.0]).half_width == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+    assert spread([1.0, 3.0]).half_width == pytest.approx(12.706, rel=1e-3)
+    assert spread([3.0]).half_width is None
 
 
 def test_one_seed_has_no_spread_and_none_is_nothing():
@@ -33,10 +39,3 @@ def test_lines_over_seconds_are_read_between_points_and_end_with_the_first_run()
 def test_no_point_is_no_line():
     assert line([[], []], shared=True) is None
     assert line([[(0, 1.0)], [(5, 1.0)]], shared=True) is None
-
-
-def test_told_apart_by_their_seeds_not_by_their_means():
-    near, far = spread([0.90, 0.91, 0.92]), spread([0.50, 0.52, 0.51])
-    wild = spread([0.05, 0.95, 0.60])
-    assert apart(near, far) and not apart(near, wild)
-    assert not apart(near, spread([0.1])), "a single seed tells nothing"

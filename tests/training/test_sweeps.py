@@ -203,4 +203,6 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys):
     assert "1 runs to train" in say(str(kept))
     again = sweep.outcomes()
     assert again[1, 1].measures == first[1, 1].measures, "the same seed, the same numbers"
-    assert summary(sweep)[0].startswith("8:  2 of 2 seeds  loss")
+    lines = summary(sweep)
+    assert lines[0].startswith("8:  2 of 2 seeds  ") and "  loss " in lines[0]
+    assert lines[-1].startswith("8 - 16: ") and "  n 2  " in lines[-1]
