@@ -28,7 +28,7 @@ CHECKED = 16
 
 
 def export(run: Run, folder: Path, step: int | None = None) -> Path:
-    """Write a run's model at a kept step (the last by default) as config, weights, tokenizer, and how it was trained.
+    """Write a run's model at a kept step (by default the one that counts): config, weights, tokenizer, training.
 
     PretrainedError where no class of the library computes what the model does; ValueError when no weights are kept.
     """
@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m core.pretrained.export", description=__doc__.splitlines()[0])
     parser.add_argument("run", help="a run's name in the list, or its folder")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--step", type=int, help="a kept step; the last by default")
+    parser.add_argument("--step", type=int, help="a kept step; by default the one whose weights count")
     chosen = parser.parse_args(arguments)
     run = find_run(chosen.run) or Run(Path(chosen.run))
     try:

@@ -167,6 +167,8 @@ class Recipe:
     schedule: str = "cosine"
     stop_at: float = 0.99
     weight_decay: float = 0.01
+    patience: int = 0
+    keep_best: bool = False
 
 
 class Task:

@@ -131,6 +131,8 @@ def progress(record: Record, config: RunConfig) -> str:
                         ("error", record.error)):
         if value is not None:
             parts.append(f"{name} {value:.3f}")
+    if record.best is not None:
+        parts.append(f"weights of step {record.best:,}")
     if record.cut:
         parts.append(f"cut {record.cut:,}")
     if record.expected:

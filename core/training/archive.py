@@ -33,7 +33,7 @@ FLAT = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def pack(run: Run) -> bytes:
-    """The run as a zip, its last checkpoint first and of the earlier ones as many as fit.
+    """The run as a zip, its last checkpoint and the one that counts first, and of the others as many as fit.
 
     ValueError when its settings cannot be read, or its curves and frames alone are more than `unpack` takes.
     """
@@ -45,12 +45,13 @@ def pack(run: Run) -> bytes:
              "metrics.jsonl": b"".join(json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n"
                                        for r in run.records())}
     steps = run.checkpoint_steps()[::-1]
-    files = [*map(run.checkpoint_path, steps[:1]), *map(run.frame_path, run.frame_steps())]
+    first = {*steps[:1], *([run.default_step()] if steps else [])}
+    files = [*map(run.checkpoint_path, first), *map(run.frame_path, run.frame_steps())]
     room = MOST_UNPACKED - sum(map(len, words.values())) - sum(path.stat().st_size for path in files)
     if room < 0 or len(files) + len(words) > MOST_FILES:
         raise ValueError(f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, which is "
                          "the most a zip may hold.")
-    for path in map(run.checkpoint_path, steps[1:]):
+    for path in (run.checkpoint_path(step) for step in steps if step not in first):
         room -= path.stat().st_size
         files += [path] * (room >= 0)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:

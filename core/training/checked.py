@@ -125,7 +125,7 @@ FIELDS: dict[str, Test] = {
     "confusion": counts,
     "gradients": parts,
     "final": flag,
-    "cut": lambda value: value is None or count(value),
+    **dict.fromkeys(("cut", "best"), lambda value: value is None or count(value)),
     "examples": listed({"source": words, "target": words, "predicted": words}, {"cut": flag}),
     "buckets": listed({"lengths": lambda value: isinstance(value, str), "count": count, "exact": number,
                        "bleu": maybe}),

@@ -17,7 +17,7 @@ OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
 SCHEDULES = ("constant", "cosine", "inverse_sqrt")
 PRECISIONS = ("fp32", "bf16")
 _CHOICES = {"device": DEVICES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
-_FLAGS = ("finish_early", "checkpointing")
+_FLAGS = ("finish_early", "checkpointing", "keep_best")
 _FRACTIONS = ("learning_rate", "seconds", "clip", "weight_decay", "label_smoothing", "trained")
 
 # name -> (low, high): the caps a run may never pass, wherever it was asked for
@@ -47,8 +47,9 @@ class RunConfig:
     `record_every` counts steps between records, `decode_every` counts records between free-running decodes. `seconds`
     caps the whole run, `trained` its training alone, so that two models can be given equal time. `finish_early` ends it
     after two passes of held-out exact match at 99 %; `patience` after that many records without a smaller held-out
-    loss (0: never). `checkpointing` computes layers again in the backward pass instead of keeping what they made;
-    precision bf16 runs the forward pass in bfloat16.
+    loss (0: never). With `keep_best` the final figures, and every page by default, take the weights of the smallest
+    held-out loss instead of the last ones. `checkpointing` computes layers again in the backward pass instead of
+    keeping what they made; precision bf16 runs the forward pass in bfloat16.
     """
 
     task: TaskConfig
@@ -67,6 +68,7 @@ class RunConfig:
     weight_decay: float = 0.01
     label_smoothing: float = 0.0
     patience: int = 0
+    keep_best: bool = False
     precision: str = "fp32"
     checkpointing: bool = False
     record_every: int = 20

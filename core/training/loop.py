@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from core.tasks import Example
 from core.training.config import RunConfig
 from core.training.evaluate import Stopped, buckets, frames, measure_free, measure_given, never
 from core.training.objectives import objective
@@ -28,8 +29,9 @@ def train(
 
     A session that was restored goes on after its step. Ends after `steps`, after `seconds` or `trained` seconds, after
     two passes in a row at 99 % that 1,000 items confirm (if `finish_early`), after `patience` records without a smaller
-    held-out loss, or, without the final record, as soon as `stop()` is true. Raises FloatingPointError when the loss is
-    no longer a number.
+    held-out loss, or, without the final record, as soon as `stop()` is true. With `keep_best` the final record measures
+    the weights of the smallest held-out loss, on held-out items that did not choose them if there are enough. Raises
+    FloatingPointError when the loss is no longer a number.
     """
     session = session or prepare(config)
     now, clock = session.progress, Clock(session)
@@ -75,13 +77,16 @@ def _waited_long(session: Session, record: Record) -> bool:
     now, patience = session.progress, session.config.patience
     better = record.loss is not None and record.loss < now.best
     now.best, now.waited = (record.loss, 0) if better else (now.best, now.waited + 1)  # type: ignore[assignment]
+    if better and session.config.keep_best:
+        session.note_best()
     return 0 < patience <= now.waited
 
 
 def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bool]) -> Record:
     """The record of the same step over many more held-out items."""
-    last = measure(session, clock, stop, final=True)
-    return replace(last, train_loss=record.train_loss, gradient=record.gradient, gradients=record.gradients,
+    with session.best_weights() as best:
+        last = measure(session, clock, stop, final=True)
+    return replace(last, best=best, train_loss=record.train_loss, gradient=record.gradient, gradients=record.gradients,
                    rate=record.rate, tokens_per_second=record.tokens_per_second, data_share=record.data_share)
 
 
@@ -170,7 +175,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     config, task, model, step = session.config, session.task, session.model, session.progress.step
     told, gradients = clock.told(), {} if final else gradient_norms(session)
     model.eval()
-    examples = task.held_out(FINAL) if final else session.held_out
+    examples = final_examples(session) if final else session.held_out
     given = measure_given(model, task, examples, session.device, stop)
     due = step % (config.record_every * config.decode_every) == 0 and (step > 0 or config.decode_every == 1)
     free, asks = final or due or step >= config.steps, objective(task)
@@ -189,6 +194,13 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     if not final:
         clock.clear()
     return record
+
+
+def final_examples(session: Session) -> tuple[Example, ...]:
+    """1,000 held-out items; others than those that chose the best weights, where as many are left."""
+    task, chose = session.task, len(session.held_out) if session.config.keep_best else 0
+    others = task.held_out(FINAL + chose)[chose:]
+    return others if len(others) >= max(1, chose) else task.held_out(FINAL)
 
 
 def gradient_norms(session: Session) -> dict[str, float]:

@@ -26,6 +26,7 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
     settings: dict[str, Any] = dict(
         steps=recipe.steps, batch_size=recipe.batch_size, learning_rate=recipe.learning_rate, seconds=recipe.seconds,
         optimizer=recipe.optimizer, warmup=recipe.warmup, schedule=recipe.schedule, weight_decay=recipe.weight_decay,
+        patience=recipe.patience, keep_best=recipe.keep_best,
         finish_early=not task.finite,  # stopping where a small held-out set is best would flatter the result
         decode_every=1 if task.form != "pairs" or task.max_target <= LONG else 5) | changes
     settings.setdefault("record_every", max(1, settings["steps"] // FRAMES))

@@ -29,6 +29,7 @@ from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from core.files import write_atomically
 from core.models import Model, build_model
 from core.tasks import Task, make_task
 from core.training.config import RunConfig
@@ -122,16 +123,32 @@ class Run:
         return sorted(int(path.stem) for path in (self.path / "checkpoints").glob("[0-9]*.safetensors"))
 
     def keep(self, session: Session, config: RunConfig) -> None:
-        """Keep the session as it is now; of many checkpoints those nearest to every tenth of the run stay, and the
-        last."""
+        """Keep the session as it is now; of many checkpoints those nearest to every tenth of the run stay, the last,
+        and the best where the config asks for it."""
         tensors, text = session.state()
         now = session.progress.step
         write_atomically(self.checkpoint_path(now), save_tensors(tensors, text))
         tenth = max(1, config.steps // CHECKPOINTS)
         steps = self.checkpoint_steps()
         near = {min(steps, key=lambda step: abs(step - mark)) for mark in range(0, now + tenth, tenth)} | {now}
+        if config.keep_best and (best := self.best_step()) is not None:
+            near.add(best)
         for step in set(steps) - near:
             self.checkpoint_path(step).unlink(missing_ok=True)
+
+    def best_step(self) -> int | None:
+        """The kept step of the smallest held-out loss; None before the first record after a step."""
+        losses = {r.step: r.loss for r in self.records() if r.step and r.loss is not None and not r.final}
+        kept = [step for step in self.checkpoint_steps() if step in losses]
+        return min(kept, key=lambda step: losses[step], default=None)
+
+    def default_step(self) -> int:
+        """The step whose weights count: the best where the config keeps it, else the last; ValueError without any."""
+        steps = self.checkpoint_steps()
+        if not steps:
+            raise ValueError("This run has kept no weights yet.")
+        best = self.best_step() if self.config().keep_best else None
+        return steps[-1] if best is None else best
 
     def checkpoint(self, step: int) -> tuple[dict[str, Tensor], dict[str, str]]:
         """What was kept at a step, as Session.state gave it; ValueError in words when it cannot be read."""
@@ -143,18 +160,16 @@ class Run:
             raise ValueError(f"The checkpoint of step {step:,} cannot be read: {error}") from error
 
     def model(self, step: int | None = None) -> tuple[Model, Task]:
-        """The trained model at a kept step (the last by default), in eval mode, and its task.
+        """The trained model at a kept step (by default the one that counts), in eval mode, and its task.
 
         ValueError when nothing was kept, or what was does not fit. Building it leaves torch's generator as it was.
         """
-        steps = self.checkpoint_steps()
-        if not steps:
-            raise ValueError("This run has kept no weights yet.")
+        step = self.default_step() if step is None else step
         config = self.config()
         task = make_task(config.task)
         with torch.random.fork_rng(devices=[]):
             model = build_model(config.model, task.shape)
-        tensors, _ = self.checkpoint(steps[-1] if step is None else step)
+        tensors, _ = self.checkpoint(step)
         try:
             model.load_state_dict({name.removeprefix("model."): value for name, value in tensors.items()
                                    if name.startswith("model.")})
@@ -262,14 +277,6 @@ def list_runs(root: Path | None = None) -> list[Run]:
     except OSError:
         return []
     return [run for run in (find_run(name, root) for name in names) if run is not None]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file whole: a reader sees the old bytes or the new, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
-    draft.write_bytes(data)
-    os.replace(draft, path)
 
 
 def _read_json(path: Path) -> dict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,14 @@ class Progress:
     trained: float = 0.0
 
 
+@dataclass(frozen=True)
+class Best:
+    """The weights at the step of the smallest held-out loss."""
+
+    step: int
+    weights: dict[str, Tensor]
+
+
 @dataclass
 class Session:
     """A task, a model, its optimizer and the generator of the data, in the middle of a run."""
@@ -39,6 +49,25 @@ class Session:
     device: str
     held_out: tuple[Example, ...]
     progress: Progress
+    best: Best | None = None
+
+    def note_best(self) -> None:
+        """Remember the weights as they are now as those of the smallest held-out loss."""
+        weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        self.best = Best(self.progress.step, weights)
+
+    @contextmanager
+    def best_weights(self) -> Iterator[int | None]:
+        """The model with its best weights, and their step; as it is, and None, where those are its last ones."""
+        if self.best is None or self.best.step == self.progress.step:
+            yield None
+            return
+        last = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        self.model.load_state_dict(self.best.weights)
+        try:
+            yield self.best.step
+        finally:
+            self.model.load_state_dict(last)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """All of it as tensors by name (model.*, optimizer.*, and the generators), and the progress as text."""
@@ -51,6 +80,10 @@ class Session:
         # .contiguous().clone(): tied weights are one tensor twice, which a safetensors file does not hold.
         return ({name: value.cpu().contiguous().clone() for name, value in tensors.items()},
                 text | {"optimizer": self.config.optimizer})
+
+    def restore_best(self, step: int, tensors: dict[str, Tensor]) -> None:
+        """Take the best weights from a checkpoint."""
+        self.best = Best(step, {name: value.to(self.device) for name, value in _within(tensors, "model.").items()})
 
     def restore(self, tensors: dict[str, Tensor], text: dict[str, str]) -> None:
         """Go on from a state; an optimizer of another kind begins anew. ValueError when the weights do not fit."""

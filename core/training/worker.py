@@ -57,17 +57,21 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     session = prepare(config)
     if steps := run.checkpoint_steps():
         session.restore(*run.checkpoint(steps[-1]))
+    if config.keep_best and (best := run.best_step()) is not None:
+        session.restore_best(best, run.checkpoint(best)[0])
     run.cut(session.progress.step or -1)  # the loop measures its beginning again, and nothing else
     last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)
         said(last)
-        if last.step % tenth < config.record_every:
+        smallest = session.best is not None and session.best.step == last.step
+        if last.step % tenth < config.record_every or (smallest and not last.final):
             run.keep(session, config)
     run.keep(session, config)
     if last is not None and last.final:
         late = f" The cap of {config.seconds:g} s was reached." if last.elapsed > config.seconds else ""
-        return "finished", f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{late}"
+        from_best = "" if last.best is None else f" Its loss was smallest at step {last.best:,}; those weights count."
+        return "finished", f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{late}{from_best}"
     paused = run.stop_asked() == "pause"
     how = "Paused at" if paused else "Stopped; everything up to"
     return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."

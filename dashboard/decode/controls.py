@@ -90,12 +90,13 @@ def _to_link() -> None:
 
 
 def _step(run: Run) -> Trained:
-    """The kept steps of the run, the last one first chosen; a control only where there are several."""
+    """The kept steps of the run, first chosen the one whose weights count; a control only where there are several."""
     steps = run.checkpoint_steps()
     if len(steps) == 1:
         return Trained.of(run, steps[0])
-    return Trained.of(run, st.selectbox("Trained for", steps, len(steps) - 1, key=f"decode:step:{run.id}",
-                                        format_func=lambda step: f"{step:,} steps", persist_state="session"))
+    return Trained.of(run, st.selectbox("Trained for", steps, steps.index(run.default_step()),
+                                        key=f"decode:step:{run.id}", format_func=lambda step: f"{step:,} steps",
+                                        persist_state="session"))
 
 
 def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _go_on(run: Run, more: int = 0) -> None:
         if shown.config is None:
             return
         spent = shown.records[-1].elapsed if shown.records else 0.0
-        changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False,
+        changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False, "patience": 0,
                    "seconds": min(float(BOUNDS["seconds"][1]), spent + shown.config.seconds)}
     try:
         jobs.go_on(run, **changes)

@@ -58,6 +58,8 @@ HOW_LONG = (
     number("steps", "Steps, at most", 1000, 100, "updates of the weights"),
     number("seconds", "Seconds, at most", 60.0, 5.0, "of the whole run, with measuring"),
     number("patience", "Stop early after", 0, 5, "records without a smaller held-out loss; 0 never stops early"),
+    Param("keep_best", "Keep the best weights", False,
+          meaning="the final figures and the other pages take the weights of the smallest held-out loss"),
     Param("finish_early", "Finish after two passes at 99 %", True, meaning="of held-out exact match"),
 )
 HOW = (

@@ -108,7 +108,7 @@ def _trained(source: str) -> Asked:
     if run is None or not steps:
         raise ValueError("This run is no longer here; take another, or weights drawn from a seed.")
     config = run.config()
-    return Asked(config.model, config.task, source, steps[-1])
+    return Asked(config.model, config.task, source, run.default_step())
 
 
 def task_label(key: str) -> str:
