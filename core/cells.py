@@ -17,9 +17,9 @@ class Cells:
     """Some rows and columns of the score matrix, as places, with the tensors that meet there.
 
     B batch, H heads that meet, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole
-    matrix (queries from place 0, so a cache's are counted too). x and context are the layer's inputs, never cut: index
-    them by i − `offset` and by j. A field is None where the caller has nothing to give. i − j lies between `low` and
-    `high`; `tables` is what the position made once for the whole matrix.
+    matrix (queries from place 0, so a cache's are counted too). x, context and `real` are the layer's inputs, never
+    cut: index them by i − `offset` and by j. A field is None where the caller has nothing to give. i − j lies between
+    `low` and `high`; `tables` is what the position made once for the whole matrix.
     """
 
     i: Int[Tensor, "T 1"]
@@ -31,7 +31,8 @@ class Cells:
     low: int = 0
     high: int = 0
     tables: tuple[Tensor, ...] = ()
-    key_mask: Bool[Tensor, "B 1 1 S"] | None = None  # which keys are real
+    key_mask: Bool[Tensor, "B 1 1 S"] | None = None  # which keys of this rectangle are real
+    real: Bool[Tensor, "B Sx"] | None = None  # which keys of the whole matrix are real
     q: Float[Tensor, "B H T D"] | None = None
     k: Float[Tensor, "B H S D"] | None = None
     x: Float[Tensor, "B Tx C"] | None = None
@@ -52,7 +53,7 @@ class Cells:
         j = torch.arange(num_keys, device=device)[None, :]
         real = None if key_mask is None else key_mask[:, None, None, :]
         low, high = offset - num_keys + 1, offset + num_queries - 1
-        return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, **tensors)
+        return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, key_mask, **tensors)
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> Cells:
         """The rectangle of these rows and columns."""

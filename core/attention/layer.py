@@ -17,6 +17,8 @@ from core.cells import Cells
 from core.entries import ConfigError, find
 from core.masks import make_mask
 
+LARGEST = 1e4  # what fills up a batch may be larger, what a layer reads is not
+
 
 def attend(
     q: Float[Tensor, "B H T D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B G S E"],
@@ -31,11 +33,13 @@ def attend(
     `normalizer` the softmax at that temperature. A row that sees no key gives zeros. ValueError when shapes do not meet
     or the mask is not bool; ConfigError for an unknown kernel, or one that cannot do that normalizer.
     """
-    check_shapes(q, k, v, mask)
+    mask = check_shapes(q, k, v, mask)
     score, softmax = _pieces(q.shape[-1] ** -0.5 if scale is None else scale, temperature)
     if kernel != "exact" and normalizer is not None:
         raise ConfigError(f"kernel = {kernel} computes a softmax alone; take kernel = exact, or no normalizer.")
     run = find(KERNELS, "kernel", kernel).build(None)
+    if (real := mask_of_keys(mask)) is not None:
+        k, v = (usable(x, real if real.dim() == 1 else real[:, None]) for x in (k, v))
     k, v = shared(k, q.shape[1]), shared(v, q.shape[1])
     cells = Cells.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k)
     return run(Problem(q, k, v, score, normalizer or softmax, cells, given=mask, added=bias, dropout=dropout,
@@ -48,9 +52,21 @@ def shared(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B 
     return heads if groups == num_heads else heads.repeat_interleave(num_heads // groups, dim=1)
 
 
-def without_broken_padding(keys: Float[Tensor, "B H S D"], key_mask: Bool[Tensor, "B S"]) -> Tensor:
-    """Keys or values in which what only fills up a batch holds no NaN or infinity, which 0 · NaN would let through."""
-    return keys if bool(keys.sum().isfinite()) else keys.masked_fill(~key_mask[:, None, :, None], 0.0)
+def mask_of_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = None) -> Tensor | None:
+    """Which keys a mask and a key mask leave to any query, (S) or (B, S); None where they do not hide keys as such."""
+    if mask is None or mask.shape[-2] > 1:
+        return key_mask
+    keys = mask[..., 0, :].any(-2) if mask.dim() > 2 else mask[0]
+    return keys if key_mask is None else keys & key_mask
+
+
+def usable(x: Float[Tensor, "*batch S C"], real: Bool[Tensor, ...]) -> Float[Tensor, "*batch S C"]:
+    """x with zeros for the tokens that are not real and hold what no layer makes: NaN, ±∞, or numbers from LARGEST.
+
+    A weight of 0 does not keep those out, as 0 · NaN is NaN, forward or backward. Other padding stays as it is.
+    """
+    holds = real | (x.abs().amax(-1) < LARGEST)  # NaN is the largest of all, and below nothing
+    return torch.where(holds[..., None], x, 0.0)
 
 
 @lru_cache(maxsize=64)
@@ -59,7 +75,7 @@ def _pieces(scale: float, temperature: float) -> tuple[Dot, Softmax]:
     return Dot(scale), Softmax(temperature)
 
 
-def check_shapes(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+def check_shapes(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor | None:
     wrong = None
     if not q.dim() == k.dim() == v.dim() == 4:
         wrong = "q, k and v are (batch, heads, length, head size)"
@@ -71,13 +87,15 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
         wrong = "q, k and v need one batch, and heads of k and v that divide those of q"
     if wrong:
         raise ValueError(f"{wrong}; got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}.")
-    check_mask(mask)
+    return check_mask(mask)
 
 
-def check_mask(mask: Tensor | None) -> None:
+def check_mask(mask: Tensor | None) -> Tensor | None:
+    """The mask, as (1, S) where it was (S); ValueError unless it is bool."""
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(f"mask is {mask.dtype}; expected torch.bool with True = may attend "
                          "(a float mask would be added).")
+    return mask if mask is None else torch.atleast_2d(mask)
 
 
 class Attention(nn.Module):
@@ -108,11 +126,14 @@ class Attention(nn.Module):
         where the chosen one has the same weights; without `record` nobody looks at the steps between, so the chosen
         kernel runs, and for exact the fused one where it can. ValueError when shapes do not meet.
         """
-        self.check(x, context, mask, key_mask)
+        mask = self.check(x, context, mask, key_mask)
         if self.add_positions:
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
-        asked, context = x, x if context is None else context
+        keys = x if context is None else context
+        if (real := mask_of_keys(mask, key_mask)) is not None:
+            keys = usable(keys, real)
+        asked, context = keys if context is None else x, keys
         q, k, v = self.projection(asked, context, offset)
         problem = self.problem(q, k, v, asked, context, mask, key_mask, offset)
         steps = self.recorded(replace(problem, recorded=True)) if record else self.unrecorded(problem)
@@ -125,8 +146,6 @@ class Attention(nn.Module):
     ) -> Problem:
         """From projected heads to what a kernel computes: q and k turned, k and v shared, the cells and their rules."""
         length = max(offset + q.shape[2], k.shape[2])
-        if key_mask is not None:
-            k, v = without_broken_padding(k, key_mask), without_broken_padding(v, key_mask)
         q, k = self.score.before_turning(q, k)
         q, k = self.position.rotate(q, offset, length), self.position.rotate(k, length=length)
         k, v = shared(k, q.shape[1]), shared(v, self.config.num_heads)
@@ -138,7 +157,10 @@ class Attention(nn.Module):
                        causal=plain and self.config.mask.key == "causal",
                        dropout=self.config.dropout if self.training else 0.0)
 
-    def check(self, x: Tensor, context: Tensor | None, mask: Tensor | None, key_mask: Tensor | None) -> None:
+    def check(
+        self, x: Tensor, context: Tensor | None, mask: Tensor | None, key_mask: Tensor | None,
+    ) -> Tensor | None:
+        """The mask in at least two dimensions; ValueError when shapes do not meet."""
         width = self.config.d_model
         for name, value in (("x", x), ("context", x if context is None else context)):
             if value.dim() != 3 or value.shape[-1] != width:
@@ -146,5 +168,5 @@ class Attention(nn.Module):
         keys = x if context is None else context
         if key_mask is not None and key_mask.shape != keys.shape[:2]:
             raise ValueError(f"key_mask is {tuple(key_mask.shape)}; expected (batch, keys) = {tuple(keys.shape[:2])}.")
-        check_mask(mask)
         check_mask(key_mask)
+        return check_mask(mask)

@@ -64,9 +64,11 @@ class Predictive(Window):
 
     @staticmethod
     def keys(cells: Cells) -> Tensor | int:
-        if cells.key_mask is None:
+        """S: the end of each text, (B, 1, 1, 1), read from the whole key mask since a block may hold none of it."""
+        if cells.real is None:
             return cells.num_keys
-        return ((cells.j + 1) * cells.key_mask).amax(-1, keepdim=True)  # (B, 1, 1, 1)
+        places = torch.arange(1, cells.num_keys + 1, device=cells.real.device)
+        return (cells.real * places).amax(-1)[:, None, None, None]
 
 
 def local_m(config: Any, parts: tuple[Mask, ...], window: int, gaussian: bool) -> Mask:

@@ -44,7 +44,8 @@ class Forgetting(Position):
     """Σ log fₗ over l from j + 1 to i, fₗ = σ(wᵀxₗ + b) a head: what lies between decides. Lin 2025, section 3.
 
     A key after its query is forgotten by the gates between them just so (under a causal mask it is never seen), and
-    a query past the last key by none: gates stand where keys stand, so a cache and the whole run agree.
+    a query past the last key by none: gates stand where keys stand, so a cache and the whole run agree. A key that is
+    not real forgets nothing.
     """
 
     def __init__(self, d_model: int, num_heads: int, start: float) -> None:
@@ -56,7 +57,8 @@ class Forgetting(Position):
         """The log of what is kept up to each key, (B, H, Sx)."""
         gates = self.gate(needs(cells, "context", "forgetting")).mT
         precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
-        return (F.logsigmoid(gates.to(precise)).cumsum(-1),)
+        each = F.logsigmoid(gates.to(precise))
+        return ((each if cells.real is None else each.masked_fill(~cells.real[:, None], 0.0)).cumsum(-1),)
 
     def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
         context = needs(cells, "context", "forgetting")

@@ -9,7 +9,7 @@ from operator import and_
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from core.cells import ALL, Cells
@@ -107,22 +107,25 @@ def block(matrix: Tensor, rows: slice, columns: Columns) -> Tensor:
     return matrix[..., columns] if matrix.shape[-1] > 1 else matrix
 
 
-def hides_broken(problem: Problem) -> bool:
-    """Whether a mask may hide a NaN or infinity, which a kernel of blocks would let leak as 0 · NaN; exact does not."""
-    masked = problem.mask is not None or problem.given is not None or problem.cells.key_mask is not None
-    return masked and not bool(problem.v.sum().isfinite())  # one pass; an overflowing sum only costs the detour
-
-
 def precise(x: Tensor) -> Tensor:
     """In at least fp32: sums over many keys lose too much in half."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def weighted_sum(weights: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
-    """weights · v, in which a value that may not be seen cannot leak, not even as 0 · NaN or 0 · ∞."""
-    if allowed is None or bool(v.isfinite().all()):
+    """weights · v, in which a value that may not be seen cannot leak, not even as 0 · NaN or 0 · ∞.
+
+    A row that may see a NaN or infinity is NaN. No branch asks whether there is one: that would wait for the device.
+    """
+    if allowed is None:
         return weights @ v
-    finite = v.isfinite()
-    out = weights @ v.masked_fill(~finite, 0.0)
-    sees_broken = (weights != 0).to(v.dtype) @ (~finite).to(v.dtype)
-    return out.masked_fill(sees_broken > 0, float("nan"))
+    broken = (v * 0.0).sum((1, 3)).isnan()  # (B, S)
+    taint = torch.where(sees(allowed, broken), torch.nan, 0.0).to(v.dtype)
+    return weights @ v.nan_to_num(0.0, 0.0, 0.0) + taint
+
+
+def sees(allowed: Bool[Tensor, ...], keys: Bool[Tensor, "B S"]) -> Bool[Tensor, "B 1 T 1"]:
+    """Which rows may see one of those keys, in any head."""
+    if allowed.dim() > 2:
+        allowed = allowed.any(-3)
+    return (allowed & keys[:, None]).any(-1)[:, None, :, None]

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps, hides_broken, precise
+from core.attention.kernels.base import SAME, Problem, Steps, precise
 from core.attention.kernels.costs import chunked_cost
-from core.attention.kernels.exact import exact, scored
+from core.attention.kernels.exact import scored
 from core.attention.kernels.refusals import adds_values, folded, not_softmax, refused, reweighed, whole_rows
 from core.entries import Entry, Param
 
@@ -144,8 +144,6 @@ def learned_tensors(problem: Problem) -> list[Tensor]:
 
 def chunked(problem: Problem, size: int) -> Steps:
     """Exact's output in memory that does not grow with T · S, backward too; time is still O(T·S·D)."""
-    if hides_broken(problem):
-        return exact(problem)
     q, k, v = problem.q, problem.k, problem.v
     seed = int(torch.randint(2**31, ())) if problem.dropout else 0
     out = _Chunked.apply(Blocks(problem, size, seed), q, k, v, *problem.cells.tables, *learned_tensors(problem))

@@ -20,7 +20,6 @@ from core.attention.kernels.implied import (
     IMPLIED,
     meeting,
     needs_plain_rows,
-    real_values,
     seen_keys,
     steps,
 )
@@ -95,7 +94,7 @@ class GatedDelta(nn.Module):
         q, k, scale = meeting(problem)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
-        q, k, v, offset = unit(q) * scale, unit(k), real_values(problem, real), problem.cells.offset
+        q, k, v, offset = unit(q) * scale, unit(k), precise(problem.v), problem.cells.offset
         gates = self.gates(problem.cells.context, real)
 
         def weights() -> Tensor:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from core.attention.kernels.base import SAME, Problem, Steps
 from core.attention.kernels.costs import fused_cost
-from core.attention.kernels.exact import exact
 from core.attention.kernels.refusals import PLAIN, refused
 from core.entries import Entry
 
@@ -17,14 +16,12 @@ from core.entries import Entry
 def fused(problem: Problem) -> Steps:
     """F.scaled_dot_product_attention: the same output in O(T) memory, without the steps between.
 
-    Where a broken value hides behind the mask it would leak through 0 · NaN, so exact takes over.
+    As there, a NaN or infinity in k or v reaches rows whose mask hides it; the layer takes them out of padding before.
     """
     q, k, v, bias = problem.q, problem.k, problem.v, problem.bias()
     scale, temperature = problem.score.scale, problem.normalizer.temperature
     own_causal = problem.causal and bias is None
     mask = None if own_causal else problem.allowed()
-    if (own_causal or mask is not None) and not bool(v.sum().isfinite()):
-        return exact(problem)  # one pass found out; an overflowing sum only costs the detour
     extra = mask
     if bias is not None:
         extra = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))

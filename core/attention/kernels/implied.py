@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from core.attention.kernels.base import Problem, Steps, hides_broken, precise
+from core.attention.kernels.base import Problem, Steps, precise
 from core.attention.kernels.refusals import (
     Reason,
     drops_weights,
@@ -58,12 +58,6 @@ def seen_keys(problem: Problem, kernel: str) -> Tensor | None:
         given = given.reshape(-1, 1, 1, given.shape[-1])
         real = given if real is None else real & given
     return real
-
-
-def real_values(problem: Problem, real: Tensor | None) -> Tensor:
-    """v in at least fp32, without what a NaN behind the mask would let through."""
-    v = precise(problem.v)
-    return v.masked_fill(~real.mT, 0.0) if real is not None and hides_broken(problem) else v
 
 
 def steps(problem: Problem, out: Tensor, weights: Callable[[], Tensor]) -> Steps:

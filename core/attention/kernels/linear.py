@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import Problem, Steps
+from core.attention.kernels.base import Problem, Steps, precise
 from core.attention.kernels.costs import linear_cost
-from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, real_values, scaled, seen_keys, steps
+from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled, seen_keys, steps
 from core.attention.kernels.refusals import joined
 from core.entries import Entry, Param
 
@@ -82,7 +82,7 @@ class Features:
     def summed(self, problem: Problem, features_q: Tensor, features_k: Tensor, real: Tensor | None) -> Steps:
         if real is not None:
             features_k = features_k.masked_fill(~real.mT, 0.0)
-        v = real_values(problem, real)
+        v = precise(problem.v)
         if self.causal:
             out = causal_linear_attention(features_q, features_k, v, self.chunk, problem.cells.offset)
         else:

@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.attention.kernels.base import Problem, Steps
+from core.attention.kernels.base import Problem, Steps, precise
 from core.attention.kernels.costs import linformer_cost, nystrom_cost
 from core.attention.kernels.implied import (
     IMPLIED,
     PADDING_ONLY,
     meeting,
     needs_plain_rows,
-    real_values,
     seen_keys,
     steps,
 )
@@ -39,7 +38,7 @@ class Linformer(nn.Module):
                               f"max_len ≥ {length}, or kernel = nystrom.")
         real = seen_keys(problem, "linformer")
         q, k, scale = meeting(problem)
-        v = real_values(problem, real)
+        v = precise(problem.v)
         to_key, to_value = self.to_key[:length].to(q.dtype), self.to_value[:length].to(q.dtype)  # (S, r)
         if real is not None:
             to_key, to_value = to_key.masked_fill(~real.mT, 0.0), to_value.masked_fill(~real.mT, 0.0)
@@ -91,7 +90,7 @@ class Nystrom:
     def __call__(self, problem: Problem) -> Steps:
         real = seen_keys(problem, "nystrom")
         q, k, scale = meeting(problem)
-        v = real_values(problem, real)
+        v = precise(problem.v)
         if max(q.shape[2], k.shape[2]) <= self.landmarks:
             weights = soft(scale * q, k, real)
             return steps(problem, weights @ v, lambda: weights)

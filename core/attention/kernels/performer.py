@@ -26,24 +26,33 @@ def orthogonal_gaussian(rows: int, dim: int, seed: int) -> Tensor:
     return (turned.mT.flatten(0, 1)[:rows] * lengths).float()
 
 
-def softmax_features(x: Tensor, seen: Tensor, top: Tensor | float) -> Tensor:
-    """φ(x) = (e^(wᵀx − |x|²/2 − top) + ε) / √R, where seen holds wᵀx of each w, (…, R). Lemma 1; `top` cancels out."""
-    return seen.shape[-1] ** -0.5 * ((seen - 0.5 * x.square().sum(-1, keepdim=True) - top).exp() + EPSILON)
+def exponents(x: Tensor, seen: Tensor) -> Tensor:
+    """wᵀx − |x|²/2 of each direction w, (…, R), where seen holds wᵀx."""
+    return seen - 0.5 * x.square().sum(-1, keepdim=True)
+
+
+def softmax_features(exponent: Tensor) -> Tensor:
+    """φ(x) = (e^(wᵀx − |x|²/2 − a stabiliser that cancels out) + ε) / √R. Lemma 1."""
+    return exponent.shape[-1] ** -0.5 * (exponent.exp() + EPSILON)
 
 
 def query_features(q: Tensor, directions: Tensor) -> Tensor:
     """Each query has its own stabiliser, which divides out row by row."""
     seen = q @ directions.T
-    return softmax_features(q, seen, seen.detach().amax(-1, keepdim=True))
+    return softmax_features(exponents(q, seen) - seen.detach().amax(-1, keepdim=True))
 
 
 def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: bool) -> Tensor:
-    """All keys of a head share one stabiliser, or none where a later key could reach an earlier query through it."""
+    """All keys of a head share one stabiliser, or none where a later key could reach an earlier query through it.
+
+    A key that is not real has no part in it, and an exponent of 0: its own could overflow, and 0 · ∞ is a NaN gradient.
+    """
     seen = k @ directions.T
-    if causal:
-        return softmax_features(k, seen, 0.0)
-    top = seen.detach() if real is None else seen.detach().masked_fill(~real.mT, torch.finfo(k.dtype).min)
-    return softmax_features(k, seen, top.amax((-1, -2), keepdim=True))
+    exponent, hidden = exponents(k, seen), None if real is None else ~real.mT
+    if not causal:
+        top = seen.detach() if hidden is None else seen.detach().masked_fill(hidden, torch.finfo(k.dtype).min)
+        exponent = exponent - top.amax((-1, -2), keepdim=True)
+    return softmax_features(exponent if hidden is None else exponent.masked_fill(hidden, 0.0))
 
 
 class Performer(nn.Module):

@@ -12,14 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.kernels.base import Problem, Steps
+from core.attention.kernels.base import Problem, Steps, precise
 from core.attention.kernels.costs import retention_cost
 from core.attention.kernels.implied import (
     CAUSAL_TOO,
     IMPLIED,
     meeting,
     needs_plain_rows,
-    real_values,
     seen_keys,
     steps,
 )
@@ -79,7 +78,7 @@ class Retention(nn.Module):
     def forward(self, problem: Problem) -> Steps:
         real = seen_keys(problem, "retention")
         q, k, scale = meeting(problem)
-        k, v, slopes = k * scale, real_values(problem, real), self.slopes.to(q.dtype)
+        k, v, slopes = k * scale, precise(problem.v), self.slopes.to(q.dtype)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
         out = retain(q, k, v, slopes, self.chunk, problem.cells.offset)

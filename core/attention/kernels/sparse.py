@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps, hides_broken
+from core.attention.kernels.base import SAME, Problem, Steps
 from core.attention.kernels.chunked import spans
 from core.attention.kernels.costs import gathered_cost
 from core.attention.kernels.exact import exact
@@ -45,8 +45,6 @@ class Stretches:
 
 def gathered(problem: Problem, size: int, plan: Plan, solve: Solve = fused) -> Steps:
     """Exact's output from the planned keys alone; what the plan leaves out, the mask must hide."""
-    if hides_broken(problem):
-        return exact(problem)
     q, k, v = problem.q, problem.k, problem.v
     keys, values = Stretches(k, size), Stretches(v, size)
     planned = zip(spans(q.shape[2], size), q.split(size, dim=2), plan(Places.of(problem), size), strict=True)

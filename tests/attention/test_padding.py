@@ -1,0 +1,120 @@
+"""What a key mask hides is felt by nobody: for every choice, whatever the padding holds, forward and backward."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
+from core.attention.compatible import needs
+from core.attention.kernels import exact
+from tests.attention.drawing import B, C, configs, plain
+
+T, S = 5, 7
+H = 4
+REAL = torch.tensor([[True, True, False, True, False, True, False], [True] * 7])
+ENTRIES = [(axis, item.key) for axis in AXES for item in AXES[axis]]
+FILLINGS = {"random": lambda x: torch.randn_like(x), "huge": lambda x: 1e30 * torch.randn_like(x),
+            "NaN": lambda x: torch.full_like(x, torch.nan), "∞": lambda x: torch.full_like(x, torch.inf)}
+
+
+def layer_of(axis, key):
+    beside = {other: plain(other, name) for other, name in needs(axis, key).items()}
+    layer = Attention(AttentionConfig(C, H, **beside | {axis: plain(axis, key)}), add_positions=True)
+    for weight in layer.position.parameters():  # what starts at zero would hide what it does
+        torch.nn.init.normal_(weight, std=0.5)
+    return layer
+
+
+def felt(layer, x, context, real, rows, record):
+    """What the visible rows get, and the gradients of it in all inputs and weights."""
+    x, context = x.clone().requires_grad_(), None if context is None else context.clone().requires_grad_()
+    out = layer(x, context, key_mask=real, record=record).merged[rows]
+    inputs = [x, *([] if context is None else [context]), *(w for w in layer.parameters() if w.requires_grad)]
+    return out, torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
+
+
+@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
+@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+def test_what_padding_holds_is_felt_by_nobody(axis, key, cross):
+    layer = layer_of(axis, key)
+    tokens, queries = torch.randn(B, S, C), torch.randn(B, T, C)
+    hidden, rows = ~REAL[..., None], torch.ones(B, T, dtype=torch.bool) if cross else REAL
+    for record in (True, False):
+        clean = None
+        for name, fill in FILLINGS.items():
+            filled = torch.where(hidden, fill(tokens), tokens)
+            got = felt(layer, *((queries, filled) if cross else (filled, None)), REAL, rows, record)
+            assert got[0].isfinite().all(), name
+            assert all(grad.isfinite().all() for grad in got[1] if grad is not None), name
+            if clean is not None:
+                torch.testing.assert_close(got[0], clean, rtol=1e-4, atol=1e-5, msg=lambda s, n=name: f"{n}: {s}")
+            clean = got[0] if clean is None else clean
+
+
+@pytest.mark.parametrize(("axis", "key"), ENTRIES)
+def test_a_text_without_a_real_key_gives_zeros_and_finite_gradients(axis, key):
+    layer, real = layer_of(axis, key), torch.tensor([[True] * S, [False] * S])
+    for record in (True, False):
+        x = torch.randn(B, S, C, requires_grad=True)
+        steps = layer(x, key_mask=real, record=record)
+        assert not steps.out[1].any()
+        grads = torch.autograd.grad(steps.merged.square().sum(), [x, *layer.parameters()], allow_unused=True)
+        assert all(grad.isfinite().all() for grad in grads if grad is not None)
+
+
+def test_forgetting_counts_no_gate_of_a_hidden_key():
+    """The distance from 0 to 2 is log f of keys 1 and 2; with key 1 hidden it is that of key 2 alone."""
+    layer = Attention(AttentionConfig(C, 1, position="forgetting"))
+    x, real = torch.randn(1, 3, C), torch.tensor([[True, False, True]])
+    gate = torch.nn.functional.logsigmoid(layer.position.gate(x))[0, :, 0]
+    assert layer(x).bias[0, 0, 2, 0].item() == pytest.approx((gate[1] + gate[2]).item())
+    assert layer(x, key_mask=real).bias[0, 0, 2, 0].item() == pytest.approx(gate[2].item())
+
+
+def test_block_sparse_reads_the_end_of_a_text_beyond_its_block():
+    config = AttentionConfig(8, 1, mask=Choice.of("local_p", window=2), kernel=Choice.of("block_sparse", block=4))
+    layer, x, real = Attention(config), torch.randn(1, 12, 8), torch.arange(12)[None] < 9
+    torch.testing.assert_close(layer(x, key_mask=real, record=False).out, layer(x, key_mask=real).out)
+
+
+BLOCKS = pytest.mark.parametrize("key", ["chunked", "local", "block_sparse"])
+LENGTHS = [(11, 13), (17, 5)]  # of no common divisor with a block
+
+
+def agrees_with_exact(config, queries, keys, real):
+    layer = Attention(config).eval()
+    for weight in layer.position.parameters():
+        torch.nn.init.normal_(weight, std=0.5)
+    x, context = torch.randn(2, queries, C), torch.randn(2, keys, C, requires_grad=True)
+    problem = layer.problem(*layer.projection(x, context), x, context, key_mask=real)
+    got, want = layer.kernel(problem).out, exact(replace(problem, recorded=True)).out
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-5)
+    a, b = (torch.autograd.grad(out.square().sum(), context, retain_graph=True)[0] for out in (got, want))
+    torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4 * max(1.0, b.abs().max().item()))
+
+
+@BLOCKS
+@pytest.mark.parametrize("axis", ["mask", "position"])
+def test_every_rule_reads_the_whole_and_not_its_block(key, axis):
+    """Each mask and position that the kernel takes, in small blocks, under random key masks, T ≠ S."""
+    for at, item in enumerate(AXES[axis]):
+        try:
+            config = AttentionConfig(C, H, kernel=Choice.of(key, block=1 + at % 7), **{axis: plain(axis, item.key)})
+        except ConfigError as refusal:
+            assert f"kernel = {key}" in str(refusal)
+            continue
+        for queries, keys in LENGTHS:
+            agrees_with_exact(config, queries, keys, torch.rand(2, keys) < 0.6)
+
+
+@BLOCKS
+@settings(max_examples=15)
+@given(data=st.data())
+def test_random_choices_in_small_blocks_agree_with_exact(key, data):
+    config = data.draw(configs(kernel=Choice.of(key, block=data.draw(st.integers(1, 7)))))
+    queries, keys = data.draw(st.sampled_from([*LENGTHS, (13, 13), (7, 17)]))
+    real = data.draw(st.lists(st.booleans(), min_size=2 * keys, max_size=2 * keys))
+    agrees_with_exact(config, queries, keys, torch.tensor(real).view(2, keys))
