@@ -131,7 +131,7 @@ def source_label(source: str) -> str:
 
 def _mechanisms(setup: Setup, names: Sequence[str]) -> None:
     """The list of mechanisms, in a popover whose content is made while it is open."""
-    panel = st.popover(f"{len(names)} mechanisms", key="compare:list", on_change="rerun", width="stretch")
+    panel = st.popover("Mechanisms", key="compare:list", on_change="rerun", width="stretch")
     if not panel.open:
         return
     with panel:

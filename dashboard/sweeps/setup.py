@@ -24,7 +24,6 @@ RECIPE, SAME = "recipe", "same"
 LATEST = 20  # runs of one's own that are offered to start from
 FEW = 6  # values that may be chosen from in the open
 FIRST_SEEDS, FIRST_SECONDS = 3, 5.0
-KEEP: dict[str, Any] = {"persist_state": "session"}
 
 
 def setup(shown: Shown | None) -> SweepConfig | None:
@@ -62,7 +61,7 @@ def _base(shown: Shown | None) -> tuple[RunConfig | None, str]:
     start = RECIPE
     if len(options) > 1:
         labels = {RECIPE: "A recipe", SAME: "As the sweep shown"} | {key: _label(run) for key, run in runs.items()}
-        start = st.selectbox("Settings of", options, format_func=labels.get, key="sweeps:from", **KEEP)
+        start = st.selectbox("Settings of", options, format_func=labels.get, key="sweeps:from", **BOUND)
     if start == SAME and shown is not None:
         return shown.config.base, shown.sweep.id
     if start in runs:
@@ -72,7 +71,7 @@ def _base(shown: Shown | None) -> tuple[RunConfig | None, str]:
     try:
         task = task_of(TaskConfig.of(key))
         kind = st.selectbox("Model", list(task.recommended), format_func=lambda k: KINDS.get(k, k),
-                            key=f"sweeps:kind:{key}", **KEEP)
+                            key=f"sweeps:kind:{key}", **BOUND)
         return recommended(task, kind), f"{key}:{kind}"
     except (ConfigError, ValueError) as error:
         st.error(plain(f"{error} Train one such run first; it can be chosen here then."))
@@ -105,16 +104,14 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
     names = list(values.offered(base, axis))
     usual = [name for name in values.first(base, axis) if name in names]
     hint = values.example(axis, base)
-    now = st.session_state.get(key, usual)
     few = len(names) <= FEW
-    panel: Any = st.container() if few else st.popover(f"{len(now)} values", width="stretch", on_change="rerun",
-                                                       key=f"{key}:open", icon=":material/checklist:")
+    # The popover's label stays, whatever is chosen in it: its label is part of its identity, and a new one is closed.
+    panel: Any = st.container() if few else st.popover("Values", width="stretch", icon=":material/checklist:")
+    with panel:
+        now = st.multiselect("Values", names, usual, key=key, max_selections=VALUES[1], help=hint or None,
+                             accept_new_options=bool(hint), **BOUND)
     if not few:
-        st.caption(", ".join(plain(name) for name in now))
-    if few or panel.open:
-        with panel:
-            now = st.multiselect("Values", names, usual, key=key, max_selections=VALUES[1], help=hint or None,
-                                 accept_new_options=bool(hint), **KEEP)
+        st.caption(f"{len(now)} values: {', '.join(plain(name) for name in now)}")
     return [values.read(base, axis, name) for name in now]
 
 
@@ -129,5 +126,5 @@ def _long(base: RunConfig, own: str) -> tuple[RunConfig, str, float]:
                                   help="Without measuring. The learning rate stays constant after its warm-up.")
         return base, equal, seconds
     low, high = BOUNDS["steps"]
-    steps = st.number_input("Steps", int(low), int(high), base.steps, 50, key=f"sweeps:steps:{own}", **KEEP)
+    steps = st.number_input("Steps", int(low), int(high), base.steps, 50, key=f"sweeps:steps:{own}", **BOUND)
     return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS

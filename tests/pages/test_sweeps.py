@@ -120,3 +120,42 @@ def test_each_run_can_be_seen():
     app.run()
     assert not app.exception
     assert "QK\\-norm, seed 4" in said(app)
+
+
+def test_each_run_of_ones_own_is_a_link_to_it():
+    app = opened()
+    app.selectbox(key="sweeps:axis").set_value("norm").run()
+    app.button(key="sweeps:start").click().run()
+    app.session_state["sweeps:runs"] = True
+    app.run()
+    assert not app.exception
+    links = [link.proto for link in app.get("page_link") if "seed" in link.proto.label]
+    assert {link.query_string.removeprefix("run=") for link in links} == {run.id for run in list_runs()}
+    assert {link.page for link in links} == {"train"}
+
+
+def test_a_fresh_page_shows_the_sweep_that_runs_until_the_kept_one_is_chosen():
+    app = opened()
+    app.selectbox(key="sweeps:axis").set_value("norm").run()
+    app.button(key="sweeps:start").click().run()
+    (sweep,) = list_sweeps()
+    fresh = opened()
+    assert fresh.query_params["sweep"] == sweep.id and fresh.button(key="sweeps:stop")
+    fresh.selectbox(key="sweeps:shown").set_value("").run()
+    assert "sweep" not in fresh.query_params and fresh.run().button(key="sweeps:start")
+
+
+def test_a_link_brings_back_what_was_chosen():
+    again = opened(**{"sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
+                      "sweeps:steps:reverse:transformer": "150"})
+    assert again.multiselect[0].value == ["Cosine", "Additive"] and again.number_input[0].value == 150
+    again.button(key="sweeps:start").click().run()
+    config = list_sweeps()[0].config()
+    assert [value.key for value in config.values] == ["cosine", "additive"] and config.base.steps == 150
+
+
+@pytest.mark.parametrize("query", [{"sweeps:from": "20200101-000000-000000"}, {"sweeps:kind:reverse": "nonsense"},
+                                   {"sweeps:values:reverse:transformer:score": "nonsense"},
+                                   {"sweeps:steps:reverse:transformer": "1e9"}], ids=lambda query: next(iter(query)))
+def test_a_link_that_says_what_cannot_be_leaves_the_page_whole(query):
+    assert not opened(**query).exception

@@ -1,0 +1,43 @@
+"""Every link leads to a page of the app, and no panel closes because its own content changed its label."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from dashboard.map import STEPS
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted([*(ROOT / "dashboard").rglob("*.py"), *(ROOT / "pages").glob("*.py")])
+PATHS = {step.path.name for step in STEPS}
+
+
+def calls(path: Path, *names: str) -> list[ast.Call]:
+    """The calls of methods or functions of these names in a file."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+            and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in names]
+
+
+def test_the_pages_in_the_list_are_the_files_there_are():
+    assert {path.name for path in (ROOT / "pages").glob("*.py")} == PATHS
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if calls(path, "page_link", "switch_page")],
+                         ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_are_made_from_the_list_of_pages(path):
+    """A path written as text is read from the entry's folder, where no page lies."""
+    for call in calls(path, "page_link", "switch_page"):
+        target = call.args[0]
+        assert not isinstance(target, ast.Constant | ast.JoinedStr), f"line {call.lineno}: take it from dashboard.map"
+        files = {node.value for node in ast.walk(target) if isinstance(node, ast.Constant)
+                 and str(node.value).endswith(".py")}
+        assert files <= PATHS, f"line {call.lineno}: {files - PATHS} is no page"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if calls(path, "popover", "expander")],
+                         ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_panel_with_state_has_a_label_that_stays(path):
+    """Streamlit makes the label a part of a panel's identity, key or not: another label is another panel, closed."""
+    for call in calls(path, "popover", "expander"):
+        if call.args and any(word.arg == "on_change" for word in call.keywords):
+            assert not isinstance(call.args[0], ast.JoinedStr | ast.IfExp), f"line {call.lineno}: its label changes"
