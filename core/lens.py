@@ -120,7 +120,8 @@ def through(item: AttentionMap, lens: Lens) -> AttentionMap:
         mask = _merged(_merged(mask, lens.columns, -1, np.logical_or), lens.rows, -2, np.logical_or)
     names = [tuple(name(tokens, group) for group in groups)
              for tokens, groups in ((item.queries, lens.rows), (item.keys, lens.columns))]
-    return AttentionMap(item.kind, item.layer, np.asarray(weights, dtype=np.float32), names[0], names[1], mask)
+    return AttentionMap(item.kind, item.layer, np.asarray(weights, dtype=np.float32), names[0], names[1], mask,
+                        item.number)
 
 
 def trace_through(trace: AttentionTrace, lens: Lens) -> AttentionTrace:

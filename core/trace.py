@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from core.attention import Steps
 
@@ -16,8 +18,9 @@ Kind = Literal["self", "causal", "cross"]
 class AttentionMap:
     """The attention of one layer: weights (H, T, S) float32, the tokens of its rows and of its columns.
 
-    `mask` is bool, True = may attend, broadcastable to (H, T, S); None where nothing is masked. ValueError when the
-    tokens do not fit the weights.
+    `mask` is bool, True = may attend, broadcastable to (H, T, S); None where nothing is masked. `layer` is its place
+    among the maps of its kind; `number` is the model's own number of the layer, another one where layers between those
+    drawn have no attention, and None where it is not known. ValueError when the tokens do not fit the weights.
     """
 
     kind: Kind
@@ -26,6 +29,7 @@ class AttentionMap:
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     mask: np.ndarray | None = None
+    number: int | None = None
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 3 or self.weights.shape[1:] != (len(self.queries), len(self.keys)):
@@ -33,6 +37,11 @@ class AttentionMap:
                              f"{len(self.keys)} keys).")
         if self.mask is not None:
             np.broadcast_shapes(self.mask.shape, self.weights.shape)
+
+    @property
+    def layer_name(self) -> str:
+        """The layer by the model's own number, such as L3."""
+        return f"L{self.layer if self.number is None else self.number}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +67,25 @@ class AttentionTrace:
     def map(self, layer: int) -> AttentionMap:
         return self.maps[layer]
 
+    def number(self, layer: int) -> int:
+        """The model's own number of the layer of that map; its place where the model does not tell."""
+        number = self.maps[layer].number
+        return layer if number is None else number
+
+    def label(self, layer: int, head: int) -> str:
+        """A head's name by the model's own number of its layer, such as L3·H1."""
+        return f"L{self.number(layer)}·H{head}"
+
     def head(self, layer: int, head: int) -> np.ndarray:
         """The weights (T, S) of one head."""
         return self.maps[layer].weights[head]
+
+
+def to_numpy(values: Tensor) -> np.ndarray:
+    """A tensor's numbers, from whatever device; half precision, which NumPy lacks in part, as float32."""
+    values = values.detach().cpu()
+    array: np.ndarray = (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
+    return array
 
 
 def map_of(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], kind: Kind = "self", layer: int = 0,
@@ -73,9 +98,9 @@ def map_of(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], kind: 
         raise ValueError("Nothing was recorded, so there is nothing to draw; call the layer with record=True, or take "
                          "kernel = exact.")
     rows, columns = len(queries), len(keys)
-    weights = steps.weights[item, :, :rows, :columns].detach().float().cpu().numpy()
+    weights = to_numpy(steps.weights[item, :, :rows, :columns].float())
     mask = None
     if steps.mask is not None:
         full = steps.mask.expand(steps.weights.shape)[item, :, :rows, :columns]
-        mask = full.cpu().numpy()
+        mask = to_numpy(full)
     return AttentionMap(kind, layer, weights, queries, keys, mask)

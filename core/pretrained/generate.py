@@ -150,12 +150,14 @@ def follow(pretrained: Pretrained, begun: Begun, tokens: Sequence[int]) -> Path:
     reading = Reading(AttentionTrace((), pretrained.name), line)
     if begun.batch is not None:
         reading = replace(reading, source=begun.read, target=line, produced=line)
-    maps = [_rows(one, first, said) for one in maps_of(pretrained, output, watch, reading)
+    found = maps_of(pretrained, output, watch, reading)
+    note = note_of(pretrained, watch, [one.kind for one in found])
+    maps = [_rows(one, first, said) for one in found
             if begun.batch is None or one.kind != "self"]  # an encoder looks at its source before anything is said
     maps.sort(key=lambda one: one.kind != "cross")
     trace = AttentionTrace(tuple(maps), pretrained.name)
     sink = has_sinks(watch)
-    return Path(output.logits[0, first:].float(), with_sink(trace) if sink else trace, note_of(watch), sink)
+    return Path(output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink)
 
 
 def _rows(item: AttentionMap, first: int, said: tuple[str, ...]) -> AttentionMap:

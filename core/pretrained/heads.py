@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.layers import layer_numbers
 from core.pretrained.reading import encode, forward
 
 
@@ -39,4 +40,5 @@ def heads(pretrained: Pretrained, text: str, layer: int) -> Heads:
                               "whose attention can be read.")
     seen = watch.seen[layer]
     assert seen.q is not None and seen.k is not None and seen.v is not None
-    return Heads(output.hidden_states[layer], seen.q, seen.k, seen.v, line.tokens, line.special, cut)
+    number = layer_numbers(pretrained.model, [one.name for one in watch.seen])[layer]
+    return Heads(output.hidden_states[number], seen.q, seen.k, seen.v, line.tokens, line.special, cut)

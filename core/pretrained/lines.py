@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.pretrained.base import Line
+from core.pretrained.base import Line, PretrainedError
 
 STARTS_WORD = ("Ġ", "▁")
 CONTINUES = "##"
@@ -83,23 +83,52 @@ def mark(line: Line, last_is_special: bool) -> Line:
 
 
 def picture_line(model: Any, size: tuple[int, int]) -> Line:
-    """The patches of a picture by row and column, after the class token and whatever else stands before them."""
-    patch = model.config.patch_size
-    high, wide = (patch, patch) if isinstance(patch, int) else patch
-    rows, columns = size[0] // high, size[1] // wide
-    before = _before_patches(model)
-    tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)))
-    special = (*(True for _ in before), *(False for _ in range(rows * columns)))
-    word = (*(None for _ in before), *range(rows * columns))
-    return Line((0,) * len(tokens), tokens, special, word, (0,) * len(tokens), (rows, columns))
+    """The patches of a picture by row and column, between the learned tokens that stand before and after them.
+
+    PretrainedError where the config names no one size of patches.
+    """
+    patch = _patch_size(model.config)
+    if patch is None:
+        raise PretrainedError(f"A {model.config.model_type} has no one size of patches in its config, so its places "
+                              "are no row of patches: it cuts pictures in stages, or not at all. Take a ViT, DeiT, "
+                              "DINOv2 or CLIP vision model.")
+    rows, columns = size[0] // patch[0], size[1] // patch[1]
+    before, after = _learned_tokens(model)
+    tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)
+    word = (*(None for _ in before), *range(rows * columns), *(None for _ in after))
+    return Line((0,) * len(tokens), tokens, tuple(one is None for one in word), word, (0,) * len(tokens),
+                (rows, columns))
 
 
-def _before_patches(model: Any) -> list[str]:
-    """The learned tokens that a vision model puts before its patches, by the names of its own weights."""
-    shapes = {name.rsplit(".", 1)[-1]: weight.shape for name, weight in model.named_parameters()}
-    found = ["[class]"] if shapes.keys() & {"cls_token", "class_embedding"} else []
-    found += ["[distilled]"] * ("distillation_token" in shapes)
-    return found + [f"[register {i}]" for i in range(shapes.get("register_tokens", (1, 0))[1])]
+def _patch_size(config: Any) -> tuple[int, int] | None:
+    """Height and width of a patch, of the model or of that part of it which reads pictures."""
+    for part in (config, *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config"))):
+        patch = getattr(part, "patch_size", None)
+        if isinstance(patch, int):
+            return patch, patch
+        if isinstance(patch, list | tuple) and len(patch) == 2:
+            return int(patch[0]), int(patch[1])
+    return None
+
+
+def _learned_tokens(model: Any) -> tuple[list[str], list[str]]:
+    """What a vision model puts before its patches and after them, by the names of the weights where it embeds them."""
+    before: list[str] = []
+    after: list[str] = []
+    for name, weight in model.named_parameters():
+        *path, last = name.split(".")
+        if not path or "embed" not in path[-1] or weight.ndim > 3:
+            continue
+        count = weight.shape[-2] if weight.ndim > 1 else 1
+        if last in ("cls_token", "class_embedding"):
+            before[:0] = ["[class]"] if count == 1 else [f"[class {i}]" for i in range(count)]
+        elif last == "distillation_token":
+            before.append("[distilled]")
+        elif last == "register_tokens":
+            before += [f"[register {i}]" for i in range(count)]
+        elif last == "detection_tokens":
+            after += [f"[detection {i}]" for i in range(count)]
+    return before, after
 
 
 def sound_line(places: int, seconds: float) -> Line:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def load_folder(folder: Path, name: str) -> Pretrained:
     if lacking := sorted(key for key in found["missing_keys"] if "pooler" not in key):
         raise PretrainedError(f"{name} lacks {len(lacking)} of the weights that its config.json promises, such as "
                               f"{lacking[0]}; they would be random numbers. Take a complete model.")
-    return finished(model, _reader(folder, reads_of(model), safe), name)
+    return finished(model, _reader(folder, model, safe), name)
 
 
 def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
@@ -103,8 +104,9 @@ def maps_bytes(model: Any, tokens: int) -> int:
 
 
 def _largest(config: Any, name: str) -> int:
-    """A count of the config; the largest where it has one a stage, 12 where it has none."""
+    """A count of the config; the largest where it has one a stage or a part, 12 where it has none."""
     value = getattr(config, name, None) or 12
+    value = list(value.values()) if isinstance(value, dict) else value
     return int(max(value) if isinstance(value, list | tuple) else value)
 
 
@@ -117,7 +119,7 @@ def positions(model: Any) -> int:
     for name, module in model.named_modules():
         # RoBERTa and its kin count their places from after that of padding.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            return min(limit, module.num_embeddings - module.padding_idx - 1)
+            return min(limit, len(module.weight) - module.padding_idx - 1)
     return limit
 
 
@@ -139,6 +141,8 @@ def head_of(model: Any) -> Head:
         ("seq2seq", ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")), ("next", ("CAUSAL_LM",)),
         ("masked", ("MASKED_LM",)), ("classify", ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION")))  # fmt: skip
     own = type(model).__name__
+    if model.config.is_encoder_decoder and own in _flat(auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()):
+        return "seq2seq"
     for head, names in tables:
         for name in names:
             if own in _flat(getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES").values()):
@@ -160,11 +164,12 @@ def reads_of(model: Any) -> Reads:
     return "pair" if model.config.is_encoder_decoder else "text"
 
 
-def _reader(folder: Path, reads: Reads, safe: dict[str, Any]) -> Any:
+def _reader(folder: Path, model: Any, safe: dict[str, Any]) -> Any:
     """The tokenizer, or for pictures and sound what prepares them, that stands beside the weights."""
     import transformers
 
-    if reads == "picture":
+    reads = reads_of(model)
+    if reads == "picture" and not model.config.is_encoder_decoder:
         return Pictures.of(folder)
     kind: Any = transformers.AutoTokenizer
     if reads == "sound":  # a model that writes no text has no tokenizer beside what prepares its sound
@@ -176,4 +181,4 @@ def _reader(folder: Path, reads: Reads, safe: dict[str, Any]) -> Any:
         raise PretrainedError(f"{folder.name} has no tokenizer or processor that can be read beside its weights: "
                               f"{first_line(error)}") from error
     getattr(found, "tokenizer", found).truncation_side = "right"  # some say left; a text is read from its beginning
-    return found
+    return replace(Pictures.of(folder), tokenizer=found) if reads == "picture" else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from core.pretrained import refusals
 from core.pretrained.base import Line, Pretrained, PretrainedError, Reading
+from core.pretrained.layers import layer_numbers, other_layers
 from core.pretrained.watch import Watch
-from core.trace import AttentionMap, AttentionTrace, Kind
+from core.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 
 KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
 SINK = "sink"
 MOST_SUM = 1.01  # of a row of weights, with what rounding adds
+RETURNED: tuple[tuple[str, Kind], ...] = (
+    ("encoder_attentions", "self"), ("decoder_attentions", "causal"), ("cross_attentions", "cross"))
 One = tuple[Kind, Tensor, Tensor | None]
 
 
@@ -28,10 +32,15 @@ def maps_of(pretrained: Pretrained, output: Any, watch: Watch, reading: Reading)
     """
     found = _found(output, watch)
     if not found:
-        raise PretrainedError(f"{pretrained.name} returned no attention: its layers mix tokens in another way. Take a "
-                              "model whose layers attend, such as BERT or GPT-2.")
-    return tuple(_map(pretrained, reading, kind, layer, weights, mask) for kind in KINDS
-                 for layer, (weights, mask) in enumerate([one[1:] for one in found if one[0] == kind]))
+        raise PretrainedError(refusals.no_maps(pretrained, _shapes(output)))
+    maps = []
+    for kind in KINDS:
+        names = [seen.name for seen in watch.seen if seen.kind == kind]
+        ones = [one[1:] for one in found if one[0] == kind]
+        numbers = layer_numbers(pretrained.model, names) if names else range(len(ones))
+        maps += [_map(pretrained, reading, kind, layer, number, *one)
+                 for layer, (number, one) in enumerate(zip(numbers, ones, strict=True))]
+    return tuple(maps)
 
 
 def weights_of(output: Any, watch: Watch) -> dict[Kind, list[Tensor]]:
@@ -41,25 +50,24 @@ def weights_of(output: Any, watch: Watch) -> dict[Kind, list[Tensor]]:
 
 
 def _found(output: Any, watch: Watch) -> list[One]:
-    return [(seen.kind, seen.weights, seen.mask) for seen in watch.seen] or list(_returned(output))
+    """What was watched, and of the other kinds what the model returned."""
+    seen = [(seen.kind, seen.weights, seen.mask) for seen in watch.seen]
+    kinds = {kind for kind, *_ in seen}
+    return seen + [one for one in _returned(output) if one[0] not in kinds]
 
 
-def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, weights: Tensor,
+def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, number: int, weights: Tensor,
          mask: Tensor | None) -> AttentionMap:  # fmt: skip
     rows, columns = reading.lines(kind)
     if weights.shape[-2:] != (len(rows), len(columns)):
-        raise PretrainedError(
-            f"{pretrained.name} returned maps of {weights.shape[-2]} × {weights.shape[-1]} for {len(rows)} × "
-            f"{len(columns)} tokens: it attends between windows or pools of tokens, which are not drawn here. Take a "
-            "model that attends between tokens, such as BERT, GPT-2 or ViT.")
+        raise PretrainedError(refusals.other_size(pretrained, tuple(weights.shape[-2:]), (len(rows), len(columns))))
     if not pretrained.watched and (bool((weights < 0).any()) or float(weights.sum(-1).max()) > MOST_SUM):
-        raise PretrainedError(f"{pretrained.name} returned numbers that are no weights: some are below 0, or rows sum "
-                              "to more than 1. Take a model that returns what its softmax gave, such as BERT.")
+        raise PretrainedError(refusals.no_weights(pretrained))
     allowed = allowed_of(mask, weights.shape[-1])
     if mask is None and kind == "causal":
         allowed = torch.ones(1, *weights.shape[-2:], dtype=torch.bool).tril()
-    may = None if allowed is None or bool(allowed.all()) else allowed.numpy()
-    return AttentionMap(kind, layer, weights[0].detach().float().numpy(), rows.tokens, columns.tokens, may)
+    may = None if allowed is None or bool(allowed.all()) else to_numpy(allowed)
+    return AttentionMap(kind, layer, to_numpy(weights[0]), rows.tokens, columns.tokens, may, number)
 
 
 def allowed_of(mask: Tensor | None, keys: int) -> Bool[Tensor, "... S"] | None:
@@ -71,22 +79,22 @@ def allowed_of(mask: Tensor | None, keys: int) -> Bool[Tensor, "... S"] | None:
 
 
 def _returned(output: Any) -> Iterator[One]:
-    """The attentions of a model that is not called through `watch`, as it returned them."""
-    if own := _all(output, "encoder_attentions") or _all(output, "attentions"):
-        banded = [name for name in ("encoder_global_attentions", "global_attentions") if hasattr(output, name)]
-        causal = all(one.shape[-1] > 1 and not bool(one.triu(1).any()) for one in own)
-        if banded:
-            far = _all(output, banded[0])
-            yield from (("self", *unpacked(one[0], far[layer][0, :, :one.shape[2]] if far else None))
-                        for layer, one in enumerate(own))
-        else:
-            yield from (("causal" if causal else "self", one, None) for one in own)
-    yield from (("causal", one, None) for one in _all(output, "decoder_attentions"))
-    yield from (("cross", one, None) for one in _all(output, "cross_attentions"))
+    """The attentions that a model returned by itself, of the kinds that can be told."""
+    if banded := [name for name in ("encoder_global_attentions", "global_attentions") if hasattr(output, name)]:
+        own, far = _all(output, "encoder_attentions") or _all(output, "attentions"), _all(output, banded[0])
+        yield from (("self", *unpacked(one[0], far[layer][0, :, :one.shape[2]] if far else None))
+                    for layer, one in enumerate(own))
+    for name, kind in RETURNED[bool(banded):]:
+        yield from (("self", *unblocked(one[0], output.encoder_last_hidden_state.shape[1]))
+                    for one in _all(output, name, 5) if one.shape[-1] == 3 * one.shape[-2])
+        yield from ((kind, one, None) for one in _all(output, name))
+    if not banded and (alone := _all(output, "attentions")):
+        causal = all(one.shape[-1] > 1 and not bool(one.triu(1).any()) for one in alone)
+        yield from (("causal" if causal else "self", one, None) for one in alone)
 
 
-def _all(output: Any, name: str) -> list[Tensor]:
-    return [one for one in getattr(output, name, None) or () if isinstance(one, Tensor) and one.ndim == 4]
+def _all(output: Any, name: str, axes: int = 4) -> list[Tensor]:
+    return [one for one in getattr(output, name, None) or () if isinstance(one, Tensor) and one.ndim == axes]
 
 
 def unpacked(band: Float[Tensor, "H T band"], far: Float[Tensor, "H T X"] | None
@@ -111,6 +119,21 @@ def unpacked(band: Float[Tensor, "H T band"], far: Float[Tensor, "H T X"] | None
     return weights[None], inside[None, None]
 
 
+def unblocked(blocks: Float[Tensor, "N H L three_L"], length: int
+              ) -> tuple[Float[Tensor, "1 H T T"], Bool[Tensor, "1 1 T T"]]:  # fmt: skip
+    """LongT5's blocks as the matrix of T tokens that they stand for, and where it can be other than zero.
+
+    Each of N blocks of L rows meets the keys of the block before, its own and the next. Guo et al. 2022, section 3.1.1.
+    """
+    count, heads, size, _ = blocks.shape
+    whole = blocks.new_zeros(heads, count * size, (count + 2) * size)
+    for place, block in enumerate(blocks):
+        whole[:, place * size:(place + 1) * size, place * size:(place + 3) * size] = block
+    places = torch.arange(length, device=blocks.device)
+    inside = (places[None] - places[:, None]).abs() < size
+    return whole[None, :, :length, size:size + length], inside[None, None]
+
+
 def with_sink(trace: AttentionTrace) -> AttentionTrace:
     """The same maps with one key more, `sink`: what each row gave to no token. For models that learned a sink."""
     return AttentionTrace(tuple(map(_with_sink, trace.maps)), trace.source)
@@ -122,7 +145,7 @@ def _with_sink(item: AttentionMap) -> AttentionMap:
     if mask is not None:
         mask = np.concatenate([mask, np.ones((*mask.shape[:-1], 1), bool)], -1)
     return AttentionMap(item.kind, item.layer, np.concatenate([item.weights, rest], -1), item.queries,
-                        (*item.keys, SINK), mask)
+                        (*item.keys, SINK), mask, item.number)
 
 
 def sink_line(line: Line) -> Line:
@@ -131,18 +154,31 @@ def sink_line(line: Line) -> Line:
                    word=(*line.word, None), segment=(*line.segment, line.segment[-1]))
 
 
-def note_of(watch: Watch) -> str | None:
-    """What a reader must know of these maps before reading them, where there is something."""
-    modules = [seen.module for seen in watch.seen]
+def note_of(pretrained: Pretrained, watch: Watch, kinds: Sequence[Kind]) -> str | None:
+    """What a reader must know of maps of these kinds before reading them, where there is something."""
+    notes = []
     if has_sinks(watch):
-        return ("A learned sink, which is no token, takes a part of each row, so that its tokens share less than 1. "
-                f"Where all heads are drawn it is the last column, {SINK}.")
-    if modules and hasattr(modules[0], "lambda_init"):
+        notes.append("A learned sink, which is no token, takes a part of each row, so that its tokens share less than "
+                     f"1. Where all heads are drawn it is the last column, {SINK}.")
+    elif watch.seen and hasattr(watch.seen[0].module, "lambda_init"):
         half = watch.seen[0].weights.shape[1] // 2
-        return (f"Heads are pairs here: of the weights of head h, the model subtracts a learned share of those of "
-                f"head h + {half}. Each map is drawn as it was before that.")
-    return None
+        notes.append("Heads are pairs here: of the weights of head h, the model subtracts a learned share of those of "
+                     f"head h + {half}. Each map is drawn as it was before that.")
+    if pretrained.model.config.is_encoder_decoder and "self" not in kinds:
+        notes.append("The encoder's maps are not drawn: it returns no matrix over its tokens, since its rows also "
+                     "attend to summaries of many tokens.")
+    for kind in KINDS:
+        names = [seen.name for seen in watch.seen if seen.kind == kind]
+        notes += [sentence for sentence in (other_layers(pretrained.model, names),) if sentence]
+    return " ".join(notes) or None
 
 
 def has_sinks(watch: Watch) -> bool:
     return any(hasattr(seen.module, "sinks") for seen in watch.seen)
+
+
+def _shapes(output: Any) -> list[tuple[int, ...]]:
+    """The shapes of whatever a model returned under the name of attention."""
+    names = ("attentions", *(name for name, _ in RETURNED))
+    found = [one for name in names for one in getattr(output, name, None) or ()]
+    return [tuple(one.shape) for one in found if isinstance(one, Tensor)]

@@ -21,6 +21,8 @@ MOST_PIXELS = 4_000_000
 class Pictures:
     """Height and width in pixels, how it is resized, and the mean and spread that are taken out of each channel.
 
+    `tokenizer` is that of a model which writes of what it sees, None elsewhere.
+
     The whole picture is read: where a model's own preparation would cut off the edges, they stay, so that each patch
     has its place in what the person gave.
     """
@@ -29,6 +31,7 @@ class Pictures:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
     resample: int = 2  # as Pillow numbers them: 2 is bilinear, 3 bicubic
+    tokenizer: Any = None
 
     @classmethod
     def of(cls, folder: Path) -> Pictures:

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, first_line
+from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
+from core.pretrained.refusals import not_taken
 from core.pretrained.rules import ends, start_mark
 from core.pretrained.watch import NOTHING, Off, Watch, watching
 from core.trace import AttentionTrace
@@ -35,7 +36,7 @@ def read(pretrained: Pretrained, given: Given | str) -> Reading:
     produced = None if target is None else _produced(pretrained, target)
     lines = Reading(AttentionTrace((), pretrained.name), source, target, produced)
     trace = AttentionTrace(maps_of(pretrained, output, watch, lines), pretrained.name)
-    return Reading(trace, source, target, produced, cut, note_of(watch), has_sinks(watch))
+    return Reading(trace, source, target, produced, cut, note_of(pretrained, watch, trace.kinds), has_sinks(watch))
 
 
 def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | None, str | None]:
@@ -76,7 +77,7 @@ def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off 
         try:
             return pretrained.model(**batch, **more), watch
         except Exception as error:  # whatever a foreign family's code raises on what it was given
-            raise PretrainedError(f"{pretrained.name} does not take this: {first_line(error)}") from error
+            raise PretrainedError(not_taken(pretrained, batch, error)) from error
 
 
 def sampling_rate(pretrained: Pretrained) -> int:
@@ -91,7 +92,7 @@ def _extractor(pretrained: Pretrained) -> Any:
 
 def tokenizer_of(pretrained: Pretrained) -> Any:
     """The tokenizer alone, where a processor holds it."""
-    return getattr(pretrained.tokenizer, "tokenizer", pretrained.tokenizer)
+    return getattr(pretrained.tokenizer, "tokenizer", None) or pretrained.tokenizer
 
 
 def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
@@ -123,9 +124,9 @@ def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None
 def _picture(pretrained: Pretrained, given: Given) -> tuple[Batch, Line]:
     if given.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
-    if not hasattr(pretrained.model.config, "patch_size"):
-        raise PretrainedError(f"{pretrained.name} cuts its pictures in stages, not into one row of patches, which is "
-                              "not drawn here. Take a ViT, DeiT, DINOv2 or CLIP vision model.")
+    if hasattr(pretrained.model.config, "num_frames") or hasattr(pretrained.model.config, "tubelet_size"):
+        raise PretrainedError(f"{pretrained.name} reads videos, several pictures at a time, which this page does not "
+                              f"have. Take a model that reads one picture, such as ViT or DINOv2.")
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(given.picture.numpy(), channels)
     return {"pixel_values": pixels}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
@@ -139,15 +140,18 @@ def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | Non
     sound, rate = given.sound.numpy(), extractor.sampling_rate
     found = extractor(sound, sampling_rate=rate, return_tensors="pt")
     seconds, cut = len(sound) / rate, None
-    if name == "input_features":
-        places, most = getattr(model.config, "max_source_positions", 0), extractor.chunk_length
+    cuts = getattr(model, "_get_feat_extract_output_lengths", None)
+    if name == "input_values":  # the wave itself, which the model's convolutions cut into stretches
+        places = 0 if cuts is None else int(cuts(len(sound)))
+    elif (most := getattr(extractor, "chunk_length", None)) is not None:
+        places = getattr(model.config, "max_source_positions", 0)
         cut = f"The sound lasts {seconds:.1f} s; the first {most} s are read." if seconds > most else None
         seconds = most
-    else:  # the wave itself, which the model's convolutions cut into stretches
-        cuts = getattr(model, "_get_feat_extract_output_lengths", None)
-        places = 0 if cuts is None else int(cuts(len(sound)))
+    else:
+        places = 0 if cuts is None or name not in found else int(cuts(torch.tensor(found[name].shape[1])))
     if not places or name not in found:
-        raise PretrainedError(f"{pretrained.name} takes sound in a form that is not known here. Take a Whisper model.")
+        raise PretrainedError(f"{pretrained.name} takes sound in a form that is not known here. Take a Whisper or "
+                              "Wav2Vec2 model.")
     return {name: found[name]}, sound_line(places, seconds), cut
 
 

@@ -7,6 +7,7 @@ watches is a context variable, so sessions that share one model never see each o
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ NAME = "attention_lab"
 EAGER = "eager_attention_forward"
 Off = frozenset[tuple[str, int, int | None]]
 NOTHING: Off = frozenset()
+CROSS = ("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn")
 
 
 @dataclass(eq=False)
@@ -40,6 +42,7 @@ class Seen:
     kind: Kind
     layer: int
     module: Any
+    name: str
     weights: Float[Tensor, "B H T S"]
     q: Float[Tensor, "B H T D"] | None = None
     k: Float[Tensor, "B G S D"] | None = None
@@ -84,8 +87,9 @@ class Watch:
 
     def _new(self, module: Any, weights: Tensor, mask: Tensor | None) -> Seen:
         """The next layer of its kind. Differential attention asks twice a layer, once for each half of the values."""
-        kind = kind_of(self.place(module), module, weights, mask)
-        seen = Seen(kind, self.calls[kind], module, weights, mask=mask)
+        name = self.place(module)
+        kind = kind_of(name, module, weights, mask)
+        seen = Seen(kind, self.calls[kind], module, name, weights, mask=mask)
         if self.probe:
             seen.probe = torch.zeros_like(weights, requires_grad=True)
         self.calls[kind] += 1
@@ -119,7 +123,7 @@ def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
     """Whether a call is self-, causal or cross-attention, by the module's name, what it says of itself, its mask."""
-    if any(sign in name.lower() for sign in ("crossattention", "encoder_attn", "encdecattention", "cross_attn")):
+    if any(sign in name.lower() for sign in CROSS):
         return "cross"
     causal = getattr(module, "is_causal", None)
     if causal is True:
@@ -185,9 +189,17 @@ def register() -> None:
 
 
 def watch_model(model: Any) -> bool:
-    """Let a freshly loaded model call its attention by our name; False where its family has no such name to call."""
+    """Let a freshly loaded model call its attention by our name; False unless all its attention is called so."""
     register()
     if not model._can_set_attn_implementation():
         return False
     model.set_attn_implementation(NAME)
-    return True
+    return not any(_own_code(kind) for kind in {type(module) for module in model.modules()})
+
+
+def _own_code(kind: type) -> bool:
+    """Whether a class of modules makes weights of attention by itself, where nobody can watch."""
+    if "ttention" not in kind.__name__:
+        return False
+    source = inspect.getsource(kind)
+    return "softmax(" in source and "get_interface(" not in source

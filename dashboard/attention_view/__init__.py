@@ -72,7 +72,7 @@ def attention_view(
     shared = st.session_state.setdefault(f"{link}:link", {}) if link else own
     state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
     words = {
-        "fact": fact or f"Attention weights of head L{state.layer}·H{state.head}",
+        "fact": fact or f"Attention weights of head {trace.label(state.layer, state.head)}",
         "title": title, "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption,
     }  # fmt: skip
     look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
@@ -137,6 +137,7 @@ def _data(
     data: dict[str, Any] = {
         "layout": layout,
         "layer": state.layer,
+        "numbers": [trace.number(place) for place in range(len(trace.maps))],
         "head": state.head,
         "pins": list(state.pins) if state.pins else [state.pin] if state.pin else [],
         "frame": state.frame,

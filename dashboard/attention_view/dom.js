@@ -54,7 +54,7 @@ function showWords(view) {
   const { dom } = view;
   const grid = view.layout === "grid", film = view.layout === "frames";
   dom.stage.setAttribute("aria-label", view.fact);
-  dom.title.textContent = grid ? "" : (view.title ?? `L${view.layer}·H${view.head}`);
+  dom.title.textContent = grid ? "" : (view.title ?? headName(view, view.layer, view.head));
   dom.reads.textContent = grid || film ? "" : view.reads + (blockWords(view) || pooledWords(view)) + thresholdWords(view);
   dom.readsUnder.textContent = film ? view.reads : "";
   dom.step.textContent = film ? (frameName(view, view.frameIndex) === "live" ? "live" : `step ${frameName(view, view.frameIndex)}`) : "";
@@ -115,7 +115,7 @@ function showStatus(view) {
 }
 
 function gridWords(view) {
-  if (view.hoverHead) return `L${view.hoverHead.layer}·H${view.hoverHead.head}`;
+  if (view.hoverHead) return headName(view, view.hoverHead.layer, view.hoverHead.head);
   const words = view.width < 400 ? ["Layers down (0 first), heads across. Tap a head."] : [];
   if (view.gridInfo.pooled) words.push(`Each pixel is a mean over cells; full colour at ${scaleEnd(view.gridInfo.high)} or more.`);
   return words.join(" ");

@@ -86,7 +86,7 @@ function drawGridOver(ctx, view, box) {
     number(String(head), thumbX(box, head) + box.size / 2, 9, head === view.head, "center");
   }
   view.grid.forEach((one, row) => {
-    number(String(one.layer), box.gutter - 10, thumbY(box, row) + box.size / 2, one.layer === view.layer, "right");
+    number(String(layerNumber(view, one.layer)), box.gutter - 10, thumbY(box, row) + box.size / 2, one.layer === view.layer, "right");
   });
   const at = view.hoverHead;
   if (at) ring(ctx, box, at.row, at.head, 1.5, theme.secondary);

@@ -7,7 +7,7 @@ function saveImage(view) {
   imageOf(view).toBlob((blob) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = view.layout === "grid" ? "attention-all-heads.png" : `attention-L${view.layer}H${view.head}.png`;
+    link.download = view.layout === "grid" ? "attention-all-heads.png" : `attention-L${layerNumber(view, view.layer)}H${view.head}.png`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }, "image/png");

@@ -24,7 +24,7 @@ function gridKey(view, event) {
     const row = clamp(start.row + down, 0, view.grid.length - 1);
     const head = clamp(start.head + right, 0, view.grid[row].heads.length - 1);
     view.hoverHead = { row, head, layer: view.grid[row].layer };
-    view.dom.live.textContent = `layer ${view.hoverHead.layer}, head ${head}`;
+    view.dom.live.textContent = `layer ${layerNumber(view, view.hoverHead.layer)}, head ${head}`;
     drawOver(view);
     return true;
   }

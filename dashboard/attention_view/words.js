@@ -25,6 +25,10 @@ function ordinal(n) {
 
 const rankWords = (rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`);
 
+// A layer by the model's own number: between those drawn there may be some that have no attention.
+const layerNumber = (view, layer) => view.numbers?.[layer] ?? layer;
+const headName = (view, layer, head) => `L${layerNumber(view, layer)}·H${head}`;
+
 // A blank token would be an invisible name.
 const named = (token) => (token.trim() === "" ? "␣" : token);
 

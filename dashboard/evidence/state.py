@@ -49,7 +49,7 @@ class Setup:
 
     def layer_name(self, row: int) -> str:
         item = self.maps[row]
-        return f"{KINDS[item.kind]} L{item.layer}" if self.mixed else f"L{item.layer}"
+        return f"{KINDS[item.kind]} {item.layer_name}" if self.mixed else item.layer_name
 
     def place(self, head: Head) -> tuple[Kind, int, int]:
         item = self.maps[head[0]]

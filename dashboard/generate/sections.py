@@ -92,7 +92,7 @@ def reading(this: Looked, item: AttentionMap, head: int) -> None:
     ink, weights = theme(), item.weights[head, this.step].tolist()
     said, sink = tuple(this.names[token] for token in this.tokens), item.keys[-1:] if this.found.sink else ()
     chance = float(this.found.logits[this.step].softmax(-1)[this.tokens[this.step]])
-    label = f"Where head L{item.layer}·H{head} looked to say {said[this.step]}"
+    label = f"Where head {item.layer_name}·H{head} looked to say {said[this.step]}"
     if this.kind == "cross":
         read = strip(item.keys, weights, ink, label=label)
         begun = tuple(this.names[token] for token in this.now.begun.prompt.said[1:])

@@ -42,7 +42,7 @@ def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], s
     """Where one head looked at that step, and over all steps whether it looks at the token it says next."""
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(visible(item)[step])
-    out = (f"Head L{item.layer}·H{head} puts {row[best]:.2f} of its weight on :primary[{plain(item.keys[best])}]; "
+    out = (f"Head {item.layer_name}·H{head} puts {row[best]:.2f} of its weight on :primary[{plain(item.keys[best])}]; "
            f"even attention would put {even:.2f}.")
     scores = None if item.kind == "cross" else on_said(item, keys, said)
     if scores is None:

@@ -159,7 +159,7 @@ def fields(trace: AttentionTrace, places: Sequence[Any]) -> None:
     """The head, the query and the key as fields, beside the map in which they can be pressed."""
     names = [head_name(layer, head) for layer, item in enumerate(trace.maps) for head in range(len(item.weights))]
     item = trace.maps[0]
-    places[0].selectbox("Head", names, key=HEAD)
+    places[0].selectbox("Head", names, format_func=lambda name: trace.label(*_numbers(name)), key=HEAD)
     for place, label, tokens, key in ((1, "Query", item.queries, QUERY), (2, "Key", item.keys, KEY)):
         shown = [f"{at} · {token}" for at, token in enumerate(tokens)]
         places[place].selectbox(label, range(len(tokens)), format_func=shown.__getitem__, key=key)

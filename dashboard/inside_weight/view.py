@@ -34,7 +34,7 @@ def opened_weight(chosen: Chosen) -> None:
     with left:
         _map(trace, cell)
     with right:
-        fact(words.weight_fact(cell, one, query, key))
+        fact(words.weight_fact(trace.label(cell.layer, cell.head), one, query, key))
         _row(item.keys, one, cell.key)
     _meeting(cell, one, query, key)
     _carried(one, query, key)
@@ -47,9 +47,10 @@ def opened_weight(chosen: Chosen) -> None:
 
 
 def _map(trace: AttentionTrace, cell: Cell) -> None:
+    name = trace.label(cell.layer, cell.head)
     attention_view(trace, key=state.MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
-                   query=cell.query, show="matrix", height=420, title=f"Head {cell.name}: press a cell to open it",
-                   fact=f"Head {cell.name}; the open cell is the query {cell.query} and the key {cell.key}")
+                   query=cell.query, show="matrix", height=420, title=f"Head {name}: press a cell to open it",
+                   fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
 
 
 def _row(keys: tuple[str, ...], one: Weight, key: int) -> None:

@@ -14,9 +14,9 @@ MOST_TERMS = 2
 TELLING = 3  # dimensions named in the fact
 
 
-def weight_fact(cell: Cell, one: Weight, query: str, key: str) -> str:
+def weight_fact(head: str, one: Weight, query: str, key: str) -> str:
     """How much the two agree, where that comes from, and what it makes of the weight."""
-    pair = f"In head **{cell.name}**, :primary[**{plain(query)}**] meets **{plain(key)}**"
+    pair = f"In head **{head}**, :primary[**{plain(query)}**] meets **{plain(key)}**"
     if not one.allowed:
         return f"{pair} with q·k = **{written(one.dot)}**, but it is masked, so its weight is **0**."
     largest = np.sort(one.products)[::-1] if one.dot >= 0 else np.sort(one.products)

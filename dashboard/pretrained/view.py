@@ -67,7 +67,7 @@ def one_head(
         ranked.trace, key="pretrained:head", layer=picked.layer, head=picked.head, query=row, link=LINK,
         pins=shown_pins(ranked, pins), show=settings.show, scale=settings.scale, pool=settings.pool,  # type: ignore[arg-type]
         threshold=settings.threshold, patches=patches_of(ranked, given),
-        fact=f"Head L{picked.layer}·H{picked.head}; the picked row is {plain(item.queries[row])}")
+        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {plain(item.queries[row])}")
     return ranked, view
 
 

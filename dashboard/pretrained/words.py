@@ -26,7 +26,7 @@ def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: in
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
     also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
-    said = (f"In head **L{layer}·H{head}**, :primary[**{called(item.queries, row)}**] puts "
+    said = (f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
             f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
             f"even attention would give each {number(even(item, row, head))}.")
     return f"{said} {_rivals(trace, layer, head, row, first)}"
@@ -41,7 +41,7 @@ def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) ->
         return "The model has no other head."
     value, best_layer, best_head = max(others)
     stronger = sum(other >= mine for other, _, _ in others)
-    best = f"L{best_layer}·H{best_head}, {number(value)}"
+    best = f"{trace.label(best_layer, best_head)}, {number(value)}"
     if mine < 0.005:
         return f"Most there has {best}."
     if stronger:
@@ -66,14 +66,14 @@ def all_heads_fact(seen: Seen) -> str:
     if item.kind != "cross" and seen.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
         layer, head, value = analysis.strongest(seen.trace, analysis.previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
-        return (f"Of all heads, L{layer}·H{head} looks most at the previous token: {number(value)} of its weight, "
-                f"where even attention would give {number(share)}.")
+        return (f"Of all heads, {seen.trace.label(layer, head)} looks most at the previous token: {number(value)} "
+                f"of its weight, where even attention would give {number(share)}.")
     if len(item.keys) < 2:
         return "With a single key there is nothing to choose from."
     layer, head, value = analysis.strongest(seen.trace, lambda weights: 1 - analysis.breadth(weights))
     spread = float(np.exp(analysis.entropy(seen.trace.map(layer).weights[head : head + 1]).mean()))
-    return (f"Of all heads, L{layer}·H{head} decides most: a row of it lies on {spread:.1f} of {len(item.keys)} keys "
-            f"in effect, where even attention lies on all.")
+    return (f"Of all heads, {seen.trace.label(layer, head)} decides most: a row of it lies on {spread:.1f} of "
+            f"{len(item.keys)} keys in effect, where even attention lies on all.")
 
 
 def conditions(found: Reading, seen: Seen, settings: Settings) -> str:

@@ -39,12 +39,13 @@ UNLISTED = {
     "siglip": (Family("SiglipVisionModel", "picture", PATCHES), ("self", 9, 9)),
     "squeezebert": (Family("SqueezeBertForMaskedLM", "wordpiece", {**BERT, "embedding_size": 24}), "no weights"),
     "funnel": (Family("FunnelModel", "wordpiece", {"d_model": 24, "n_head": 3, "d_head": 8, "d_inner": 20,
-                                                   "block_sizes": [1, 1]}), "pools of tokens"),
+                                                   "block_sizes": [1, 1]}), "10 × 20 for 20 × 20 tokens: it pools"),
     "swin": (Family("SwinForImageClassification", "picture", {"image_size": 12, "patch_size": 1, "embed_dim": 8,
                                                               "depths": [1, 1], "num_heads": [2, 2],
-                                                              "window_size": 3}), "windows or pools"),
-    "clip": (Family("CLIPModel", "bytes", {"text_config": BERT, "vision_config": PATCHES}), "does not take this"),
-    "yoso": (Family("YosoForMaskedLM", "wordpiece", BERT), "returned no attention"),
+                                                              "window_size": 3}), "attend within windows"),
+    "clip": (Family("CLIPModel", "bytes", {"text_config": BERT, "vision_config": PATCHES}),
+             "cannot read a text alone: it also reads pictures"),
+    "yoso": (Family("YosoForMaskedLM", "wordpiece", BERT), "estimates its attention by hashing"),
 }  # fmt: skip
 
 

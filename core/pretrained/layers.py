@@ -1,0 +1,69 @@
+"""The model's own number of each layer that attends, and what its other layers do in place of attention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
+# By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
+IN_PLACE: tuple[tuple[str, str], ...] = (
+    (r"\w*CrossAttention", "cross-attention to a picture or sound, which was not given"),
+    (r"\w*(MambaMixer|Mamba2Mixer|BambaMixer|MambaLayer)", "a selective state space (Mamba)"),
+    (r"\w*(GatedDeltaNet|DeltaAttention)", "a gated delta rule, which is linear attention"),
+    (r"\w*(LightningAttention|LinearAttention)", "linear attention"),
+    (r"\w*RecurrentBlock", "a gated linear recurrence"),
+    (r"\w*ShortConv", "a short convolution"),
+    (r"\w*(MoE|MOE|Moe)", "experts alone"), (r"\w*(MLP|Mlp)", "a feed-forward layer alone"),
+)  # fmt: skip
+
+
+def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
+    """The model's own numbers of the layers that attended, from 0, by the names of their modules, in order.
+
+    Layers that share one module are numbered by the config's `layer_types`; where nothing tells, by their order.
+    """
+    places = [STACK.match(name) for name in names]
+    numbers = tuple(int(place["number"]) for place in places if place)
+    stacks = {place["stack"] for place in places if place}
+    if len(numbers) == len(names) and len(stacks) == 1 and numbers == tuple(sorted(set(numbers))):
+        return numbers
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
+    shared = tuple(place for place, kind in enumerate(kinds) if kind == "hybrid")
+    return shared if len(shared) == len(names) else tuple(range(len(names)))
+
+
+def other_layers(model: Any, names: Sequence[str]) -> str | None:
+    """A sentence on the layers of the same stack that have no attention; None where all have."""
+    place = STACK.match(names[0]) if names else None
+    if place is None:
+        return None
+    stack = list(model.get_submodule(place["stack"]))
+    rest = sorted(set(range(len(stack))) - set(layer_numbers(model, names)))
+    if not rest or len(stack) <= max(layer_numbers(model, names)):
+        return None
+    does: dict[str, list[int]] = {}
+    for number in rest:
+        does.setdefault(_in_place(stack[number]), []).append(number)
+    parts = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
+    return f"Of its {len(stack)} layers {len(rest)} have no attention between tokens ({parts})."
+
+
+def _in_place(layer: Any) -> str:
+    classes = [type(module).__name__ for module in layer.modules()]
+    for rule, what in IN_PLACE:
+        if any(re.fullmatch(rule, name) for name in classes):
+            return what
+    return " and ".join(dict.fromkeys(type(module).__name__ for module in layer.children()))
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers in words: 0–2, 4."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)

@@ -1,0 +1,63 @@
+"""Models in which not every layer attends: the maps keep the model's own numbers, and the rest is named."""
+
+import pytest
+import torch
+
+from core.pretrained import Given, read
+from core.pretrained.load import finished
+from core.pretrained.maps import unblocked
+from tests.tiny_architectures import CONFIG_MAPPING, class_of, shrunk
+from tests.tiny_models import OTHER, SENTENCE, tokenizer
+
+HYBRIDS = {  # the layers that attend, and a word for what the others do
+    "jamba": ((1, 4), "Mamba"), "bamba": ((2, 4), "Mamba"), "zamba2": ((1, 4), "Mamba"), "zamba": ((1, 4), "Mamba"),
+    "lfm2": ((2, 4), "convolution"), "qwen3_next": ((2, 4), "delta rule"),
+    "recurrent_gemma": ((2, 5), "linear recurrence"), "minimax": ((2, 4), "linear attention"),
+}  # fmt: skip
+
+
+def tiny(family):
+    config = shrunk(CONFIG_MAPPING[family])
+    config._attn_implementation = "eager"
+    return finished(class_of(family)(config), tokenizer("wordpiece"), family)
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
+    numbers, does = HYBRIDS[family]
+    reading = read(tiny(family), Given(SENTENCE))
+    assert tuple(item.number for item in reading.trace.maps) == numbers
+    assert [item.layer for item in reading.trace.maps] == [0, 1]
+    assert reading.trace.label(1, 3) == f"L{numbers[1]}·H3"
+    assert does in reading.note and "have no attention" in reading.note
+
+
+def test_where_all_layers_attend_nothing_is_said():
+    reading = read(tiny("qwen2"), Given(SENTENCE))
+    assert reading.note is None and [item.number for item in reading.trace.maps] == [0, 1]
+
+
+@pytest.mark.parametrize("family", ["bigbird_pegasus", "longt5"])
+def test_an_encoder_that_cannot_be_watched_is_drawn_all_the_same(family):
+    reading = read(tiny(family), Given(SENTENCE, target=OTHER))
+    assert reading.trace.kinds == ("self", "causal", "cross") and reading.note is None
+    for item in reading.trace.of("self").maps:
+        torch.testing.assert_close(torch.tensor(item.weights.sum(-1)), torch.ones(item.weights.shape[:2]))
+
+
+def test_an_encoder_without_a_matrix_is_named():
+    reading = read(tiny("pegasus_x"), Given(SENTENCE, target=OTHER))
+    assert reading.trace.kinds == ("causal", "cross") and "encoder's maps are not drawn" in reading.note
+
+
+def test_blocks_are_the_matrix_that_they_stand_for():
+    whole = torch.rand(2, 11, 11)
+    inside = (torch.arange(11)[:, None] - torch.arange(11)).abs() < 4
+    whole = whole * inside
+    blocks = torch.zeros(3, 2, 4, 12)
+    for row in range(11):
+        for column in range(11):
+            if inside[row, column]:
+                blocks[row // 4, :, row % 4, column - 4 * (row // 4) + 4] = whole[:, row, column]
+    found, mask = unblocked(blocks, 11)
+    assert torch.equal(found[0], whole) and torch.equal(mask[0, 0], inside)

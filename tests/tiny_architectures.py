@@ -1,0 +1,140 @@
+"""Every architecture of the installed transformers, at a size that is built in a moment.
+
+`shrunk(kind)` is a config of a class with small numbers, `class_of(model_type)` the class of its models. Numbers are
+shrunk by the names of their fields (`RULES`); what an architecture needs beside that stands in `SPECIAL`.
+"""
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
+ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)
+TABLES = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
+WIDTH, HEADS, LAYERS, WORDS, PICTURE, PATCH = 32, 4, 2, 128, 16, 4
+IDS = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 3, "mask": 4}
+RULES: tuple[tuple[str, int], ...] = (
+    (r"(\w+_)?vocab_size\w*|num_embeddings|n_vocab|codebook_size", WORDS),
+    (r"max_source_positions", 50),
+    (r"(max_)?(\w+_)?position(s|_embeddings)|n_positions|n_ctx|max_seq_len\w*", WORDS),
+    (r"(\w*_)?image_size|img_size|input_size", PICTURE),
+    (r"(\w*_)?patch_size", PATCH),
+    (r"(\w*_)?(num_(\w+_)?layers|n_layers?|num_blocks|depth|\w+_layers|num_hidden_blocks|depths)", LAYERS),
+    (r"(\w*_)?(num_(\w+_)?heads|n_heads?|\w*_?attention_heads|num_attention_groups|multi_query_group_num"
+     r"|kv_heads)", HEADS),
+    (r"(\w*_)?(head_dim|d_kv|d_head|attention_head_size|qk_nope_head_dim|qk_rope_head_dim|v_head_dim)", 8),
+    (r"(\w*_)?(hidden_size|n_embd|embedding_size|dim|width|n_embed|embed_size|hidden_channels|\w*_dim"
+     r"|intermediate_size|d_model|d_ff|d_inner"
+     r"|d_latents|n_inner|\w+_size|hidden_sizes|\w+_rank|\w+_dims|dims|encoder_hidden_dim)", WIDTH),
+    (r"(\w*_)?(num_(\w+_)?experts|n_(\w+_)?experts|moe_num_experts)", 4),
+    (r"(\w*_)?(top_k|experts_per_tok\w*|num_experts_per_tok)", 2),
+    (r"num_mel_bins|n_mels|input_feat_per_channel|num_mels", 16),
+)  # fmt: skip
+LEFT = (r"kernel_size|(\w+_)?(window|chunk|block|group|stride|state|cluster|batch|step|bucket)\w*_size|\w*_kernel\w*"
+        r"|type_vocab_size")
+HYBRID = {"num_hidden_layers": 5, "layer_types": ["linear_attention", "linear_attention", "full_attention",
+                                                  "linear_attention", "full_attention"]}  # fmt: skip
+SWIN = {"embed_dim": 12, "num_heads": [3, 3, 3, 3], "depths": [1, 1, 1, 1], "window_size": 2}
+SERIES = {"prediction_length": 4, "context_length": 8}
+EXPERTS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "n_shared_experts": 1}
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_d_state": 8}
+
+SPECIAL: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), SERIES),
+    **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin", "swin2sr"), SWIN),
+    "bamba": {"num_hidden_layers": 5, "attn_layer_indices": [2, 4], **MAMBA},
+    "big_bird": {"attention_type": "original_full"}, "bigbird_pegasus": {"attention_type": "original_full"},
+    "bit": {"num_groups": 8}, "cvt": {"depth": [1, 2, 3]},
+    "dbrx": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 4}}, "dots1": EXPERTS, "deepseek_v3": EXPERTS,
+    "esm": {"vocab_size": WORDS, "pad_token_id": 0, "mask_token_id": 4},
+    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "hunyuan_vl_text"), {"head_dim": 8}),
+    "jamba": {"num_hidden_layers": 5, "attn_layer_period": 3, "attn_layer_offset": 1},
+    "lfm2": {"num_hidden_layers": 5, "full_attn_idxs": [2, 4]},
+    "lilt": {"channel_shrink_ratio": 4, "hidden_size": 48, "num_attention_heads": 4},
+    "longt5": {"local_radius": 3}, "mamba2": {"num_heads": 8, "head_dim": 8},
+    "minimax": HYBRID, "nemotron": {"num_key_value_heads": 4},
+    "nemotron_h": {"layers_block_type": ["linear_attention", "full_attention", "moe", "full_attention"],
+                   "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 1},
+    "qwen3_next": {**HYBRID, "linear_num_key_heads": 2, "linear_num_value_heads": 4},
+    "recurrent_gemma": {"num_hidden_layers": 6}, "reformer": {"is_decoder": True},
+    **dict.fromkeys(("zamba", "zamba2"), {"num_hidden_layers": 5, "layers_block_type": [
+        "linear_attention", "hybrid", "linear_attention", "linear_attention", "hybrid"]}),
+}  # fmt: skip
+
+
+def _small(name: str, value: Any) -> Any:
+    if name.endswith("_token_id") and isinstance(value, int) and value >= WORDS:
+        return IDS.get(name.removesuffix("_token_id"), 10)
+    size = next((size for rule, size in RULES if re.fullmatch(rule, name)), None)
+    if size is None or isinstance(value, bool) or re.fullmatch(LEFT, name):
+        return value
+    if isinstance(value, int):
+        return min(value, size)
+    if isinstance(value, list | tuple) and value and all(isinstance(one, int) for one in value):
+        return type(value)(min(one, size) for one in value)
+    return value
+
+
+def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) -> Any:
+    """A config of that class with small numbers, down to those of its parts."""
+    told, parts = {}, getattr(kind, "sub_configs", {})
+    for name, field in inspect.signature(kind).parameters.items():
+        value = field.default
+        if value is not field.empty and name not in parts and (small := _small(name, value)) != value:
+            told[name] = small
+    told |= {**SPECIAL.get(kind.model_type, {}), **(special or {})}
+    usual = _usual(kind) if parts else None
+    for name, part in parts.items():
+        own = getattr(usual, name, None)
+        if own is not None or part is not transformers.AutoConfig:
+            of = type(own) if isinstance(own, PreTrainedConfig) else part
+            if of is not transformers.AutoConfig and (isinstance(told.get(name), dict) or own is not None):
+                told[name] = shrunk(of, told.get(name)).to_dict()
+    config = kind(**told)
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = IDS["decoder_start"]
+    _fit_sections(config)
+    return config
+
+
+def _usual(kind: type[PreTrainedConfig]) -> PreTrainedConfig | None:
+    try:
+        return kind()
+    except Exception:  # some have no usual parts
+        return None
+
+
+def _fit_sections(config: Any) -> None:
+    """Rotary sections (time, height, width) as long as half a head."""
+    for rope in (getattr(config, "rope_parameters", None), *getattr(config, "rope_parameters", None or {}).values()) \
+            if isinstance(getattr(config, "rope_parameters", None), dict) else ():
+        if isinstance(rope, dict) and rope.get("mrope_section"):
+            size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+            half = int(size * (rope.get("partial_rotary_factor") or 1)) // 2
+            rope["mrope_section"] = [half - 2 * (half // 3), half // 3, half // 3]
+
+
+def class_of(model_type: str) -> type | None:
+    """The class of its models: the one that answers, of the tables of the library, else the bare one."""
+    config = CONFIG_MAPPING[model_type]
+    tables = [getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES") for table in TABLES]
+    for table in (*tables, modeling_auto.MODEL_MAPPING_NAMES):
+        names = table.get(model_type) or ()
+        found = getattr(transformers, names if isinstance(names, str) else names[0], None) if names else None
+        if found is not None and getattr(found, "config_class", None) in (config, None):
+            return found
+    home = config.__module__.replace("configuration_", "modeling_")
+    try:
+        module = importlib.import_module(home)
+    except ModuleNotFoundError:
+        return None
+    own = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, PreTrainedModel)
+           and one.__module__ == home and getattr(one, "config_class", None) is config
+           and not one.__name__.endswith("PreTrainedModel")]
+    return own[0] if own else None
