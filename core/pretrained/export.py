@@ -135,7 +135,7 @@ def reached(run: Run) -> dict[str, Any]:
     """The last figures of a run, as its metrics tell them."""
     records = run.records()
     last = records[-1].to_json() if records else {}
-    return {name: last[name] for name in ("step", "loss", "letters", "exact", "bleu", "cut", "held_out")
+    return {name: last[name] for name in ("step", "loss", "letters", "exact", "bleu", "chrf", "cut", "held_out")
             if last.get(name) is not None}
 
 

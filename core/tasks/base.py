@@ -258,6 +258,10 @@ class Task:
             found[self.draw(generator, held_out=True)] = None
         raise ValueError(f"task = {self.key} has too few different held-out items for n = {n}; found {len(found)}.")
 
+    def words_of(self, tokens: Sequence[str]) -> list[str]:
+        """The words of an output, which BLEU counts."""
+        return list(tokens)
+
     def tokens(self, text: str) -> list[str]:
         """The source tokens of what a person typed."""
         return text.split() if self.separator else list(text.strip())

@@ -1,15 +1,18 @@
-"""How well predictions meet their targets: exact match, token accuracy, BLEU by length; of classes, balanced accuracy
-and what a baseline that reads nothing gets."""
+"""How well predictions meet their targets: exact match, token accuracy, BLEU, chrF, by length; of classes, balanced
+accuracy and what a baseline that reads nothing gets."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+if TYPE_CHECKING:
+    from core.tasks.base import Task
+
+Score = TypeVar("Score")
 Tokens = Sequence[str]
-Metric = Callable[[Sequence[Tokens], Sequence[Tokens]], float]
 
 BUCKET = 10
 
@@ -28,7 +31,7 @@ def token_accuracy(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> 
 
 
 def bleu(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> float:
-    """Corpus BLEU, 0 to 100, on the tokens as they are (Papineni 2002, by sacrebleu); ValueError as exact_match.
+    """Corpus BLEU, 0 to 100, on words as they are (Papineni 2002, by sacrebleu); ValueError as exact_match.
 
     Orders that no target is long enough for are left out, so that short targets can reach 100.
     """
@@ -67,9 +70,28 @@ def entropy(classes: Sequence[Hashable]) -> float:
     return -sum(count / len(classes) * math.log(count / len(classes)) for count in Counter(classes).values())
 
 
+def chrf(predictions: Sequence[str], targets: Sequence[str]) -> float:
+    """chrF, 0 to 100: F2 of character n-grams up to 6 (Popović 2015, by sacrebleu); ValueError as exact_match."""
+    import sacrebleu
+
+    check(predictions, targets)
+    return float(sacrebleu.CHRF().corpus_score(list(predictions), [list(targets)]).score)
+
+
+def score(task: Task, predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> dict[str, float]:
+    """What the task is judged by, by name: "exact" of its tokens, "bleu" of its words, "chrf" of its text."""
+    found = {"exact": exact_match(predictions, targets)}
+    if "bleu" in task.metrics:
+        found["bleu"] = bleu(*([task.words_of(row) for row in rows] for rows in (predictions, targets)))
+    if "chrf" in task.metrics:
+        found["chrf"] = chrf(*([task.separator.join(row) for row in rows] for rows in (predictions, targets)))
+    return found
+
+
 def by_length(
-    sources: Sequence[Tokens], predictions: Sequence[Tokens], targets: Sequence[Tokens], metric: Metric
-) -> dict[str, tuple[float, int]]:
+    sources: Sequence[Tokens], predictions: Sequence[Tokens], targets: Sequence[Tokens],
+    metric: Callable[[Sequence[Tokens], Sequence[Tokens]], Score],
+) -> dict[str, tuple[Score, int]]:
     """The metric and how many examples, for sources of 1–10 tokens, 11–20, …; empty buckets are left out."""
     buckets: dict[int, list[int]] = {}
     for i, source in enumerate(sources):

@@ -7,6 +7,7 @@ data is a ConfigError that names lines.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from core.entries import ConfigError, Param
@@ -17,10 +18,13 @@ from core.tasks.reading import MOST_SIGNS, checked
 from core.tasks.sentences import SentenceTask, words
 from core.tasks.tables import Texts, parse_table, sheet_of
 from core.tasks.tabular import Table, TableTask, sides
-from core.tasks.text import LENGTH, UNIT, Corpus, TextTask, unseen
+from core.tasks.text import FEWEST_WORDS, LENGTH, UNIT, Corpus, TextTask, unseen
 
 HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
                labels=("find out", "names of columns", "data"), meaning="what the first line of the file is")
+
+
+OWN_UNIT = replace(UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("find out", *UNIT.choices))
 
 
 def _data(name: str, default: str, meaning: str) -> Param:
@@ -45,6 +49,8 @@ class OwnText(TextTask):
 def own_corpus(data: str, unit: str) -> Corpus:
     """A text cut at a line's end near its last tenth, or right there where no line ends."""
     text = checked(data).strip()
+    if unit == "auto":
+        unit = "words" if text.count(" ") >= FEWEST_WORDS else "characters"
     cut = len(text) - len(text) // 10
     line = text.rfind("\n", cut - len(text) // 20, cut)
     cut = line + 1 if line > 0 else cut
@@ -79,8 +85,8 @@ def check_text(data: str, unit: str, length: int) -> None:
     corpus = own_corpus(data, unit)
     if len(corpus.held_out) < length + 2:
         count = len(corpus.trained) + len(corpus.held_out)
-        raise ConfigError(f"The text has {count:,} {unit}, of which a tenth is held out: too few for a window of "
-                          f"{length}. Take shorter windows or a longer text.")
+        raise ConfigError(f"The text has {count:,} {corpus.unit}, of which a tenth is held out: too few for a window "
+                          f"of {length}. Take shorter windows or a longer text.")
     if next(unseen(corpus, length, 0), None) is None:
         raise ConfigError("All of the end of the text, which is held out, stands word for word in what is learned; "
                           "take a text that repeats itself less.")
@@ -104,14 +110,14 @@ OWN_TEXT = TaskEntry(
     "next the last time.",
     lambda config: OwnText(config, OWN_TEXT),
     (_data("Text", samples.SONNETS, "any text in UTF-8; the sonnets of Shakespeare stand in until there is one"),
-     Param("length", "Window", 32, LENGTH.low, LENGTH.high, LENGTH.step, meaning=LENGTH.meaning), UNIT), check_text)
+     Param("length", "Window", 32, LENGTH.low, LENGTH.high, LENGTH.step, meaning=LENGTH.meaning), OWN_UNIT), check_text)
 OWN_PAIRS = TaskEntry(
     "own_pairs", "Your own pairs", "Say the right side of each pair from its left side.",
     "Each output looks at the part of the source that it is the answer to.",
     lambda config: OwnPairs(config, OWN_PAIRS, own_pairs(
         str(config["data"]), str(config["header"]), str(config["unit"]), config.seed)),
     (_data("Pairs", samples.roman_pairs(), "TSV or CSV, a pair in each line: source, then target; Roman numerals stand "
-           "in until there are some"), HEADER, UNIT), check_pairs)
+           "in until there are some"), HEADER, OWN_UNIT), check_pairs)
 OWN_TABLE = TaskEntry(
     "own_table", "Your own table", "Tell the class in one column of a table from the other columns.",
     "The class looks at the columns that tell it, or at the words.",

@@ -35,7 +35,6 @@ class Pairs:
 class OwnPairs(PairTask):
     """Pairs as they were given; batches are of like length. Its words are those of the pairs that are trained on."""
 
-    metrics = ("exact", "bleu")
     finite = True
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, pairs: Pairs) -> None:
@@ -44,6 +43,7 @@ class OwnPairs(PairTask):
         self.unit, self.whole = pairs.unit.removesuffix("s"), "targets"
         self.separator = " " if pairs.unit == "words" else ""
         both = (*pairs.trained, *pairs.held_out)
+        self.metrics = metrics_of(pairs)
         self.source_vocab = vocabulary(pair.source for pair in pairs.trained)
         self.target_vocab = vocabulary(pair.target for pair in pairs.trained)
         self.max_source = max(len(pair.source) for pair in both)
@@ -53,6 +53,9 @@ class OwnPairs(PairTask):
     @cached_property
     def pool(self) -> list[Example]:
         return sorted(self.pairs.trained, key=lambda pair: len(pair.source))
+
+    def words_of(self, tokens: Sequence[str]) -> list[str]:
+        return list(tokens) if self.separator else split("".join(tokens), "words")
 
     def tokens(self, text: str) -> list[str]:
         return split(text.strip(), self.pairs.unit)
@@ -64,6 +67,14 @@ class OwnPairs(PairTask):
     def held_out(self, n: int) -> tuple[Example, ...]:
         """All that is held out, or the first n of it."""
         return self.pairs.held_out[:n]
+
+
+def metrics_of(pairs: Pairs) -> tuple[str, ...]:
+    """BLEU counts words, so it is left out where no target has two; characters are scored by chrF."""
+    if pairs.unit == "words":
+        return "exact", "bleu"
+    spaced = any(" " in pair.target for pair in (*pairs.trained, *pairs.held_out))
+    return ("exact", "bleu", "chrf") if spaced else ("exact", "chrf")
 
 
 def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
@@ -78,6 +89,7 @@ def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
     notes = [f"The first line {'names the columns' if named else 'is a pair itself'}."]
     if rows and len(rows[0].cells) > 2:
         notes.append(f"The first two of {len(rows[0].cells)} columns are read.")
+    unit = unit_of(rows) if unit == "auto" else unit
     found: dict[Example, None] = {}
     for row in rows:
         found[_pair(row, unit)] = None
@@ -95,6 +107,11 @@ def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
         notes.append(f"{len(strange):,} {unit} of the held-out pairs are in no pair that is learned, such as "
                      f"{min(strange)!r}; nobody can get those right.")
     return Pairs(trained, held_out, unit, tuple(notes))
+
+
+def unit_of(rows: Sequence[Row]) -> str:
+    """Words where most pairs have a space on both sides, else characters."""
+    return "words" if 2 * sum(all(" " in cell for cell in row.cells[:2]) for row in rows) > len(rows) else "characters"
 
 
 def _pair(row: Row, unit: str) -> Example:

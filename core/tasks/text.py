@@ -17,6 +17,7 @@ from core.tasks.base import UNK, Batch, Example, Form, Recipe, Task, TaskConfig,
 NEWLINE = "↵"  # a line's end as a sign that can be seen
 MOST_WORDS = 5_000
 PASSES = 60
+FEWEST_WORDS = 20_000  # of a text whose words are learned; of a shorter one most words occur once or twice
 UNIT = Param("unit", "Tokens", "characters", choices=("characters", "words"), meaning="what is told one by one")
 
 

@@ -128,7 +128,7 @@ def progress(record: Record, config: RunConfig) -> str:
     parts = [f"step {record.step:,}/{config.steps:,}", f"{record.elapsed:.1f} s"]
     for name, value in (("loss", record.loss), ("training", record.train_loss), ("right", record.letters),
                         ("balanced", record.balanced), ("exact", record.exact), ("bleu", record.bleu),
-                        ("error", record.error)):
+                        ("chrf", record.chrf), ("error", record.error)):
         if value is not None:
             parts.append(f"{name} {value:.3f}")
     if record.best is not None:

@@ -117,7 +117,7 @@ def flag(value: Any) -> bool:
 
 # What each field of a Record may hold.
 FIELDS: dict[str, Test] = {
-    **dict.fromkeys(("train_loss", "loss", "letters", "exact", "bleu", "even", "error", "gradient", "rate",
+    **dict.fromkeys(("train_loss", "loss", "letters", "exact", "bleu", "chrf", "even", "error", "gradient", "rate",
                      "tokens_per_second", "data_share"), maybe),
     **dict.fromkeys(("elapsed", "trained"), number),
     **dict.fromkeys(("step", "held_out"), count),
@@ -128,7 +128,7 @@ FIELDS: dict[str, Test] = {
     **dict.fromkeys(("cut", "best"), lambda value: value is None or count(value)),
     "examples": listed({"source": words, "target": words, "predicted": words}, {"cut": flag}),
     "buckets": listed({"lengths": lambda value: isinstance(value, str), "count": count, "exact": number,
-                       "bleu": maybe}),
+                       "bleu": maybe}, {"chrf": maybe}),
 }
 
 

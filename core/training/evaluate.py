@@ -1,10 +1,11 @@
-"""Held-out measurements: with the right past given (cheap), and with the model left to itself (exact match, BLEU)."""
+"""Held-out measurements: with the right past given (cheap), and with the model left to itself (exact, BLEU, chrF)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from core.models import ModelConfig, ModelOutput, map_tokens
 from core.tasks import Batch, Example, Task
-from core.tasks.metrics import bleu, by_length, exact_match
+from core.tasks.metrics import by_length, score
 from core.training.objectives import objective
 from core.training.record import Bucket, Prediction
 
@@ -118,16 +119,12 @@ def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bo
 
 
 def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
-    """Exact match and BLEU by the length of the source; none where all sources are of one range."""
+    """Exact match, BLEU and chrF by the length of the source; none where all sources are of one range."""
     if task.form != "pairs" or task.input != "tokens":
         return ()
     sources, written, wanted = zip(*((p.source, p.predicted, p.target) for p in predictions), strict=True)
-    exact = by_length(sources, written, wanted, exact_match)
-    if len(exact) < 2:
-        return ()
-    likeness = by_length(sources, written, wanted, bleu) if "bleu" in task.metrics else {}
-    return tuple(Bucket(name, count, share, likeness[name][0] if likeness else None)
-                 for name, (share, count) in exact.items())
+    found = by_length(sources, written, wanted, partial(score, task))
+    return tuple(Bucket(name, count, **scores) for name, (scores, count) in found.items()) if len(found) > 1 else ()
 
 
 @torch.no_grad()

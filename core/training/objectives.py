@@ -11,7 +11,7 @@ from torch import Tensor
 
 from core.decoding import EOS, greedy
 from core.tasks import PAD, Batch, Example, Task
-from core.tasks.metrics import bleu, exact_match
+from core.tasks.metrics import score
 from core.training.record import Prediction
 
 CONTINUED = 64  # tokens that a language model goes on with, to be looked at
@@ -52,10 +52,7 @@ class Objective:
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Figures of a Record, by name."""
         written, wanted = [p.predicted for p in predictions], [p.target for p in predictions]
-        scores = {"exact": exact_match(written, wanted), "cut": sum(p.cut for p in predictions)}
-        if "bleu" in task.metrics:
-            scores["bleu"] = bleu(written, wanted)
-        return scores
+        return {**score(task, written, wanted), "cut": sum(p.cut for p in predictions)}
 
 
 class Text(Objective):

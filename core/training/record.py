@@ -33,6 +33,7 @@ class Bucket:
     count: int
     exact: float
     bleu: float | None = None
+    chrf: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Record:
     letters: float | None = None
     exact: float | None = None
     bleu: float | None = None
+    chrf: float | None = None
     expected: tuple[tuple[float, ...], ...] | None = None
     even: float | None = None
     error: float | None = None
@@ -109,7 +111,7 @@ class Record:
 
     def numbers(self) -> tuple:
         """What must be the same from the same seed: everything but the clock."""
-        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.error, self.expected,
+        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.chrf, self.error, self.expected,
                   self.confusion)
         return (self.step, *scores, self.gradient, self.gradients, self.examples)
 

@@ -22,7 +22,7 @@ from core.training.sweeps import Cell, SweepConfig
 
 KEPT = 50
 LASTING = ("finished", "failed")  # a run that was stopped may go on
-MEASURES = ("exact", "bleu", "error", "letters", "loss", "expected")  # the first that a task has ranks its values
+MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first there is ranks the values
 DIGITS = 5
 
 
@@ -175,7 +175,8 @@ def sweep_comparisons(config: SweepConfig, outcomes: Mapping[Cell, Outcome], mea
         if (place, seed) in outcomes and (value := outcomes[place, seed].last(measure)) is not None:
             groups[place][seed] = value
     held_out = max((outcome.held_out for outcome in outcomes.values()), default=0)
-    whole = {"exact": 1.0, "letters": 1.0, "bleu": 100.0}.get(measure, 0.0)  # of which one held-out item is a share
+    # The whole of which one held-out item is a share.
+    whole = {"exact": 1.0, "letters": 1.0, "bleu": 100.0, "chrf": 100.0}.get(measure, 0.0)
     return compare(groups, whole / held_out if held_out else 0.0)
 
 

@@ -30,6 +30,7 @@ MEASURES = (
     Measure("error", "Error", "Error, as a share of repeating the last season", lambda r: r.error),
     Measure("letters", "Tokens", "Single tokens right", lambda r: r.letters),
     Measure("bleu", "BLEU", "BLEU", lambda r: r.bleu, False),
+    Measure("chrf", "chrF", "chrF", lambda r: r.chrf, False),
     Measure("loss", "Loss", "Held-out loss", lambda r: r.loss, False),
     Measure("train_loss", "Training loss", "Training loss", lambda r: r.train_loss, False),
     Measure("expected", "Expected place", "Weight on the expected place, best head", expected),

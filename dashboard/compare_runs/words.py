@@ -39,7 +39,8 @@ def differences(sides: Sequence[Side]) -> tuple[list[list[str]], int]:
     return apart, len(rows) - len(apart)
 
 
-HEAD = ("run", "parameters", "steps", "training", "loss", "exact", "BLEU", "error", "expected place", "tokens/s")
+HEAD = ("run", "parameters", "steps", "training", "loss", "exact", "BLEU", "chrF", "error",
+        "expected place", "tokens/s")
 
 
 def results(sides: Sequence[Side], parameters: Sequence[int | None]) -> tuple[list[str], list[list[str]]]:
@@ -54,12 +55,13 @@ def _row(side: Side, parameters: int | None) -> list[str]:
         return latest(side.records, value, lambda _: True)
 
     loss, exact = last(lambda r: r.loss), last(lambda r: r.exact)
-    bleu, error = last(lambda r: r.bleu), last(lambda r: r.error)
+    bleu, chrf, error = last(lambda r: r.bleu), last(lambda r: r.chrf), last(lambda r: r.error)
     place, even, speed = last(expected), last(lambda r: r.even), last(lambda r: r.tokens_per_second)
     end = side.records[-1] if side.records else None
     return [side.name, MISSING if parameters is None else f"{parameters:,}", f"{end.step:,}" if end else MISSING,
             f"{end.trained:.1f} s" if end else MISSING, MISSING if loss is None else f"{loss:.3f}",
             MISSING if exact is None else percent(exact), MISSING if bleu is None else f"{bleu:.1f}",
+            MISSING if chrf is None else f"{chrf:.1f}",
             MISSING if error is None else percent(error),
             MISSING if place is None or even is None else f"{place:.2f} (even {even:.2f})",
             MISSING if not speed else f"{speed:,.0f}"]
@@ -68,7 +70,7 @@ def _row(side: Side, parameters: int | None) -> list[str]:
 def told(value: float | None, measure: Measure) -> str:
     if value is None:
         return "nothing measured"
-    return percent(value) if measure.share else f"{value:.1f}" if measure.key == "bleu" else f"{value:.2f}"
+    return percent(value) if measure.share else f"{value:.1f}" if measure.key in ("bleu", "chrf") else f"{value:.2f}"
 
 
 def fact(sides: Sequence[Side], measure: Measure, step: int) -> str:
@@ -81,7 +83,7 @@ def fact(sides: Sequence[Side], measure: Measure, step: int) -> str:
     at_time = [told(latest(side.records, measure.value, lambda r: r.trained <= seconds), measure) for side in able]
     named = ", ".join(f"**{value}** for {plain(side.name)}" for side, value in zip(able, at_step, strict=True))
     same = ", ".join(at_time[:-1]) + f" and {at_time[-1]}"
-    what = measure.name[0].lower() + measure.name[1:] if measure.key != "bleu" else measure.name
+    what = measure.name[0].lower() + measure.name[1:] if measure.key not in ("bleu", "chrf") else measure.name
     return (f"At step :primary[**{step:,}**], {what}: {named}. After the same {seconds:.1f} s of training it is "
             f"{same}, in that order.")
 

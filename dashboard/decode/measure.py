@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.decoding import EOS, Hypothesis
 from core.tasks import Task
-from core.tasks.metrics import bleu, exact_match
+from core.tasks.metrics import score
 from dashboard import cache
 from dashboard.decode.controls import Asked
 from dashboard.decode.state import BEAM, GREEDY, How, Trained, longest_of, prompt_of, search
@@ -27,9 +27,10 @@ class Score:
     """One way of decoding over the same sources: means over their best outputs."""
 
     exact: float
-    bleu: float | None
     logp: float
     tokens: float
+    bleu: float | None = None
+    chrf: float | None = None
     cut: int = 0  # outputs that reached the longest without an end mark
 
 
@@ -54,9 +55,8 @@ def _scores(trained: Trained, ways: tuple[How, ...]) -> tuple[int, tuple[Score, 
 
 def _score(task: Task, found: Sequence[Hypothesis], wanted: Sequence[tuple[str, ...]]) -> Score:
     written, count = [task.target_vocab.decode(one.tokens) for one in found], len(found)
-    return Score(exact_match(written, wanted), bleu(written, wanted) if "bleu" in task.metrics else None,
-                 sum(one.logp for one in found) / count, sum(map(len, found)) / count,
-                 sum(one.tokens[-1] != EOS for one in found))
+    return Score(logp=sum(one.logp for one in found) / count, tokens=sum(map(len, found)) / count,
+                 cut=sum(one.tokens[-1] != EOS for one in found), **score(task, written, wanted))
 
 
 def section(asked: Asked) -> None:
@@ -73,9 +73,12 @@ def section(asked: Asked) -> None:
     ways = tuple(dict.fromkeys((replace(asked.how, strategy=GREEDY), asked.how)))
     with st.spinner("Decoding"):
         count, found = scores(asked.trained, ways)
-    rows = [[named(how), f"{100 * one.exact:.0f} %", *([] if one.bleu is None else [f"{one.bleu:.1f}"]),
+    rows = [[named(how), f"{100 * one.exact:.0f} %",
+             *(f"{value:.1f}" for value in (one.bleu, one.chrf) if value is not None),
              signed(one.logp), f"{one.tokens:.1f}"] for how, one in zip(ways, found, strict=True)]
-    head = ["way", "exact", *([] if found[0].bleu is None else ["BLEU"]), "log-probability", "tokens"]
+    head = ["way", "exact",
+            *(name for name, value in (("BLEU", found[0].bleu), ("chrF", found[0].chrf)) if value is not None),
+            "log-probability", "tokens"]
     table(head, rows, caption=f"Means over {count} held-out sources", markers=False)
     st.caption(f"Means over the same {count} held-out sources.{cut_at(found, task, asked.how)}")
     if len(found) == 2:

@@ -89,7 +89,8 @@ def result(item: Summary) -> str:
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
     said = f"{percent(item.last.exact or 0.0)} exact"
-    return f"{said}, BLEU {item.last.bleu:.0f}" if item.last.bleu is not None else said
+    scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
+    return ", ".join([said, *(f"{name} {value:.0f}" for name, value in scores if value is not None)])
 
 
 def fact(picked: Sequence[Summary], items: Sequence[Summary]) -> str:

@@ -17,7 +17,7 @@ from core.training.sweeps import Cell, SweepConfig, name_of, told
 
 EXAMPLE = Sweep(Path(__file__).with_name("scores.json"))
 LAST = "sweeps:last"
-HIGHER = {"exact": True, "letters": True, "bleu": True, "expected": True, "loss": False, "error": False}
+HIGHER = {"exact": True, "letters": True, "bleu": True, "chrf": True, "expected": True, "loss": False, "error": False}
 
 
 @lru_cache(maxsize=32)

@@ -12,7 +12,7 @@ def scaled(value: float, measure: str) -> float:
 
 def places(measure: str, mean: float, width: float | None) -> int:
     """Decimal places that a number of this size and uncertainty can carry."""
-    if measure in (*SHARES, "bleu", "trained"):
+    if measure in (*SHARES, "bleu", "chrf", "trained"):
         return 1 if width is None or width < 9.95 else 0
     return 3 if abs(mean) < 0.1 or (width is not None and width < 0.01) else 2
 

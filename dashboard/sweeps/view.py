@@ -14,7 +14,7 @@ from dashboard.sweeps.units import scaled
 from dashboard.table import table
 
 OVER = {"steps": "Steps", "trained": "Seconds"}
-TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "expected": 1.0}
+TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "chrf": 100.0, "expected": 1.0}
 
 
 def draw(shown: Shown) -> None:

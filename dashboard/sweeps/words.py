@@ -17,8 +17,8 @@ from dashboard.sweeps.units import NARROW, SHARES, places, plain_number, scaled
 def measure_name(measure: str, shown: Shown) -> str:
     """A measure as a picker and a column call it."""
     task = shown.task()
-    return {"exact": f"whole {task.whole}", "letters": f"single {task.unit}s", "bleu": "BLEU", "loss": "held-out loss",
-            "error": "error", "expected": "weight in place", "trained": "seconds"}[measure]
+    return {"exact": f"whole {task.whole}", "letters": f"single {task.unit}s", "bleu": "BLEU", "chrf": "chrF",
+            "loss": "held-out loss", "error": "error", "expected": "weight in place", "trained": "seconds"}[measure]
 
 
 def figure_title(measure: str, shown: Shown) -> str:
@@ -39,7 +39,7 @@ def number(found: Spread, measure: str) -> str:
 
 
 def _unit(measure: str, shown: Shown) -> str:
-    return {"exact": f"{NARROW}% of whole {shown.task().whole} right", "bleu": " BLEU",
+    return {"exact": f"{NARROW}% of whole {shown.task().whole} right", "bleu": " BLEU", "chrf": " chrF",
             "letters": f"{NARROW}% of single {shown.task().unit}s right", "loss": " of held-out loss",
             "error": " of the error of repeating the last season", "expected": " of the weight in the right place"
             }[measure]

@@ -73,19 +73,21 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
         st.vega_lite_chart(spec=drawn, key="train:exact", alt="Held-out error over training, beside the last season.")
         return
     one, many = words.unit(task)
-    bleu = any(r.bleu is not None for r in records)
+    scores = [Curve(name, [(r.step, getattr(r, key)) for r in records]) for name, key in
+              (("BLEU", "bleu"), ("chrF", "chrf")) if any(getattr(r, key) is not None for r in records)]
+    scored = " and ".join(["Exact match", *(curve.name for curve in scores)])
     title({"text": f"{one.capitalize()}s right, held-out", "label": "Right, held-out"}.get(
-        task.form, "Exact match and BLEU, held-out" if bleu else "Exact match, held-out"))
+        task.form, f"{scored}, held-out"))
     whole = [(r.step, None if r.exact is None else 100 * r.exact) for r in records]
     single = [(r.step, None if r.letters is None else 100 * r.letters) for r in records]
     balanced = [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]
     singles = Curve(f"single {one}s", single)
     curves = {"pairs": [Curve(f"whole {many}", whole), singles],
               "label": [Curve(many, single), Curve("balanced accuracy", balanced)]}.get(task.form, [singles])
-    curves += [Curve("BLEU", [(r.step, r.bleu) for r in records])]
+    curves += scores
     best = max(shown.baselines(records[-1].held_out), key=lambda one: one[1], default=None)
     guess = None if best is None else (100 * best[1], f"{best[0]}: {words.percent(best[1])}")
-    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not bleu, guess=guess,
+    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not scores, guess=guess,
                         guess_at="left")
     st.vega_lite_chart(spec=drawn, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
 

@@ -68,13 +68,13 @@ def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
 
 
 def lengths(buckets: Sequence[Bucket], line: str) -> str:
-    """How many held-out sources of each length, exact match, and BLEU where it was measured."""
-    likeness = buckets[0].bleu is not None
-    names = ("tokens", "held out", "exact", *(("BLEU",) if likeness else ()))
+    """How many held-out sources of each length, exact match, and BLEU and chrF where they were measured."""
+    scores = [(name, key) for name, key in (("BLEU", "bleu"), ("chrF", "chrf")) if getattr(buckets[0], key) is not None]
+    names = ("tokens", "held out", "exact", *(name for name, _ in scores))
     rows = []
     for bucket in buckets:
         shown = [bucket.lengths, f"{bucket.count}", percent(bucket.exact)]
-        shown += [f"{bucket.bleu:.1f}"] if bucket.bleu is not None else []
+        shown += [f"{getattr(bucket, key):.1f}" for _, key in scores]
         rows.append(tuple(_cell(html.escape(text), line, "text-align:right") for text in shown))
     return _table(names, rows, line, right=range(len(names)))
 

@@ -74,7 +74,9 @@ def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str
         return text + "."
     join = ", but only " if record.letters - record.exact > 0.2 else " and "
     text += f"{join}{percent(record.exact)} of whole {task.whole}"
-    text += f"; BLEU is {record.bleu:.0f}." if record.bleu is not None else "."
+    named = [f"{name} is {value:.0f}" for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
+             if value is not None]
+    text += f"; {' and '.join(named)}." if named else "."
     return text + cut(record, task)
 
 

@@ -1,12 +1,14 @@
 """A person's own pairs: read from TSV or CSV, split by source, and learned like any translation."""
 
 import pytest
+import sacrebleu
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.entries import ConfigError
 from core.tasks import TaskConfig, make_task
+from core.tasks.metrics import score
 from core.tasks.pairs import parse_pairs
 from core.tasks.samples import roman
 from core.training import recommended, train
@@ -76,7 +78,36 @@ def test_every_recommended_model_trains_on_them(kind):
     task = make_task(TaskConfig.of("own_pairs"))
     records = list(train(recommended(task, kind, steps=12, record_every=12, held_out=20, batch_size=16)))
     assert records[1].loss < records[0].loss and records[-1].held_out == 200
-    assert records[-1].exact is not None and records[-1].bleu is not None
+    assert records[-1].exact is not None and records[-1].chrf is not None
+
+
+SPACED = "\n".join(f"the {a} dog saw {n} cats .\tder {a} hund sah {n} katzen ." for a in "abcdef" for n in range(10))
+
+
+@pytest.mark.parametrize(("data", "unit", "metrics"), [
+    (SPACED, "words", ("exact", "bleu")),
+    ("\n".join(f"{n}\t{roman(n)}" for n in range(1, 60)), "characters", ("exact", "chrf")),
+    ("\n".join(f"{n} May\t2001-05-{n}" for n in range(1, 60)), "characters", ("exact", "chrf")),
+    ("\n".join(f"{n}\tthe number {n}" for n in range(1, 60)), "characters", ("exact", "bleu", "chrf")),
+])
+def test_words_are_the_tokens_where_both_sides_have_spaces(data, unit, metrics):
+    task = make_task(TaskConfig.of("own_pairs", data=data))
+    assert (task.pairs.unit, task.metrics) == (unit, metrics)
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_bleu_is_over_words_whatever_the_tokens_are(unit):
+    task = make_task(TaskConfig.of("own_pairs", data=SPACED, unit=unit))
+    lines = ["der a hund sah 3 katzen .", "der hund sah 4 katzen .", "der kater sah 4 katzen und den hund ."]
+    wrong = ["der a hund sah 4 katzen .", "der hund sieht 4 hunde .", "der kater sah 4 katzen . den hund ."]
+    found = score(task, [task.tokens(line) for line in wrong], [task.tokens(line) for line in lines])
+    assert found["bleu"] == pytest.approx(sacrebleu.corpus_bleu(wrong, [lines], tokenize="none").score)
+    if unit == "characters":
+        assert found["chrf"] == pytest.approx(sacrebleu.corpus_chrf(wrong, [lines]).score)
+        assert found["bleu"] + 20 < sacrebleu.corpus_bleu([" ".join(line) for line in wrong],
+                                                          [[" ".join(line) for line in lines]], tokenize="none").score
+    else:
+        assert "chrf" not in found
 
 
 @settings(max_examples=100, deadline=None)
