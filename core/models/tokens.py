@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.models.config import ModelConfig
+from core.tokens import token_text
 
 BEGIN, END, CLASS, ROW, AHEAD = "<bos>", "<eos>", "[class]", "row", "+"
 Tokens = tuple[str, ...]
@@ -18,7 +19,7 @@ def map_tokens(
     `target` is None where the model has no place for a target: a language model reads its source, a classifier answers
     once. A forecaster has a place for each value that it is asked.
     """
-    read, said = tuple(source), tuple(target or ())
+    read, said = (tuple(token_text(str(token)) for token in line) for line in (source, target or ()))
     if kind == "cross":
         return (*said, END), read
     if kind == "causal":

@@ -84,7 +84,8 @@ class Line:
 
     `tokens` are for reading. `word` is the place of the word that a piece belongs to, None for special tokens;
     `segment` is 0 for sentence A and 1 for B. `grid` is (rows, columns) of a picture's patches, which are the last
-    tokens of the line.
+    tokens of the line. `unknown` says which of the special tokens stand for a word that the vocabulary lacks; empty
+    where that is not known.
     """
 
     ids: tuple[int, ...]
@@ -93,9 +94,18 @@ class Line:
     word: tuple[int | None, ...]
     segment: tuple[int, ...]
     grid: tuple[int, int] | None = None
+    unknown: tuple[bool, ...] = ()
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def count(self) -> str:
+        """How many tokens there are, and of those how many are special and how many unknown, in words."""
+        unknown = sum(self.unknown)
+        kinds = {"special": sum(self.special) - unknown, "unknown": unknown}
+        told = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+        return f"{len(self)} token{'s' * (len(self) != 1)}" + (f" ({told})" if told else "")
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.pretrained.base import Line, PretrainedError
+from core.tokens import token_text
 
 STARTS_WORD = ("Ġ", "▁")
 CONTINUES = "##"
@@ -24,7 +25,16 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     first = [index == 0 or word[index] != word[index - 1] for index in range(len(pieces))]
     tokens = tuple(piece if hidden else readable(tokenizer, piece, begins)
                    for piece, hidden, begins in zip(pieces, special, first, strict=True))
-    return Line(tuple(int(one) for one in ids), tokens, special, word, segment)
+    missing = _unknown_token(tokenizer)
+    unknown = tuple(piece == missing for piece in pieces)
+    return Line(tuple(int(one) for one in ids), tokens, special, word, segment, unknown=unknown)
+
+
+def _unknown_token(tokenizer: Any) -> str | None:
+    """What stands for a word that the vocabulary lacks; None where that mark has another use, as GPT-2's has."""
+    marks = [str(getattr(tokenizer, f"{name}_token", None)) for name in ("bos", "eos", "pad", "cls", "sep", "mask")]
+    unknown = getattr(tokenizer, "unk_token", None)
+    return None if unknown is None or str(unknown) in marks else str(unknown)
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -71,7 +81,9 @@ def readable(tokenizer: Any, piece: str, begins: bool) -> str:
     if piece.startswith(CONTINUES) and len(piece) > len(CONTINUES):
         return piece
     text = str(tokenizer.convert_tokens_to_string([piece]))
-    shown = text.strip() or {"": piece, "\n": "⏎", " ": "␣"}.get(text, repr(text)[1:-1])
+    if text.strip() and text.startswith(" "):
+        text = text[1:]  # the space that stands before a word
+    shown = token_text(text or piece)
     return shown if begins or not shown.isalnum() else f"{CONTINUES}{shown}"
 
 

@@ -48,5 +48,5 @@ ROLES: tuple[Role, ...] = (
     Role("rare", "Rare word", "rare", targets.rare_word, "the sentence's rarest word", *VOITA),
     Role("induction", "Induction", "ind", targets.induction,
          "what followed this token before, where the text repeats", *OLSSON),
-    Role("broad", "Broad", "wide", None, "all that it may see, evenly", *CLARK),
+    Role("broad", "Broad", "broad", None, "all that it may see, evenly", *CLARK),
 )

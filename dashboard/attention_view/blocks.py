@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -66,7 +67,7 @@ class Blocks:
         return {"rows": self.rows.tolist(), "cols": self.columns.tolist(), "pooled": self.pooled}
 
 
-def names(tokens: tuple[str, ...], at: np.ndarray) -> list[str]:
+def names(tokens: Sequence[str], at: np.ndarray) -> list[str]:
     """The name of each block: its token's, or its first and last token's."""
-    return [str(tokens[start]) if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
+    return [tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
             for start, stop in zip(at[:-1], at[1:], strict=True)]

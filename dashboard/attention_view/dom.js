@@ -90,7 +90,7 @@ function pooledWords(view) {
 const thresholdWords = (view) => (view.threshold ? ` · below ${scaleEnd(view.threshold)} not drawn` : "");
 
 function blindWords(view, rows) {
-  const names = rows.slice(0, 6).map((i) => named(view.queries[i]));
+  const names = rows.slice(0, 6).map((i) => view.queries[i]);
   const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
   return rows.length === 1 ? `${names[0]} sees no key: its output is 0` : `${names.join(", ")}${more} see no key: their output is 0`;
 }
@@ -148,12 +148,12 @@ function showTable(view) {
   const i = pickedCell(view)?.i ?? 0;
   const table = element(rows, "table");
   const head = element(element(table, "thead"), "tr");
-  element(head, "th").textContent = `${named(view.queries[i])} → key`;
+  element(head, "th").textContent = `${view.queries[i]} → key`;
   element(head, "th", "number").textContent = view.signed ? "value" : "weight";
   const body = element(table, "tbody");
   for (const cell of sortedRow(view, i)) {
     const line = element(body, "tr", cell.masked ? "hidden-key" : "");
-    element(line, "td").textContent = named(view.keys[cell.j]);
+    element(line, "td").textContent = view.keys[cell.j];
     element(line, "td", "number").textContent = cell.masked ? "masked" : brief(cell.value);
   }
 }

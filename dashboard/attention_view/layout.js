@@ -1,6 +1,7 @@
 // Where everything stands: pure arithmetic on sizes, no drawing.
 
 const NAMES_FROM = 13; // px a cell: from here every token is named
+const CLOSE_NAMES_FROM = 11;
 const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 const GUTTER = { low: 40, high: 96, pad: 8 };
 const HEADED = 44; // px: the lines have names over their columns, and the legend stands over those
@@ -10,6 +11,17 @@ const NARROW = 600; // px: below it the lines go under the map
 function tickStep(cell, pitch, tokens = 1) {
   if (cell >= NAMES_FROM) return 0;
   return TICK_STEPS.find((step) => (step * cell) / tokens >= pitch) ?? 10000;
+}
+
+// Where room is short, tokens keep their words a little longer: below NAMES_FROM those of every second one, since names
+// are 13 px high.
+function closeTicks(cw, ch) {
+  const cell = Math.min(cw, ch), words = cell >= CLOSE_NAMES_FROM;
+  return {
+    words, every: words && cell < NAMES_FROM ? 2 : 1,
+    rowStep: words ? 0 : tickStep(Math.min(ch, NAMES_FROM - 1), 15),
+    colStep: words ? 0 : tickStep(Math.min(cw, NAMES_FROM - 1), 28),
+  };
 }
 
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));

@@ -116,7 +116,7 @@ function lineNames(ctx, view, box, side, x, names, active, color) {
   if (active < from || active >= to) return;
   ctx.font = fontOf(view.theme, 13, 600);
   ctx.fillStyle = color;
-  ctx.fillText(fit(ctx, named(names[active]), GUTTER.high), x, yOf(active));
+  ctx.fillText(fit(ctx, names[active], GUTTER.high), x, yOf(active));
 }
 
 function lineStrip(ctx, view, box, i) {

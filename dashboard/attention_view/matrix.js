@@ -81,6 +81,9 @@ function drawMatrix(ctx, view, box) {
 const rowMiddle = (box, view, i) => box.y + (i - view.window.r0 + 0.5) * box.ch;
 const colMiddle = (box, view, j) => box.x + (j - view.window.c0 + 0.5) * box.cw;
 
+// Where names are closer than they are high, every second token has its own.
+const skipped = (box, step, at) => !step && at % (box.every ?? 1) > 0;
+
 function drawRowNames(ctx, view, box, picked) {
   const theme = view.theme, { r0, r1 } = view.window;
   ctx.textAlign = "right";
@@ -89,9 +92,9 @@ function drawRowNames(ctx, view, box, picked) {
   const step = box.rowStep;
   const right = box.x - GUTTER.pad;
   for (const { at, text } of ticks(view, "rows", view.queries, r0, r1, step)) {
-    if (at === active) continue;
+    if (at === active || skipped(box, step, at)) continue;
     // Neighbours of the named row give way, unless every row has its name anyway.
-    if (step && active >= 0 && Math.abs(rowMiddle(box, view, at) - rowMiddle(box, view, active)) < 13) continue;
+    if ((step || box.every > 1) && active >= 0 && Math.abs(rowMiddle(box, view, at) - rowMiddle(box, view, active)) < 13) continue;
     const y = rowMiddle(box, view, at);
     ctx.font = fontOf(theme, step ? 12 : 13);
     ctx.fillStyle = theme.secondary;
@@ -101,7 +104,7 @@ function drawRowNames(ctx, view, box, picked) {
   if (active >= 0) {
     ctx.font = fontOf(theme, 13, 600);
     ctx.fillStyle = theme.pick;
-    ctx.fillText(fit(ctx, named(view.queries[active]), box.gutter - GUTTER.pad + 2), right, rowMiddle(box, view, active));
+    ctx.fillText(fit(ctx, view.queries[active], box.gutter - GUTTER.pad + 2), right, rowMiddle(box, view, active));
   }
 }
 
@@ -120,13 +123,13 @@ function drawColNames(ctx, view, box, picked) {
   let room = 13;
   if (step && active >= 0) {
     ctx.font = fontOf(theme, 13, 600);
-    room = ctx.measureText(named(view.keys[active])).width / 2 + 13;
+    room = ctx.measureText(view.keys[active]).width / 2 + 13;
   }
   for (const { at, text } of ticks(view, "cols", view.keys, c0, c1, step)) {
-    if (at === active) continue;
+    if (at === active || skipped(box, step, at)) continue;
     const x = colMiddle(box, view, at);
     if (step) tickMark(ctx, theme, x, box.y - 6, 0, 5);
-    if (step && active >= 0 && Math.abs(x - colMiddle(box, view, active)) < room) continue;
+    if ((step || box.every > 1) && active >= 0 && Math.abs(x - colMiddle(box, view, active)) < room) continue;
     ctx.font = fontOf(theme, step ? 12 : 13);
     ctx.fillStyle = theme.secondary;
     colName(ctx, text, x, step ? box.y - 14 : base, turned);
@@ -134,9 +137,9 @@ function drawColNames(ctx, view, box, picked) {
   if (active >= 0) {
     ctx.font = fontOf(theme, 13, 600);
     ctx.fillStyle = theme.text;
-    const half = turned ? 0 : ctx.measureText(named(view.keys[active])).width / 2;
+    const half = turned ? 0 : ctx.measureText(view.keys[active]).width / 2;
     const x = clamp(colMiddle(box, view, active), half, Math.max(half, view.width - half));
-    colName(ctx, named(view.keys[active]), x, step ? box.y - 14 : base, turned);
+    colName(ctx, view.keys[active], x, step ? box.y - 14 : base, turned);
   }
 }
 

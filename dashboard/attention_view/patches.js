@@ -70,7 +70,7 @@ function drawPatches(ctx, view, box, picked) {
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
   ctx.fillStyle = theme.secondary;
   const rest = view.patches.first ? `, ${two(elsewhere)} on what is no patch` : "";
-  ctx.fillText(fit(ctx, `${named(view.queries[picked.i])} looks: full blue ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
+  ctx.fillText(fit(ctx, `${view.queries[picked.i]} looks: full blue ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
 }
 
 // The pointer on the picture picks the patch as a query, read at its largest weight.

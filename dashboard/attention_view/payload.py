@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from core.tokens import token_text
 from dashboard.attention_view.blocks import Blocks, Pool, names
 
 THUMB_PIXELS = 68  # 34 px on a screen of two device pixels each: finer than this is never seen
@@ -162,9 +163,10 @@ def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool 
 
 def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
     """The names of the rows and of the columns that are drawn."""
+    rows, columns = ([token_text(str(name)) for name in line] for line in (attention.queries, attention.keys))
     if blocks is None:
-        return {"queries": list(map(str, attention.queries)), "keys": list(map(str, attention.keys))}
-    return {"queries": names(attention.queries, blocks.rows), "keys": names(attention.keys, blocks.columns)}
+        return {"queries": rows, "keys": columns}
+    return {"queries": names(rows, blocks.rows), "keys": names(columns, blocks.columns)}
 
 
 def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:

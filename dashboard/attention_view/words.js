@@ -29,9 +29,6 @@ const rankWords = (rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`
 const layerNumber = (view, layer) => view.numbers?.[layer] ?? layer;
 const headName = (view, layer, head) => `L${layerNumber(view, layer)}·H${head}`;
 
-// A blank token would be an invisible name.
-const named = (token) => (token.trim() === "" ? "␣" : token);
-
 // Value, rank and company of one cell; ties share the better rank.
 function readCell(view, i, j) {
   const { values, mask, cols } = view.current;
@@ -67,15 +64,15 @@ const keysWord = (n) => (n === 1 ? "1 key" : `${n} keys`);
 // What the live region says.
 function spoken(view, i, j) {
   const cell = readCell(view, i, j);
-  const pair = `${named(view.queries[i])} to ${named(view.keys[j])}`;
-  if (cell.masked) return cell.seen ? `${pair}, masked` : `${named(view.queries[i])} sees no key: its output is 0`;
+  const pair = `${view.queries[i]} to ${view.keys[j]}`;
+  if (cell.masked) return cell.seen ? `${pair}, masked` : `${view.queries[i]} sees no key: its output is 0`;
   return `${pair}, ${brief(cell.value)}, ${rankWords(cell.rank)} of ${cell.seen}`;
 }
 
 // The tooltip's three lines.
 function tipLines(view, i, j) {
   const cell = readCell(view, i, j);
-  const title = `${named(view.queries[i])} → ${named(view.keys[j])}`;
+  const title = `${view.queries[i]} → ${view.keys[j]}`;
   if (cell.masked) {
     return [title, cell.seen ? "masked: never weighed" : "sees no key: its output is 0", "", ""];
   }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from core.decoding import EOS, Hypothesis, Tree, penalty
 from core.tasks import Task
+from core.tokens import token_text
 from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, How
 from dashboard.panels import plain
 
@@ -15,8 +16,8 @@ WIDEST = 80  # letters of an output in a sentence or a table
 
 
 def names(task: Task) -> list[str]:
-    """Every target token as it is drawn; a space is a sign that can be seen."""
-    return [END if i == EOS else token.replace(" ", "␣") for i, token in enumerate(task.target_vocab.tokens)]
+    """Every target token as it is drawn."""
+    return [END if i == EOS else token_text(token) for i, token in enumerate(task.target_vocab.tokens)]
 
 
 def spoken(task: Task, tokens: Sequence[int]) -> str:

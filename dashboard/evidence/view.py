@@ -86,8 +86,7 @@ def _equation(setup: Setup, head: Head, found: maps.Views) -> None:
 
 
 def _conditions(setup: Setup) -> str:
-    source, count = setup.reading.source, len(setup.reading.source)
-    said = f"{plain(setup.reading.trace.source)}, {count} tokens, {sum(source.special)} of them special"
+    said = f"{plain(setup.reading.trace.source)}, {setup.reading.source.count}"
     watched = setup.asked is not None and setup.asked.pretrained.watched
     said += "; fp32, no dropout" if setup.asked else ", as they were uploaded"
     said += ", one forward pass a head." if watched else "."

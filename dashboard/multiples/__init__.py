@@ -22,6 +22,7 @@ from typing import Any
 
 import streamlit as st
 
+from core.tokens import token_text
 from dashboard.attention_view import MAP_SCRIPTS
 from dashboard.attention_view.palette import for_browser
 from dashboard.attention_view.payload import READS
@@ -98,7 +99,7 @@ def _draw(
 
 
 def _names(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    rows, columns = [str(name) for name in queries], [str(name) for name in (queries if keys is None else keys)]
+    rows, columns = ([token_text(str(name)) for name in line] for line in (queries, queries if keys is None else keys))
     if not maps:
         raise ValueError("multiples needs at least one map; got none")
     for tile in maps:

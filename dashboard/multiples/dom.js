@@ -87,8 +87,8 @@ function showUnder(tile, picked) {
   pair.replaceChildren();
   value.textContent = "";
   if (!picked || picked.j < 0) return;
-  element(pair, "b", "mark").textContent = named(tile.queries[picked.i]);
-  element(pair, "span").textContent = ` → ${named(tile.keys[picked.j])}`;
+  element(pair, "b", "mark").textContent = tile.queries[picked.i];
+  element(pair, "span").textContent = ` → ${tile.keys[picked.j]}`;
   const cell = readCell(tile, picked.i, picked.j);
   value.textContent = cell.masked ? (cell.seen ? "masked" : tile.absent ?? "sees no key") : brief(cell.value);
   value.classList.toggle("none", cell.masked);
@@ -98,7 +98,7 @@ function showUnder(tile, picked) {
 function blindWords(tile) {
   const rows = maskedRows(tile);
   if (!rows.length) return "";
-  const names = rows.slice(0, 6).map((i) => named(tile.queries[i])).join(", ");
+  const names = rows.slice(0, 6).map((i) => tile.queries[i]).join(", ");
   const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
   if (tile.absent) return `${tile.name}: ${names}${more} ${rows.length === 1 ? "is" : "are"} ${tile.absent}.`;
   return `${tile.name}: ${names}${more} ${rows.length === 1 ? "sees no key: its output is" : "see no key: their output is"} 0.`;
@@ -128,7 +128,7 @@ function showTip(board, x, y) {
 
 function apartLines(tile, { i, j }) {
   const [a, b] = tile.of.map((one) => one.current.values[i * one.current.cols + j]);
-  const title = `${named(tile.queries[i])} → ${named(tile.keys[j])}`;
+  const title = `${tile.queries[i]} → ${tile.keys[j]}`;
   if (readCell(tile, i, j).masked) return [title, "masked in both", "", ""];
   return [title, `${brief(a)} \u2212 ${b < 0 ? `(${brief(b)})` : brief(b)} = `, brief(a - b), ""];
 }
@@ -141,13 +141,13 @@ function showTable(board) {
   const i = pickedCell(board)?.i ?? 0;
   const table = element(rows, "table");
   const head = element(element(table, "thead"), "tr");
-  element(head, "th").textContent = `${named(board.queries[i])} → key`;
+  element(head, "th").textContent = `${board.queries[i]} → key`;
   const shown = board.shown;
   for (const tile of shown) element(head, "th", "number").textContent = tile.name;
   const body = element(table, "tbody");
   for (const { j } of sortedRow(shown[0], i)) {
     const line = element(body, "tr");
-    element(line, "td").textContent = named(board.keys[j]);
+    element(line, "td").textContent = board.keys[j];
     for (const tile of shown) {
       const cell = readCellFast(tile, i, j);
       element(line, "td", cell.masked ? "number hidden-key" : "number").textContent = cell.masked ? "masked" : brief(cell.value);

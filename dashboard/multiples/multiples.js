@@ -82,7 +82,7 @@ function showStatus(board) {
   if (!board.pin) return;
   element(status, "b", "mark").textContent = "pinned ";
   const [i, j] = board.pin;
-  const words = `${named(board.queries[i])} → ${named(board.keys[j])}. `;
+  const words = `${board.queries[i]} → ${board.keys[j]}. `;
   element(status, "span").textContent = words + (board.touch ? "Tap again to release." : "Esc releases.");
 }
 
@@ -137,7 +137,7 @@ function spokenAll(board, { i, j }) {
     const cell = readCell(tile, i, j);
     return `${tile.name} ${cell.masked ? "masked" : brief(cell.value)}`;
   });
-  return `${named(board.queries[i])} to ${named(board.keys[j])}: ${read.join(", ")}`;
+  return `${board.queries[i]} to ${board.keys[j]}: ${read.join(", ")}`;
 }
 
 // Another view of the same tokens moved its crosshair: follow it, without a tooltip.

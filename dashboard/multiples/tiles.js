@@ -1,6 +1,5 @@
 // Where each map stands, and how it is drawn: every tile is a small view that matrix.js can draw.
 
-const MAP_NAMES_FROM = 11; // px a cell: side by side, maps keep their words a little longer than one map alone
 const BETWEEN = 8; // px between maps, beside the edges that the outlines need
 const EDGE = 3; // px that the row's outline stands out of a map
 const LEAST_MAP = 120; // px: below this a map of a row of four says nothing
@@ -65,7 +64,7 @@ function arrange(board) {
 function gutterOf(board) {
   const ctx = board.measure;
   ctx.font = fontOf(board.theme, 13, 600);
-  return clamp(Math.ceil(widest(ctx, board.queries.map(named))), GUTTER.low, GUTTER.high) + GUTTER.pad;
+  return clamp(Math.ceil(widest(ctx, board.queries)), GUTTER.low, GUTTER.high) + GUTTER.pad;
 }
 
 // The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere.
@@ -74,17 +73,16 @@ function placeTile(board, tile, room, lead, bare) {
   const rows = r1 - r0, cols = c1 - c0;
   const cap = board.height ?? 420;
   const [cw, ch] = cells(room - 2 * EDGE, cap, cols, rows, board.ratio);
-  const named = Math.min(cw, ch) >= MAP_NAMES_FROM;
+  const ticks = closeTicks(cw, ch);
   const ctx = board.measure;
   ctx.font = fontOf(board.theme, 13, 600);
   const wide = Math.ceil(widest(ctx, board.keys.slice(c0, c1)));
-  const top = bare ? EDGE : named ? clamp(wide, 20, GUTTER.high) + 10 : 22;
+  const top = bare ? EDGE : ticks.words ? clamp(wide, 20, GUTTER.high) + 10 : 22;
   tile.box = {
     x: lead + (lead ? 0 : EDGE), y: top, cw, ch, rows, cols, gutter: lead, top, flat: false,
     w: Math.max(1, Math.round(cw * cols * board.ratio) / board.ratio),
     h: Math.max(1, Math.round(ch * rows * board.ratio) / board.ratio),
-    rowStep: named ? 0 : tickStep(Math.min(ch, NAMES_FROM - 1), 15),
-    colStep: named ? 0 : tickStep(Math.min(cw, NAMES_FROM - 1), 28),
+    ...ticks,
     gap: Math.min(cw, ch) >= 8 ? 1 : 0,
   };
   tile.named = { rows: lead > 0, columns: !bare };

@@ -98,8 +98,6 @@ def conditions(found: Reading, seen: Seen, settings: Settings) -> str:
 
 
 def _tokens(seen: Seen) -> str:
-    def count(line: object, special: tuple[bool, ...]) -> str:
-        return f"{len(special)} tokens, {sum(special)} of them special"
     if seen.rows is seen.columns:
-        return count(seen.rows, seen.rows.special)
-    return f"rows: {count(seen.rows, seen.rows.special)}; columns: {count(seen.columns, seen.columns.special)}"
+        return seen.rows.count
+    return f"rows: {seen.rows.count}; columns: {seen.columns.count}"

@@ -35,10 +35,10 @@ def captions(app: AppTest) -> str:
 
 
 @pytest.mark.parametrize(("family", "said"), [
-    ("deepseek_v3", "deepseek\\_v3, 13 tokens"), ("longformer_classifier", "15 tokens, 2 of them special"),
+    ("deepseek_v3", "deepseek\\_v3, 13 tokens"), ("longformer_classifier", "15 tokens (2 special)"),
     ("bloom", "13 tokens"), ("diffllama", "the model subtracts a learned share"), ("t5", "columns: 17 tokens"),
-    ("vit", "10 tokens, 1 of them special"), ("whisper", "columns: 50 tokens"),
-    ("gpt_oss", "columns: 14 tokens, 1 of them special. A learned sink")])
+    ("vit", "10 tokens (1 special)"), ("whisper", "columns: 50 tokens"),
+    ("gpt_oss", "columns: 14 tokens (1 special). A learned sink")])
 def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, said):
     text = opened(app, tmp_path, family)
     kind = "cross" if family in ("t5", "whisper") else None

@@ -18,6 +18,7 @@ import streamlit as st
 import torch
 
 from core.masks import Drawing, read_drawing
+from core.tokens import token_text
 from dashboard.attention_view import MAP_SCRIPTS
 from dashboard.attention_view.palette import for_browser
 
@@ -44,8 +45,8 @@ def mask_board(
     `query` is the row in the accent while nothing is under the pointer; `fact` is what a screen reader hears first.
     """
     text = Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text()
-    data = {"cells": text, "names": [str(token) for token in tokens], "query": query, "title": title, "note": note,
-            "fact": fact, "turn": st.session_state.get(f"{key}:turn", 0)}  # fmt: skip
+    data = {"cells": text, "names": [token_text(str(token)) for token in tokens], "query": query, "title": title,
+            "note": note, "fact": fact, "turn": st.session_state.get(f"{key}:turn", 0)}  # fmt: skip
     _component()(key=key, data=data, on_cells_change=functools.partial(_take, key, on_draw))
 
 

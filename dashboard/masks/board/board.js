@@ -29,8 +29,8 @@ function showUnder(board) {
   const { pair } = board.dom;
   pair.replaceChildren();
   if (!board.at) return;
-  element(pair, "b", "mark").textContent = named(board.names[board.at.i]);
-  element(pair, "span").textContent = ` ${stateOf(board, board.at)} ${named(board.names[board.at.j])}`;
+  element(pair, "b", "mark").textContent = board.names[board.at.i];
+  element(pair, "span").textContent = ` ${stateOf(board, board.at)} ${board.names[board.at.j]}`;
 }
 
 function moveTo(board, at, spoken = false) {
@@ -44,7 +44,7 @@ function moveTo(board, at, spoken = false) {
 
 function say(board) {
   const { i, j } = board.at;
-  board.dom.live.textContent = `${named(board.names[i])} ${stateOf(board, board.at)} ${named(board.names[j])}`;
+  board.dom.live.textContent = `${board.names[i]} ${stateOf(board, board.at)} ${board.names[j]}`;
 }
 
 function onCross(board, event) {

@@ -35,14 +35,13 @@ function asView(board) {
 function boxOf(board, ctx) {
   const size = board.cells.length;
   ctx.font = fontOf(board.theme, 13, 600);
-  const wide = Math.ceil(widest(ctx, board.names.map(named)));
+  const wide = Math.ceil(widest(ctx, board.names));
   const gutter = clamp(wide, GUTTER.low, GUTTER.high) + GUTTER.pad;
   const [cw, ch] = cells(board.width - gutter - 4, TALLEST, size, size, board.ratio);
-  const words = cw >= 11;
-  const top = words ? clamp(wide, 20, GUTTER.high) + 10 : 22;
+  const ticks = closeTicks(cw, ch);
+  const top = ticks.words ? clamp(wide, 20, GUTTER.high) + 10 : 22;
   return { x: gutter, y: top, cw, ch, rows: size, cols: size, gutter, top, flat: false, w: cw * size, h: ch * size,
-    rowStep: words ? 0 : tickStep(Math.min(cw, 12), 15), colStep: words ? 0 : tickStep(Math.min(cw, 12), 28),
-    gap: cw >= 8 ? 1 : 0 };
+    ...ticks, gap: cw >= 8 ? 1 : 0 };
 }
 
 function drawBoard(board) {
