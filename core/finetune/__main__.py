@@ -13,7 +13,7 @@ from core.finetune.config import TASKS, usual
 from core.finetune.data import parse
 from core.finetune.run import create
 from core.pretrained.base import PretrainedError
-from core.tasks.reading import decoded
+from core.tasks.reading import ENCODINGS, decoded
 from core.training.record import Record
 from core.training.worker import work
 
@@ -23,16 +23,17 @@ def main() -> int:
     parser.add_argument("task", choices=list(TASKS))
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--data", type=Path, help="a CSV: text,label or source,target")
+    parser.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="of the CSV; cp1252 is Windows-1252")
     parser.add_argument("--model", help='"minilm", "lab:" and a name, or a folder')
     parser.add_argument("--watch", help="the sentence whose attention is kept")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--device", help="auto (CUDA where it is there), cpu, cuda or mps")
     asked = vars(parser.parse_args())
-    task, path, data = asked.pop("task"), asked.pop("run_dir"), asked.pop("data")
+    task, path, data, encoding = (asked.pop(name) for name in ("task", "run_dir", "data", "encoding"))
     torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
     try:
         more = {name: value for name, value in asked.items() if value is not None}
-        config = usual(task, **more, **({"data": decoded(data.read_bytes())} if data else {}))
+        config = usual(task, **more, **({"data": decoded(data.read_bytes(), encoding)} if data else {}))
         run = create(config, path=path)
     except (ConfigError, PretrainedError, OSError) as error:
         parser.error(str(error))

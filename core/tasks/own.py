@@ -7,6 +7,7 @@ data is a ConfigError that names lines.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -16,15 +17,14 @@ from core.tasks.base import Task, TaskConfig, TaskEntry
 from core.tasks.pairs import OwnPairs, Pairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS, checked
 from core.tasks.sentences import SentenceTask, words
-from core.tasks.tables import Texts, parse_table, sheet_of
+from core.tasks.tables import Texts, find_column, parse_table, sheet_of
 from core.tasks.tabular import Table, TableTask, sides
 from core.tasks.text import FEWEST_WORDS, LENGTH, UNIT, Corpus, TextTask, unseen
 
 HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
                labels=("find out", "names of columns", "data"), meaning="what the first line of the file is")
-
-
 OWN_UNIT = replace(UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("find out", *UNIT.choices))
+LONGEST_COLUMNS = 4_000  # signs of the columns that are named
 
 
 def _data(name: str, default: str, meaning: str) -> Param:
@@ -63,8 +63,8 @@ def own_pairs(data: str, header: str, unit: str, seed: int) -> Pairs:
 
 
 @lru_cache(maxsize=8)
-def own_table(data: str, header: str, label: str, text: str) -> Table | Texts:
-    return parse_table(data, header, label, text)
+def own_table(data: str, header: str, label: str, text: str, columns: str, dates: str, decimal: str) -> Table | Texts:
+    return parse_table(data, header, label, text, columns, dates, decimal)
 
 
 @lru_cache(maxsize=8)
@@ -73,9 +73,22 @@ def column_names(data: str, header: str = "auto") -> tuple[str, ...]:
     return sheet_of(data, header).names
 
 
+def column_choice(params: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a table that could be learned from, and those that are unless others are named (none where nothing
+    is left, or a text is read); ConfigError as sheet_of and find_column."""
+    sheet = sheet_of(params["data"], params["header"], params["decimal"])
+    target = find_column(sheet, params["label"] or str(len(sheet.names)), "label")
+    try:
+        read = own_table(**{**params, "columns": ""})
+    except ConfigError:
+        read = None
+    usual = tuple(column.name for column in read.columns) if isinstance(read, Table) else ()
+    return sheet.names[:target] + sheet.names[target + 1:], usual
+
+
 def make_table_task(config: TaskConfig) -> Task:
     """A classifier of rows, or of texts where a text is all there is to read."""
-    read = own_table(*(str(config[name]) for name in ("data", "header", "label", "text")))
+    read = own_table(**{name: str(value) for name, value in config.params})
     return SentenceTask(config, OWN_TABLE, read) if isinstance(read, Texts) else TableTask(config, OWN_TABLE, read)
 
 
@@ -98,8 +111,8 @@ def check_pairs(data: str, header: str, unit: str) -> None:
 
 
 @lru_cache(maxsize=8)
-def check_table(data: str, header: str, label: str, text: str) -> None:
-    read = own_table(data, header, label, text)
+def check_table(**params: str) -> None:
+    read = own_table(**params)
     rows = [tuple(words(each)) for each in read.texts] if isinstance(read, Texts) else read.rows
     sides(rows, read.labels, seed=0)
 
@@ -125,5 +138,12 @@ OWN_TABLE = TaskEntry(
     (_data("Table", samples.characters(), "CSV, one row in each line, one column of which is the class; what Unicode "
            "says of some characters stands in until there is one"), HEADER,
      Param("label", "Class", "", meaning="the column to be told, by its name or number; empty: the last one"),
-     Param("text", "Text", "", meaning="a column to be read word by word, instead of all columns; empty: none")),
+     Param("text", "Text", "", meaning="a column to be read word by word, instead of all columns; empty: none"),
+     Param("dates", "Dates", "out", choices=("out", "numbers"), labels=("left out", "as numbers, in days"),
+           meaning="what is made of columns of dates"),
+     Param("decimal", "Decimals", "auto", choices=("auto", "point", "comma"),
+           labels=("find out", "1.5: a point", "1,5: a comma"), meaning="what stands before decimals"),
+     Param("columns", "Columns", "", meaning="those to learn from, by name or number, with commas between; empty: all "
+           "but dates, what is always the same, and what is all different as identifiers are",
+           longest=LONGEST_COLUMNS)),
     check_table)

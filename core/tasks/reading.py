@@ -22,6 +22,17 @@ _MAGIC = {b"PK\x03\x04": "a zip file or an Excel workbook", b"%PDF": "a PDF", b"
           b"\x1f\x8b": "a gzip file", b"\x89PNG": "a picture", b"\xff\xd8\xff": "a picture", b"SQLite": "a database"}
 
 
+ENCODINGS = ("utf-8", "cp1252")
+
+
+class EncodingError(ConfigError):
+    """Bytes that are not UTF-8. `fits` is the encoding that reads them, "cp1252" or "" where none here does."""
+
+    def __init__(self, message: str, fits: str) -> None:
+        super().__init__(message)
+        self.fits = fits
+
+
 class Row(NamedTuple):
     """One row of a table and the line it begins in, counted from 1."""
 
@@ -29,14 +40,18 @@ class Row(NamedTuple):
     cells: tuple[str, ...]
 
 
-def decoded(data: bytes) -> str:
-    """The text in an uploaded file: UTF-8, or UTF-16 with its mark; ConfigError says what else it seems to be."""
+def decoded(data: bytes, encoding: str = "utf-8") -> str:
+    """The text in an uploaded file: UTF-8, UTF-16 with its mark, or Windows-1252 where `encoding` is "cp1252".
+
+    ConfigError says what else it seems to be, an EncodingError whether Windows-1252 reads it.
+    """
     for start, kind in _MAGIC.items():
         if data.startswith(start):
             raise ConfigError(f"This is {kind}, not a text; save it as plain text or CSV in UTF-8, and take that.")
     if len(data) > 4 * MOST_SIGNS:
         raise ConfigError(f"The file has {len(data):,} bytes; a text may have {MOST_SIGNS:,} characters.")
-    coding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    coding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else (
+        "utf-8-sig" if encoding == "utf-8" else encoding)
     try:
         return data.decode(coding)
     except UnicodeDecodeError as error:
@@ -44,10 +59,20 @@ def decoded(data: bytes) -> str:
         line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
         if coding == "utf-16":
             raise ConfigError(f"The file says that it is UTF-16, but breaks off at byte {error.start}.") from error
+        byte = f"its byte {column} is 0x{data[error.start]:02X}"
+        if encoding == "cp1252":
+            raise ConfigError(f"Line {line} is not Windows-1252: {byte}, which stands for nothing there. Save the file "
+                              "as UTF-8 and take it again.") from error
         as_windows = data[error.start : error.start + 1].decode("cp1252", "replace")
-        raise ConfigError(
-            f"Line {line} is not UTF-8: its byte {column} is 0x{data[error.start]:02X} (in Windows-1252 "
-            f"{as_windows!r}). Save the file as UTF-8 and take it again.") from error
+        fits = "cp1252" if _reads_as_windows(data) else ""
+        way = "Read it as Windows-1252 (encoding cp1252), or save" if fits else "Save"
+        raise EncodingError(f"Line {line} is not UTF-8: {byte} (in Windows-1252 {as_windows!r}). {way} the file as "
+                            "UTF-8 and take it again.", fits) from error
+
+
+def _reads_as_windows(data: bytes) -> bool:
+    """Whether every byte stands for a sign in Windows-1252, which leaves five of them out."""
+    return not set(data) & {0x81, 0x8D, 0x8F, 0x90, 0x9D}
 
 
 def checked(text: str, what: str = "text") -> str:

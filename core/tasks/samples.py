@@ -121,14 +121,15 @@ def roman_pairs() -> str:
 
 
 def characters() -> str:
-    """What Unicode says of some characters as CSV: numbers, categories, cells that miss, a text; the kind is last."""
+    """What Unicode says of some characters as CSV: a code, its column of 16 in the code chart, numbers, categories,
+    missing cells, a text; the kind is last."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(("code", "value", "width", "decomposes", "has capital", "has small", "name", "kind"))
+    table.writerow(("code", "chart column", "value", "width", "decomposes", "has capital", "has small", "name", "kind"))
     codes = (code for low, high in _BLOCKS for code in range(low, high + 1))
     for code, sign in ((code, chr(code)) for code in codes if unicodedata.name(chr(code), "")):
         value = unicodedata.numeric(sign, None)
-        table.writerow((code, "" if value is None else f"{value:g}", unicodedata.east_asian_width(sign),
+        table.writerow((code, code // 16, "" if value is None else f"{value:g}", unicodedata.east_asian_width(sign),
                         _yes(unicodedata.decomposition(sign)), _yes(sign != sign.upper()), _yes(sign != sign.lower()),
                         unicodedata.name(sign).lower(), _KINDS[unicodedata.category(sign)]))
     return out.getvalue()

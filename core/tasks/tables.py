@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from core.entries import ConfigError, quote
+from core.tasks.cells import date, date_order, decimal_comma, missing, number
 from core.tasks.reading import Row, lines_told, read_rows
 from core.tasks.tabular import Cell, Column, Table
 
 FEWEST_ROWS, MOST_CLASSES, MOST_CATEGORIES = 20, 30, 40
+MOST_CHOSEN_CATEGORIES = 1_000  # of a text column that a person puts back
 NEARLY = 0.95  # a column with this share of numbers is one of numbers, and the rest are mistakes
-MISSING = frozenset(("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-"))
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -31,42 +31,53 @@ class Texts:
 
 @dataclass(frozen=True)
 class Sheet:
-    """Rows under the names of their columns."""
+    """Rows under the names of their columns. `comma` is whether decimals have a comma, column by column where `decimal`
+    is "auto"."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
-    decimal_comma: bool
+    comma: bool
     named: bool
+    decimal: str = "auto"
 
-    def number(self, cell: str) -> float | None:
-        """The number in a cell, or None where it is none, or too large to be one."""
-        cell = cell.replace(",", ".") if self.decimal_comma else cell
-        value = float(cell) if _NUMBER.fullmatch(cell) else math.inf
-        return value if math.isfinite(value) else None
-
-
-def missing(cell: str) -> bool:
-    return cell in MISSING
+    def has_comma(self, cells: Sequence[str]) -> bool:
+        """Whether the numbers of a column have decimal commas."""
+        return decimal_comma(cells, self.comma) if self.decimal == "auto" else self.comma
 
 
-def sheet_of(text: str, header: str) -> Sheet:
+class Reading(NamedTuple):
+    """How a column is read, why it is left out unless a person puts it back ("" where it is not), and its cells.
+
+    `column` is None where it cannot be learned from at all.
+    """
+
+    column: Column | None
+    why: str
+    values: dict[str, Cell]
+    is_text: bool = False
+
+
+def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
     """The rows of a CSV under their names, from its first line where that holds names; ConfigError as read_rows."""
     rows, delimiter = read_rows(text)
-    decimal_comma = delimiter == ";" and not any("." in cell for row in rows[:50] for cell in row.cells
-                                                 if re.fullmatch(r"[\d.,]+", cell))
-    named = header == "yes" or header == "auto" and _looks_like_names(rows, Sheet((), (), decimal_comma, False))
+    comma = decimal == "comma"
+    if decimal == "auto":
+        cells = [cell for row in rows for cell in row.cells]
+        points = any("." in cell and number(cell, False) is not None for cell in cells)
+        comma = decimal_comma(cells, usual=delimiter == ";" and not points)
+    named = header == "yes" or header == "auto" and _looks_like_names(rows, comma)
     first = rows[0].cells
     names = tuple(name or f"column {i}" for i, name in enumerate(first, 1)) if named else tuple(
         f"column {i}" for i in range(1, len(first) + 1))
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ConfigError(f"Line {rows[0].line} names two columns {quote(twice[0])}; give each its own name.")
-    return Sheet(names, tuple(rows[1:] if named else rows), decimal_comma, named)
+    return Sheet(names, tuple(rows[1:] if named else rows), comma, named, decimal)
 
 
-def _looks_like_names(rows: Sequence[Row], sheet: Sheet) -> bool:
+def _looks_like_names(rows: Sequence[Row], comma: bool) -> bool:
     """Whether the first row is unlike those below: all words, and none of them said again in its column."""
     first, rest = rows[0].cells, rows[1:]
-    if any(missing(cell) or sheet.number(cell) is not None for cell in first) or len(set(first)) < len(first):
+    if any(missing(cell) or number(cell, comma) is not None for cell in first) or len(set(first)) < len(first):
         return False
     return not any(row.cells[i] == cell for i, cell in enumerate(first) for row in rest)
 
@@ -81,12 +92,15 @@ def find_column(sheet: Sheet, asked: str, what: str) -> int:
     raise ConfigError(f"{what} = {quote(asked)}: the table has no such column. It has {', '.join(sheet.names)}.")
 
 
-def parse_table(text: str, header: str, label: str, words: str) -> Table | Texts:
+def parse_table(text: str, header: str, label: str, words: str, columns: str = "", dates: str = "out",
+                decimal: str = "auto") -> Table | Texts:
     """What is to be learned from a CSV; a Texts when `words` names a column, or when there is nothing else to read.
 
-    `label` names the column of the class, the last one when it is empty.
+    `label` names the column of the class, the last one when it is empty. `columns` names those to learn from, with
+    commas between; empty: all but those that tell nothing of other rows, which the notes name with the reason. `dates`
+    is "out" or "numbers", `decimal` "auto", "point" or "comma".
     """
-    sheet = sheet_of(text, header)
+    sheet = sheet_of(text, header, decimal)
     target = find_column(sheet, label, "label") if label.strip() else len(sheet.names) - 1
     rows, labels, classes, notes = _labelled(sheet, target)
     if words.strip():
@@ -94,18 +108,23 @@ def parse_table(text: str, header: str, label: str, words: str) -> Table | Texts
         if place == target:
             raise ConfigError(f"text = {quote(words)} is the column of the class; take another one.")
         return _texts(sheet, place, rows, labels, classes, notes)
-    read = [(i, *_column(sheet, i, rows)) for i in range(len(sheet.names)) if i != target]
-    kept = [(i, column) for i, column, _ in read if column is not None]
-    texts = [i for i, column, why in read if column is None and why.startswith("text")]
+    chosen = [find_column(sheet, name, "columns") for name in columns.split(",")] if columns.strip() else []
+    if target in chosen:
+        raise ConfigError(f"columns names {sheet.names[target]}, which is the class; leave it out.")
+    others = [i for i in range(len(sheet.names)) if i != target]
+    read = {i: _column(sheet, i, rows, dates, i in chosen) for i in others if not chosen or i in chosen}
+    kept = [i for i, one in read.items() if one.column is not None and (not one.why or i in chosen)]
+    texts = [i for i, one in read.items() if one.is_text]
     if not kept and texts:
         longest = max(texts, key=lambda i: sum(len(row.cells[i]) for row in rows))
         return _texts(sheet, longest, rows, labels, classes, notes)
-    out = [f"{sheet.names[i]} ({why})" for i, column, why in read if column is None]
+    out = [f"{sheet.names[i]} ({read[i].why if i in read else 'not chosen'})" for i in others if i not in kept]
     if not kept:
-        raise ConfigError(f"No column is left to learn from beside {sheet.names[target]}: {', '.join(out)}.")
+        raise ConfigError(f"No column is left to learn from beside {sheet.names[target]}: {', '.join(out)}. Name those "
+                          "to take all the same under Columns.")
     if out:
         notes += [f"Left out: {', '.join(out)}."]
-    return _table(sheet, kept, rows, labels, classes, notes)
+    return _table(sheet, {i: read[i] for i in kept}, rows, labels, classes, notes)
 
 
 def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tuple[str, ...], list[str]]:
@@ -129,7 +148,7 @@ def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tu
         raise ConfigError(f"The column {name} is always {quote(next(iter(counts)))}; a class to be told needs another.")
     if sum(count > 2 for count in counts.values()) < 2:
         raise ConfigError(f"Two classes of {name} need three rows or more, so that some can be held out.")
-    sizes = {value: sheet.number(value) for value in counts}
+    sizes = {value: number(value, sheet.comma) for value in counts}
     classes = tuple(sorted(counts, key=lambda value: (math.inf if sizes[value] is None else sizes[value], value)))
     place = {value: i for i, value in enumerate(classes)}
     if rare := [value for value in classes if counts[value] <= 2]:
@@ -137,41 +156,74 @@ def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tu
     return rows, tuple(place[row.cells[target]] for row in rows), classes, notes
 
 
-def _column(sheet: Sheet, i: int, rows: Sequence[Row]) -> tuple[Column | None, str]:
-    """The column of that place, or None and why it says nothing; ConfigError for a stray word among numbers."""
-    cells = [row.cells[i] for row in rows if not missing(row.cells[i])]
-    different = set(cells)
-    if len(different) < 2:
-        return None, f"always {next(iter(different))}" if different else "empty"
-    wrong = [row for row in rows if not missing(row.cells[i]) and sheet.number(row.cells[i]) is None]
+def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool) -> Reading:
+    """How the column of that place is read; ConfigError for a stray word among numbers, or where a person chose a
+    column that nothing can be learned from."""
+    name, there = sheet.names[i], [row for row in rows if not missing(row.cells[i])]
+    cells = [row.cells[i] for row in there]
+    different = dict.fromkeys(cells)
+    if not different:
+        if chosen:
+            raise ConfigError(f"The column {name} is empty; leave it out of columns.")
+        return Reading(None, "empty", {})
+    always = f"always {next(iter(different))}" if len(different) < 2 else ""
+    comma = sheet.has_comma(cells)
+    numbers = {cell: number(cell, comma) for cell in different}
+    wrong = [row for row in there if numbers[row.cells[i]] is None]
     if not wrong:
-        numbers = list(map(sheet.number, cells))
-        counts = numbers == list(range(int(numbers[0]), int(numbers[0]) + len(numbers)))
-        return (None, "counts the rows") if counts else (Column(sheet.names[i]), "")
+        return Reading(Column(name), always or _identifier(cells, numbers), numbers)
+    if days := _days(cells):
+        return Reading(Column(name, date=True), always or ("" if dates == "numbers" else "dates"), days)
     if 1 - len(wrong) / len(cells) >= NEARLY:
-        told = ", ".join(f"line {row.line} has {row.cells[i]!r:.30}" for row in wrong[:3])
-        raise ConfigError(f"The column {sheet.names[i]} holds numbers, but {told}. Mend them, or leave those empty.")
-    if len(different) > min(MOST_CATEGORIES, max(8, len(cells) // 4)):
-        return None, f"text, {len(different):,} different"
-    return Column(sheet.names[i], tuple(sorted(different))), ""
+        told = ", ".join(f"line {row.line} has {quote(row.cells[i])}" for row in wrong[:3])
+        raise ConfigError(f"The column {name} holds numbers, but {told}. Mend them, or leave those empty.")
+    kinds = tuple(sorted(different))
+    read = Column(name, kinds), always, {kind: float(place) for place, kind in enumerate(kinds, 1)}
+    if len(kinds) <= min(MOST_CATEGORIES, max(8, len(cells) // 4)):
+        return Reading(*read)
+    if chosen and len(kinds) > MOST_CHOSEN_CATEGORIES:
+        raise ConfigError(f"The column {name} has {len(kinds):,} different texts; at most {MOST_CHOSEN_CATEGORIES:,} "
+                          "can be categories. Name it under Text to read it word by word.")
+    alike = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
+    return Reading(read[0], f"{alike} {len(kinds):,} different", read[2], is_text=True)
 
 
-def _table(sheet: Sheet, kept: Sequence[tuple[int, Column]], rows: Sequence[Row], labels: tuple[int, ...],
+def _identifier(cells: Sequence[str], numbers: dict[str, Cell]) -> str:
+    """Why whole numbers that are all different name their rows, and tell nothing of other ones; "" where they do not.
+    """
+    values = [numbers[cell] for cell in cells]
+    if len(set(values)) < len(values) or any(value is None or value != int(value) for value in values):
+        return ""
+    counts = values == [values[0] + i for i in range(len(values))]  # type: ignore[operator]
+    return "counts the rows" if counts else f"identifiers, {len(values):,} different whole numbers"
+
+
+def _days(cells: Sequence[str]) -> dict[str, Cell]:
+    """The dates of a column that holds nothing else, as days since 1970-01-01; empty where it holds other things."""
+    order = date_order(cells)
+    days = {cell: date(cell, order) for cell in dict.fromkeys(cells)}
+    return {} if None in days.values() else days
+
+
+def _table(sheet: Sheet, kept: dict[int, Reading], rows: Sequence[Row], labels: tuple[int, ...],
            classes: tuple[str, ...], notes: list[str]) -> Table:
-    def cell(column: Column, said: str) -> Cell:
-        if missing(said):
-            return None
-        return float(column.categories.index(said) + 1) if column.categories else sheet.number(said)
-
-    cells = tuple(tuple(cell(column, row.cells[i]) for i, column in kept) for row in rows)
+    columns = [read.column for read in kept.values() if read.column is not None]
+    cells = tuple(tuple(None if missing(row.cells[i]) else read.values[row.cells[i]] for i, read in kept.items())
+                  for row in rows)
     empty = sum(value is None for row in cells for value in row)
-    numbers = [column.name for _, column in kept if not column.categories]
-    kinds = [f"{column.name} ({len(column.categories)} kinds)" for _, column in kept if column.categories]
-    notes += [f"{title}: {', '.join(names)}." for title, names in (("Numbers", numbers), ("Categories", kinds))
-              if names]
+    commas = [sheet.names[i] for i, read in kept.items() if read.column == Column(sheet.names[i])
+              and sheet.has_comma(list(read.values)) and any("," in cell for cell in read.values)]
+    numbers = [column.name for column in columns if not column.categories and not column.date]
+    orders = {sheet.names[i]: date_order(list(read.values)) for i, read in kept.items()}
+    days = [f"{column.name} ({orders[column.name]})" if orders[column.name] else column.name for column in columns
+            if column.date]
+    kinds = [f"{column.name} ({len(column.categories)} kinds)" for column in columns if column.categories]
+    notes += [f"{title}: {', '.join(names)}." for title, names in (
+        ("Numbers", numbers), ("With decimal commas", commas), ("Dates as numbers, in days", days),
+        ("Categories", kinds)) if names]
     if empty:
         notes.append(f"{empty:,} of {len(cells) * len(kept):,} cells are empty; no attention can look at those.")
-    return Table(tuple(column for _, column in kept), cells, labels, classes, tuple(notes))
+    return Table(tuple(columns), cells, labels, classes, tuple(notes))
 
 
 def _texts(sheet: Sheet, i: int, rows: Sequence[Row], labels: tuple[int, ...], classes: tuple[str, ...],

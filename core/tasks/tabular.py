@@ -17,6 +17,7 @@ from torch import Tensor
 from core.entries import ConfigError, quote
 from core.models.base import Shape
 from core.tasks.base import Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry
+from core.tasks.cells import date, date_text
 from core.tasks.metrics import entropy
 
 HELD_OUT = 0.2
@@ -25,15 +26,18 @@ Cell = float | None  # None: missing; a category as its index, from 1
 
 @dataclass(frozen=True)
 class Column:
-    """A column of numbers, or of the categories it names."""
+    """A column of numbers, of dates (days since 1970-01-01), or of the categories it names."""
 
     name: str
     categories: tuple[str, ...] = ()
+    date: bool = False
 
     def word(self, value: Cell) -> str:
         """A cell as a person reads it."""
         if value is None:
             return "missing"
+        if self.date:
+            return date_text(value)
         return self.categories[int(value) - 1] if self.categories else f"{value:g}"
 
 
@@ -189,6 +193,10 @@ def typed(column: Column, cell: str) -> Cell:
         if cell not in column.categories:
             raise ValueError(f"{column.name} = {quote(cell)}; expected one of {', '.join(column.categories)}.")
         return float(column.categories.index(cell) + 1)
+    if column.date:
+        if (days := date(cell)) is None:
+            raise ValueError(f"{column.name} = {quote(cell)}; expected a date such as 2020-03-31.")
+        return days
     try:
         return float(cell)
     except ValueError:

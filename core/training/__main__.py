@@ -22,7 +22,7 @@ import torch
 
 from core.attention import ConfigError
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
-from core.tasks.reading import decoded
+from core.tasks.reading import ENCODINGS, decoded
 from core.training import archive, sweep_command
 from core.training.config import RunConfig
 from core.training.recipes import recommended
@@ -42,13 +42,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 def recipe(chosen: argparse.Namespace) -> int:
     """Print a task's recipe as a config file."""
-    given: dict[str, Any] = {key: _value(text) for key, _, text in (pair.partition("=") for pair in chosen.set)}
+    texts = {param.key for param in task_entry(chosen.task).params if isinstance(param.default, str)}
+    given: dict[str, Any] = {key: text if key in texts else _value(text)
+                             for key, _, text in (pair.partition("=") for pair in chosen.set)}
     if chosen.data is not None:
         if "data" not in {param.key for param in task_entry(chosen.task).params}:
             raise ConfigError(f"task = {chosen.task} makes its data itself; --data goes with own_text, own_pairs and "
                               "own_table.")
-        given["data"] = decoded(chosen.data.read_bytes())
+        given["data"] = decoded(chosen.data.read_bytes(), chosen.encoding)
     task = make_task(TaskConfig.of(chosen.task, **given))
+    print(*task.notes, sep="\n", end="\n" * bool(task.notes), file=sys.stderr)
     print(json.dumps(recommended(task, chosen.model).to_json(), indent=1, ensure_ascii=False))
     return 0
 
@@ -156,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("model", nargs="?", help="a kind of model that the task names; its best one by default")
     one.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the task")
     one.add_argument("--data", metavar="FILE", type=Path, help="your own text, sentence pairs or table")
+    one.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="of that file; cp1252 is Windows-1252")
     one.set_defaults(run=recipe)
     one = commands.add_parser("train", help=train.__doc__)
     one.add_argument("file", type=Path)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
+
 import streamlit as st
 
 from core.entries import ConfigError, Param
-from core.tasks.own import column_names
-from core.tasks.reading import MOST_SIGNS, checked, decoded
+from core.tasks.own import column_choice, column_names
+from core.tasks.reading import MOST_SIGNS, EncodingError, checked, decoded
 from dashboard.controls import say_unreadable
 from dashboard.panels import plain
 from dashboard.train.options import KEEP
 
+COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, whole
 MOST_MB = 2
 LONG = 4_000  # characters; what is longer is summed up instead of edited
@@ -33,6 +37,9 @@ def data_widget(param: Param, key: str) -> str:
                "this machine, in the run's own folder, and nothing in it is executed.")
     if trouble := st.session_state.get(f"{key}:trouble"):
         st.markdown(f":small[:red[{plain(trouble)}]]")
+        if st.session_state.get(f"{key}:windows"):
+            st.button("Read it as Windows-1252", key=f"{key}:as-windows", icon=":material/translate:",
+                      on_click=_take_file, args=(key, "cp1252"))
     say_unreadable(param, text)
     return text
 
@@ -52,6 +59,37 @@ def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
                         format_func=lambda name: name or UNNAMED[param.key]) or ""
 
 
+def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
+    """The columns to learn from: those that the task takes by itself until a person takes others; "" for the former.
+
+    Another table, class or way to read dates begins anew. A link's columns stand under `key`.
+    """
+    try:
+        names, usual = column_choice(values)
+    except ConfigError:
+        return ""
+    state, every = st.session_state, names_of(values[DATA], values["header"])
+    if values["text"] or not names:
+        return ""
+    field = f"{key}:{zlib.crc32(repr((names, usual)).encode())}"
+    if field not in state or state.get(key, "") != state.get(f"{key}:made", ""):
+        linked = _named(str(state.get(key, "")), every)
+        state[field] = linked if set(linked) <= set(names) else list(usual)
+    chosen = st.multiselect(param.name, names, key=field, help=(
+        "Left out by themselves: dates, what is always the same, and what is all different, as identifiers are. Put "
+        "back what tells something of other rows."), **KEEP)
+    made = "" if set(chosen) == set(usual) else ",".join(
+        name if "," not in name else str(every.index(name) + 1) for name in chosen)
+    state[key] = state[f"{key}:made"] = made
+    return made
+
+
+def _named(columns: str, every: tuple[str, ...]) -> list[str]:
+    """The columns that a text names by name or number, in the table's own writing; what it does not have stays."""
+    known = {str(i): name for i, name in enumerate(every, 1)} | {name.casefold(): name for name in every}
+    return [known.get(name.strip().casefold(), name) for name in columns.split(",")]
+
+
 def names_of(data: str, header: str) -> tuple[str, ...]:
     """The columns of a table; none where it cannot be read, which the field of the data says."""
     try:
@@ -65,13 +103,15 @@ def _clear(key: str) -> None:
     st.session_state.pop(f"{key}:trouble", None)
 
 
-def _take_file(key: str) -> None:
-    """An uploaded file becomes the text, or says why it cannot."""
+def _take_file(key: str, encoding: str = "utf-8") -> None:
+    """An uploaded file becomes the text, or says why it cannot, and whether Windows-1252 would read it."""
     file = st.session_state.get(f"{key}:file")
     st.session_state.pop(f"{key}:trouble", None)
+    st.session_state.pop(f"{key}:windows", None)
     if file is None:
         return
     try:
-        st.session_state[key] = checked(decoded(file.getvalue()), file.name)
+        st.session_state[key] = checked(decoded(file.getvalue(), encoding), file.name)
     except ConfigError as error:
         st.session_state[f"{key}:trouble"] = str(error)
+        st.session_state[f"{key}:windows"] = isinstance(error, EncodingError) and bool(error.fits)

@@ -107,6 +107,8 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
         elif param.key in own.UNNAMED:
             names = own.names_of(str(values[own.DATA]), str(values["header"]))
             values[param.key] = own.column_widget(param, names, key)
+        elif param.key == own.COLUMNS:
+            values[param.key] = own.columns_widget(param, {name: str(value) for name, value in values.items()}, key)
         else:
             values[param.key] = param_widget(param, key=key, keep=KEEP)
     return values

@@ -95,6 +95,61 @@ def test_the_file_of_a_reader_becomes_the_text(monkeypatch):
     state["k:file"] = File("a,b\nü,2\n".encode("latin-1"))
     own._take_file("k")
     assert "Line 2" in state["k:trouble"] and state["k"] == "a,b\nü,2\n", "what was there stays"
+    state["k:file"] = File("a,b\nÄh €,2\n".encode("cp1252"))
+    own._take_file("k")
+    assert state["k:windows"] and "k:trouble" in state
+    own._take_file("k", "cp1252")
+    assert state["k"] == "a,b\nÄh €,2\n" and "k:trouble" not in state and "k:windows" not in state
+    state["k:file"] = File(b"a,b\n\x81\xe9,2\n")
+    own._take_file("k")
+    assert not state["k:windows"], "a byte that Windows-1252 leaves out"
+
+
+def data_app():
+    import streamlit as st
+
+    from core.tasks import task_entry
+    from dashboard.train.own import data_widget
+
+    st.session_state.setdefault("k", "left\tright\n")
+    data_widget(next(param for param in task_entry(st.session_state["task"]).params if param.key == "data"), "k")
+
+
+@pytest.mark.parametrize("task", ["own_text", "own_pairs", "own_table"])
+def test_windows_1252_is_one_click_away(task):
+    app = AppTest.from_function(data_app)
+    app.session_state["task"] = task
+    app.run()
+    app.file_uploader(key="k:file").set_value(("mine.csv", "naïve;€\n".encode("cp1252"), "text/csv")).run()
+    assert "Line 1 is not UTF" in app.markdown[0].value and app.session_state["k"] == "left\tright\n"
+    app.button(key="k:as-windows").click().run()
+    assert app.session_state["k"] == "naïve;€\n" and not [b for b in app.button if b.key == "k:as-windows"]
+    assert not app.exception
+
+
+COLUMNS = "id,size,day,country,kind\n" + "".join(
+    f"{7 * i},{i % 5},{1 + i % 28}.3.2020,DE,{'ab'[i % 2]}\n" for i in range(40))
+
+
+def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
+    config, app = asked(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
+    told = " ".join(caption.value for caption in app.caption).replace("\\", "")
+    assert "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)." in told
+    (columns,) = app.multiselect
+    assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
+    columns.set_value(["size", "id"]).run()
+    assert app.session_state["asked"].task["columns"] == "size,id"
+    app.selectbox(key="train:own_table:dates").set_value("numbers").run()
+    assert app.multiselect[0].value == ["size", "id"], "what a person took stays"
+    app.multiselect[0].set_value(["size", "day"]).run()
+    assert app.session_state["asked"].task["columns"] == ""
+    assert "Dates as numbers" in " ".join(caption.value for caption in app.caption)
+
+
+def test_the_columns_of_a_link_come_back():
+    base = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="4,ID")))
+    config, app = asked(bring=base)
+    assert app.multiselect[0].value == ["country", "id"] and config.task["columns"] == "country,id"
 
 
 @pytest.mark.parametrize("task, found", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),

@@ -29,7 +29,8 @@ def test_columns_are_numbers_categories_or_left_out_and_all_is_said():
     assert table.classes == ("no", "yes") and table.labels[:3] == (0, 1, 0)
     assert " ".join(table.notes) == (
         "The first line names the columns; answer is the class of each of 40 rows. "
-        "Left out: name (text, 40 different), unit (always same). Numbers: size. Categories: colour (2 kinds).")
+        "Left out: name (identifiers or text, all 40 different), unit (always same). Numbers: size. "
+        "Categories: colour (2 kinds).")
 
 
 def test_a_column_that_counts_the_rows_is_left_out():
@@ -140,3 +141,63 @@ def test_any_table_makes_finite_batches_or_is_refused(cells, mark):
     assert (task.shape.input == "tokens") or (batch.source[~batch.source_mask] == 0).all()
     assert not {e.source for e in held} & {e.source for e in task.trained()}
     assert int(batch.target_out.max()) < len(task.classes)
+
+
+DATED = [(f"{100 + 7 * i}", f"{i % 9},5", f"{1 + i % 28:02}.03.2020", "DE", "yes" if i % 2 else "no")
+         for i in range(40)]
+DATED_HEAD = "id;price;day;country;answer"
+
+
+def dated(mark=";", **params):
+    return parse_table("\n".join([DATED_HEAD.replace(";", mark), *(mark.join(row) for row in DATED)]), "auto", "", "",
+                       **params)
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_decimal_commas_stay_numbers_whatever_separates_and_whatever_dates_have(mark):
+    table = dated(mark)
+    assert [(c.name, c.categories) for c in table.columns] == [("price", ())]
+    assert [row[0] for row in table.rows[:3]] == [0.5, 1.5, 2.5]
+    assert "With decimal commas: price." in table.notes
+    assert table.notes[1] == ("Left out: id (identifiers, 40 different whole numbers), day (dates), "
+                              "country (always DE).")
+
+
+def test_quoted_decimal_commas_between_commas_and_the_sign_can_be_named():
+    rows = "\n".join(f'"{i % 7},25",{"ab"[i % 2]}' for i in range(40))
+    assert parse_table(rows, "no", "", "").rows[3] == (3.25,)
+    thousands = "\n".join(f"{1 + i % 7}.500;{'ab'[i % 2]}" for i in range(40))
+    assert parse_table(thousands, "no", "", "").rows[0] == (1.5,)
+    assert parse_table(thousands, "no", "", "", decimal="comma").rows[0] == (1500.0,)
+
+
+def test_dates_are_numbers_where_that_is_wanted():
+    table = dated(dates="numbers")
+    day = table.columns[1]
+    assert (day.name, day.date, table.rows[0][1]) == ("day", True, 18322.0)
+    assert day.word(18322.0) == "2020-03-01" and "Dates as numbers, in days: day." in table.notes
+    task = make_task(TaskConfig.of("own_table", dates="numbers", data="\n".join(
+        [DATED_HEAD, *(";".join(row) for row in DATED)])))
+    assert task.example("2.5,2020-03-02").source == (2.5, 18323.0)
+    with pytest.raises(ValueError, match="day = 'soon'; expected a date such as 2020-03-31"):
+        task.example("2.5,soon")
+
+
+def test_what_was_left_out_can_be_put_back_and_more_can_be_left_out():
+    assert [column.name for column in dated(columns="id, country").columns] == ["id", "country"]
+    assert [column.name for column in dated(columns="1,day").columns] == ["id", "day"]
+    assert "Left out: id (not chosen), price (not chosen), country (not chosen)." in dated(columns="day").notes
+    for columns, words in (("answer", "which is the class"), ("ages", "no such column")):
+        with pytest.raises(ConfigError, match=words):
+            dated(columns=columns)
+    texts = parse_table(csv_of(), "auto", "", "", columns="name")
+    assert len(texts.columns[0].categories) == 40, "all different, and yet wanted"
+
+
+def test_identifiers_alone_leave_nothing_and_say_how_to_take_them():
+    data = "id,answer\n" + "\n".join(f"{i * i},{'ab'[i % 2]}" for i in range(30))
+    with pytest.raises(ConfigError, match=r"id \(identifiers, 30 different whole numbers\). Name those to take"):
+        parse_table(data, "auto", "", "")
+    assert parse_table(data, "auto", "", "", columns="id").rows[3] == (9.0,)
+    beside = "id,text,answer\n" + "\n".join(f"{i * i},word {i},{'ab'[i % 2]}" for i in range(30))
+    assert isinstance(parse_table(beside, "auto", "", ""), Texts), "an identifier is not learned instead of the text"
