@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention.config import AttentionConfig, entry
-from core.attention.kernels import KERNELS, Problem, Steps, exact, fused, why_not_fused
+from core.attention.kernels import KERNELS, Problem, Steps, exact, fused, why_not_fused, without_cells
 from core.attention.normalizers import Softmax
 from core.attention.scores import Dot
 from core.cells import Cells
@@ -42,8 +42,9 @@ def attend(
         k, v = (usable(x, real if real.dim() == 1 else real[:, None]) for x in (k, v))
     k, v = shared(k, q.shape[1]), shared(v, q.shape[1])
     cells = Cells.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k)
-    return run(Problem(q, k, v, score, normalizer or softmax, cells, given=mask, added=bias, dropout=dropout,
-                       recorded=kernel == "exact"))
+    problem = Problem(q, k, v, score, normalizer or softmax, cells, given=mask, added=bias, dropout=dropout,
+                      recorded=kernel == "exact")
+    return without_cells(problem) if problem.empty else run(problem)
 
 
 def shared(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
@@ -54,7 +55,7 @@ def shared(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B 
 
 def mask_of_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = None) -> Tensor | None:
     """Which keys a mask and a key mask leave to any query, (S) or (B, S); None where they do not hide keys as such."""
-    if mask is None or mask.shape[-2] > 1:
+    if mask is None or mask.shape[-2] != 1:
         return key_mask
     keys = mask[..., 0, :].any(-2) if mask.dim() > 2 else mask[0]
     return keys if key_mask is None else keys & key_mask
@@ -136,7 +137,10 @@ class Attention(nn.Module):
         asked, context = keys if context is None else x, keys
         q, k, v = self.projection(asked, context, offset)
         problem = self.problem(q, k, v, asked, context, mask, key_mask, offset)
-        steps = self.recorded(replace(problem, recorded=True)) if record else self.unrecorded(problem)
+        if problem.empty:
+            steps = without_cells(problem)
+        else:
+            steps = self.recorded(replace(problem, recorded=True)) if record else self.unrecorded(problem)
         return replace(steps, merged=self.projection.merge(steps.out, asked))
 
     def problem(
@@ -151,7 +155,8 @@ class Attention(nn.Module):
         k, v = shared(k, q.shape[1]), shared(v, self.config.num_heads)
         cells = Cells.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, key_mask=key_mask,
                             device=q.device, q=q, k=k, x=x, context=context)
-        cells = replace(cells, tables=self.position.tables(cells))
+        if q.shape[2] and k.shape[2]:
+            cells = replace(cells, tables=self.position.tables(cells))
         plain = mask is None and key_mask is None and offset == 0 and q.shape[2] == k.shape[2]
         return Problem(q, k, v, self.score, self.normalizer, cells, self.position, self.mask, mask, fold=self.fold,
                        causal=plain and self.config.mask.key == "causal",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -39,7 +40,7 @@ Build = Callable[..., Mask]
 def rule(allows: Callable[..., Tensor]) -> Build:
     """The build of an entry whose mask is a plain function of the cells and the entry's parameters."""
     def build(config: Any, parts: tuple[Mask, ...], **params: Any) -> Mask:
-        return Rule(lambda cells: allows(cells, **params))
+        return Rule(partial(allows, **params))  # a local function would leave the layer without a pickle
 
     build.__wrapped__ = allows  # type: ignore[attr-defined]  # so that inspect shows the rule itself
     return build

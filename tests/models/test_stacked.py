@@ -1,5 +1,7 @@
 """What every stacked model promises: padding, records, the future, checkpointing, dropout, tied matrices."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -10,6 +12,13 @@ from tests.models.stacked import AHEAD, CASES, CLASSES, LENGTHS, ROW, SERIES, TW
 
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@every
+def test_a_model_comes_back_from_its_pickle(case):
+    model, source, mask, target = case.made()
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again(source, mask, target).logits, model(source, mask, target).logits)
 
 
 @every

@@ -64,6 +64,11 @@ class Problem:
     dropout: float = 0.0
     recorded: bool = False  # the weights are wanted, even by a kernel that does not make them
 
+    @property
+    def empty(self) -> bool:
+        """No query, no key or no text."""
+        return 0 in (self.q.shape[0], self.q.shape[2], self.k.shape[2])
+
     def allowed(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
         """The joined mask of these rows and columns; None where everything may be seen."""
         if rows == ALL and columns == ALL:
@@ -105,6 +110,13 @@ def block(matrix: Tensor, rows: slice, columns: Columns) -> Tensor:
     if matrix.dim() > 1 and matrix.shape[-2] > 1:
         matrix = matrix[..., rows, :]
     return matrix[..., columns] if matrix.shape[-1] > 1 else matrix
+
+
+def without_cells(problem: Problem) -> Steps:
+    """The Steps of no query, no key or no text at all: zeros, since there is nothing to see."""
+    q, k, v = problem.q, problem.k, problem.v
+    scores, weights = (q.new_zeros(*x.shape[:2], q.shape[2], k.shape[2]) for x in (q, v))
+    return Steps(q, k, v, problem.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)
 
 
 def precise(x: Tensor) -> Tensor:

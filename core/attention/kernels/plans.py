@@ -66,17 +66,20 @@ Stretch = tuple[slice, ...]
 Plan = Callable[[Places, int], list[Stretch]]  # for each block of queries the stretches of keys that it meets
 
 
-def band(before: float, after: float) -> Plan:
+@dataclass(frozen=True)
+class Band:
     """Every query meets keys from `before` its place to `after` it."""
-    def plan(places: Places, size: int) -> list[Stretch]:
+
+    before: float
+    after: float
+
+    def __call__(self, places: Places, size: int) -> list[Stretch]:
         found: list[Stretch] = []
         for rows in spans(places.queries, size):
-            start = max(0, places.offset + rows.start - before)
-            stop = min(places.keys, places.offset + rows.stop + after)
+            start = max(0, places.offset + rows.start - self.before)
+            stop = min(places.keys, places.offset + rows.stop + self.after)
             found.append((slice(int(start), int(stop)),) if start < stop else NOTHING)
         return found
-
-    return plan
 
 
 class Touched:

@@ -18,7 +18,7 @@ from core.attention.kernels.chunked import spans
 from core.attention.kernels.costs import gathered_cost
 from core.attention.kernels.exact import exact
 from core.attention.kernels.fused import fused, why_not_fused
-from core.attention.kernels.plans import EVERYTHING, Places, Plan, Stretch, Touched, band, cells_met, reach, touched
+from core.attention.kernels.plans import EVERYTHING, Band, Places, Plan, Stretch, Touched, cells_met, reach, touched
 from core.attention.kernels.refusals import refused, whole_rows
 from core.cells import Cells
 from core.entries import Cost, Entry, Param
@@ -74,7 +74,7 @@ class Gathered:
 def _local(config: Any) -> Gathered:
     """Without a band in the mask, or in attend, where the mask is any matrix, every key is in reach."""
     before, after = reach(config.mask) if config else EVERYTHING
-    return Gathered(config, band(before, after))
+    return Gathered(config, Band(before, after))
 
 
 def _block_sparse(config: Any) -> Gathered:
@@ -83,7 +83,7 @@ def _block_sparse(config: Any) -> Gathered:
 
 def _local_cost(config: Any, queries: int, keys: int) -> Cost:
     places = Places(queries, keys, 0, lambda rows: None)
-    return gathered_cost(config, queries, *cells_met(places, int(config.kernel["block"]), band(*reach(config.mask))))
+    return gathered_cost(config, queries, *cells_met(places, int(config.kernel["block"]), Band(*reach(config.mask))))
 
 
 @lru_cache(maxsize=256)
