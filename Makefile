@@ -1,5 +1,5 @@
 # make run      the dashboard (creates .venv the first time)
-# make test     the checks, the tests, and the tests in a real browser
+# make test     the checks, the tests, and the tests in a real browser: all three parts, whichever of them fails
 # make check    style and types only
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
@@ -15,15 +15,22 @@ PIP_ARGS ?=
 RUN_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench example sweep models measured bottleneck screenshot browser clean
+.PHONY: run test beside alone check bench example sweep models measured bottleneck screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
 
 # What measures seconds, or drives a browser, runs alone; everything else side by side.
 ALONE := tests/training tests/dashboard/test_jobs.py tests/browser
-test: check browser
+test:
+	@failed=; \
+	for part in check beside alone; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
+
+beside: browser
 	$(BIN)/python -m pytest -n 2 $(ALONE:%=--ignore=%)
+
+alone: browser
 	$(BIN)/python -m pytest $(ALONE)
 
 check: $(VENV)/.installed-dev

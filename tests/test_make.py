@@ -1,0 +1,34 @@
+"""`make test` runs all of its parts, and names at its end which of them failed."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_make(folder: Path, fails: str) -> tuple[int, str, list[str]]:
+    """`make test` with tools that only write down how they were called; those whose call holds `fails` end in 1."""
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in ("python", "ruff", "mypy"):
+        tool = tools / name
+        tool.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\ncase "{name} $*" in *"{fails}"*) exit 1;; esac\n')
+        tool.chmod(0o755)
+    for mark in (".installed", ".installed-dev"):
+        (folder / mark).touch()
+    done = subprocess.run(["make", "test", f"VENV={folder}"], cwd=ROOT, capture_output=True, text=True,
+                          env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")}, timeout=60)
+    return done.returncode, done.stdout, [line for line in (folder / "calls").read_text().splitlines()
+                                          if "playwright" not in line]
+
+
+@pytest.mark.parametrize("fails, parts", [("nothing", ""), ("ruff", "check"), ("pytest -n 2", "beside"),
+                                          ("tests/browser", "beside alone"), ("pytest tests/training", "alone")])
+def test_every_part_runs_whichever_fails(tmp_path, fails, parts):
+    code, output, calls = run_make(tmp_path, fails)
+    assert (code != 0) == bool(parts)
+    assert [call.split()[:3] for call in calls if "pytest" in call] == [["python", "-m", "pytest"]] * 2
+    assert output.splitlines()[-1:] == [f"make test failed in: {parts}"] if parts else "failed" not in output
