@@ -15,7 +15,8 @@ def run_make(folder: Path, fails: str) -> tuple[int, str, list[str]]:
     tools.mkdir()
     for name in ("python", "ruff", "mypy"):
         tool = tools / name
-        tool.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\ncase "{name} $*" in *"{fails}"*) exit 1;; esac\n')
+        tool.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\n'
+                        f'case "{name} $*" in *"{fails}"*) exit 1;; esac\n')
         tool.chmod(0o755)
     for mark in (".installed", ".installed-dev"):
         (folder / mark).touch()
