@@ -25,7 +25,7 @@ from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.kernels import KERNELS
 from core.attention.kernels.linear import elu_features
 from core.benchmark import exponent, peak_bytes
-from core.cost import kernel_cost
+from core.cost import attention_cost
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 TOKENS, HEADS, SIZE, WINDOW = 2048, 4, 64, 32
@@ -135,12 +135,12 @@ def shown(value: float, held: int) -> str:
 
 def too_much(config: AttentionConfig, length: int, times: list[float]) -> str:
     """Why this length is skipped, or nothing; times are the seconds a sequence of the lengths before."""
-    cost = kernel_cost(config, length, length)
+    cost = attention_cost(config, length, length)
     if cost.bytes > MAX_BYTES:
         return f"skipped: would hold {cost.bytes / MEGABYTE:,.0f} MB"
     if times:
         before = LENGTHS[len(times) - 1]
-        expected = times[-1] * batch(length) * cost.flops / kernel_cost(config, before, before).flops
+        expected = times[-1] * batch(length) * cost.flops / attention_cost(config, before, before).flops
         if expected > MAX_SECONDS:
             return f"skipped: would take {expected:.0f} s"
     return ""

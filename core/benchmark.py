@@ -14,7 +14,7 @@ from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
 from torch.autograd.profiler_legacy import profile
 
 from core.attention import Attention, AttentionConfig
-from core.cost import kernel_cost
+from core.cost import attention_cost
 
 Work = Callable[[], object]
 BACKWARD = 3.0  # a forward and a backward pass take about three forward ones
@@ -72,17 +72,26 @@ def seconds(work: Work, clock: Callable[[], float] = time.perf_counter) -> float
     return clock() - start
 
 
-def workload(config: AttentionConfig, length: int, backward: bool = False, seed: int = 0) -> Work:
-    """A call of the config's kernel on random q, k, v of that length, batch 1; with backward, to their gradients."""
-    layer, generator = Attention(config).eval(), torch.Generator().manual_seed(seed)
-    sizes = config.sizes
-    shapes = ((sizes.score_heads, sizes.qk_dim), (sizes.kv_heads, sizes.qk_dim), (sizes.kv_heads, sizes.v_dim))
-    q, k, v = (torch.randn(1, heads, length, dim, generator=generator) for heads, dim in shapes)
-    x = torch.randn(1, length, config.d_model, generator=generator)
-    real = torch.ones(1, length, dtype=torch.bool) if "padding" in str(config.mask) else None
+def workload(
+    config: AttentionConfig, length: int, backward: bool = False, seed: int = 0, *, keys: int | None = None,
+    real: int | None = None, device: str = "cpu",
+) -> Work:
+    """A call of the config's kernel on random q, k, v of that length, batch 1; with backward, to their gradients.
+
+    There are as many keys as queries unless `keys` says otherwise; from `real` on they are padding.
+    """
+    layer, generator = Attention(config).eval().to(device), torch.Generator().manual_seed(seed)
+    sizes, keys = config.sizes, length if keys is None else keys
+    values = min(sizes.kv_heads, config.num_heads)
+    shapes = ((sizes.score_heads, length, sizes.qk_dim), (sizes.kv_heads, keys, sizes.qk_dim),
+              (values, keys, sizes.v_dim), (length, config.d_model), (keys, config.d_model))
+    q, k, v, x, context = (torch.randn(1, *shape, generator=generator).to(device) for shape in shapes)
+    if real is None and any(choice.key == "padding" for choice in config.mask.walk()):
+        real = keys
+    mask = None if real is None else torch.arange(keys, device=device)[None] < real
 
     def output() -> Tensor:
-        return layer.kernel(layer.problem(q, k, v, x, x, key_mask=real)).out
+        return layer.kernel(layer.problem(q, k, v, x, context, key_mask=mask)).out
 
     def forward() -> None:
         with torch.no_grad():
@@ -104,7 +113,7 @@ def race(
     With one thread, time.process_time as the clock leaves out what a busy machine does in between.
     A generator: stop it between any two reports. What would take longer than the limits is skipped, and says so.
     """
-    flops = {(name, length): kernel_cost(config, length, length).flops
+    flops = {(name, length): attention_cost(config, length, length).flops
              for name, config in configs.items() for length in lengths}
     total, done = sum(flops.values()), 0.0
     last: dict[str, Measured] = {}
@@ -143,12 +152,12 @@ def _too_much(
     config: AttentionConfig, length: int, backward: bool, before: Measured | None, limits: Limits,
 ) -> str:
     """Why this length is skipped, or nothing: memory by the closed form, time by what the length before took."""
-    cost, times = kernel_cost(config, length, length), BACKWARD if backward else 1.0
+    cost, times = attention_cost(config, length, length), BACKWARD if backward else 1.0
     if cost.bytes * times > limits.bytes:
         return f"would hold {cost.bytes * times / 2**20:,.0f} MB; the limit is {limits.bytes / 2**20:,.0f} MB"
     if before is None:
         return ""
-    expected = before.seconds * cost.flops / kernel_cost(config, before.length, before.length).flops
+    expected = before.seconds * cost.flops / attention_cost(config, before.length, before.length).flops
     if expected > limits.seconds:
         return f"would take {expected:.1f} s a call; the limit is {limits.seconds:g} s"
     return ""

@@ -110,13 +110,43 @@ class HeadSizes:
 
 @dataclass(frozen=True)
 class Cost:
-    """Floating-point operations (a multiply and an add are two), and the bytes that are alive at once."""
+    """What a step takes.
+
+    `flops` are those of matrix products, a multiply and an add counted as two: what torch.utils.flop_counter counts,
+    and nothing of what is done number by number. `bytes` is the most alive at once beyond what the step reads, `kept`
+    what it hands on.
+    """
 
     flops: float = 0.0
     bytes: float = 0.0
+    kept: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.flops + other.flops, self.bytes + other.bytes)
+        return Cost(self.flops + other.flops, self.bytes + other.bytes, self.kept + other.kept)
+
+
+@dataclass(frozen=True)
+class Area:
+    """A rectangle of the score matrix that is computed at once: T queries and S keys, with i − j from low to high.
+
+    `masked` says that a mask hides some of its cells, `real` how many keys come before the padding (None: all).
+    """
+
+    queries: int
+    keys: int
+    low: int
+    high: int
+    masked: bool = False
+    real: int | None = None
+
+    @classmethod
+    def whole(cls, queries: int, keys: int, *, masked: bool = False, real: int | None = None) -> Area:
+        """All cells of queries and keys that both begin at place 0."""
+        return cls(queries, keys, 1 - keys, queries - 1, masked, real)
+
+    @property
+    def cells(self) -> int:
+        return self.queries * self.keys
 
 
 @dataclass(frozen=True)
@@ -128,7 +158,8 @@ class Entry:
     `short` is the rule in plain signs, for the head of a column; {name} stands for a parameter. `enters` says of a
     position where order comes in: "x" (added before projecting), "q, k" (rotated) or "scores" (a bias). `traits` are
     what other axes may ask of it, in the words that its axis file lists. `sizes` (projections) says which heads come
-    out for a config; `cost(config, T, S)` what it takes for one sequence of T queries and S keys.
+    out for a config; `cost(config, area)` what it takes for one sequence: a kernel with all that it calls, any other
+    choice alone. `tables` is what a position makes once a call beside that, whatever areas a kernel cuts.
     """
 
     key: str
@@ -144,7 +175,8 @@ class Entry:
     enters: str = ""
     traits: frozenset[str] = frozenset()
     sizes: Callable[[Any], HeadSizes] | None = None
-    cost: Callable[[Any, int, int], Cost] = field(default=lambda config, num_queries, num_keys: Cost())
+    cost: Callable[[Any, Area], Cost] = field(default=lambda config, area: Cost())
+    tables: Callable[[Any, Area], Cost] = field(default=lambda config, area: Cost())
     refuse: Callable[[Any], str | None] = field(default=lambda config: None)
 
 

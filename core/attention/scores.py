@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.entries import Cost, Entry, Param
+from core.entries import Area, Cost, Entry, Param
 
 MAX_HIDDEN_CELLS = 2**25  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
 LEAST_TAU = 0.01  # Swin V2's bound
@@ -165,32 +165,27 @@ def _qk_norm(config: Any) -> QKNorm:
     return QKNorm(config.qk_dim)
 
 
-def _vectors(config: Any, num_queries: int, num_keys: int) -> int:
-    """How many numbers all heads' queries and keys have."""
-    return int(config.score_heads * (num_queries + num_keys) * config.qk_dim)
+def _general_cost(config: Any, area: Area) -> Cost:
+    numbers = config.score_heads * area.queries * config.qk_dim
+    return Cost(2.0 * numbers * config.qk_dim, 4 * numbers, 4 * numbers)
 
 
-def _general_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    queries = _vectors(config, num_queries, 0)
-    return Cost(2 * queries * config.qk_dim, 4 * queries)
+def _additive_cost(config: Any, area: Area) -> Cost:
+    """Both maps, and a sum with v over T × S × D numbers, of which some rows are held at a time with their tanh."""
+    vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
+    row = config.score_heads * area.keys * config.qk_dim
+    rows = min(area.queries, max(1, MAX_HIDDEN_CELLS // row))
+    return Cost(2.0 * vectors * config.qk_dim + 2.0 * row * area.queries, 4 * (vectors + 2 * rows * row))
 
 
-def _additive_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    """Both maps, and a sum and a tanh in each cell of T × S × D, which is held whole where gradients are wanted."""
-    vectors, cells = _vectors(config, num_queries, num_keys), num_queries * _vectors(config, 0, num_keys)
-    return Cost(2 * vectors * config.qk_dim + 2 * cells, 4 * (vectors + cells))
-
-
-def _norm_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    """Square and add, then divide or multiply, each number of q and k."""
-    vectors = _vectors(config, num_queries, num_keys)
-    return Cost(3 * vectors, 4 * vectors)
+def _cosine_cost(config: Any, area: Area) -> Cost:
+    vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
+    return Cost(0.0, 4 * vectors, 4 * vectors)
 
 
 PRODUCT = frozenset({"product"})
 
-# build(config) -> Score; trait "product" for a Product. cost(config, T, S) is what comes on top of the T·S products of
-# D numbers that every score makes.
+# build(config) -> Score; trait "product" for a Product, whose cost is what comes on top of T·S products of D numbers.
 SCORES: tuple[Entry, ...] = (
     Entry("additive", "Additive", _additive, r"v^\top \tanh(W_1 k_j + W_2 q_i)",
           "A small network of one hidden layer compares query and key.", "Bahdanau et al.", 2014,
@@ -213,9 +208,9 @@ SCORES: tuple[Entry, ...] = (
           "https://arxiv.org/abs/2111.09883",
           (Param("tau", "τ at first", 0.1, LEAST_TAU, 1.0, 0.01, meaning="every head's τ before training"),
            Param("learned", "Learned τ", True, meaning="whether training changes τ")),
-          "cos(q, k)", traits=PRODUCT, cost=_norm_cost),
+          "cos(q, k)", traits=PRODUCT, cost=_cosine_cost),
     Entry("qk_norm", "QK-norm", _qk_norm, r"\mathrm{RMSNorm}(q_i)^\top\, \mathrm{RMSNorm}(k_j) / \sqrt{D}",
           "Queries and keys are brought to one length and stretched by learned gains before any position turns them: "
           "scores cannot blow up while training.", "Qwen Team", 2025, "https://arxiv.org/abs/2505.09388",
-          short="norm q · norm k", traits=PRODUCT, cost=_norm_cost),
+          short="norm q · norm k", traits=PRODUCT),
 )

@@ -54,7 +54,3 @@ class Node:
         """Every name in it."""
         own = frozenset({self.op}) if self.op in MEANINGS else frozenset()
         return own.union(*(part.names() for part in self.parts))
-
-    def operations(self) -> int:
-        """How many operations it is: every part that is neither a name nor a number."""
-        return bool(self.parts) + sum(part.operations() for part in self.parts)

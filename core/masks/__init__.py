@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from core.cells import Cells
-from core.entries import Choice, ConfigError, Cost, Entry, complete, find
+from core.entries import Area, Choice, ConfigError, Cost, Entry, complete, find
 from core.masks.base import Mask, Rule
 from core.masks.compose import AllOf, AnyOf, NotOf
 from core.masks.drawn import DRAWN, Drawing, read_drawing
@@ -26,10 +26,11 @@ __all__ = [
 _COMPOSE = "Composition of masks, cell by cell."
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    """What the parts cost; joining them is a bit a cell."""
-    parts = ((find(MASKS, "mask", part.key), config.with_(mask=part)) for part in config.mask.parts)
-    return sum((item.cost(alone, num_queries, num_keys) for item, alone in parts), Cost())
+def _cost(config: Any, area: Area) -> Cost:
+    """Products add up; of bytes the largest part, and what is joined."""
+    parts = [find(MASKS, "mask", part.key).cost(config.with_(mask=part), area) for part in config.mask.parts]
+    kept = max(part.kept for part in parts)
+    return Cost(sum(part.flops for part in parts), max(part.bytes for part in parts) + 2 * kept, kept)
 
 
 COMPOSED: tuple[Entry, ...] = (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from core.cells import Cells
-from core.entries import ConfigError, Cost, Entry, Param
+from core.entries import Area, ConfigError, Cost, Entry, Param
 from core.masks.base import Mask
 
 
@@ -82,11 +82,10 @@ def local_p(config: Any, parts: tuple[Mask, ...], window: int) -> Mask:
     return Predictive(window, config.score_heads, config.qk_dim)
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    """The small network, and the Gaussian: four operations a cell."""
-    heads, dim = config.score_heads, config.qk_dim
-    flops = heads * num_queries * (2 * dim**2 + 3 * dim + 4 * num_keys)
-    return Cost(flops, 4 * heads * num_queries * (dim + num_keys))
+def _cost(config: Any, area: Area) -> Cost:
+    """A small network, and a window for each head."""
+    heads, dim, cells = config.score_heads, config.qk_dim, config.score_heads * area.cells
+    return Cost(2.0 * heads * area.queries * dim**2, max(8 * heads * area.queries * dim, 3 * cells), cells)
 
 
 _PAPER = ("Luong et al.", 2015, "https://arxiv.org/abs/1508.04025")

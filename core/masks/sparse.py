@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from core.cells import Cells
-from core.entries import Entry, Param
+from core.entries import Area, Cost, Entry, Param
 from core.masks.base import rule
 from core.masks.patterns import local
 
@@ -52,6 +54,12 @@ def scrambled(x: Tensor) -> Tensor:
     return (x ^ (x >> 31)) & _LARGEST
 
 
+def _bigbird_cost(config: Any, area: Area) -> Cost:
+    """A hash of the blocks that each query might see, whole numbers at each step."""
+    hashed = area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
+    return Cost(0.0, 28 * min(hashed, _MOST_CELLS), area.cells)
+
+
 SPARSE: tuple[Entry, ...] = (
     Entry("global_window", "Window + global", rule(global_window), r"|i - j| \le w\ \vee\ i < g\ \vee\ j < g",
           "A window, and the first g tokens, which see everything and are seen by everyone, so two layers connect all.",
@@ -70,5 +78,5 @@ SPARSE: tuple[Entry, ...] = (
            Param("globals", "Global blocks", 1, 0, 16, 1, meaning="blocks at each end that see and are seen by all"),
            Param("random", "Random blocks", 1, 0, 16, 1, meaning="further blocks that each block sees"),
            Param("seed", "Seed", 0, 0, 9999, 1, meaning="which blocks are the random ones")),
-          "window, ends, {random} random", traits=frozenset({"reads length"})),
+          "window, ends, {random} random", traits=frozenset({"reads length"}), cost=_bigbird_cost),
 )

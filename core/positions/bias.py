@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.cells import Cells
-from core.entries import Cost, Entry
+from core.entries import Area, Cost, Entry
 from core.positions.base import Position
 
 
@@ -36,9 +36,10 @@ class Alibi(Position):
         return (-self.slopes[:, None, None] * distance).to(cells.dtype)
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    cells = config.score_heads * num_queries * num_keys
-    return Cost(2 * cells, 4 * cells)
+def _cost(config: Any, area: Area) -> Cost:
+    """Distances in whole numbers, then a bias."""
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, 8 * area.cells + max(8 * area.cells, bias), bias)
 
 
 ALIBI = Entry(

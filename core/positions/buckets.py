@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from core.cells import Cells
-from core.entries import Cost, Entry, Param
+from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
 
 
@@ -61,9 +61,10 @@ def _refuse(config: Any) -> str | None:
     return None
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    cells = config.score_heads * num_queries * num_keys
-    return Cost(cells, 4 * cells)
+def _cost(config: Any, area: Area) -> Cost:
+    """Buckets by way of logarithms, all in matrices of T × S, then a bias."""
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, max(40 * area.cells, 8 * area.cells + bias), bias)
 
 
 T5_BUCKETS = Entry(

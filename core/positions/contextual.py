@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.cells import Cells
-from core.entries import Cost, Entry, Param
+from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
 from core.positions.distance import needs
 
@@ -76,15 +76,21 @@ def _forgetting(config: Any) -> Forgetting:
     return Forgetting(config.d_model, config.score_heads, **dict(config.position.params))
 
 
-def _cope_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    heads, places, cells = config.score_heads, config.position["places"], num_queries * num_keys
-    return Cost(heads * (2 * num_queries * places * config.qk_dim + 10 * cells),  # σ, sum, floor, ceil, two products …
-                4 * heads * (num_queries * places + 4 * cells))
+def _cope_cost(config: Any, area: Area) -> Cost:
+    """Every query meets the table; then gates, places, their two neighbours and a share, each a matrix."""
+    heads, places = config.score_heads, int(config.position["places"])
+    met = heads * area.queries * places
+    return Cost(2.0 * met * config.qk_dim, 36 * heads * area.cells + 4 * met)
 
 
-def _forgetting_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    heads, cells = config.score_heads, num_queries * num_keys
-    return Cost(heads * (2 * num_keys * config.d_model + 2 * num_keys + 2 * cells), 4 * heads * (num_keys + cells))
+def _forgetting_cost(config: Any, area: Area) -> Cost:
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, 3 * bias, bias)
+
+
+def _forgetting_tables(config: Any, area: Area) -> Cost:
+    gates = config.score_heads * area.keys
+    return Cost(2.0 * gates * config.d_model, 12 * gates, 4 * gates)
 
 
 COPE = Entry(
@@ -99,4 +105,5 @@ FORGETTING = Entry(
     "Lin et al.", 2025, "https://arxiv.org/abs/2503.02130",
     (Param("start", "Bias at the start", 0.0, -5.0, 8.0, 0.5,
            meaning="the gate's bias before training: σ(0) keeps 0.5 a token, σ(5) keeps 0.993"),),
-    short="Σ log f", enters="scores", traits=frozenset({"reads x"}), cost=_forgetting_cost)
+    short="Σ log f", enters="scores", traits=frozenset({"reads x"}), cost=_forgetting_cost,
+    tables=_forgetting_tables)

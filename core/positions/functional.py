@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.cells import Cells
-from core.entries import Cost, Entry, Param
+from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
 
 FIRE_EPS = 1e-6  # the authors': keeps the ratio finite when c reaches 0
@@ -72,14 +72,16 @@ def _fire(config: Any) -> Fire:
     return Fire(config.score_heads, **dict(config.position.params))
 
 
-def _kerple_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    cells = config.score_heads * num_queries * num_keys
-    return Cost(4 * cells, 4 * cells)  # multiply, logarithm or power, multiply, add
+def _kerple_cost(config: Any, area: Area) -> Cost:
+    """Distances, and at the last step two matrices a head."""
+    bias = 4 * config.score_heads * area.cells
+    return Cost(0.0, 4 * area.cells + max(16 * area.cells, 2 * bias), bias)
 
 
-def _fire_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    cells, hidden = num_queries * num_keys, config.position["hidden"]
-    return Cost(cells * (2 * hidden * (1 + config.score_heads) + 4), 4 * cells * (hidden + config.score_heads))
+def _fire_cost(config: Any, area: Area) -> Cost:
+    """A network for each cell, whose hidden numbers are held before and after their ReLU."""
+    cells, hidden, bias = area.cells, int(config.position["hidden"]), 4 * config.score_heads * area.cells
+    return Cost(2.0 * cells * hidden * (1 + config.score_heads), 4 * cells * (1 + 2 * hidden), bias)
 
 
 KERPLE = Entry(

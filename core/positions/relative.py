@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.cells import Cells
-from core.entries import Cost, Entry, Param
+from core.entries import Area, Cost, Entry, Param
 from core.positions.absolute import sinusoids
 from core.positions.base import Position
 from core.positions.distance import clipped, meet, needs, reached
@@ -118,31 +118,45 @@ def _deberta(config: Any) -> Deberta:
     return Deberta(config.d_model, config.score_heads, config.qk_dim, **dict(config.position.params))
 
 
-def _met(config: Any, rows: int, vectors: int, num_queries: int, num_keys: int) -> Cost:
-    """`rows` contents that meet `vectors` vectors, and a bias of T · S picked from their products."""
-    heads, dim, cells = config.score_heads, config.qk_dim, num_queries * num_keys
-    return Cost(heads * (2 * rows * vectors * dim + cells), 4 * heads * (rows * vectors + cells))
+def _met(config: Any, area: Area, vectors: int, contents: int) -> Cost:
+    """Contents that meet `vectors` vectors, and a bias picked from their products by a matrix of distances."""
+    products = contents * vectors * config.score_heads
+    bias = 4 * config.score_heads * area.cells
+    return Cost(2.0 * products * config.qk_dim, 4 * products + 8 * area.cells + bias, bias)
 
 
-def _shaw_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    vectors = 2 * config.position["distance"] + 1
-    keys = _met(config, num_queries, vectors, num_queries, num_keys)
+def _shaw_cost(config: Any, area: Area) -> Cost:
+    most = int(config.position["distance"])
+    read = reached(-area.high, -area.low, most, 2 * most + 1)
+    vectors = read.stop - read.start
+    keys = _met(config, area, vectors, area.queries)
     if not config.position["values"]:
         return keys
-    spent = config.num_heads * (num_queries * num_keys + 2 * num_queries * vectors * config.v_dim)
-    return keys + Cost(spent, 4 * config.num_heads * num_queries * (vectors + config.v_dim))
+    spent = config.num_heads * area.queries * vectors
+    return Cost(keys.flops + 2.0 * spent * config.v_dim, max(keys.bytes, 8 * spent + 16 * area.cells), keys.kept)
 
 
-def _transformer_xl_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    vectors, wide = num_queries + num_keys - 1, config.score_heads * config.qk_dim
-    table = Cost(2 * vectors * config.d_model * wide + 2 * num_keys * wide, 4 * vectors * (config.d_model + wide))
-    return table + _met(config, num_queries, vectors, num_queries, num_keys)
+def _transformer_xl_cost(config: Any, area: Area) -> Cost:
+    met, cells = _met(config, area, area.high - area.low + 1, area.queries), config.score_heads * area.cells
+    return Cost(met.flops + 2.0 * config.score_heads * area.keys * config.qk_dim, max(met.bytes, 12 * cells), met.kept)
 
 
-def _deberta_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    vectors, wide = 2 * config.position["distance"], config.score_heads * config.qk_dim
-    tables = Cost(4 * vectors * config.d_model * wide, 8 * vectors * wide)
-    return tables + _met(config, num_queries + num_keys, vectors, num_queries, num_keys)
+def _transformer_xl_tables(config: Any, area: Area) -> Cost:
+    vectors, wide = area.high - area.low + 1, config.score_heads * config.qk_dim
+    return Cost(2.0 * vectors * config.d_model * wide, 4 * vectors * max(wide + config.d_model, 6 * config.d_model),
+                4 * vectors * wide)
+
+
+def _deberta_cost(config: Any, area: Area) -> Cost:
+    most = int(config.position["distance"])
+    read = reached(area.low, area.high, most, 2 * most)
+    met = _met(config, area, read.stop - read.start, area.queries + area.keys)
+    return Cost(met.flops, max(met.bytes, 4 * met.kept), met.kept)
+
+
+def _deberta_tables(config: Any, area: Area) -> Cost:
+    vectors, wide = 2 * int(config.position["distance"]), config.score_heads * config.qk_dim
+    return Cost(4.0 * vectors * config.d_model * wide, 8 * vectors * wide, 8 * vectors * wide)
 
 
 SHAW = Entry(
@@ -159,11 +173,13 @@ TRANSFORMER_XL = Entry(
     "A query reads the sinusoids of the distance, and each head weighs content and place by two vectors of its own.",
     "Dai et al.", 2019, "https://arxiv.org/abs/1901.02860",
     (Param("base", "Base", 10000.0, 2.0, 1e6, 1.0, meaning="ratio of the longest wavelength to the shortest"),),
-    short="(u·k + (q+v)·r[i−j])/√D", enters="scores", cost=_transformer_xl_cost)
+    short="(u·k + (q+v)·r[i−j])/√D", enters="scores", cost=_transformer_xl_cost,
+    tables=_transformer_xl_tables)
 DEBERTA = Entry(
     "deberta", "Disentangled (DeBERTa)", _deberta,
     r"\frac{q_i^\top k_j + q_i^\top K^r_{\mathrm{clip}(i-j)} + k_j^\top Q^r_{\mathrm{clip}(i-j)}}{\sqrt{3D}}",
     "Content meets place twice: the query reads the distance, and so does the key; three terms share one scale.",
     "He et al.", 2021, "https://arxiv.org/abs/2006.03654",
     (Param("distance", "Farthest distance", 128, 1, 512, 1, meaning="distances beyond ±k share the last vectors"),),
-    short="(qk + q·K[i−j] + k·Q[i−j])/√3D", enters="scores", traits=frozenset({"adjusts"}), cost=_deberta_cost)
+    short="(qk + q·K[i−j] + k·Q[i−j])/√3D", enters="scores", traits=frozenset({"adjusts"}), cost=_deberta_cost,
+    tables=_deberta_tables)

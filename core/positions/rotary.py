@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.entries import Cost, Entry, Param
+from core.entries import Entry, Param
 from core.positions.base import Position
 
 
@@ -74,12 +74,6 @@ def refuse_odd(config: Any) -> str | None:
     return None
 
 
-def rotary_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    """Three operations a dimension, for each query of H heads and each key of its own."""
-    vectors = config.score_heads * num_queries + config.kv_heads * num_keys
-    return Cost(3 * vectors * config.qk_dim, 4 * vectors * config.qk_dim)
-
-
 ROTARY_PARAMS = (
     Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
     Param("layout", "Layout", "halves", choices=("halves", "interleaved"),
@@ -90,5 +84,4 @@ ROPE = Entry(
     "rope", "RoPE", lambda config: Rotary(config.qk_dim, **dict(config.position.params)),
     r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
     "Queries and keys are turned by their place, so that a score depends on the distance.", "Su et al.", 2021,
-    "https://arxiv.org/abs/2104.09864", ROTARY_PARAMS, short="(R[i] q)·(R[j] k)", enters="q, k", refuse=refuse_odd,
-    cost=rotary_cost)
+    "https://arxiv.org/abs/2104.09864", ROTARY_PARAMS, short="(R[i] q)·(R[j] k)", enters="q, k", refuse=refuse_odd)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.entries import Entry, Param
-from core.positions.rotary import ROTARY_PARAMS, Rotary, refuse_odd, rotary_cost
+from core.positions.rotary import ROTARY_PARAMS, Rotary, refuse_odd
 
 SMALLEST_RAMP = 0.001  # the authors of YaRN, where both ends of the ramp meet
 YARN_GROWTH = 0.1  # of the temperature with ln(factor), fitted by the authors of YaRN
@@ -95,7 +95,7 @@ def _entry(
     *params: Param,
 ) -> Entry:
     return Entry(key, name, lambda config: kind(config.qk_dim, **dict(config.position.params)), latex, meaning, paper,
-                 year, url, (*params, *ROTARY_PARAMS), short=short, enters="q, k", refuse=refuse_odd, cost=rotary_cost)
+                 year, url, (*params, *ROTARY_PARAMS), short=short, enters="q, k", refuse=refuse_odd)
 
 
 def _factor(default: float) -> Param:

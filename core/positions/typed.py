@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.cells import Cells
-from core.entries import Cost, Entry, Param
-from core.formula import Formula, Node, parse
+from core.entries import Area, Cost, Entry, Param
+from core.formula import Formula, parse
 from core.positions.base import Position
 
 EXAMPLE = "score - 0.5*abs(i-j)"
@@ -35,14 +35,9 @@ def read(text: str) -> Formula:
     return parse(text, "score")
 
 
-def operations(node: Node) -> int:
-    """How many operations a cell takes: every node but the names and numbers."""
-    return bool(node.parts) + sum(operations(part) for part in node.parts)
-
-
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    cells = config.score_heads * num_queries * num_keys
-    return Cost(cells * operations(read(config.position["formula"]).tree), 8 * cells)
+def _cost(config: Any, area: Area) -> Cost:
+    """At most one matrix a level of the formula and two for the step that is made."""
+    return Cost(0.0, 4 * config.score_heads * area.cells * 3)
 
 
 FORMULA = Entry(

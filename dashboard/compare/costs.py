@@ -10,7 +10,7 @@ import torch
 from core.attention import AttentionConfig, ConfigError
 from core.benchmark import Measured, race
 from core.cells import Cells
-from core.cost import costs, parameters
+from core.cost import at_most, attention_cost, parameters
 from core.masks import make_mask
 from dashboard.compare.state import Setup
 from dashboard.efficient.racing import ONE_AT_A_TIME
@@ -25,21 +25,25 @@ Key = tuple[AttentionConfig, int]  # a mechanism at its sizes, and the length
 
 @dataclass(frozen=True)
 class Costed:
-    """One mechanism in closed form: learned numbers, operations at that length, and whether those are done densely."""
+    """One mechanism in closed form: learned numbers, FLOPs at that length, and whether those are done densely.
+
+    `at_most` says that the FLOPs are a bound, since they hang on the numbers themselves.
+    """
 
     parameters: int
     flops: float
     dense: bool
+    at_most: bool = False
 
 
 def costed(config: AttentionConfig, length: int) -> Costed:
-    """The layer's learned numbers; the operations from ready heads to outputs, on the cells that may be seen.
+    """The layer's learned numbers; the FLOPs from projected heads to outputs, on the cells that may be seen.
 
     A kernel that computes each cell and then masks it spends more than that: `dense` says so.
     """
     share = seen_share(config, length) if config.kernel.key in DENSE else 1.0
-    flops = sum(cost.flops for axis, cost in costs(config, length, length).items() if axis != "projection")
-    return Costed(sum(parameters(config).values()), flops * share, share < 1.0)
+    flops = attention_cost(config, length, length).flops * share
+    return Costed(sum(parameters(config).values()), flops, share < 1.0, at_most(config))
 
 
 def seen_share(config: AttentionConfig, length: int) -> float:
@@ -103,4 +107,5 @@ def conditions(setup: Setup) -> str:
     d_model, heads = setup.sizes
     threads = torch.get_num_threads()
     return (f"T = {setup.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
-            f"{'thread' if threads == 1 else 'threads'}; the kernel's forward pass, median of {ROUNDS}.")
+            f"{'thread' if threads == 1 else 'threads'}; the kernel's forward pass, median of {ROUNDS}. "
+            "FLOPs are those of its matrix products.")

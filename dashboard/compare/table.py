@@ -98,7 +98,7 @@ def row(name: str, weighed: Weighed, cost: Costed | None, place: int, first: int
             MISSING if weighed.distance is None else f"{weighed.distance:.2f}",
             milliseconds(measured.seconds) + dense if done and measured else MISSING,
             megabytes(measured.bytes) if done and measured else MISSING,
-            MISSING if cost is None else operations(cost.flops), own]
+            MISSING if cost is None else ("≤ " if cost.at_most else "") + operations(cost.flops), own]
 
 
 def milliseconds(seconds: float) -> str:

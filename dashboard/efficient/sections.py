@@ -8,7 +8,7 @@ import streamlit as st
 
 from core.attention import Choice, Entry
 from core.benchmark import race
-from core.cost import kernel_cost
+from core.cost import attention_cost
 from dashboard.cache import cached
 from dashboard.controls import BOUND, params_of
 from dashboard.efficient import example, measure, state, words
@@ -133,7 +133,7 @@ def figures(result: Result, kernels: list[str]) -> None:
     for kernel in kernels:
         points, place = result.of(kernel), len(time)
         config = result.asked.config(kernel)
-        closed = [(p.length, kernel_cost(config, p.length, p.length)) for p in points]
+        closed = [(p.length, attention_cost(config, p.length, p.length)) for p in points]
         speed = points[-1].seconds / closed[-1][1].flops
         time.append(Line(ENTRIES[kernel].name, place, [(p.length, p.seconds / words.MILLI) for p in points],
                          [(length, cost.flops * speed / words.MILLI) for length, cost in closed]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.benchmark import Measured, exponent
-from core.cost import kernel_cost
+from core.cost import attention_cost
 from dashboard.efficient.state import BANDED, ENTRIES, HEADS, LIMITS, ROUNDS, SIZE, Result
 
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
@@ -34,7 +34,7 @@ def grown(result: Result, kernel: str) -> Grown | None:
     if len(points) < 2:
         return None
     config, lengths = result.asked.config(kernel), [point.length for point in points]
-    costs = [kernel_cost(config, length, length) for length in lengths]
+    costs = [attention_cost(config, length, length) for length in lengths]
     return Grown(kernel, points[-1], exponent(lengths, [p.seconds for p in points]),
                  exponent(lengths, [p.bytes for p in points]), exponent(lengths, [c.flops for c in costs]),
                  costs[-1].flops, costs[-1].bytes)
@@ -113,7 +113,8 @@ def conditions(result: Result, example: bool) -> str:
     way = "forward and backward" if asked.backward else "forward"
     where = "Measured by `python -m dashboard.efficient.example`, in processor time" if example else "Measured here"
     return (f"{where}: one sequence, {HEADS} heads of {SIZE}, float32, {way}, median of {ROUNDS}; all see "
-            f"{seen}{window}. {result.machine}. Dotted: the closed forms, operations at the speed of the last point. "
+            f"{seen}{window}. {result.machine}. Dotted: the closed forms of a forward pass. Operations are those of "
+            "matrix products, drawn at the speed of the last point; memory is right to about a quarter. "
             f"Slopes are fitted to the last {LAST} lengths. From exact: |out − exact| / |exact|, random q, k, v.")
 
 

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, attend, entry
+from core.attention.kernels.costs import areas_met
 from core.attention.kernels.delta import delta_rule
 from core.attention.kernels.performer import orthogonal_gaussian
-from core.attention.kernels.plans import Places, cells_met, reach, touched
+from core.attention.kernels.plans import Places, reach, touched
 from core.benchmark import peak_bytes
+from core.cost import attention_cost
+from core.entries import Area
 
 B, H, T, C = 2, 3, 37, 24
 IMPLIED = [e.key for e in AXES["kernel"] if "implied" in e.traits]
@@ -228,7 +231,18 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
         return (torch.arange(16)[rows, None] - torch.arange(16)).abs() <= 1
     places = Places(16, 16, 0, band)
     assert touched(places, 4)[1] == (slice(0, 12),)
-    assert cells_met(places, 4, touched) == (10 * 16, 0)
+    met = areas_met(Area.whole(16, 16, masked=True), 4, touched(places, 4))
+    assert sum(count * area.cells for area, count in met.items()) == 10 * 16
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_a_bias_a_head_leaves_pytorchs_kernel_fused(mask):
+    layer, x = Attention(AttentionConfig(C, H, position="alibi", mask=mask, kernel="fused")), torch.randn(B, T, C)
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        layer(x, record=False)
+    called = {event.key for event in profile.key_averages()}
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in called
+    assert "aten::_scaled_dot_product_attention_math" not in called
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -255,7 +269,7 @@ def test_a_band_is_linear_in_length_in_cells_and_memory(key):
     flops, held = [], []
     for length in (512, 2048):
         layer, heads = Attention(config), [torch.randn(1, 2, length, 16, requires_grad=True) for _ in range(3)]
-        flops.append(entry("kernel", key).cost(config, length, length).flops)
+        flops.append(attention_cost(config, length, length).flops)
 
         def work(layer=layer, heads=heads):
             return torch.autograd.grad(layer.kernel(layer.problem(*heads)).out.sum(), heads)

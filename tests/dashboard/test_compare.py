@@ -8,7 +8,7 @@ import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
 from core.benchmark import Measured
-from core.cost import costs
+from core.cost import attention_cost
 from core.pretrained import read
 from dashboard.compare import state, table, words
 from dashboard.compare.controls import addable, added
@@ -197,9 +197,14 @@ def test_costs_by_hand():
     assert seen_share(window, 10) == pytest.approx((7 * 10 - 2 * (1 + 2 + 3)) / 100)
     whole, masked = costed(dot, 10), costed(window, 10)
     assert (whole.dense, masked.dense) == (False, True)
-    assert masked.flops == pytest.approx(0.58 * (whole.flops + costs(window, 10, 10)["mask"].flops))
+    assert whole.flops == attention_cost(dot, 10, 10).flops == 2 * 2 * 10 * 10 * 16
+    assert masked.flops == pytest.approx(0.58 * whole.flops)
     assert whole.parameters == 4 * (16 * 16 + 16)
     assert not costed(window.with_(kernel=Choice("local")), 10).dense
+    causal = AttentionConfig(16, 2, mask="causal", kernel="fused")
+    assert costed(causal, 10).flops == pytest.approx(0.55 * whole.flops)
+    learned = AttentionConfig(16, 2, mask="local_p", kernel="block_sparse")
+    assert costed(learned, 10).at_most and not costed(learned.with_(kernel=Choice("exact")), 10).at_most
 
 
 def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend, entry
+from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
+from core.cost import projection_cost
 
 B, T, S, C, H = 2, 7, 11, 24, 6
 FORWARD, GRADIENT = {"rtol": 1e-5, "atol": 1e-5}, {"rtol": 1.25e-5, "atol": 5e-5}
@@ -273,12 +274,11 @@ def test_the_cache_is_as_large_as_it_says(choice):
 
 @ALL
 def test_the_cost_is_what_the_maps_multiply(choice):
-    """Against PyTorch's own count of matrix products; differential adds two operations a cell, by its equation."""
+    """Against PyTorch's own count of matrix products."""
     config = AttentionConfig(C, H, choice)
     projection = Attention(config).projection
     x, context = torch.randn(1, T, C), torch.randn(1, S, C)
     with FlopCounterMode(display=False) as counted:
         projection(x, context)
         projection.merge(torch.randn(1, H, T, config.v_dim), x)
-    cells = 2 * H * T * S if choice.key == "differential" else 0
-    assert entry("projection", choice.key).cost(config, T, S).flops == counted.get_total_flops() + cells
+    assert projection_cost(config, T, S).flops == counted.get_total_flops()

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AttentionConfig, Choice
 from core.benchmark import Measured
-from core.cost import kernel_cost
+from core.cost import attention_cost
 from dashboard.efficient import example, measure, racing, state, words
 from dashboard.efficient.racing import Race
 from dashboard.efficient.state import ENTRIES, Asked, Result
@@ -80,7 +80,7 @@ def test_the_kept_measurement_is_whole():
         points = kept.of(kernel)
         assert points[-1].length >= 2048
         if kernel != "fused":
-            closed = kernel_cost(kept.asked.config(kernel), points[-1].length, points[-1].length).bytes
+            closed = attention_cost(kept.asked.config(kernel), points[-1].length, points[-1].length).bytes
             assert points[-1].bytes == pytest.approx(closed, rel=0.2)
 
 

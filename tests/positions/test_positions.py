@@ -166,7 +166,7 @@ def test_one_query_and_one_key(key):
 
 
 @pytest.mark.parametrize("entry", POSITIONS, ids=lambda e: e.key)
-def test_an_entry_says_where_it_enters_and_what_it_costs(entry):
+def test_an_entry_says_where_it_enters(entry):
     position = layer_of(entry.key).position
     overrides = {name for name in ("add", "rotate", "bias", "adjust", "values")
                  if getattr(type(position), name) is not getattr(Position, name)}
@@ -175,9 +175,6 @@ def test_an_entry_says_where_it_enters_and_what_it_costs(entry):
     assert ("adjust" in overrides) == ("adjusts" in entry.traits)
     assert ("values" in overrides) == ("values" in entry.traits)
     assert entry.short and entry.paper
-    config = AttentionConfig(C, H, position=entry.key)
-    small, large = entry.cost(config, 16, 16), entry.cost(config, 64, 64)
-    assert (large.flops > small.flops and large.bytes > small.bytes) is (entry.key != "none")
 
 
 def test_parameters_are_as_many_as_the_papers_count():

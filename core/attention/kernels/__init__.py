@@ -14,7 +14,8 @@ from core.entries import Entry
 
 # build(config or None) -> function(Problem) -> Steps, a module where it has weights. Traits: "same" for a kernel of
 # exact's own weights, which exact then draws; "implied" for one whose weights are another matrix, put into its Steps
-# where the problem is recorded; "own positions" where tokens count by their places, whatever the position says.
+# where the problem is recorded; "own positions" where tokens count by their places, whatever the position says; "reads
+# mask" for one that looks at the mask's cells to see what it may skip.
 KERNELS: tuple[Entry, ...] = (
     EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION,
     GATED_DELTA,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import and_
@@ -103,6 +103,11 @@ class Problem:
         cells = replace(cells, **cells.places(rows, columns), key_mask=real, q=q, k=k)
         given, added = (None if x is None else block(x, rows, columns) for x in (self.given, self.added))
         return replace(self, q=q, k=k, v=v, cells=cells, given=given, added=added, causal=False)
+
+
+def spans(length: int, size: int) -> Iterator[slice]:
+    """0…length in stretches of size; the last may be shorter."""
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
 def block(matrix: Tensor, rows: slice, columns: Columns) -> Tensor:

@@ -6,7 +6,7 @@ are kept, and each new block of keys rescales them by e^(m − m'). Backward mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps, precise
+from core.attention.kernels.base import SAME, Problem, Steps, precise, spans
 from core.attention.kernels.costs import chunked_cost
 from core.attention.kernels.exact import scored
 from core.attention.kernels.refusals import adds_values, folded, not_softmax, refused, reweighed, whole_rows
@@ -46,11 +46,6 @@ class Blocks:
         place = torch.Generator(weights.device).manual_seed(hash((self.seed, rows.start, columns.start)))
         drawn = torch.rand(weights.shape, generator=place, device=weights.device, dtype=weights.dtype)
         return (drawn >= self.problem.dropout).to(weights.dtype) / (1.0 - self.problem.dropout)
-
-
-def spans(length: int, size: int) -> Iterator[slice]:
-    """0…length in stretches of size; the last may be shorter."""
-    return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
 class _Chunked(torch.autograd.Function):
@@ -104,6 +99,7 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
             weights = weights * blocks.kept(weights, rows, columns)
         out.mul_(fade).add_(weights @ precise(values))
         top = highest
+        del scores, weights  # else they would stand beside those of the next block
     unseen = total == 0
     norm = (top + total.log()).masked_fill(unseen, INFINITY)
     return out / total.masked_fill(unseen, 1.0), norm

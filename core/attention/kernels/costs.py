@@ -1,151 +1,250 @@
-"""What a kernel takes for one sequence, in closed form: operations, and bytes alive at once in a forward pass.
+"""What a kernel takes for one sequence, in closed form, from heads as they are projected to the output of each.
 
-T queries, S keys, H heads of sizes D (query, key) and E (value), fp32, batch 1, beyond q, k and v themselves. A
-multiply and an add are two operations; a softmax takes SOFTMAX of them a cell: scale, maximum, difference, exponential,
-sum, quotient.
+T queries, S keys, H heads of sizes D (query, key) and E (value), fp32, batch 1. FLOPs are those of matrix products,
+a multiply and an add counted as two, as torch.utils.flop_counter counts them; bytes are the most alive at once in a
+forward pass without gradients on a CPU, beyond q, k, v and x themselves.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import lru_cache
 from typing import Any
 
-from core.entries import Cost
+import torch
 
-SOFTMAX = 6
+from core.attention.kernels.base import spans
+from core.attention.kernels.plans import NOTHING, Places, Plan, Stretch, touched
+from core.attention.normalizers import NORMALIZERS
+from core.attention.scores import SCORES
+from core.cells import Cells
+from core.entries import Area, Cost, find
+from core.masks import MASKS, make_mask
+from core.positions import POSITIONS
+
 FLOAT, PLACE = 4, 8  # bytes of a number, and of a position i or j
+RULE = 4  # bytes a cell while a mask's rule is computed: comparisons, and what joins them
 
 
-def masked(config: Any) -> bool:
-    return config.mask.key != "none"
+def axis_cost(axis: str, config: Any, area: Area) -> Cost:
+    """What a score, position, mask or normalizer takes on an area."""
+    entries = {"score": SCORES, "position": POSITIONS, "mask": MASKS, "normalizer": NORMALIZERS}[axis]
+    return find(entries, axis, getattr(config, axis).key).cost(config, area)
 
 
-def causal(config: Any) -> bool:
-    return config.mask.key == "causal"
+def matrix(config: Any, area: Area) -> float:
+    """Bytes of a score in each cell of each head."""
+    return FLOAT * config.score_heads * area.cells
 
 
-def products(config: Any, cells: float) -> float:
-    """Query meets key, and weight meets value, in that many cells of every head."""
-    meets = 2.0 * config.qk_dim * config.score_heads if config.has("score", "product") else 0.0
-    return cells * (meets + 2.0 * config.v_dim * config.num_heads)
+def outputs(config: Any, queries: int) -> float:
+    return FLOAT * config.num_heads * queries * config.v_dim
 
 
-def outputs(config: Any, queries: int, columns: int = 0) -> float:
-    """Numbers of an output, and of `columns` more beside each row."""
-    return config.num_heads * queries * (config.v_dim + columns)
+def flops(config: Any, area: Area, masks: int = 1) -> float:
+    """Query meets key, order enters, and weight meets value, on one area; a mask is read so many times."""
+    meets = 2.0 * area.cells * config.score_heads * config.qk_dim if config.has("score", "product") else 0.0
+    axes = axis_cost("score", config, area).flops + masks * axis_cost("mask", config, area).flops
+    if enters(config) == "scores":
+        axes += axis_cost("position", config, area).flops
+    return meets + axes + 2.0 * area.cells * config.num_heads * config.v_dim
 
 
-def exact_cost(config: Any, queries: int, keys: int) -> Cost:
-    """Unrecorded: scores, weights, output; under a mask scores, masked scores, weights, mask and its negation."""
-    cells, heads = queries * keys, config.score_heads
-    held = FLOAT * (2 * heads * cells + outputs(config, queries))
-    if masked(config):
-        held = max(held, FLOAT * 3 * heads * cells + 2 * cells)
-    return Cost(products(config, cells) + SOFTMAX * heads * cells, held + PLACE * (queries + keys))
+def enters(config: Any) -> str:
+    return find(POSITIONS, "position", config.position.key).enters
 
 
-def blocked_cost(config: Any, cells: float, numbers: float) -> Cost:
-    """A kernel that makes the weights of some cells, in blocks of which one is alive at a time."""
-    return Cost(products(config, cells) + SOFTMAX * config.score_heads * cells, FLOAT * numbers)
+def mask_cost(config: Any, area: Area) -> Cost:
+    """The joined mask of an area: what its rule and the padding make."""
+    if not area.masked or config.mask.key in ("none", "padding"):
+        return Cost()
+    rule = axis_cost("mask", config, area)
+    kept = max(rule.kept, area.cells)
+    joined = kept + area.cells if area.real is not None else 0.0
+    return Cost(rule.flops, max(rule.bytes, RULE * area.cells, joined), kept)
 
 
-def seen_below(queries: int, keys: int) -> float:
-    """Cells with j ≤ i."""
-    full = max(0, queries - keys)
-    return min(queries, keys) * (min(queries, keys) + 1) / 2 + full * keys
+def before(config: Any, area: Area) -> Cost:
+    """What a layer makes of ready heads before any kernel runs: turned, normed and shared heads, places, tables."""
+    sizes, turned = config.sizes, enters(config) == "q, k" or config.score.key == "qk_norm"
+    stored = FLOAT * sizes.kv_heads * area.keys
+    shared = FLOAT * area.keys * (config.score_heads - sizes.kv_heads) and FLOAT * area.keys
+    held = passing = PLACE * (area.queries + area.keys)
+    if turned:
+        passing = stored * config.qk_dim
+        held += FLOAT * config.score_heads * config.qk_dim * area.queries + stored * config.qk_dim
+    if shared:
+        held += shared * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
+        held -= stored * config.qk_dim if turned else 0.0
+    tables = find(POSITIONS, "position", config.position.key).tables(config, area)
+    return Cost(tables.flops, held + max(tables.bytes, passing), held + tables.kept)
 
 
-def fused_cost(config: Any, queries: int, keys: int) -> Cost:
-    """The output and the logarithm of each row's sum; PyTorch's own tiles take some hundred kilobytes more."""
-    cells = seen_below(queries, keys) if causal(config) else queries * keys
-    mask = queries * keys if masked(config) and not causal(config) else 0
-    return blocked_cost(config, cells, outputs(config, queries, 1) + mask * 5 / FLOAT)
+def exact_block(config: Any, area: Area) -> float:
+    """Bytes that exact holds at its highest on one area, step by step."""
+    scores, mask, position = matrix(config, area), mask_cost(config, area), Cost()
+    if enters(config) == "scores":
+        position = axis_cost("position", config, area)
+    score, normalizer = axis_cost("score", config, area), axis_cost("normalizer", config, area)
+    own_scale = scores if config.score.key == "cosine" else 0.0  # a scale a head is no number: its product is new
+    steps = [mask.bytes, mask.kept + score.bytes + scores, mask.kept + 2 * own_scale,
+             mask.kept + own_scale + scores + position.bytes]
+    if position.kept:
+        steps.append(mask.kept + own_scale + 2 * scores + position.kept)
+    live = mask.kept + position.kept + scores
+    steps.append(live + normalizer.bytes)
+    live += scores  # the weights
+    if config.has("mask", "reweighs") and (factor := reweighing(config, area)):
+        steps += [live + 3 * factor, live + factor + scores]
+        live += factor + scores
+    if config.has("projection", "folds"):
+        steps.append(live + scores)
+        live += scores / 2
+    clean = FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0  # values without NaN
+    steps += [live + clean, live + clean + outputs(config, area.queries) * (2 if area.masked else 1)]
+    if config.has("position", "values") and config.position["values"]:
+        steps.append(live + outputs(config, area.queries) + position.bytes - position.kept)
+    return max(steps)
 
 
-def chunked_cost(config: Any, queries: int, keys: int) -> Cost:
-    """The output, each row's logarithm, and one block: scores, their exponentials and what they came from."""
-    rows, columns = min(config.kernel["block"], queries), min(config.kernel["block"], keys)
-    cells = seen_below(queries, keys) + queries * columns / 2 if causal(config) else queries * keys
-    block = config.score_heads * rows * columns * 4 + 2 * outputs(config, rows)
-    return blocked_cost(config, min(cells, queries * keys), outputs(config, queries, 1) + block)
+def reweighing(config: Any, area: Area) -> float:
+    """Bytes of what a mask multiplies the weights with."""
+    leaves = config.mask.leaves()
+    if any(leaf.key == "local_p" for leaf in leaves):
+        return matrix(config, area)
+    return FLOAT * area.cells if any(leaf.key == "local_m" and leaf["gaussian"] for leaf in leaves) else 0.0
 
 
-def gathered_cost(config: Any, queries: int, cells: int, columns: int) -> Cost:
-    """The outputs of the blocks, and their union, or before that the most keys and values that one puts together."""
-    block = columns * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
-    if not (config.has("score", "product") and config.has("normalizer", "softmax")):  # then as exact, block by block
-        block += 2 * config.score_heads * min(int(config.kernel["block"]), queries) * cells / max(1, queries)
-    return blocked_cost(config, cells, outputs(config, queries) + max(outputs(config, queries), block))
+def exact_cost(config: Any, area: Area) -> Cost:
+    """All cells at once, every step a matrix."""
+    made, masks = before(config, area), 2 if config.has("mask", "learned") else 1
+    return Cost(made.flops + flops(config, area, masks),
+                max(made.bytes, made.kept + exact_block(config, area)), outputs(config, area.queries))
 
 
-def features_cost(config: Any, queries: int, keys: int, features: int, drawn: bool) -> Cost:
-    """Two products with a state of R × (E + 1); drawn features take a product of their own."""
-    heads, dim, wide = config.score_heads, config.qk_dim, config.v_dim + 1
-    making = 2 * dim * features if drawn else 3 * dim  # operations a token
-    flops = heads * (queries + keys) * (making + 2.0 * features * wide)
-    inputs = (queries + keys) * (dim + features)  # q and k with the scale in them, and their features
-    if not any(part == "causal" for part in mask_keys(config.mask)):
-        numbers = inputs + max(queries * wide, 2 * keys * features if drawn else 0)
-        return Cost(flops, FLOAT * heads * numbers)
-    chunk = int(config.kernel["chunk"])
-    chunks = -(-max(queries, keys) // chunk)
-    length = chunks * chunk
-    flops += heads * 2.0 * length * chunk * (features + wide)
-    padded = length * (2 * features + wide) + keys * wide
-    return Cost(flops, FLOAT * heads * (inputs + padded + 2 * length * wide + 2 * chunks * features * wide))
+def fused_block(config: Any, area: Area) -> float:
+    """Bytes beside the output of F.scaled_dot_product_attention on a CPU: mask, bias, and its tiles."""
+    mask, scores = mask_cost(config, area), matrix(config, area)
+    live, steps = mask.kept, [mask.bytes]
+    prepared = axis_cost("score", config, area).bytes
+    if enters(config) == "scores":
+        position = axis_cost("position", config, area)
+        steps.append(live + position.bytes)
+        live += position.kept + position.kept  # the bias, and what temperature makes of it
+        if area.masked:
+            steps.append(live + position.kept + area.cells)
+            live += position.kept
+    elif area.masked:
+        own = area.keys if config.mask.key in ("none", "padding") else area.cells
+        steps.append(live + (FLOAT + 1) * own)
+        live += FLOAT * own  # PyTorch makes numbers of truth values
+    if config.qk_dim != config.v_dim:  # then PyTorch takes no tiles
+        live += 2 * scores + FLOAT * config.score_heads * (area.queries + area.keys) * config.qk_dim
+    else:
+        live += tiles(area, config.qk_dim) + FLOAT * config.num_heads * area.queries
+    return max(*steps, live + prepared)
 
 
-def mask_keys(mask: Any) -> list[str]:
-    return [mask.key, *(key for part in mask.parts for key in mask_keys(part))]
+def tiles(area: Area, dim: int) -> float:
+    """PyTorch's buffers, one a thread: scores of 32 to 256 queries and up to 512 keys, and their sums (2.13)."""
+    rows = min(area.queries, 256 if area.queries >= 768 else 64 if area.queries >= 192 else 32)
+    return FLOAT * torch.get_num_threads() * rows * (min(area.keys, 512) + 2 + dim)
 
 
-def linear_cost(config: Any, queries: int, keys: int) -> Cost:
-    return features_cost(config, queries, keys, config.qk_dim, drawn=False)
+def fused_cost(config: Any, area: Area) -> Cost:
+    """Every cell is counted, as PyTorch counts, though a causal mask lets its tiles skip nearly half of them."""
+    made = before(config, area)
+    own = config.mask.key == "causal" and area.real is None and area.queries == area.keys and enters(config) != "scores"
+    rows = Area.whole(area.queries, area.keys) if own else area
+    held = fused_block(config, rows) + outputs(config, area.queries)
+    return Cost(made.flops + flops(config, area), max(made.bytes, made.kept + held), outputs(config, area.queries))
 
 
-def performer_cost(config: Any, queries: int, keys: int) -> Cost:
-    return features_cost(config, queries, keys, int(config.kernel["features"]), drawn=True)
+def places_of(config: Any, area: Area) -> Places:
+    """The mask of an area as a plan reads it; keys from `real` on are padding."""
+    real = torch.arange(area.keys)[None] < (area.keys if area.real is None else area.real)
+    whole = Cells.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=real)
+    rule = None if config.mask.key == "none" else make_mask(config.mask, config)
+
+    def allowed(rows: slice) -> torch.Tensor | None:
+        cells = whole.part(rows)
+        if rule is None:
+            return None if area.real is None else cells.key_mask
+        return rule(cells) if area.real is None else rule(cells) & cells.key_mask
+
+    return Places(area.queries, area.keys, 0, allowed)
 
 
-def retention_cost(config: Any, queries: int, keys: int) -> Cost:
-    """Within chunks the weights, between them a state of D × E."""
-    heads, dim, value, chunk = config.score_heads, config.qk_dim, config.v_dim, int(config.kernel["chunk"])
-    chunks = -(-max(queries, keys) // chunk)
-    length = chunks * chunk
-    flops = heads * length * (2.0 * chunk * (dim + value) + chunk + 4.0 * dim * value + 3 * dim)
-    numbers = keys * dim + length * (3 * dim + 2 * value) + 2 * chunks * dim * value + length * value
-    return Cost(flops, FLOAT * heads * numbers)
+def areas_met(area: Area, size: int, planned: list[Stretch]) -> Counter[Area]:
+    """How often a plan computes which areas, a block of queries and its keys each; alike ones are one."""
+    found: Counter[Area] = Counter()
+    for rows, seen in zip(spans(area.queries, size), planned, strict=True):
+        keys = sum(stretch.stop - stretch.start for stretch in seen)
+        found[Area(rows.stop - rows.start, keys, rows.start - seen[-1].stop + 1, rows.stop - 1 - seen[0].start,
+                   area.masked, area.real)] += 1
+    return found
 
 
-def delta_cost(config: Any, queries: int, keys: int) -> Cost:
-    """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E."""
-    heads, dim, value, chunk = config.score_heads, config.qk_dim, config.v_dim, int(config.kernel["chunk"])
-    chunks = -(-max(queries, keys) // chunk)
-    length = chunks * chunk
-    flops = 4.0 * heads * keys * config.d_model
-    flops += heads * length * (chunk * (5.0 * dim + 3.0 * value) + 6.0 * dim * value)
-    a_token = 6 * dim + 2 * value + 2 * chunk + max(chunk, 2 * (dim + value))  # making the pairs, or going through
-    numbers = 2 * keys * dim + length * a_token + 2 * dim * value
-    return Cost(flops, FLOAT * heads * numbers)
+def blocks_met(area: Area, size: int, planned: list[Stretch]) -> Counter[Area]:
+    """How often square blocks are computed, by how far they lie from the diagonal; those at the ends may be smaller."""
+    found: Counter[Area] = Counter()
+    ends = Counter[int]()  # of a row of whole blocks: +1 on the diagonal where it begins, −1 after its last
+    for at, (rows, seen) in enumerate(zip(spans(area.queries, size), planned, strict=True)):
+        for stretch in () if seen is NOTHING else seen:
+            first, last = stretch.start // size, stretch.stop // size
+            if rows.stop - rows.start == size:
+                ends[at - last + 1] += 1
+                ends[at - first + 1] -= 1
+                first = last
+            for start in range(first * size, stretch.stop, size):
+                stop = min(start + size, stretch.stop)
+                found[Area(rows.stop - rows.start, stop - start, rows.start - stop + 1, rows.stop - 1 - start,
+                           area.masked, area.real)] += 1
+    count = 0
+    for diagonal in range(min(ends, default=0), max(ends, default=0)):
+        count += ends[diagonal]
+        if count:
+            away = diagonal * size
+            found[Area(size, size, away - size + 1, away + size - 1, area.masked, area.real)] += count
+    return found
 
 
-def linformer_cost(config: Any, queries: int, keys: int) -> Cost:
-    """Keys and values mixed into r, then a softmax over those."""
-    heads, dim, value, rank = config.score_heads, config.qk_dim, config.v_dim, int(config.kernel["rank"])
-    flops = heads * (2.0 * rank * keys * (dim + value) + queries * rank * (2.0 * (dim + value) + SOFTMAX))
-    numbers = rank * (dim + value) + queries * (rank + max(rank, value))
-    return Cost(flops, FLOAT * heads * numbers)
+def total_flops(config: Any, areas: Counter[Area], masks: int = 1) -> float:
+    return sum(count * flops(config, area, masks) for area, count in areas.items())
 
 
-def nystrom_cost(config: Any, queries: int, keys: int) -> Cost:
-    """Three softmaxes through m landmarks, and four products of m × m in each round towards the inverse."""
-    heads, dim, value, few = config.score_heads, config.qk_dim, config.v_dim, int(config.kernel["landmarks"])
-    few_q, few_k = min(few, queries), min(few, keys)
-    if max(queries, keys) <= few:
-        cells = queries * keys
-        return Cost(products(config, cells) + SOFTMAX * heads * cells, FLOAT * (2 * heads * cells))
-    means = 2.0 * dim * (queries * few_q + keys * few_k)
-    cells = queries * few_k + few_q * few_k + few_q * keys
-    mixing = 2.0 * value * (few_q * keys + few_k * few_q + queries * few_k)
-    inverting = int(config.kernel["rounds"]) * 8.0 * few_q * few_q * few_k
-    numbers = (few_q + few_k) * dim + queries * few_k + few_q * keys + queries * value
-    return Cost(heads * (means + cells * (2.0 * dim + SOFTMAX) + mixing + inverting), FLOAT * heads * numbers)
+def gathered_cost(config: Any, area: Area, plan: Plan, fused: bool, masks: int) -> Cost:
+    """Blocks of queries and the keys that a plan lets them meet: each is exact or fused on an area of its own."""
+    size, made = int(config.kernel["block"]), before(config, area)
+    planned = plan(places_of(config, area), size)
+    areas, blocks = areas_met(area, size, planned), -(-area.queries // size)
+    copied = FLOAT * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
+    apart = max((sum(s.stop - s.start for s in seen) for seen in planned if len(seen) > 1), default=0)
+    block = max(fused_block(config, each) if fused else exact_block(config, each) for each in areas)
+    out = outputs(config, area.queries)
+    held = max(2 * out, out * (blocks - 1) / blocks + outputs(config, min(size, area.queries)) * fused
+               + block + copied * apart)
+    return Cost(made.flops + total_flops(config, areas, masks), max(made.bytes, made.kept + held), out)
+
+
+@lru_cache(maxsize=256)
+def chunked_cost(config: Any, area: Area) -> Cost:
+    """The output, each row's logarithm, and one block; blocks that the mask hides are passed by."""
+    size, made, out = int(config.kernel["block"]), before(config, area), outputs(config, area.queries)
+    areas = blocks_met(area, size, touched(places_of(config, area), size))
+    rows, block = min(size, area.queries), max((chunked_block(config, each) for each in areas), default=0.0)
+    logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
+    held = out + logarithms + outputs(config, rows) + max(block, outputs(config, rows))
+    return Cost(made.flops + total_flops(config, areas), max(made.bytes, made.kept + held), out)
+
+
+def chunked_block(config: Any, area: Area) -> float:
+    """Scores, then scores without what is masked, then their exponentials: two of them at a time."""
+    scores, mask, position = matrix(config, area), mask_cost(config, area), Cost()
+    if enters(config) == "scores":
+        position = axis_cost("position", config, area)
+    score = axis_cost("score", config, area)
+    own_scale = scores if config.score.key == "cosine" else 0.0
+    steps = [mask.bytes, mask.kept + score.bytes + scores, mask.kept + own_scale + scores + position.bytes,
+             mask.kept + scores + (scores + position.kept if position.kept else 0.0)]
+    return max(*steps, 2 * scores + 2 * mask.kept)

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.kernels.base import Problem, Steps, precise
-from core.attention.kernels.costs import delta_cost
 from core.attention.kernels.implied import (
     CAUSAL_TOO,
     IMPLIED,
@@ -23,6 +22,7 @@ from core.attention.kernels.implied import (
     seen_keys,
     steps,
 )
+from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry
 

@@ -26,6 +26,7 @@ def fused(problem: Problem) -> Steps:
     if bias is not None:
         extra = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))
         extra = extra.to(q.dtype)
+        extra = extra if extra.dim() == 4 else extra[None]  # of three dimensions PyTorch makes the whole matrix
     meets, met = problem.score.prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
         meets, scale = meets * scale, 1.0

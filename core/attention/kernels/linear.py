@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention.kernels.base import Problem, Steps, precise
-from core.attention.kernels.costs import linear_cost
 from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled, seen_keys, steps
+from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import joined
 from core.entries import Entry, Param
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from core.attention.kernels.base import Problem, Steps, precise
-from core.attention.kernels.costs import linformer_cost, nystrom_cost
 from core.attention.kernels.implied import (
     IMPLIED,
     PADDING_ONLY,
@@ -17,6 +16,7 @@ from core.attention.kernels.implied import (
     seen_keys,
     steps,
 )
+from core.attention.kernels.implied_costs import linformer_cost, nystrom_cost
 from core.entries import ConfigError, Entry, Param
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from core.attention.kernels.base import Problem, Steps
-from core.attention.kernels.costs import performer_cost
 from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled, seen_keys
+from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
 from core.entries import ConfigError, Entry, Param
 

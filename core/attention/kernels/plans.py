@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import Problem
-from core.attention.kernels.chunked import spans
+from core.attention.kernels.base import Problem, spans
 from core.cells import ALL
 from core.entries import Choice
 
@@ -101,6 +100,11 @@ class Touched:
         return self.found[key]
 
 
+def everything(places: Places, size: int) -> list[Stretch]:
+    """Every block of queries meets every key."""
+    return [(slice(0, places.keys),) for _ in spans(places.queries, size)]
+
+
 def touched(places: Places, size: int) -> list[Stretch]:
     """The stretches of keys, in whole blocks, of which a query of each block may see one."""
     keys = places.keys
@@ -125,12 +129,3 @@ def joined(blocks: list[int], size: int, length: int) -> Stretch:
             start = stretches.pop().start
         stretches.append(slice(start, stop))
     return tuple(stretches)
-
-
-def cells_met(places: Places, size: int, plan: Plan) -> tuple[int, int]:
-    """How many cells of the score matrix a plan computes, and the most keys that one block puts together."""
-    rows = [span.stop - span.start for span in spans(places.queries, size)]
-    planned = plan(places, size)
-    columns = [sum(s.stop - s.start for s in seen) for seen in planned]
-    apart = [count for count, seen in zip(columns, planned, strict=True) if len(seen) > 1]
-    return sum(r * c for r, c in zip(rows, columns, strict=True)), max(apart, default=0)

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.kernels.base import Problem, Steps, precise
-from core.attention.kernels.costs import retention_cost
 from core.attention.kernels.implied import (
     CAUSAL_TOO,
     IMPLIED,
@@ -22,6 +21,7 @@ from core.attention.kernels.implied import (
     seen_keys,
     steps,
 )
+from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
 from core.cells import Cells
 from core.entries import ConfigError, Entry, Param

@@ -13,16 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps
-from core.attention.kernels.chunked import spans
+from core.attention.kernels.base import SAME, Problem, Steps, spans
 from core.attention.kernels.costs import gathered_cost
 from core.attention.kernels.exact import exact
 from core.attention.kernels.fused import fused, why_not_fused
-from core.attention.kernels.plans import EVERYTHING, Band, Places, Plan, Stretch, Touched, cells_met, reach, touched
+from core.attention.kernels.plans import EVERYTHING, Band, Places, Plan, Stretch, Touched, everything, reach, touched
 from core.attention.kernels.refusals import refused, whole_rows
-from core.cells import Cells
-from core.entries import Cost, Entry, Param
-from core.masks import make_mask
+from core.entries import Area, Cost, Entry, Param
 
 Solve = Callable[[Problem], Steps]
 BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries that are computed at a time")
@@ -81,20 +78,18 @@ def _block_sparse(config: Any) -> Gathered:
     return Gathered(config, Touched())
 
 
-def _local_cost(config: Any, queries: int, keys: int) -> Cost:
-    places = Places(queries, keys, 0, lambda rows: None)
-    return gathered_cost(config, queries, *cells_met(places, int(config.kernel["block"]), Band(*reach(config.mask))))
+@lru_cache(maxsize=256)
+def _local_cost(config: Any, area: Area) -> Cost:
+    masks = 2 if config.has("mask", "learned") else 1
+    return gathered_cost(config, area, Band(*reach(config.mask)), why_not_fused(config) is None, masks)
 
 
 @lru_cache(maxsize=256)
-def _block_sparse_cost(config: Any, queries: int, keys: int) -> Cost:
-    """As long as no key is padding; the mask is looked at once. One that is learned may see anything."""
-    if config.has("mask", "learned"):
-        return gathered_cost(config, queries, queries * keys, 0)
-    whole = Cells.whole(queries, keys, num_heads=config.score_heads, key_mask=torch.ones(1, keys, dtype=torch.bool))
-    mask = make_mask(config.mask, config)
-    places = Places(queries, keys, 0, lambda rows: mask(whole.part(rows)))
-    return gathered_cost(config, queries, *cells_met(places, int(config.kernel["block"]), touched))
+def _block_sparse_cost(config: Any, area: Area) -> Cost:
+    """The mask is read once for the plan. Of one that is learned only this is known: it may see anything."""
+    learned = config.has("mask", "learned")
+    plan, masks = (everything, 3) if learned else (touched, 1)
+    return gathered_cost(config, area, plan, why_not_fused(config) is None, masks)
 
 
 LOCAL = Entry(
@@ -105,5 +100,5 @@ LOCAL = Entry(
 BLOCK_SPARSE = Entry(
     "block_sparse", "Block-sparse", _block_sparse, r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
     "Only the blocks of the score matrix that the mask touches are computed.", "Child et al.", 2019,
-    "https://arxiv.org/abs/1904.10509", (BLOCK,), short="touched blocks alone", traits=SAME, cost=_block_sparse_cost,
-    refuse=refused("block_sparse", whole_rows))
+    "https://arxiv.org/abs/1904.10509", (BLOCK,), short="touched blocks alone", traits=SAME | {"reads mask"},
+    cost=_block_sparse_cost, refuse=refused("block_sparse", whole_rows))

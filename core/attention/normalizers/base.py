@@ -8,18 +8,22 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.entries import Cost, Param
+from core.entries import Area, Cost, Param
 
 HALF = (torch.float16, torch.bfloat16)
 TEMPERATURE = Param("temperature", "Temperature", 1.0, 0.01, 100.0, 0.01,
                     meaning="τ divides every score before anything else is done to it")
 
 
-def more_than_softmax(operations: float, held: int = 1) -> Any:
-    """The `cost` of an entry that does so much more to each cell than a softmax, and holds so many more matrices."""
-    def cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-        cells = config.score_heads * num_queries * num_keys
-        return Cost(operations * cells, 4 * held * cells)
+def matrices(plain: float, masked: float) -> Any:
+    """The `cost` of an entry that holds so many matrices at once beside the scores, without and with a mask.
+
+    A temperature takes one more.
+    """
+    def cost(config: Any, area: Area) -> Cost:
+        scores = 4.0 * config.score_heads * area.cells
+        own = (masked if area.masked else plain) + (config.normalizer["temperature"] != 1.0)
+        return Cost(0.0, own * scores + (area.cells if area.masked else 0), scores)
 
     return cost
 

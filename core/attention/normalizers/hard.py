@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.normalizers.base import TEMPERATURE, Normalizer
+from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
-from core.entries import Entry, Param
+from core.entries import Area, Cost, Entry, Param
 
 STRAIGHT_THROUGH, NONE = "straight_through", "none"
 
@@ -48,6 +48,13 @@ class Hard(Normalizer):
         return weights
 
 
+def _cost(config: Any, area: Area) -> Cost:
+    """Straight through the softmax, it and a copy are held too."""
+    plain = 2 if config.normalizer["gradient"] == NONE else 4
+    cost: Cost = matrices(plain, plain + 1)(config, area)
+    return cost
+
+
 HARD = Entry(
     "hard", "Hard", lambda config: Hard(**dict(config.normalizer.params)),
     r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
@@ -56,4 +63,4 @@ HARD = Entry(
     (TEMPERATURE, Param("gradient", "Gradient", STRAIGHT_THROUGH, choices=(STRAIGHT_THROUGH, NONE),
                         meaning="whether scores learn as if the softmax had been taken, or not at all",
                         labels=("Straight through the softmax", "None"))),
-    "1 for the largest", traits=SUMS_TO_ONE | {"hard"})
+    "1 for the largest", traits=SUMS_TO_ONE | {"hard"}, cost=_cost)

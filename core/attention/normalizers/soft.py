@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.attention.normalizers.base import TEMPERATURE, Normalizer, more_than_softmax
+from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
 from core.entries import Entry, Param
 
 SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"})
@@ -101,7 +101,8 @@ SOFTMAX = Entry(
     "softmax", "Softmax", lambda config: Softmax(**dict(config.normalizer.params)),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
     "Weights are positive and each row sums to one; a low temperature sharpens them.", "Bahdanau et al.", 2014,
-    "https://arxiv.org/abs/1409.0473", (TEMPERATURE,), "eˢ / Σ eˢ", traits=SUMS_TO_ONE | {"softmax"})
+    "https://arxiv.org/abs/1409.0473", (TEMPERATURE,), "eˢ / Σ eˢ", traits=SUMS_TO_ONE | {"softmax"},
+    cost=matrices(1, 2))
 
 SOFTCAP = Entry(
     "softcap", "Softcap", lambda config: Softcap(**dict(config.normalizer.params)),
@@ -109,20 +110,21 @@ SOFTCAP = Entry(
     "No score can leave (−c, c), so that no key can take a whole row by size alone.", "Gemma Team", 2024,
     "https://arxiv.org/abs/2408.00118",
     (TEMPERATURE, Param("cap", "Cap c", 50.0, 0.1, 1000.0, 0.1, meaning="where tanh bends the scores; Gemma 2: 50")),
-    "softmax(c·tanh(s / c))", traits=SUMS_TO_ONE, cost=more_than_softmax(3))
+    "softmax(c·tanh(s / c))", traits=SUMS_TO_ONE, cost=matrices(2, 3))
 
 SOFTMAX_ONE = Entry(
     "softmax_one", "Softmax-one", lambda config: SoftmaxOne(**dict(config.normalizer.params)),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
     "An extra 1 below lets a row of low scores give almost nothing to every key.", "Miller", 2023,
-    "https://www.evanmiller.org/attention-is-off-by-one.html", (TEMPERATURE,), "eˢ / (1 + Σ eˢ)", traits=AT_MOST_ONE)
+    "https://www.evanmiller.org/attention-is-off-by-one.html", (TEMPERATURE,), "eˢ / (1 + Σ eˢ)", traits=AT_MOST_ONE,
+    cost=matrices(2, 3))
 
 SINK = Entry(
     "sink", "Sink", _sink, r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
     "A learned score a head competes with the keys and holds no value: what it takes is given to none.", "OpenAI", 2025,
     "https://arxiv.org/abs/2508.10925",
     (TEMPERATURE, Param("start", "Sink at first", 0.0, -20.0, 20.0, 0.5, meaning="b of every head before training")),
-    "eˢ / (eᵇ + Σ eˢ)", traits=AT_MOST_ONE)
+    "eˢ / (eᵇ + Σ eˢ)", traits=AT_MOST_ONE, cost=matrices(2, 3))
 
 SIGMOID = Entry(
     "sigmoid", "Sigmoid", lambda config: Sigmoid(**dict(config.normalizer.params)),
@@ -131,4 +133,4 @@ SIGMOID = Entry(
     "it may see, begins near one.", "Ramapuram et al.", 2024, "https://arxiv.org/abs/2409.04431",
     (TEMPERATURE, Param("bias", "Bias b", 0.0, -20.0, 20.0, 0.5, meaning="added to every score"),
      Param("by_length", "− log S", True, meaning="whether the logarithm of the number of keys is taken off")),
-    "σ(s + b − log S)")
+    "σ(s + b − log S)", cost=matrices(2, 3))

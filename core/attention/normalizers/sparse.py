@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from core.attention.normalizers.base import TEMPERATURE, Normalizer, more_than_softmax
+from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
-from core.entries import Entry, Param
+from core.entries import Area, Cost, Entry, Param
 
 SHORT_ROW = 24  # measured: up to here a row is sorted faster than it is solved
 BLOCK = 2**17  # floats solved at a time: a block stays in a core's own cache, which is worth up to 3 × on long rows
-USUAL_STEPS = 6  # on scores of a normal spread
 MOST_STEPS = 40  # each step divides excess · slope by 4 or more, so 22 bring 1,024² below the precision of fp32
 
 
@@ -125,7 +124,16 @@ class TopK(Normalizer):
         return scores.masked_fill(scores < kth, float("-inf")).softmax(-1)
 
 
-_COST = more_than_softmax(4 * USUAL_STEPS)  # subtract, clamp, power and sum, in each step
+def _cost(config: Any, area: Area) -> Cost:
+    """Scores less their largest become the weights; short rows are sorted, of long ones some are solved at a time."""
+    made: Cost = matrices(1, 2)(config, area)
+    scores = 4 * config.score_heads * area.cells
+    if area.keys <= SHORT_ROW:
+        return made + Cost(bytes=5 * scores)
+    power = config.normalizer.key == "entmax" and config.normalizer["alpha"] not in (1.5, 2.0)
+    return made + Cost(bytes=(1 + power) * min(scores, 4 * BLOCK))
+
+
 _PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
 
 SPARSEMAX = Entry(
@@ -133,13 +141,13 @@ SPARSEMAX = Entry(
     r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
     "The nearest point of the simplex: keys below a threshold of the row's own get exactly nothing.",
     "Martins and Astudillo", 2016, "https://arxiv.org/abs/1602.02068", (TEMPERATURE,), "max(s − t, 0)",
-    traits=SUMS_TO_ONE, cost=_COST)
+    traits=SUMS_TO_ONE, cost=_cost)
 
 ENTMAX15 = Entry(
     "entmax15", "Entmax 1.5", lambda config: Entmax(alpha=1.5, **dict(config.normalizer.params)),
     r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
     "Half way between softmax and sparsemax: low keys get exactly nothing, and weights fall smoothly to it.",
-    *_PETERS, (TEMPERATURE,), "max(s/2 − t, 0)²", traits=SUMS_TO_ONE, cost=_COST)
+    *_PETERS, (TEMPERATURE,), "max(s/2 − t, 0)²", traits=SUMS_TO_ONE, cost=_cost)
 
 ENTMAX = Entry(
     "entmax", "Entmax α", lambda config: Entmax(**dict(config.normalizer.params)),
@@ -147,7 +155,7 @@ ENTMAX = Entry(
     r",\quad \textstyle\sum_m w_{im} = 1",
     "The whole family: α near 1 is softmax, 2 is sparsemax, and what lies between is sparser as α grows.", *_PETERS,
     (TEMPERATURE, Param("alpha", "α", 1.25, 1.05, 2.0, 0.05, meaning="how sparse: 1.5 is entmax 1.5, 2 is sparsemax")),
-    "max((α − 1)s − t, 0)^(1/(α − 1))", traits=SUMS_TO_ONE, cost=_COST)
+    "max((α − 1)s − t, 0)^(1/(α − 1))", traits=SUMS_TO_ONE, cost=_cost)
 
 TOP_K = Entry(
     "top_k", "Top-k", lambda config: TopK(**dict(config.normalizer.params)),
@@ -155,4 +163,4 @@ TOP_K = Entry(
     "Softmax of each row's k largest scores; the rest get nothing and learn nothing. Ties at the edge are kept.",
     "Zhao et al.", 2019, "https://arxiv.org/abs/1912.11637",
     (TEMPERATURE, Param("k", "k", 4, 1, 512, 1, meaning="how many of a row's keys keep a weight")),
-    "softmax of the k largest", traits=SUMS_TO_ONE)
+    "softmax of the k largest", traits=SUMS_TO_ONE, cost=matrices(2, 3))

@@ -8,7 +8,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.entries import Cost, Param
+from core.entries import Area, Cost, Param
 
 Heads = tuple[Float[Tensor, "B Hs T D"], Float[Tensor, "B G S D"], Float[Tensor, "B Gv S E"]]
 
@@ -30,15 +30,15 @@ def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
     return layer
 
 
-def maps_cost(config: Any, num_queries: int, num_keys: int, asked: int, kept: int) -> Cost:
+def maps_cost(config: Any, area: Area, asked: int, kept: int) -> Cost:
     """Of learned maps: `asked` weights meet each query's token (W_o among them), `kept` each key's; fp32, one sequence.
 
     Alive at once are q, k, v and the output; what is done number by number is left out.
     """
     sizes = config.sizes
-    stored = sizes.score_heads * sizes.qk_dim * num_queries + sizes.kv_heads * sizes.qk_dim * num_keys
-    values = config.d_model * num_queries + min(sizes.kv_heads, config.num_heads) * sizes.v_dim * num_keys
-    return Cost(2 * (asked * num_queries + kept * num_keys), 4 * (stored + values))
+    stored = sizes.score_heads * sizes.qk_dim * area.queries + sizes.kv_heads * sizes.qk_dim * area.keys
+    values = config.d_model * area.queries + min(sizes.kv_heads, config.num_heads) * sizes.v_dim * area.keys
+    return Cost(2.0 * (asked * area.queries + kept * area.keys), 4 * (stored + values))
 
 
 class Projection(nn.Module):

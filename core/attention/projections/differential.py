@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
-from core.entries import Cost, Entry, HeadSizes, Param
+from core.entries import Area, Cost, Entry, HeadSizes, Param
 
 EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
 SPREAD = 0.1  # standard deviation of the vectors that make λ, at the start
@@ -65,10 +65,9 @@ def _sizes(config: Any) -> HeadSizes:
     return HeadSizes(heads, half, config.head_dim, heads, kept=2 * config.d_model)  # as many keys, but half the values
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
-    """Four maps, and the difference: a multiply and an add for each cell, whose result is held beside the two."""
-    square, cells = config.d_model**2, config.num_heads * num_queries * num_keys
-    return maps_cost(config, num_queries, num_keys, 2 * square, 2 * square) + Cost(2 * cells, 4 * cells)
+def _cost(config: Any, area: Area) -> Cost:
+    square = config.d_model**2
+    return maps_cost(config, area, 2 * square, 2 * square)
 
 
 def _refuse(config: Any) -> str | None:

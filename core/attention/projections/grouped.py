@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
 from core.attention.projections.multi_head import MultiHead
-from core.entries import Cost, Entry, HeadSizes, Param
+from core.entries import Area, Cost, Entry, HeadSizes, Param
 
 MOST_KV_HEADS = 256
 
@@ -59,9 +59,9 @@ def _one(config: Any) -> HeadSizes:
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, 1)
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
+def _cost(config: Any, area: Area) -> Cost:
     size, narrow = config.d_model, config.head_dim * config.kv_heads
-    return maps_cost(config, num_queries, num_keys, 2 * size * size, 2 * size * narrow)
+    return maps_cost(config, area, 2 * size * size, 2 * size * narrow)
 
 
 def _refuse(config: Any) -> str | None:

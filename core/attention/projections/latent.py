@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.projections.base import Heads, Projection, linear, maps_cost, merge_heads, split_heads
-from core.entries import Cost, Entry, HeadSizes, Param, find
+from core.entries import Area, Cost, Entry, HeadSizes, Param, find
 from core.positions import POSITIONS
 from core.positions.rotary import Rotary
 
@@ -89,12 +89,12 @@ def _sizes(config: Any) -> HeadSizes:
     return HeadSizes(heads, size + turned, size, heads, kept=latent + turned)
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
+def _cost(config: Any, area: Area) -> Cost:
     """Of the naive form, in which every head's keys and values are unfolded."""
     size, small = config.d_model, int(config.projection["query_latent"])
     latent, turned = int(config.projection["latent"]), int(config.projection["rope"])
     asked = size * small + (small or size) * config.score_heads * config.qk_dim + size * size
-    return maps_cost(config, num_queries, num_keys, asked, size * (latent + turned) + 2 * latent * size)
+    return maps_cost(config, area, asked, size * (latent + turned) + 2 * latent * size)
 
 
 def _refuse(config: Any) -> str | None:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
-from core.entries import Cost, Entry, HeadSizes, Param
+from core.entries import Area, Cost, Entry, HeadSizes, Param
 
 
 class Identity(Projection):
@@ -76,15 +76,15 @@ def _multi_head(config: Any) -> MultiHead:
     return MultiHead(config.d_model, config.num_heads, **dict(config.projection.params))
 
 
-def _cost(config: Any, num_queries: int, num_keys: int) -> Cost:
+def _cost(config: Any, area: Area) -> Cost:
     square = config.d_model**2
-    return maps_cost(config, num_queries, num_keys, 2 * square, 2 * square)
+    return maps_cost(config, area, 2 * square, 2 * square)
 
 
-def _gated_cost(config: Any, num_queries: int, num_keys: int) -> Cost:
+def _gated_cost(config: Any, area: Area) -> Cost:
     gates = config.d_model if config.projection["grain"] == "elementwise" else config.num_heads
-    more = Cost(2 * config.d_model * gates * num_queries, 4 * gates * num_queries)
-    return _cost(config, num_queries, num_keys) + more
+    more = Cost(2 * config.d_model * gates * area.queries, 4 * gates * area.queries)
+    return _cost(config, area) + more
 
 
 def _gated(config: Any) -> Gated:

@@ -1,0 +1,119 @@
+"""What the kernels without a score matrix take, in closed form; costs.py says what is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.attention.kernels.costs import FLOAT, axis_cost, before, outputs
+from core.attention.kernels.refusals import joined
+from core.entries import Area, Cost
+
+
+def summed(config: Any, area: Area, flops: float, numbers: float, prepared: bool = True) -> Cost:
+    """With what a layer makes of q and k: beside it `numbers` a head are alive at once.
+
+    `prepared` says that what a score makes of q and k is alive then too.
+    """
+    made, score = before(config, area), axis_cost("score", config, area)
+    held = made.kept + score.kept * prepared + FLOAT * config.score_heads * numbers
+    return Cost(made.flops + score.flops + config.score_heads * flops, max(made.bytes, held),
+                outputs(config, area.queries))
+
+
+def chunks_of(config: Any, area: Area) -> tuple[int, int, int]:
+    """The length of a chunk, how many there are, and how many places they fill."""
+    chunk = int(config.kernel["chunk"])
+    count = -(-max(area.queries, area.keys) // chunk)
+    return chunk, count, chunk * count
+
+
+def features_cost(config: Any, area: Area, features: int, drawn: bool) -> Cost:
+    """Two products with a state of R × E and the sums of weights; drawn features take a product of their own."""
+    queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
+    flops = 2.0 * dim * features * (queries + keys) if drawn else 0.0
+    copied = scales(config)  # the scale goes into copies of q and k, and what a score has made of them is let go
+    inputs, features_q, features_k = (queries + keys) * dim * copied, queries * features, keys * features
+    made = features_q + features_k
+    making = made
+    if drawn:  # a feature takes four steps that stand beside one another, and two more for keys that are not real
+        making = max(4 * features_q, features_q + (4 if area.real is None else 6) * features_k)
+    elif area.real is not None:
+        making = max(making, made + features_k)
+    if not any(part.key == "causal" for part in joined(config.mask)):
+        flops += 2.0 * features * (queries + value * (queries + keys))
+        return summed(config, area, flops, inputs + max(making, made + queries * (value + 1)), not copied)
+    chunk, count, length = chunks_of(config, area)
+    wide = value + 1
+    flops += 2.0 * length * (chunk * (features + wide) + 2 * features * wide)
+    within = max(keys * wide, 2 * length * chunk, length * (chunk + wide),
+                 2 * length * wide + 2 * count * features * wide)
+    padded = made + length * (2 * features + wide)
+    return summed(config, area, flops, inputs + max(making, padded + within), not copied)
+
+
+def scales(config: Any) -> bool:
+    """Whether scores are multiplied by anything but 1."""
+    return config.score.key not in ("dot", "general") or config.normalizer["temperature"] != 1.0
+
+
+def linear_cost(config: Any, area: Area) -> Cost:
+    return features_cost(config, area, config.qk_dim, drawn=False)
+
+
+def performer_cost(config: Any, area: Area) -> Cost:
+    return features_cost(config, area, int(config.kernel["features"]), drawn=True)
+
+
+def retention_cost(config: Any, area: Area) -> Cost:
+    """Within chunks the weights, between them a state of D × E."""
+    dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
+    flops = length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
+    states = count * dim * value
+    within = max(2 * length * chunk + 2 * chunk**2, length * (chunk + value), length * (dim + value) + states,
+                 length * value + 2 * states, length * (dim + 2 * value) + 3 * states)
+    return summed(config, area, flops, area.keys * dim + length * (2 * dim + value) + within)
+
+
+def delta_cost(config: Any, area: Area) -> Cost:
+    """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E.
+
+    PyTorch does not count the system: half of its matrix meets each column.
+    """
+    dim, value, (chunk, _, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
+    flops = 4.0 * area.keys * config.d_model + length * (chunk * (5.0 * dim + 3.0 * value) + 6.0 * dim * value)
+    a_token = 6 * dim + 2 * value + 2 * chunk + max(chunk, 2 * (dim + value))  # making the pairs, or going through
+    inputs = (area.queries + area.keys) * dim
+    return summed(config, area, flops, inputs + length * a_token + 2 * dim * value, prepared=False)
+
+
+def linformer_cost(config: Any, area: Area) -> Cost:
+    """Keys and values mixed into r, then a softmax over those."""
+    dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
+    flops = 2.0 * rank * (dim + value) * (area.keys + area.queries)
+    met = area.queries * rank
+    # A product of one table with all heads copies k, then v; tables that are masked for each text are held themselves.
+    own = 2 * area.keys * rank / config.score_heads if area.real is not None else 0
+    copy_k, copy_v = (area.keys * size * (config.score_heads > 1 and not own) for size in (dim, value))
+    numbers = own + max(copy_k + 2 * rank * dim, rank * dim + 2 * met, met + copy_v + 2 * rank * value,
+                        met + rank * value + area.queries * value)
+    return summed(config, area, flops, numbers)
+
+
+def nystrom_cost(config: Any, area: Area) -> Cost:
+    """Three softmaxes through m landmarks, and four products of m × m in each round towards the inverse."""
+    queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
+    few = int(config.kernel["landmarks"])
+    few_q, few_k = min(few, queries), min(few, keys)
+    if max(queries, keys) <= few:
+        return summed(config, area, 2.0 * area.cells * (dim + value),
+                      max(queries * dim + (2 if area.real is None else 3) * area.cells, area.cells + queries * value))
+    means = 2.0 * dim * (queries * few_q + keys * few_k)
+    met = 2.0 * dim * (queries * few_k + few_q * few_k + few_q * keys)
+    mixing = 2.0 * value * (few_q * keys + few_k * few_q + queries * few_k)
+    inverting = int(config.kernel["rounds"]) * 4.0 * few_q * few_q * (few_q + few_k)
+    left, right, square, held = queries * few_k, few_q * keys, few_q * (few_q + few_k), 2 if area.real is None else 3
+    softmaxes = max(held * left, left + held * right, left + right + 3 * square, left + right + queries * value)
+    averages = (few_q * queries + few_k * keys) / config.score_heads  # one for all heads
+    making = averages + 2 * few_k * keys / config.score_heads
+    return summed(config, area, means + met + mixing + inverting,
+                  max(making, averages + (few_q + 2 * few_k) * dim + softmaxes))
