@@ -1,4 +1,5 @@
-"""A person's own text, sentence pairs or table: each is one parameter, `data`, so that a run's folder is complete.
+"""A person's own text, sentence pairs or table: each is one parameter, `data`, the text itself or, where that is long,
+a reference to it (core.tasks.data_store).
 
 What a page shows beside it: `core.tasks.reading.decoded` turns an uploaded file into text, `column_names` lists a
 table's columns for the choice of the class, and a task's `notes` say how its data was read. All that is wrong with
@@ -14,6 +15,7 @@ from functools import lru_cache
 from core.entries import ConfigError, Param
 from core.tasks import samples
 from core.tasks.base import Task, TaskConfig, TaskEntry
+from core.tasks.data_store import is_reference, path_of, read
 from core.tasks.pairs import OwnPairs, Pairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS, checked
 from core.tasks.sentences import SentenceTask, words
@@ -28,7 +30,14 @@ LONGEST_COLUMNS = 4_000  # signs of the columns that are named
 
 
 def _data(name: str, default: str, meaning: str) -> Param:
-    return Param("data", name, default, meaning=meaning, parse=checked, longest=MOST_SIGNS)
+    return Param("data", name, default, meaning=meaning, parse=_check_data, longest=MOST_SIGNS)
+
+
+def _check_data(value: str) -> None:
+    if is_reference(value):
+        path_of(value)  # what is stored was checked before, and is checked again when a task is made of it
+    else:
+        checked(value)
 
 
 class OwnText(TextTask):
@@ -37,7 +46,9 @@ class OwnText(TextTask):
     finite = True
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry, own_corpus(str(config["data"]), str(config["unit"])))
+        data, unit = str(config["data"]), str(config["unit"])
+        _check_text(data, unit, int(config["length"]))
+        super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
         self.notes = (f"{len(corpus.trained):,} {corpus.unit} are learned, the last {len(corpus.held_out):,} held out; "
                       f"{len(corpus.vocab) - 4:,} different ones.",)
@@ -45,10 +56,10 @@ class OwnText(TextTask):
             self.notes += (f"{corpus.unknown:.1%} of the held-out {corpus.unit} never occur in what is learned.",)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def own_corpus(data: str, unit: str) -> Corpus:
     """A text cut at a line's end near its last tenth, or right there where no line ends."""
-    text = checked(data).strip()
+    text = checked(read(data)).strip()
     if unit == "auto":
         unit = "words" if text.count(" ") >= FEWEST_WORDS else "characters"
     cut = len(text) - len(text) // 10
@@ -57,43 +68,49 @@ def own_corpus(data: str, unit: str) -> Corpus:
     return Corpus.of(text[:cut], text[cut:], unit)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def own_pairs(data: str, header: str, unit: str, seed: int) -> Pairs:
-    return parse_pairs(data, header, unit, seed)
+    return parse_pairs(read(data), header, unit, seed)
 
 
 @lru_cache(maxsize=8)
 def own_table(data: str, header: str, label: str, text: str, columns: str, dates: str, decimal: str) -> Table | Texts:
-    return parse_table(data, header, label, text, columns, dates, decimal)
+    return parse_table(read(data), header, label, text, columns, dates, decimal)
 
 
 @lru_cache(maxsize=8)
 def column_names(data: str, header: str = "auto") -> tuple[str, ...]:
     """The columns of a table, to choose the class from; ConfigError when it cannot be read."""
-    return sheet_of(data, header).names
+    return sheet_of(read(data), header).names
 
 
 def column_choice(params: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of a table that could be learned from, and those that are unless others are named (none where nothing
     is left, or a text is read); ConfigError as sheet_of and find_column."""
-    sheet = sheet_of(params["data"], params["header"], params["decimal"])
+    sheet = sheet_of(read(params["data"]), params["header"], params["decimal"])
     target = find_column(sheet, params["label"] or str(len(sheet.names)), "label")
     try:
-        read = own_table(**{**params, "columns": ""})
+        found = own_table(**{**params, "columns": ""})
     except ConfigError:
-        read = None
-    usual = tuple(column.name for column in read.columns) if isinstance(read, Table) else ()
+        found = None
+    usual = tuple(column.name for column in found.columns) if isinstance(found, Table) else ()
     return sheet.names[:target] + sheet.names[target + 1:], usual
 
 
 def make_table_task(config: TaskConfig) -> Task:
     """A classifier of rows, or of texts where a text is all there is to read."""
-    read = own_table(**{name: str(value) for name, value in config.params})
-    return SentenceTask(config, OWN_TABLE, read) if isinstance(read, Texts) else TableTask(config, OWN_TABLE, read)
+    found = own_table(**{name: str(value) for name, value in config.params})
+    return SentenceTask(config, OWN_TABLE, found) if isinstance(found, Texts) else TableTask(config, OWN_TABLE, found)
+
+
+# Stored data is read when a task is made of it, not whenever a config is: a list of runs has many configs.
+def check_text(data: str, unit: str, length: int) -> None:
+    if not is_reference(data):
+        _check_text(data, unit, length)
 
 
 @lru_cache(maxsize=8)
-def check_text(data: str, unit: str, length: int) -> None:
+def _check_text(data: str, unit: str, length: int) -> None:
     """ConfigError unless windows fit into both parts of the text, and one of the held-out part is new."""
     corpus = own_corpus(data, unit)
     if len(corpus.held_out) < length + 2:
@@ -107,14 +124,17 @@ def check_text(data: str, unit: str, length: int) -> None:
 
 @lru_cache(maxsize=8)
 def check_pairs(data: str, header: str, unit: str) -> None:
-    own_pairs(data, header, unit, 0)
+    if not is_reference(data):
+        own_pairs(data, header, unit, 0)
 
 
 @lru_cache(maxsize=8)
 def check_table(**params: str) -> None:
-    read = own_table(**params)
-    rows = [tuple(words(each)) for each in read.texts] if isinstance(read, Texts) else read.rows
-    sides(rows, read.labels, seed=0)
+    if is_reference(params["data"]):
+        return
+    found = own_table(**params)
+    rows = [tuple(words(each)) for each in found.texts] if isinstance(found, Texts) else found.rows
+    sides(rows, found.labels, seed=0)
 
 
 OWN_TEXT = TaskEntry(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from core.entries import ConfigError
 
-MOST_SIGNS = 300_000
+MOST_SIGNS = 4_000_000
 MOST_COLUMNS = 64
 DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
 TOLD = 3  # wrong lines named in one message

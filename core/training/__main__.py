@@ -22,6 +22,7 @@ import torch
 
 from core.attention import ConfigError
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
+from core.tasks.data_store import put_if_long
 from core.tasks.reading import ENCODINGS, decoded
 from core.training import archive, sweep_command
 from core.training.config import RunConfig
@@ -49,7 +50,7 @@ def recipe(chosen: argparse.Namespace) -> int:
         if "data" not in {param.key for param in task_entry(chosen.task).params}:
             raise ConfigError(f"task = {chosen.task} makes its data itself; --data goes with own_text, own_pairs and "
                               "own_table.")
-        given["data"] = decoded(chosen.data.read_bytes(), chosen.encoding)
+        given["data"] = put_if_long(decoded(chosen.data.read_bytes(), chosen.encoding))
     task = make_task(TaskConfig.of(chosen.task, **given))
     print(*task.notes, sep="\n", end="\n" * bool(task.notes), file=sys.stderr)
     print(json.dumps(recommended(task, chosen.model).to_json(), indent=1, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """A run as one zip: out for whoever wants it, and in from anyone, of whom nothing is believed.
 
-The zip holds run.json, status.json, metrics.jsonl, frames/ and checkpoints/, alone or within one folder. Names and
-sizes are checked before a byte is unpacked, unpacking stops at what was declared, and every file is checked in a
+The zip holds run.json, status.json, metrics.jsonl, frames/, checkpoints/ and data/, alone or within one folder. Names
+and sizes are checked before a byte is unpacked, unpacking stops at what was declared, and every file is checked in a
 folder aside before it becomes a run. Nothing in it is executed or unpickled.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from core.entries import quote
+from core.tasks import data_store
 from core.training import checked
 from core.training.runs import ENDED, Run, runs_folder
 from core.training.shelf import LONGEST_NAME, aside, new_run
@@ -27,8 +28,8 @@ MOST_FILES = 5_000
 MOST_TEXT = 500  # characters of a run's last words
 CHUNK = 1 << 20
 NAMES = re.compile(r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
-                   r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors)")
-FOLDERS = re.compile(r"(?:[^/\\\0]{1,100}/)?(?:frames/|checkpoints/)?")
+                   r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors|data/[0-9a-f]{64}\.txt)")
+FOLDERS = re.compile(r"(?:[^/\\\0]{1,100}/)?(?:frames/|checkpoints/|data/)?")
 FLAT = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -46,7 +47,8 @@ def pack(run: Run) -> bytes:
                                        for r in run.records())}
     steps = run.checkpoint_steps()[::-1]
     first = {*steps[:1], *([run.default_step()] if steps else [])}
-    files = [*map(run.checkpoint_path, first), *map(run.frame_path, run.frame_steps())]
+    files = [*map(run.checkpoint_path, first), *map(run.frame_path, run.frame_steps()),
+             *(run.path / data_store.IN_RUN).glob("*.txt")]
     room = MOST_UNPACKED - sum(map(len, words.values())) - sum(path.stat().st_size for path in files)
     if room < 0 or len(files) + len(words) > MOST_FILES:
         raise ValueError(f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, which is "
@@ -118,6 +120,7 @@ def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
 
 def _adopt(given: Run, root: Path | None) -> Run:
     """Check every file of a folder aside, and make a run of what was understood."""
+    data_store.note(given.path, verify=True)
     config, asked = checked.config(given.path / "run.json")
     records = checked.records(given.path / "metrics.jsonl")
     checked.frames(given, config)

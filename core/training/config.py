@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import torch
 
@@ -10,7 +11,7 @@ from core.attention import ConfigError
 from core.entries import quote, quote_name
 from core.models import ModelConfig
 from core.models.config import RECURRENT
-from core.tasks import TaskConfig
+from core.tasks import TaskConfig, data_store
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
@@ -90,6 +91,16 @@ class RunConfig:
         if self.checkpointing and self.model.kind in RECURRENT:
             raise ConfigError(f"checkpointing goes layer by layer, which kind = {self.model.kind} does not have; "
                               "take checkpointing = false.")
+
+    def with_stored_data(self, folder: Path) -> RunConfig:
+        """The config with its long data in a run's folder, and a reference to it in its place."""
+        params = dict(self.task.params)
+        if not isinstance(given := params.get("data"), str):
+            return self
+        if not data_store.is_reference(reference := data_store.put_if_long(given)):
+            return self
+        data_store.link(reference, folder)
+        return replace(self, task=TaskConfig.of(self.task.key, self.task.seed, **{**params, "data": reference}))
 
     def to_json(self) -> dict:
         """The config as plain JSON values."""

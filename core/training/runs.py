@@ -4,6 +4,7 @@
     status.json     state, process, words; replaced whole, by one writer at a time
     metrics.jsonl   one record a line; appended, and cut only where a run goes on from an earlier checkpoint
     frames/         NNNNNN.safetensors, the attention of the watched examples at that step
+    data/           SHA256.txt, a person's own data where it is too long for run.json
     checkpoints/    NNNNNN.safetensors, all that the run needs to go on from that step (its model as model.*)
     stop            its presence asks the worker to end, and its content how: stop or pause
     lock            held by the worker for as long as it lives: the one honest sign of life
@@ -29,9 +30,9 @@ from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from core.files import write_atomically
+from core.files import runs_folder, write_atomically
 from core.models import Model, build_model
-from core.tasks import Task, make_task
+from core.tasks import Task, data_store, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.session import Session
@@ -74,6 +75,7 @@ class Run:
 
     def config(self) -> RunConfig:
         """The run's config; raises ConfigError when the file does not describe one."""
+        data_store.note(self.path)
         return RunConfig.from_json(self.asked().get("config"))
 
     def status(self) -> Status:
@@ -238,12 +240,6 @@ class Run:
             yield
 
 
-def runs_folder() -> Path:
-    """Where runs are kept: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
-    chosen = os.environ.get("ATTENTION_LAB_RUNS") or Path.home() / ".attention-lab" / "runs"
-    return Path(chosen).expanduser().absolute()
-
-
 def new_id() -> str:
     """A run's name that no other has: when it was made, to a quarter of a millisecond, so that names sort by age, and
     a little chance."""
@@ -257,6 +253,7 @@ def create_run(config: RunConfig, root: Path | None = None, path: Path | None = 
     run = Run(path or (root or runs_folder()) / new_id())
     for folder in ("frames", "checkpoints"):
         (run.path / folder).mkdir(parents=True, exist_ok=True)
+    config = config.with_stored_data(run.path)
     asked = {"config": config.to_json(), "created": time.time(), **more}
     write_atomically(run.path / "run.json", json.dumps(asked, indent=1).encode())
     return run

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from core.tasks import data_store
 from core.training.config import RunConfig
 from core.training.runs import RUN_ID, Run, create_run, list_runs, new_id, runs_folder
 
@@ -20,7 +21,7 @@ GRACE = 3_600.0  # seconds in which a deleted run can be brought back
 LONGEST_NAME = 80
 DELETED = ".deleted"  # no run's name, so nothing in it is listed or found
 DRAFT = ".draft-"
-FOLDERS = ("frames", "checkpoints", "*-tuned", "trainer/*")
+FOLDERS = ("frames", "checkpoints", "data", "*-tuned", "trainer/*")
 
 
 def most_bytes() -> int:
@@ -54,6 +55,7 @@ def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -
     for path in (root or runs_folder()).glob(f"{DRAFT}*"):  # of a server that was killed
         if time.time() - path.stat().st_mtime > GRACE:
             shutil.rmtree(path, ignore_errors=True)
+    data_store.prune(root)
     spare = [run for run in runs if run.status().ended and not run.alive()]
     for run in sorted(spare, key=lambda run: (bool(run.asked().get("name")), run.id)):
         if count <= keep and total <= most:

@@ -13,6 +13,7 @@ from core.finetune.config import BOUNDS, LAB, MINILM, TASKS, USUAL, FineTuneConf
 from core.finetune.data import parse
 from core.pretrained import PretrainedError, places
 from core.pretrained.load import MINILM as MINILM_NAME
+from core.tasks.data_store import read
 from core.tasks.reading import MOST_SIGNS
 from core.training.config import devices
 from dashboard.controls import BOUND
@@ -74,18 +75,26 @@ def _rows(task: str) -> str:
     # One label whatever is in it: a popover that is renamed closes.
     panel = st.popover("Rows", icon=":material/table_rows:", width="stretch", on_change="rerun", key=f"{key}:panel")
     if not panel.open:
-        return now
+        return _text(now)
     columns = TASKS[task]
     with panel:
         st.markdown(f"**{PLACES[task]}, in each line of a CSV**")
         st.caption(f"The first line may name the columns: {columns[0]},{columns[1]}. A quarter of the rows is held "
                    f"out and never learned. Ours: {words.OURS[task]}.")
         param = Param("data", "Rows", own, meaning=f"CSV with {columns[0]} and {columns[1]}", longest=MOST_SIGNS,
-                      parse=partial(parse, task))
-        text = data_widget(param, key)
+                      parse=lambda value: parse(task, read(value)))
+        text = _text(data_widget(param, key))
         if text != own:
             st.button("Take ours again", key=f"{key}:ours", type="tertiary", on_click=_ours, args=(key, own))
     return text
+
+
+def _text(value: str) -> str:
+    """The rows themselves, which a fine-tuning run holds whole; none where they are not here, which the field says."""
+    try:
+        return read(value)
+    except ConfigError:
+        return ""
 
 
 def _ours(key: str, own: str) -> None:

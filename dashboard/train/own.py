@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 
 import streamlit as st
 
 from core.entries import ConfigError, Param
+from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, checked, decoded
 from dashboard.controls import say_unreadable
@@ -15,33 +17,56 @@ from dashboard.panels import plain
 from dashboard.train.options import KEEP
 
 COLUMNS = "columns"
-DATA = "data"  # the task parameter that holds a reader's own text, whole
-MOST_MB = 2
-LONG = 4_000  # characters; what is longer is summed up instead of edited
+DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
+MOST_MB = 4 * MOST_SIGNS // 1_000_000  # a character has at most four bytes
+LONG = 4_000  # characters; what is longer is stored and summed up instead of edited
 UNNAMED = {"label": "The last column", "text": "None: all columns"}  # what an empty name of a column stands for
 HEAD_LINES, HEAD_SIGNS = 4, 60
 
 
 def data_widget(param: Param, key: str) -> str:
-    """A field to paste into and a file to upload; the text, with what is wrong with it said under it."""
-    st.file_uploader(f"{param.name}: upload a file", type=["txt", "csv", "tsv", "md"], key=f"{key}:file",
-                     max_upload_size=MOST_MB, on_change=_take_file, args=(key,), help=param.meaning)
-    text = str(st.session_state.get(key, param.default))
-    if len(text) > LONG:
-        st.session_state[key] = text  # no widget holds it while it is too long to be edited
-        st.code(_head(text), language=None, wrap_lines=False)
+    """A field to paste into and a file to upload; the text, or the reference of a long one, with what is wrong with it
+    under it."""
+    st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=_file_key(key),
+                     type=["txt", "csv", "tsv", "md"], max_upload_size=MOST_MB, on_change=_take_file, args=(key,),
+                     help=param.meaning)
+    value = str(st.session_state.get(key, param.default))
+    if len(value) > LONG or data_store.is_reference(value):
+        if not data_store.is_reference(value) and value != param.default:
+            value = data_store.put(value)
+        st.session_state[key] = value  # no widget holds it while it is too long to be edited
+        lines, signs, head = _summary(value)
+        st.code(head, language=None, wrap_lines=False)
         st.button("Paste something else", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
     else:
-        text = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=MOST_SIGNS, **KEEP) or ""
-    st.caption(f"{len(text.splitlines()):,} lines, {len(text):,} of at most {MOST_SIGNS:,} characters. It stays on "
-               "this machine, in the run's own folder, and nothing in it is executed.")
+        value = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=data_store.INLINE,
+                             **KEEP) or ""
+        lines, signs = len(value.splitlines()), len(value)
+    st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. It stays on this machine, in the "
+               "run's own folder, and nothing in it is executed.")
     if trouble := st.session_state.get(f"{key}:trouble"):
         st.markdown(f":small[:red[{plain(trouble)}]]")
         if st.session_state.get(f"{key}:windows"):
             st.button("Read it as Windows-1252", key=f"{key}:as-windows", icon=":material/translate:",
                       on_click=_take_file, args=(key, "cp1252"))
-    say_unreadable(param, text)
-    return text
+    say_unreadable(param, value)
+    return value
+
+
+@lru_cache(maxsize=8)
+def _summary(value: str) -> tuple[int, int, str]:
+    """The lines and characters of a text, and its head; nothing of stored data that is not here."""
+    try:
+        text = data_store.read(value)
+    except ConfigError:
+        return 0, 0, ""
+    return len(text.splitlines()), len(text), _head(text)
+
+
+def _file_key(key: str) -> str:
+    """The uploader's key: another one after each file that was taken, so that the session lets go of its bytes."""
+    taken = st.session_state.get(f"{key}:files", 0)
+    return f"{key}:file:{taken}" if taken else f"{key}:file"
 
 
 def _head(text: str) -> str:
@@ -105,13 +130,17 @@ def _clear(key: str) -> None:
 
 def _take_file(key: str, encoding: str = "utf-8") -> None:
     """An uploaded file becomes the text, or says why it cannot, and whether Windows-1252 would read it."""
-    file = st.session_state.get(f"{key}:file")
+    file = st.session_state.get(_file_key(key))
     st.session_state.pop(f"{key}:trouble", None)
     st.session_state.pop(f"{key}:windows", None)
     if file is None:
         return
     try:
-        st.session_state[key] = checked(decoded(file.getvalue(), encoding), file.name)
+        text = checked(decoded(file.getvalue(), encoding), file.name)
+        st.session_state[key] = text
+        if len(text) > LONG:
+            st.session_state[key] = data_store.put(text)
+            st.session_state[f"{key}:files"] = st.session_state.get(f"{key}:files", 0) + 1
     except ConfigError as error:
         st.session_state[f"{key}:trouble"] = str(error)
         st.session_state[f"{key}:windows"] = isinstance(error, EncodingError) and bool(error.fits)

@@ -21,7 +21,7 @@ def test_a_text_comes_back_from_its_bytes(coding):
     (b"PK\x03\x04rest", "Excel workbook"),
     (b"%PDF-1.7", "a PDF"),
     (b"\xff\xfea\x00b", "UTF-16, but breaks off at byte"),
-    (b"x" * (4 * MOST_SIGNS + 1), "1,200,001 bytes"),
+    (b"x" * (4 * MOST_SIGNS + 1), "16,000,001 bytes"),
 ])
 def test_bytes_that_are_no_text_are_named(data, words):
     with pytest.raises(ConfigError, match=words):
@@ -33,7 +33,7 @@ def test_bytes_that_are_no_text_are_named(data, words):
     (";;\n;;\n", "no cell with something in it"),
     ("ab\ncd\x00e\n", "Line 2 holds the control character U.0000"),
     ("ab\ud800", "Line 1 holds the control character U.D800"),
-    ("x" * (MOST_SIGNS + 1), "300,001 characters; at most 300,000"),
+    ("x" * (MOST_SIGNS + 1), "4,000,001 characters; at most 4,000,000"),
     ("only one column\nof words\n", "single column"),
     ("a,b\n1,2\n\n3,4,5\n6\n", "line 1 has 2 cells, line 4 has 3; line 5 has 1. Commas separate"),
     ("a\tb\n" + "1\n" * 5, "line 2 has 1; line 3 has 1; line 4 has 1; and 2 more"),

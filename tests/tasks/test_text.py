@@ -68,7 +68,7 @@ def test_words_that_are_not_learned_are_unknown():
     (dict(data=SONNETS, length=256, unit="words"), "too few for a window of 256"),
     (dict(data=""), "no text yet"),
     (dict(data="a\x00b"), "Line 1 holds the control character"),
-    (dict(data="x" * 300_001), "at most 300000 signs"),
+    (dict(data="x" * 4_000_001), "at most 4000000 signs"),
 ])
 def test_a_text_that_will_not_do(params, words):
     with pytest.raises(ConfigError, match=words):
