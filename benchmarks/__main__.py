@@ -1,29 +1,50 @@
-"""`make bench`: benchmarks of speed as Markdown tables, or those named; what takes minutes runs by name alone."""
+"""`make bench`: benchmarks of speed as Markdown tables, or those named; what takes minutes runs by name alone.
+
+`--device cuda` runs those that compute alone, without a page, on a graphics card.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
+from collections.abc import Sequence
 
 from benchmarks.timing import HEAD
+from core.benchmark import CPU, devices
 
 NAMES = ("training", "fused", "kernels", "normalizers", "extraction", "slider", "pages", "first_point")
 BY_NAME = ("tasks", "bertviz")  # what is learned, for many minutes; and beside BertViz, which npm's scripts are for
 
 
-def main(names: list[str]) -> None:
+ON_DEVICE = ("training", "fused", "kernels", "normalizers")  # whose rows take a device
+
+
+def chosen(names: Sequence[str], device: str) -> Sequence[str]:
+    """The benchmarks to run; SystemExit for one that there is not, or not on that device."""
+    able = (*NAMES, *BY_NAME) if device == CPU else ON_DEVICE
+    if wrong := [name for name in names if name not in able]:
+        sys.exit(f"There is no benchmark {wrong[0]} on device {device}; take {', '.join(able)}.")
+    if device not in devices():
+        sys.exit(f"device = {device} is not on this machine; take {', '.join(devices())}.")
+    return names or (NAMES if device == CPU else ON_DEVICE)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join((*NAMES, *BY_NAME)))
+    parser.add_argument("--device", default=CPU, help="cpu or cuda")
+    given = parser.parse_args(arguments)
     shown = ""
-    for name in names or NAMES:
-        if name not in (*NAMES, *BY_NAME):
-            sys.exit(f"There is no benchmark {name}; take {', '.join((*NAMES, *BY_NAME))}.")
+    for name in chosen(given.names, given.device):
         module = importlib.import_module(f"benchmarks.{name}")
         head = getattr(module, "HEAD", HEAD)
         if head != shown:
             print(head)
             shown = head
-        for row in module.rows():
+        for row in module.rows(device=given.device) if name in ON_DEVICE else module.rows():
             print(row.markdown(), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from benchmarks.timing import Row, median_ratio, rounds
 from core.attention import Attention, AttentionConfig, attend
+from core.benchmark import CPU
 
 BATCH, HEADS, SIZE = 4, 8, 64
 
@@ -52,8 +53,13 @@ def layer(length: int, causal: bool) -> dict[str, Callable]:
     return {"ours": with_backward(lambda: attention(x, record=False).merged), "bare": with_backward(bare)}
 
 
-def rows(count: int = 15) -> list[Row]:
+def rows(count: int = 15, device: str = CPU) -> list[Row]:
     torch.manual_seed(0)
+    with torch.device(device):
+        return measured(count, device)
+
+
+def measured(count: int, device: str) -> list[Row]:
     cases = {
         "fused attend, T 128, forward": function(128, False, False),
         "fused attend, T 512, forward": function(512, False, False),
@@ -64,7 +70,8 @@ def rows(count: int = 15) -> list[Row]:
     }
     found = []
     for what, contenders in cases.items():
-        taken = rounds(contenders, count, times=30 if "T 128" in what else 2)  # a short call needs many to be timed
+        times = 30 if "T 128" in what else 2  # a short call needs many to be timed
+        taken = rounds(contenders, count, times, device=device)
         ours, bare = (f"{1e3 * statistics.median(taken[name]):.2f} ms" for name in ("ours", "bare"))
         found.append(Row(what, "bare SDPA", ours, bare, median_ratio(taken["ours"], taken["bare"]), "≤ 1.05"))
     return found

@@ -2,8 +2,8 @@
 
 The rows follow from the KERNELS entries: a new kernel is measured by itself, beside F.scaled_dot_product_attention.
 Short sequences come in batches of TOKENS tokens, as they do in training, so that a call is work and not overhead;
-memory is that of one sequence. Time is that of the processor, on one thread. What would take more than MAX_SECONDS a
-call or MAX_BYTES at once is skipped, and the row says so.
+memory is that of one sequence. Time is that of the processor, on one thread, or that on a graphics card. What would
+take more than MAX_SECONDS a call or MAX_BYTES at once is skipped, and the row says so.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from time import process_time
 
 import torch
 import torch.nn.functional as F
@@ -20,11 +19,11 @@ from local_attention import LocalAttention
 from performer_pytorch.performer_pytorch import linear_attention, softmax_kernel
 from torch import Tensor
 
-from benchmarks.timing import Row, median_ratio, rounds, seconds
+from benchmarks.timing import Row, clock_of, median_ratio, rounds, seconds
 from core.attention import Attention, AttentionConfig, Choice, attend
 from core.attention.kernels import KERNELS
 from core.attention.kernels.linear import elu_features
-from core.benchmark import exponent, peak_bytes
+from core.benchmark import CPU, exponent, peak_bytes
 from core.cost import attention_cost
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
@@ -64,7 +63,9 @@ def local_attention(config: AttentionConfig, length: int) -> Attend:
 
 
 def performer(config: AttentionConfig, length: int) -> Attend:
-    directions = Attention(config).kernel.directions
+    device = torch.get_default_device()
+    with torch.device(CPU):  # directions are drawn there, and so the same on every device
+        directions = Attention(config).kernel.directions.to(device)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         fq, fk = (softmax_kernel(x, projection_matrix=directions, is_query=own) for x, own in ((q, True), (k, False)))
@@ -107,17 +108,23 @@ def batch(length: int) -> int:
     return max(1, TOKENS // length)
 
 
-def heads(length: int, grad: bool) -> Heads:
+def heads(length: int, grad: bool, device: str) -> Heads:
     generator = torch.Generator().manual_seed(0)
-    made = (torch.randn(batch(length), HEADS, length, SIZE, generator=generator, requires_grad=grad) for _ in range(3))
-    return tuple(made)  # type: ignore[return-value]
+    made = (torch.randn(batch(length), HEADS, length, SIZE, generator=generator).to(device) for _ in range(3))
+    return tuple(x.requires_grad_(grad) for x in made)  # type: ignore[return-value]
 
 
-def ours(config: AttentionConfig) -> Attend:
+def moved(case: Case, config: AttentionConfig, length: int, device: str) -> Attend:
+    """The peer, built on that device."""
+    with torch.device(device):
+        return case.theirs(config, length)
+
+
+def ours(config: AttentionConfig, device: str) -> Attend:
     """The kernel of a layer as it runs when nobody looks at the steps between; the bare function for fused."""
     if config.kernel.key == "fused":
         return lambda q, k, v: attend(q, k, v, kernel="fused").out
-    layer = Attention(config).eval()
+    layer = Attention(config).eval().to(device)
     return lambda q, k, v: layer.kernel(layer.problem(q, k, v)).out
 
 
@@ -146,7 +153,7 @@ def too_much(config: AttentionConfig, length: int, times: list[float]) -> str:
     return ""
 
 
-def measured(key: str, case: Case, backward: bool, count: int) -> Iterator[Row]:
+def measured(key: str, case: Case, backward: bool, count: int, device: str) -> Iterator[Row]:
     """A row a length, and one for the slope of what was measured."""
     config = AttentionConfig(HEADS * SIZE, HEADS, mask=case.mask, kernel=case.kernel or key)
     way = "forward and backward" if backward else "forward"
@@ -157,13 +164,13 @@ def measured(key: str, case: Case, backward: bool, count: int) -> Iterator[Row]:
         if reason := too_much(config, length, times):
             yield Row(what, case.peer, reason, "–", float("nan"), case.budget)
             continue
-        qkv = heads(length, backward)
-        contenders = {name: work(run, qkv, backward)
-                      for name, run in (("ours", ours(config)), ("theirs", case.theirs(config, length)))}
-        held = {name: peak_bytes(call) // batch(length) for name, call in contenders.items()}
-        once = max(seconds(call, clock=process_time) for call in contenders.values())
+        qkv = heads(length, backward, device)
+        runs = {"ours": ours(config, device), "theirs": moved(case, config, length, device)}
+        contenders = {name: work(run, qkv, backward) for name, run in runs.items()}
+        held = {name: peak_bytes(call, device) // batch(length) for name, call in contenders.items()}
+        once = max(seconds(call, clock=clock_of(device), device=device) for call in contenders.values())
         number = max(3, min(count, int(MAX_SECONDS / once)))
-        taken = rounds(contenders, number, clock=process_time)
+        taken = rounds(contenders, number, clock=clock_of(device), device=device)
         middle = {name: statistics.median(each) for name, each in taken.items()}
         yield Row(what, case.peer, shown(middle["ours"], held["ours"]), shown(middle["theirs"], held["theirs"]),
                   median_ratio(taken["ours"], taken["theirs"]), case.budget)
@@ -175,11 +182,10 @@ def measured(key: str, case: Case, backward: bool, count: int) -> Iterator[Row]:
         yield Row(f"{key}, {way}, slope of the last three", "–", slopes, "–", float("nan"), "–")
 
 
-def rows(count: int = 15) -> Iterator[Row]:
+def rows(count: int = 15, device: str = CPU) -> Iterator[Row]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    cases = [(entry.key, CASES.get(entry.key, Case("bare SDPA", sdpa))) for entry in KERNELS]
     for backward in (False, True):
-        for entry in KERNELS:
-            yield from measured(entry.key, CASES.get(entry.key, Case("bare SDPA", sdpa)), backward, count)
-        for key, case in PACKAGES.items():
-            yield from measured(key, case, backward, count)
+        for key, case in (*cases, *PACKAGES.items()):
+            yield from measured(key, case, backward, count, device)

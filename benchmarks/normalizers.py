@@ -15,6 +15,7 @@ from torch import Tensor
 from benchmarks.timing import Row, median_ratio, rounds
 from core.attention import AttentionConfig
 from core.attention.normalizers import NORMALIZERS
+from core.benchmark import CPU
 
 HEADS, LENGTHS = 8, (128, 512)
 Normalize = Callable[[Tensor], Tensor]
@@ -39,8 +40,13 @@ def work(run: Normalize, scores: Tensor, felt: Tensor, backward: bool) -> Callab
     return (lambda: torch.autograd.grad(run(scores), scores, felt)) if backward else forward
 
 
-def rows(count: int = 15) -> list[Row]:
+def rows(count: int = 15, device: str = CPU) -> list[Row]:
     torch.manual_seed(0)
+    with torch.device(device):
+        return measured(count, device)
+
+
+def measured(count: int, device: str) -> list[Row]:
     found = []
     for entry in NORMALIZERS:
         module = entry.build(AttentionConfig(64 * HEADS, HEADS, normalizer=entry.key))
@@ -51,7 +57,7 @@ def rows(count: int = 15) -> list[Row]:
             for backward in (False, True):
                 runs = {"ours": lambda s, module=module: module(s, None), "theirs": theirs}
                 contenders = {name: work(run, scores, felt, backward) for name, run in runs.items()}
-                taken = rounds(contenders, count, times=10 if length == LENGTHS[0] else 1)
+                taken = rounds(contenders, count, times=10 if length == LENGTHS[0] else 1, device=device)
                 ours, other = (f"{1e3 * statistics.median(taken[name]):.2f} ms" for name in contenders)
                 way = "forward and backward" if backward else "forward"
                 found.append(Row(f"{entry.key}, T {length}, {way}", peer, ours, other,

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from core.benchmark import CPU, wait
+
 Clock = Callable[[], float]
 
 
@@ -30,25 +32,33 @@ class Row:
 HEAD = "| what | beside | ours | theirs | ratio | budget |\n| --- | --- | --- | --- | --- | --- |"
 
 
-def seconds(work: Callable[[], object], times: int = 1, clock: Clock = time.perf_counter) -> float:
+def seconds(
+    work: Callable[[], object], times: int = 1, clock: Clock = time.perf_counter, device: str = CPU,
+) -> float:
+    """Seconds a call, to the end of its work on the device."""
+    wait(device)
     start = clock()
     for _ in range(times):
         work()
+    wait(device)
     return (clock() - start) / times
+
+
+def clock_of(device: str) -> Clock:
+    """Processor time, which leaves out what a busy machine does in between; on CUDA, where it counts no work, all."""
+    return time.process_time if device == CPU else time.perf_counter
 
 
 def rounds(
     contenders: dict[str, Callable[[], object]], count: int, times: int = 1, clock: Clock = time.perf_counter,
+    device: str = CPU,
 ) -> dict[str, list[float]]:
-    """Seconds a call of each contender, `count` times in turn; the order turns too. One round first, not counted.
-
-    With one thread, time.process_time leaves out what a busy machine does in between.
-    """
+    """Seconds a call of each contender, `count` times in turn; the order turns too. One round first, not counted."""
     names, found = list(contenders), {name: [] for name in contenders}
     for number in range(-1, count):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
-            taken = seconds(contenders[name], times, clock)
+            taken = seconds(contenders[name], times, clock, device)
             if number >= 0:
                 found[name].append(taken)
     return found

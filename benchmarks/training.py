@@ -9,8 +9,8 @@ on making data.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from x_transformers import Decoder as XDecoder
 from x_transformers import Encoder as XEncoder
 
-from benchmarks.timing import Row, median_ratio, rounds
+from benchmarks.timing import Row, clock_of, median_ratio, rounds
+from core.benchmark import CPU
 from core.models import Encoder, ModelConfig, Shape, build_model
 from core.tasks import TaskConfig, make_task
 from core.training import prepare, recommended
@@ -120,37 +121,38 @@ def trainer(model: nn.Module) -> Callable[[], None]:
     return step
 
 
-def rows(count: int = 7, times: int = 1) -> list[Row]:
+def rows(count: int = 7, times: int = 1, device: str = CPU) -> list[Row]:
     torch.manual_seed(0)
     usual = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = [row for name, made in contenders().items() for row in speeds(name, made, count, times)]
-        return found + beside_the_steps()
+        with torch.device(device):
+            found = [row for name, made in contenders().items() for row in speeds(name, made, count, times, device)]
+        return found + beside_the_steps(device)
     finally:
         torch.set_num_threads(usual)
 
 
-def speeds(name: str, made: dict[str, nn.Module], count: int, times: int) -> list[Row]:
+def speeds(name: str, made: dict[str, nn.Module], count: int, times: int, device: str) -> list[Row]:
     steps = {who: trainer(model) for who, model in made.items()}
-    taken = rounds(steps, count, times, time.process_time)
+    taken = rounds(steps, count, times, clock_of(device), device)
     speed = {who: BATCH * LENGTH / statistics.median(seconds) for who, seconds in taken.items()}
     return [Row(f"training, {name}, tokens/s", peer, f"{speed['ours']:,.0f}", f"{speed[peer]:,.0f}",
                 median_ratio(taken[peer], taken["ours"]), "≥ 1.00") for peer in made if peer != "ours"]
 
 
-def beside_the_steps(count: int = 20) -> list[Row]:
+def beside_the_steps(device: str, count: int = 20) -> list[Row]:
     """In shares of a recipe's own steps: keeping the attention of its watched examples, and making its data."""
     found = []
     for key, kind in (("reverse", "transformer"), ("numbers", "transformer"), ("topics", "decoder")):
-        config = recommended(make_task(TaskConfig.of(key)), kind)
+        config = replace(recommended(make_task(TaskConfig.of(key)), kind), device=device)
         session = prepare(config)
         watched = session.held_out[: config.watch]
         taken = rounds({
             "step": lambda s=session: one_step(s, 1),
             "data": lambda s=session, c=config: s.task.batch(c.batch_size, s.data),
             "frames": lambda s=session, c=config, w=watched: frames(s.model, c.model, s.task, w, s.device),
-        }, count, clock=time.process_time)
+        }, count, clock=clock_of(device), device=device)
         cost = {what: statistics.fmean(seconds) for what, seconds in taken.items()}
         said = f"{kind}, every {config.record_every} steps"
         for what, share, budget in (

@@ -17,6 +17,7 @@ from core.attention import Attention, AttentionConfig
 from core.cost import attention_cost
 
 Work = Callable[[], object]
+CPU, CUDA = "cpu", "cuda"
 BACKWARD = 3.0  # a forward and a backward pass take about three forward ones
 
 
@@ -47,12 +48,32 @@ class Progress:
     points: tuple[Measured, ...] = ()
 
 
-def peak_bytes(work: Work) -> int:
-    """The most memory that PyTorch has held at once on the CPU during a call, beyond what it held before.
+def devices() -> tuple[str, ...]:
+    """Where can be measured on this machine, the fastest first."""
+    return (CUDA, CPU) if torch.cuda.is_available() else (CPU,)
 
-    Exact to the byte: every allocation and release is recorded. RSS would miss what is freed between two looks, and
-    would count what the allocator keeps. What `work` returns counts until the call is over.
+
+def wait(device: str) -> None:
+    """Return when the device has done what it was given: a call on CUDA returns long before its work is done."""
+    if device == CUDA:
+        torch.cuda.synchronize()
+
+
+def peak_bytes(work: Work, device: str = CPU) -> int:
+    """The most memory that PyTorch has held at once on a device during a call, beyond what it held before.
+
+    On the CPU exact to the byte: every allocation and release is recorded. RSS would miss what is freed between two
+    looks, and would count what the allocator keeps. On CUDA the allocator's own record, in steps of 512 bytes, of a
+    second call: the first makes workspaces that stay. What `work` returns counts until the call is over.
     """
+    if device == CUDA:
+        work()
+        wait(device)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        work()
+        wait(device)
+        return torch.cuda.max_memory_allocated() - before
     _enable_profiler_legacy(profile(profile_memory=True).config())
     try:
         work()
@@ -66,15 +87,18 @@ def peak_bytes(work: Work) -> int:
     return highest
 
 
-def seconds(work: Work, clock: Callable[[], float] = time.perf_counter) -> float:
+def seconds(work: Work, clock: Callable[[], float] = time.perf_counter, device: str = CPU) -> float:
+    """How long a call takes, to the end of its work on the device."""
+    wait(device)
     start = clock()
     work()
+    wait(device)
     return clock() - start
 
 
 def workload(
     config: AttentionConfig, length: int, backward: bool = False, seed: int = 0, *, keys: int | None = None,
-    real: int | None = None, device: str = "cpu",
+    real: int | None = None, device: str = CPU,
 ) -> Work:
     """A call of the config's kernel on random q, k, v of that length, batch 1; with backward, to their gradients.
 
@@ -106,7 +130,7 @@ def workload(
 
 def race(
     configs: Mapping[str, AttentionConfig], lengths: Sequence[int], *, backward: bool = False, rounds: int = 5,
-    limits: Limits = Limits(), seed: int = 0, clock: Callable[[], float] = time.perf_counter,
+    limits: Limits = Limits(), seed: int = 0, clock: Callable[[], float] = time.perf_counter, device: str = CPU,
 ) -> Iterator[Progress]:
     """Measure all configs at each length, in rounds in turn so that a busy machine slows everyone alike.
 
@@ -124,16 +148,16 @@ def race(
             if reason:
                 points.append(Measured(name, length, skipped=reason))
             else:
-                works[name] = workload(config, length, backward, seed)
+                works[name] = workload(config, length, backward, seed, device=device)
         share = sum(flops[name, length] for name in works) / (rounds + 1)
         peaks: dict[str, int] = {}
         taken: dict[str, list[float]] = {name: [] for name in works}
         for number in range(rounds + 1):
             for name, work in works.items():
                 if number == 0:  # the first call, which also warms up, is the one whose memory is recorded
-                    peaks[name] = peak_bytes(work)
+                    peaks[name] = peak_bytes(work, device)
                 else:
-                    taken[name].append(seconds(work, clock))
+                    taken[name].append(seconds(work, clock, device))
             done += share
             yield Progress(min(done / total, 1.0))
         for name in works:

@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.__main__ import ON_DEVICE, chosen
+from core import benchmark
 from core.attention import AttentionConfig, Choice
-from core.benchmark import Limits, Measured, exponent, measure, peak_bytes, race, workload
+from core.benchmark import Limits, Measured, devices, exponent, measure, peak_bytes, race, seconds, workload
 
 FLOAT = 4
 
@@ -90,3 +93,87 @@ def test_the_slope_of_a_power_is_its_exponent():
     assert exponent(lengths, [5.0, 5.0, 5.0]) == pytest.approx(0.0)
     with pytest.raises(ValueError, match="two lengths"):
         exponent([128], [1.0])
+
+
+class FakeCuda:
+    """A graphics card that holds `held` bytes, `high` at most since the last reset, and notes what is asked of it."""
+
+    def __init__(self, monkeypatch):
+        self.held, self.high, self.asked = 1000, 9000, []
+        for name, found in (("is_available", True), ("synchronize", None)):
+            monkeypatch.setattr(torch.cuda, name, lambda name=name, found=found: self.note(name, found))
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: self.note("held", self.held))
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: self.note("high", self.high))
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", self.reset)
+
+    def note(self, name, found):
+        self.asked.append(name)
+        return found
+
+    def reset(self):
+        self.high = self.held
+
+    def work(self):
+        self.asked.append("work")
+        self.held = 1500  # a workspace, which stays
+        self.high = max(self.high, self.held + 700)
+
+
+def test_a_card_is_offered_where_there_is_one(monkeypatch):
+    FakeCuda(monkeypatch)
+    assert devices() == ("cuda", "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert devices() == ("cpu",)
+
+
+def test_a_call_on_a_card_is_timed_to_the_end_of_its_work(monkeypatch):
+    card = FakeCuda(monkeypatch)
+    seconds(card.work, lambda: card.note("clock", 0.0), "cuda")
+    assert card.asked == ["synchronize", "clock", "work", "synchronize", "clock"]
+
+
+def test_peak_bytes_of_a_card_are_its_allocators_beyond_what_stays(monkeypatch):
+    card = FakeCuda(monkeypatch)
+    assert peak_bytes(card.work, "cuda") == 700
+    assert card.asked == ["work", "synchronize", "held", "work", "synchronize", "high"]
+
+
+class Places(TorchDispatchMode):
+    """The kinds of device on which results lie."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.found |= {x.device.type for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor)}
+        return out
+
+
+@pytest.mark.parametrize("kernel", ["exact", "linear", "retention", "gated_delta"])
+def test_a_workload_lives_on_its_device(kernel):
+    """Meta is a device without memory, and on every machine."""
+    work = workload(AttentionConfig(16, 2, mask="causal", kernel=kernel), 8, real=6, device="meta")
+    with Places() as places:
+        work()
+    assert places.found == {"meta"}
+
+
+def test_a_race_measures_on_its_device(monkeypatch):
+    used = []
+    monkeypatch.setattr(benchmark, "workload", lambda *args, device: used.append(device))
+    monkeypatch.setattr(benchmark, "peak_bytes", lambda work, device: used.append(device) or 1)
+    monkeypatch.setattr(benchmark, "seconds", lambda work, clock, device: used.append(device) or 1.0)
+    list(race({"exact": AttentionConfig(16, 2)}, [32], rounds=2, device="cuda"))
+    assert used == ["cuda"] * 4
+
+
+def test_benchmarks_are_refused_on_a_device_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="device = cuda is not on this machine"):
+        chosen(["fused"], "cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert chosen([], "cuda") == ON_DEVICE
+    with pytest.raises(SystemExit, match="no benchmark pages on device cuda"):
+        chosen(["pages"], "cuda")

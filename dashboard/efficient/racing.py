@@ -10,15 +10,17 @@ from collections.abc import Callable
 
 import torch
 
-from core.benchmark import Measured, race
-from dashboard.efficient.state import LIMITS, ROUNDS, Asked, Result, lengths
+from core.benchmark import CUDA, Measured, race
+from dashboard.efficient.state import ROUNDS, Asked, Result, lengths, limits
 
 ONE_AT_A_TIME = threading.Lock()  # two races would measure each other
 LEFT = 20.0  # seconds without a look from the page after which nobody waits any more
 
 
-def machine() -> str:
+def machine(device: str) -> str:
     """Where and how it was measured."""
+    if device == CUDA:
+        return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
     threads = torch.get_num_threads()
     return (f"{os.cpu_count()} CPU cores, {threads} {'thread' if threads == 1 else 'threads'}, PyTorch "
             f"{torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}")
@@ -47,7 +49,7 @@ class Race:
         self._thread.join(seconds)
 
     def result(self) -> Result:
-        return Result(self.asked, tuple(self.points), machine())
+        return Result(self.asked, tuple(self.points), machine(self.asked.device))
 
     def _ended(self) -> bool:
         return self._told.is_set() or time.monotonic() - self._seen > LEFT
@@ -70,7 +72,7 @@ class Race:
     def _measure(self) -> None:
         configs, _ = self.asked.configs()
         for progress in race(configs, lengths(self.asked.longest), backward=self.asked.backward, rounds=ROUNDS,
-                             limits=LIMITS, clock=self.clock):
+                             limits=limits(self.asked.device), clock=self.clock, device=self.asked.device):
             self.fraction = progress.fraction
             self.points += progress.points
             if self._ended():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import streamlit as st
 
 from core.attention import Choice, Entry
-from core.benchmark import race
+from core.benchmark import CPU, devices, race
 from core.cost import attention_cost
 from dashboard.cache import cached
 from dashboard.controls import BOUND, params_of
@@ -63,10 +63,13 @@ def controls() -> Asked:
     with grid:
         longest = st.selectbox("Longest text", state.LONGEST, state.LONGEST.index(state.USUAL_LONGEST),
                                format_func=lambda length: f"{length:,} tokens", key=key("longest"), **BOUND,
-                               help=words.limits())
+                               help=words.limits(devices()[0]))
         causal = st.selectbox("Queries see", list(SEEN), format_func=SEEN.get, key=key("causal"), **BOUND)
         backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.get, key=key("backward"), **BOUND)
-        asked = Asked(choices, longest, bool(causal), bool(backward), window)
+        here = devices()
+        device = CPU if len(here) == 1 else st.selectbox("Device", here, format_func=words.device, key=key("device"),
+                                                         **BOUND)
+        asked = Asked(choices, longest, bool(causal), bool(backward), window, device)
         button(asked)
     for sentence in asked.configs()[1]:
         st.info(plain(sentence), icon=":material/block:")
@@ -87,7 +90,7 @@ def button(asked: Asked) -> None:
                   args=(found,))
     else:
         st.button("Measure here", icon=":material/timer:", type="primary", width="stretch", key=key("measure"),
-                  on_click=start, args=(asked,), disabled=not asked.configs()[0], help=words.limits())
+                  on_click=start, args=(asked,), disabled=not asked.configs()[0], help=words.limits(asked.device))
 
 
 def start(asked: Asked) -> None:

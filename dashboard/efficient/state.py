@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry
-from core.benchmark import Limits, Measured
+from core.benchmark import CPU, CUDA, Limits, Measured
 from core.entries import complete
 
 HEADS, SIZE = 4, 64
@@ -28,6 +30,11 @@ BANDED = ("local", "block_sparse")  # measured on a window, which is what they a
 def key(name: str) -> str:
     """A widget's key, which is also its name in the link."""
     return f"efficient:{name}"
+
+
+def limits(device: str) -> Limits:
+    """What a call may take on that device: a graphics card's memory is nobody else's here, so half of what is free."""
+    return replace(LIMITS, bytes=torch.cuda.mem_get_info()[0] / 2) if device == CUDA else LIMITS
 
 
 def usual(choice: Choice) -> Choice:
@@ -52,6 +59,7 @@ class Asked:
     causal: bool = False
     backward: bool = False
     window: int = USUAL_WINDOW
+    device: str = CPU
 
     @classmethod
     def of(cls, keys: Iterable[str], *rest: Any) -> Asked:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.benchmark import Measured, exponent
+import torch
+
+from core.benchmark import CUDA, Measured, exponent
 from core.cost import attention_cost
-from dashboard.efficient.state import BANDED, ENTRIES, HEADS, LIMITS, ROUNDS, SIZE, Result
+from dashboard.efficient import state
+from dashboard.efficient.state import BANDED, ENTRIES, HEADS, ROUNDS, SIZE, Result
 
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
 MEGABYTE, MILLI = 2**20, 1e-3
@@ -114,13 +117,20 @@ def conditions(result: Result, example: bool) -> str:
     where = "Measured by `python -m dashboard.efficient.example`, in processor time" if example else "Measured here"
     return (f"{where}: one sequence, {HEADS} heads of {SIZE}, float32, {way}, median of {ROUNDS}; all see "
             f"{seen}{window}. {result.machine}. Dotted: the closed forms of a forward pass. Operations are those of "
-            "matrix products, drawn at the speed of the last point; memory is right to about a quarter. "
+            "matrix products, drawn at the speed of the last point; memory is the CPU's, right to about a quarter. "
             f"Slopes are fitted to the last {LAST} lengths. From exact: |out − exact| / |exact|, random q, k, v.")
 
 
-def limits() -> str:
-    return (f"A call is skipped when it would hold more than {LIMITS.bytes / MEGABYTE:.0f} MB or take longer than "
-            f"{LIMITS.seconds:g} s.")
+def limits(where: str) -> str:
+    """What a call may take on that device."""
+    most = state.limits(where)
+    return (f"A call is skipped when it would hold more than {amount(most.bytes)} or take longer than "
+            f"{most.seconds:g} s.")
+
+
+def device(key: str) -> str:
+    """The name of a device, as its control says it."""
+    return torch.cuda.get_device_name() if key == CUDA else "CPU"
 
 
 def skipped(result: Result, kernels: list[str]) -> str:

@@ -119,6 +119,20 @@ def test_a_kernel_that_cannot_is_said_and_left_out():
     assert not at.button(key="efficient:measure").disabled
 
 
+def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
+    assert not [box for box in opened().selectbox if box.label == "Device"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * 2**30, 16 * 2**30))
+    at = opened()
+    box = next(box for box in at.selectbox if box.label == "Device")
+    assert box.options == ["A card", "CPU"] and box.value == "cuda"
+    assert "4,096 MB" in at.selectbox(key="efficient:longest").help
+    assert any("measured before" in caption.value for caption in at.caption)  # the kept curves are a CPU's
+    at = put(at, "selectbox", "device", "cpu")
+    assert not any("measured before" in caption.value for caption in at.caption)
+
+
 def test_no_kernel_is_said():
     at = put(opened(), "multiselect", "kernels", [])
     assert "Pick a kernel" in at.info[0].value and at.button(key="efficient:measure").disabled
