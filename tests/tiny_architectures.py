@@ -13,6 +13,11 @@ import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES
+
+from core.pretrained.load import reads_of
+from core.pretrained.pictures import Pictures
+from tests.tiny_models import tokenizer
 
 ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)
 TABLES = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
@@ -35,18 +40,27 @@ RULES: tuple[tuple[str, int], ...] = (
     (r"(\w*_)?(top_k|experts_per_tok\w*|num_experts_per_tok)", 2),
     (r"num_mel_bins|n_mels|input_feat_per_channel|num_mels", 16),
 )  # fmt: skip
+ATTENDS = ("full_attention", "sliding_attention", "hybrid", "indexed_attention")
 LEFT = (r"kernel_size|(\w+_)?(window|chunk|block|group|stride|state|cluster|batch|step|bucket)\w*_size|\w*_kernel\w*"
         r"|type_vocab_size")
 HYBRID = {"num_hidden_layers": 5, "layer_types": ["linear_attention", "linear_attention", "full_attention",
                                                   "linear_attention", "full_attention"]}  # fmt: skip
-SWIN = {"embed_dim": 12, "num_heads": [3, 3, 3, 3], "depths": [1, 1, 1, 1], "window_size": 2}
+SWIN = {"embed_dim": 12, "num_heads": [3, 3], "depths": [1, 1], "window_size": 2}
 SERIES = {"prediction_length": 4, "context_length": 8}
 EXPERTS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "n_shared_experts": 1}
+SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_d_state": 8}
 
 SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), SERIES),
     **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin", "swin2sr"), SWIN),
+    **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "glm4v_text", "glm4v_moe_text", "glm_image_text",
+                     "glm_ocr_text", "paddleocr_vl_text", "qwen2_5_omni_text", "qwen2_5_omni_talker"), SECTIONS),
+    **dict.fromkeys(("gptj", "codegen"), {"rotary_dim": 4}), "led": {"attention_window": [4, 4]},
+    "levit": {"image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1],
+              "key_dim": [8, 8, 8]},
+    "hiera": {"image_size": [32, 32], "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "patch_size": [7, 7],
+              "query_stride": [2, 2], "masked_unit_size": [4, 4], "num_query_pool": 1},
     "bamba": {"num_hidden_layers": 5, "attn_layer_indices": [2, 4], **MAMBA},
     "big_bird": {"attention_type": "original_full"}, "bigbird_pegasus": {"attention_type": "original_full"},
     "bit": {"num_groups": 8}, "cvt": {"depth": [1, 2, 3]},
@@ -89,7 +103,7 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
         if value is not field.empty and name not in parts and (small := _small(name, value)) != value:
             told[name] = small
     told |= {**SPECIAL.get(kind.model_type, {}), **(special or {})}
-    usual = _usual(kind) if parts else None
+    usual = _usual(kind)
     for name, part in parts.items():
         own = getattr(usual, name, None)
         if own is not None or part is not transformers.AutoConfig:
@@ -97,6 +111,11 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
             if of is not transformers.AutoConfig and (isinstance(told.get(name), dict) or own is not None):
                 told[name] = shrunk(of, told.get(name)).to_dict()
     config = kind(**told)
+    types, usual_types = (getattr(one, "layer_types", None) or [] for one in (config, usual))
+    without = [one for one in usual_types if one not in ATTENDS]
+    if without and not set(types) & set(ATTENDS) and "layer_types" in inspect.signature(kind).parameters:
+        attends = next(one for one in usual_types if one in ATTENDS)
+        config = kind(**{**told, "num_hidden_layers": 3, "layer_types": [without[0], without[-1], attends]})
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = IDS["decoder_start"]
     _fit_sections(config)
@@ -138,3 +157,34 @@ def class_of(model_type: str) -> type | None:
            and one.__module__ == home and getattr(one, "config_class", None) is config
            and not one.__name__.endswith("PreTrainedModel")]
     return own[0] if own else None
+
+
+class Ears:
+    """What prepares sound, with a tokenizer beside it, as a processor has them."""
+
+    def __init__(self, extractor: Any) -> None:
+        self.feature_extractor, self.tokenizer = extractor, tokenizer("wordpiece")
+
+    def __call__(self, *sound: Any, **how: Any) -> Any:
+        return self.feature_extractor(*sound, **how)
+
+
+def reader_of(model: Any) -> Any:
+    """What a page would have beside the model: a tokenizer, or what prepares its pictures or its sound."""
+    config, reads = model.config, reads_of(model)
+    if reads == "picture":
+        parts = (config, *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config")))
+        size = next((size for part in parts if (size := getattr(part, "image_size", None))), PICTURE)
+        return Pictures((size, size) if isinstance(size, int) else tuple(size[-2:]), tokenizer=tokenizer("wordpiece"))
+    if reads != "sound":
+        return tokenizer("wordpiece")
+    name = FEATURE_EXTRACTOR_MAPPING_NAMES.get(config.model_type)
+    kind = getattr(transformers, str(name), transformers.Wav2Vec2FeatureExtractor)
+    if model.main_input_name == "input_values":
+        kind = transformers.Wav2Vec2FeatureExtractor
+    bands = getattr(config, "num_mel_bins", None) or 16
+    told = {"feature_size": bands, "num_mel_bins": bands, "chunk_length": 1}
+    takes = inspect.signature(kind).parameters
+    if model.main_input_name == "input_values":
+        return Ears(kind())
+    return Ears(kind(**{name: value for name, value in told.items() if name in takes}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +15,7 @@ from core.trace import AttentionTrace, Kind
 
 Head = Literal["masked", "next", "seq2seq", "classify", "none"]
 Reads = Literal["text", "pair", "picture", "sound"]
+LONGEST_LINE = 160  # letters of another's error that are quoted
 
 
 class PretrainedError(RuntimeError):
@@ -20,8 +23,30 @@ class PretrainedError(RuntimeError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, to stand in a sentence; its class where it says nothing."""
-    return next(iter(str(error).splitlines()), "") or repr(error)
+    """What an error says, to stand in a sentence, cut where it is long; its class where it says nothing."""
+    line = next(filter(None, map(str.strip, str(error).splitlines())), "") or repr(error)
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE - 1]}…"
+
+
+def counted(number: int) -> str:
+    """A count in a sentence: 1,024, or more than 10^18 where a file from outside says so."""
+    return f"{number:,}" if abs(number) <= 10**18 else "more than 10^18"
+
+
+@contextmanager
+def in_words(what: str) -> Iterator[None]:
+    """Whatever the files of a foreign model make its library raise, as one PretrainedError that begins with `what`.
+
+    A panic of the library's compiled parts is no Exception, and told by its name.
+    """
+    try:
+        yield
+    except PretrainedError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise PretrainedError(f"{what}: {first_line(error)}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from core.tokens import token_text
 
 STARTS_WORD = ("Ġ", "▁")
 CONTINUES = "##"
+MOST_PATCHES = 5_000
 
 
 def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
@@ -105,6 +106,9 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
                               "are no row of patches: it cuts pictures in stages, or not at all. Take a ViT, DeiT, "
                               "DINOv2 or CLIP vision model.")
     rows, columns = size[0] // patch[0], size[1] // patch[1]
+    if rows * columns > MOST_PATCHES:
+        raise PretrainedError(f"The model cuts a picture into {rows:,} × {columns:,} patches; at most {MOST_PATCHES:,} "
+                              "are drawn. Take a model of larger patches.")
     before, after = _learned_tokens(model)
     tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)
     word = (*(None for _ in before), *range(rows * columns), *(None for _ in after))
@@ -116,9 +120,9 @@ def _patch_size(config: Any) -> tuple[int, int] | None:
     """Height and width of a patch, of the model or of that part of it which reads pictures."""
     for part in (config, *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config"))):
         patch = getattr(part, "patch_size", None)
-        if isinstance(patch, int):
+        if isinstance(patch, int) and patch > 0:
             return patch, patch
-        if isinstance(patch, list | tuple) and len(patch) == 2:
+        if isinstance(patch, list | tuple) and len(patch) == 2 and min(patch) > 0:
             return int(patch[0]), int(patch[1])
     return None
 

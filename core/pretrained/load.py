@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from core.entries import quote
-from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, first_line
+from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, in_words
+from core.pretrained.fits import check_sizes
 from core.pretrained.memory import keep_freed
 from core.pretrained.pictures import Pictures
 from core.pretrained.readable import read_config, refuse_config
@@ -65,22 +66,22 @@ def load_folder(folder: Path, name: str) -> Pretrained:
     """
     import torch
     import transformers
-    from safetensors import SafetensorError
 
     refuse_config(read_config(folder / "config.json", name), name)
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    try:
+    with in_words(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **safe)
         kind = model_class(config)
+        check_sizes(config, kind, folder, name)
         model, found = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
                                             use_safetensors=True, local_files_only=True, output_loading_info=True)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise PretrainedError(f"{name} cannot be loaded: {first_line(error)}") from error
     # What a file lacks the library fills with random numbers; a pooler alone nobody reads.
     if lacking := sorted(key for key in found["missing_keys"] if "pooler" not in key):
         raise PretrainedError(f"{name} lacks {len(lacking)} of the weights that its config.json promises, such as "
                               f"{lacking[0]}; they would be random numbers. Take a complete model.")
-    return finished(model, _reader(folder, model, safe), name)
+    reader = _reader(folder, model, safe)
+    with in_words(f"{name} cannot be loaded"):
+        return finished(model, reader, name)
 
 
 def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
@@ -128,7 +129,8 @@ def model_class(config: Any) -> Any:
     import transformers
 
     for name in getattr(config, "architectures", None) or ():
-        if found := getattr(transformers, name, None):
+        found = getattr(transformers, name, None)
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found
     return transformers.AutoModel
 
@@ -175,10 +177,7 @@ def _reader(folder: Path, model: Any, safe: dict[str, Any]) -> Any:
     if reads == "sound":  # a model that writes no text has no tokenizer beside what prepares its sound
         writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
-    try:
+    with in_words(f"{folder.name} has no tokenizer or processor that can be read beside its weights"):
         found = kind.from_pretrained(folder, **safe)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise PretrainedError(f"{folder.name} has no tokenizer or processor that can be read beside its weights: "
-                              f"{first_line(error)}") from error
     getattr(found, "tokenizer", found).truncation_side = "right"  # some say left; a text is read from its beginning
     return replace(Pictures.of(folder), tokenizer=found) if reads == "picture" else found

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.pretrained.base import PretrainedError
+from core.pretrained.base import PretrainedError, counted, in_words
 
 MOST_PIXELS = 4_000_000
 
@@ -41,20 +41,29 @@ class Pictures:
         """
         try:
             told = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             told = {}
+        with in_words(f"{folder.name} has a preprocessor_config.json that cannot be read"):
+            return cls._of(dict(told), folder.name)
+
+    @classmethod
+    def _of(cls, told: dict[str, Any], name: str) -> Pictures:
         size: Any = told.get("crop_size") or told.get("size") or 224
         if isinstance(size, dict):
             edge = size.get("shortest_edge", 224)
             size = (size.get("height", edge), size.get("width", edge))
         height, width = size if isinstance(size, tuple | list) else (size, size)
         if not 0 < int(height) * int(width) <= MOST_PIXELS:
-            raise PretrainedError(f"{folder.name} reads pictures of {int(height):,} × {int(width):,} pixels; at most "
-                                  f"{MOST_PIXELS // 10**6} million are made here. Take a smaller model.")
+            raise PretrainedError(f"{name} reads pictures of {counted(int(height))} × {counted(int(width))} pixels; "
+                                  f"at most {MOST_PIXELS // 10**6} million are made here. Take a smaller model.")
         plain = told.get("do_normalize") is False
-        mean, std = told.get("image_mean") or cls.mean, told.get("image_std") or cls.std
-        return cls((int(height), int(width)), (0.0,) * 3 if plain else tuple(mean), (1.0,) * 3 if plain else tuple(std),
-                   int(told.get("resample", cls.resample)))
+        mean, std = (tuple(map(float, told.get(key) or usual)) for key, usual in (("image_mean", cls.mean),
+                                                                                  ("image_std", cls.std)))
+        if not {len(mean), len(std)} <= {1, 3} or not all(std):
+            raise PretrainedError(f"{name} has a preprocessor_config.json whose image_mean and image_std are not one "
+                                  "or three numbers each, or in which a deviation is 0.")
+        return cls((int(height), int(width)), (0.0,) * 3 if plain else mean, (1.0,) * 3 if plain else std,
+                   int(told.get("resample") or cls.resample))
 
     def prepare(self, picture: np.ndarray, channels: int) -> Float[Tensor, "1 channels height width"]:
         """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as the model's pixel values."""

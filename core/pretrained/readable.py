@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from core.entries import quote_name
 from core.pretrained.base import PretrainedError
 
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -53,13 +54,15 @@ def _own_class(config: Mapping[str, Any]) -> bool:
     """Whether the class of the weights is the library's own; a config that brings code may name a foreign one."""
     import transformers
 
-    names = config.get("architectures") or ()
-    return not config.get("auto_map") or any(hasattr(transformers, str(name)) for name in names)
+    names = config.get("architectures")
+    own = names if isinstance(names, list) else ()
+    return not config.get("auto_map") or any(hasattr(transformers, str(name)) for name in own)
 
 
 def _spoken(config: Mapping[str, Any]) -> str:
     names = config.get("architectures") or ()
-    return f"{names[0]} ({config['model_type']})" if names else str(config["model_type"])
+    family = quote_name(config["model_type"])
+    return f"{quote_name(names[0])} ({family})" if isinstance(names, list) and names else family
 
 
 def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
+from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, in_words
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
 from core.pretrained.refusals import not_taken
@@ -30,7 +30,11 @@ def read(pretrained: Pretrained, given: Given | str) -> Reading:
     A text longer than `max_tokens` is cut, and `Reading.cut` says so. An encoder–decoder that is given no target
     decodes it first. PretrainedError when there is nothing to read, or the model has no attention to draw.
     """
-    given = Given(given) if isinstance(given, str) else given
+    with in_words(f"{pretrained.name} cannot read this"):
+        return _read(pretrained, Given(given) if isinstance(given, str) else given)
+
+
+def _read(pretrained: Pretrained, given: Given) -> Reading:
     batch, source, target, cut = encode(pretrained, given)
     output, watch = forward(pretrained, batch)
     produced = None if target is None else _produced(pretrained, target)
@@ -54,11 +58,10 @@ def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | No
 
 def encode_source(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
     """The same without a decoder's: what an encoder, or a model that has only one line, reads."""
-    if pretrained.reads == "picture":
-        return *_picture(pretrained, given), None
-    if pretrained.reads == "sound":
-        return _sound(pretrained, given)
-    return _text(pretrained, given)
+    with in_words(f"{pretrained.name} cannot read this"):
+        if pretrained.reads == "picture":
+            return *_picture(pretrained, given), None
+        return _sound(pretrained, given) if pretrained.reads == "sound" else _text(pretrained, given)
 
 
 def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off = NOTHING, probe: bool = False,
@@ -97,7 +100,7 @@ def tokenizer_of(pretrained: Pretrained) -> Any:
 
 def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
     """What the tokenizer makes of texts. It keeps between calls whether it cuts, so sessions ask it one at a time."""
-    with pretrained.lock:
+    with pretrained.lock, in_words(f"{pretrained.name} has a tokenizer that cannot read this"):
         return tokenizer_of(pretrained)(*texts, verbose=False, **how)
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from core.decoding.prefix import Rules
-from core.pretrained.base import Pretrained, PretrainedError
+from core.entries import quote
+from core.pretrained.base import Pretrained, PretrainedError, in_words
 
 
 def setting(pretrained: Pretrained, name: str) -> Any:
@@ -22,14 +23,19 @@ def setting(pretrained: Pretrained, name: str) -> Any:
 def ends(pretrained: Pretrained) -> frozenset[int]:
     """The tokens that end an output; a model may have none."""
     found = setting(pretrained, "eos_token_id")
-    return frozenset(() if found is None else (found,) if isinstance(found, int) else found)
+    ids = () if found is None else (found,) if isinstance(found, int) else found
+    if not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
+        raise PretrainedError(f"{pretrained.name} has eos_token_id = {quote(found)} among its settings of generation; "
+                              "a number or a list of numbers would fit.")
+    return frozenset(ids)
 
 
 def start_mark(pretrained: Pretrained) -> int:
     """What a decoder is fed first; PretrainedError where the model does not say."""
     for name in ("decoder_start_token_id", "bos_token_id"):
-        if (found := setting(pretrained, name)) is not None:
-            return int(found)
+        found = setting(pretrained, name)
+        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+            return found
     raise PretrainedError(f"{pretrained.name} does not say which token its decoder starts with "
                           "(decoder_start_token_id), so it cannot answer.")
 
@@ -39,10 +45,22 @@ def rules(pretrained: Pretrained, begun: int, most: int) -> Rules:
 
     Its other habits (a temperature, a penalty on repeating) are settings of a search and not taken from it.
     """
-    from transformers import generation as hf
-
     told = {name: setting(pretrained, name) for name in (
         "bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens")}
+    with in_words(f"{pretrained.name} has settings of generation that cannot be obeyed"):
+        processors = _processors(pretrained, told, begun, most)
+
+    def obeyed(logp: Tensor, said: Sequence[Sequence[int]]) -> Tensor:
+        with in_words(f"{pretrained.name} has settings of generation that do not fit its vocabulary"):
+            return processors(torch.tensor(said), logp) if processors else logp
+
+    return obeyed
+
+
+def _processors(pretrained: Pretrained, told: dict[str, Any], begun: int, most: int) -> Any:
+    """What obeys these settings; an empty list where there are none."""
+    from transformers import generation as hf
+
     found: list[Any] = []
     if told["bad_words_ids"] is not None:
         found.append(hf.NoBadWordsLogitsProcessor(told["bad_words_ids"], sorted(ends(pretrained)) or None))
@@ -55,9 +73,4 @@ def rules(pretrained: Pretrained, begun: int, most: int) -> Rules:
     if told["begin_suppress_tokens"] is not None:
         after = begun + (begun == 1 and told["forced_bos_token_id"] is not None)
         found.append(hf.SuppressTokensAtBeginLogitsProcessor(told["begin_suppress_tokens"], after))
-    processors: Any = hf.LogitsProcessorList(found)  # annotated there for the old tensor types
-
-    def obeyed(logp: Tensor, said: Sequence[Sequence[int]]) -> Tensor:
-        return processors(torch.tensor(said), logp) if found else logp
-
-    return obeyed
+    return hf.LogitsProcessorList(found)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from core.pretrained.base import Pretrained
+from core.pretrained.base import Pretrained, in_words
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Stepped:
         if not model.config.is_encoder_decoder:
             return Source(source, source_mask)
         told = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
-        with self.pretrained.lock, torch.inference_mode():
+        with in_words(f"{self.pretrained.name} cannot read this"), self.pretrained.lock, torch.inference_mode():
             states = model.get_encoder()(source, **told).last_hidden_state
         return Source(source, torch.ones(states.shape[:2], dtype=torch.bool) if not told else source_mask, states)
 
@@ -79,6 +79,6 @@ class Stepped:
             inputs = {"encoder_outputs": (memory.states,), "decoder_input_ids": fed}
             if self.pretrained.reads == "pair":
                 inputs["attention_mask"] = memory.mask.long()
-        with self.pretrained.lock, torch.inference_mode():
+        with in_words(f"{self.pretrained.name} cannot go on"), self.pretrained.lock, torch.inference_mode():
             output = self.pretrained.model(**inputs, **self.last, past_key_values=state.cache, use_cache=True)
         return output.logits[:, -1], Said(ids, getattr(output, "past_key_values", None)), None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,7 +19,7 @@ from core.pretrained import (
     places,
     read,
 )
-from core.pretrained.base import first_line
+from core.pretrained.base import in_words
 from core.pretrained.load import KEPT, MINILM, minilm_folder
 from dashboard.cache import model, shared
 from dashboard.inside import uploads
@@ -96,7 +94,7 @@ def _load(ref: ModelRef) -> Pretrained:
         return load_kept(ref.name)
     if ref.source == "array":
         raise PretrainedError("These are arrays without a model; choose a model for what needs one.")
-    with _in_words(f"{ref.name} cannot be loaded"):
+    with in_words(f"{ref.name} cannot be loaded"):
         if ref.source == "folder":
             return load_folder(Path(ref.name), Path(ref.name).name)
         return hub.load(ref.name, ref.revision)
@@ -109,16 +107,5 @@ def reading_of(ref: ModelRef, given: Given) -> Reading:
 
 def _read(ref: ModelRef, given: Given) -> Reading:
     pretrained = loaded(ref)
-    with _in_words(f"{ref.name} cannot read this"):
+    with in_words(f"{ref.name} cannot read this"):
         return read(pretrained, given)
-
-
-@contextmanager
-def _in_words(what: str) -> Iterator[None]:
-    """Whatever the files of a foreign model make its library raise, as one sentence."""
-    try:
-        yield
-    except PretrainedError:
-        raise
-    except Exception as error:
-        raise PretrainedError(f"{what}: {first_line(error)}") from error
