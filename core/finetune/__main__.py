@@ -11,6 +11,7 @@ import torch
 from core.entries import ConfigError
 from core.finetune.config import TASKS, usual
 from core.finetune.data import parse
+from core.finetune.models import resolve
 from core.finetune.run import create
 from core.pretrained.base import PretrainedError
 from core.tasks.reading import ENCODINGS, decoded
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--data", type=Path, help="a CSV: text,label or source,target")
     parser.add_argument("--encoding", choices=ENCODINGS, default="utf-8", help="of the CSV; cp1252 is Windows-1252")
-    parser.add_argument("--model", help='"minilm", "lab:" and a name, or a folder')
+    parser.add_argument("--model", help="minilm, one of the lab's own, a folder, or owner/name of the hub")
     parser.add_argument("--watch", help="the sentence whose attention is kept")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--device", help="auto (CUDA where it is there), cpu, cuda or mps")
@@ -33,6 +34,8 @@ def main() -> int:
     torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
     try:
         more = {name: value for name, value in asked.items() if value is not None}
+        if "model" in more:
+            more["model"] = resolve(more["model"])
         config = usual(task, **more, **({"data": decoded(data.read_bytes(), encoding)} if data else {}))
         run = create(config, path=path)
     except (ConfigError, PretrainedError, OSError) as error:

@@ -11,19 +11,16 @@ import torch
 from torch import nn
 
 from core.entries import ConfigError
-from core.finetune.config import LAB, MINILM, FineTuneConfig, device_of
+from core.finetune.config import FineTuneConfig, device_of
 from core.finetune.data import Pair, Rows
+from core.finetune.models import SAFE, folder_of, load_tokenizer, name_of
 from core.pretrained.base import Pretrained, PretrainedError, first_line
-from core.pretrained.hub import COMMIT
-from core.pretrained.load import KEPT, minilm_folder
-from core.pretrained.load import MINILM as MINILM_NAME
-from core.pretrained.places import repo_of
 from core.pretrained.watch import watch_model
 
+WRITING_HEAD = ("lm_head", "final_logits_bias")
 MOST_NEW_WORDS = 2_000
 LONGEST_TOKENS = 128
 TUNED = "-tuned"
-SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(eq=False)
@@ -60,24 +57,6 @@ class Learner:
                           "pair" if pairs else "text", self.watched)
 
 
-def folder_of(model: str) -> Path:
-    """Where a config's model lies; PretrainedError when there is nothing."""
-    if model == MINILM:
-        return minilm_folder()
-    folder = KEPT / model.removeprefix(LAB) if model.startswith(LAB) else Path(model)
-    if not (folder / "config.json").is_file():
-        raise PretrainedError(f"There is no model at {model}; take {MINILM} or one of the lab's own.")
-    return folder
-
-
-def name_of(model: str) -> str:
-    """What a config's model is called; a folder of the hub's shelf is named by its commit, within one of its name."""
-    if model == MINILM:
-        return MINILM_NAME
-    path = Path(model.removeprefix(LAB))
-    return repo_of(path) if COMMIT.fullmatch(path.name) else path.name
-
-
 def build(config: FineTuneConfig, rows: Rows) -> Learner:
     """The model of a config, ready to learn these rows; seeds torch, so call it in a process of its own.
 
@@ -86,17 +65,20 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
     import transformers
 
     torch.manual_seed(config.seed)
-    folder = folder_of(config.model)
+    folder, tokenizer = folder_of(config.model), load_tokenizer(config.model, config.task)
     labels, new_head = rows.labels, False
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
         if config.task == "classify":
             model, labels, new_head = _classifier(folder, rows.labels)
         else:
-            model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **_load_options())
-    except (OSError, ValueError, KeyError) as error:
+            model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, output_loading_info=True, **_load_options())
+            _refuse_lacking([key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD], folder)
+    except PretrainedError:
+        raise
+    except Exception as error:  # whatever the files of a foreign model make the library raise
         what = "labels" if config.task == "classify" else "pairs"
-        raise PretrainedError(f"{config.model} cannot learn {what}: {first_line(error)}") from error
+        raise PretrainedError(f"{name_of(config.model)} cannot learn {what}: {first_line(error)}") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token  # of decoders, whose training knew no padding
     model.config.pad_token_id = tokenizer.pad_token_id
@@ -125,11 +107,20 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
         folder, num_labels=len(names), id2label=names, label2id={name: i for i, name in names.items()},
         problem_type="single_label_classification", ignore_mismatched_sizes=True, output_loading_info=True,
         **_load_options())
+    prefix = f"{model.base_model_prefix}."
+    _refuse_lacking([key for key in loading["missing_keys"] if key.startswith(prefix) and "pooler" not in key], folder)
     initialised = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
-    head = [name for name, _ in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
+    head = [name for name, _ in model.named_parameters() if not name.startswith(prefix)]
     if order is None:
         reset_head(model, initialised)
     return model, tuple(names.values()), order is None or initialised >= set(head)
+
+
+def _refuse_lacking(keys: Sequence[str], folder: Path) -> None:
+    """PretrainedError where weights below the head are missing: the library fills them with random numbers."""
+    if keys:
+        raise PretrainedError(f"{folder.name} lacks {len(keys)} of the weights that its config.json promises, such as "
+                              f"{min(keys)}; they would be random numbers. Take a complete model.")
 
 
 def own_order(config: Any, labels: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from core.entries import ConfigError
-from core.finetune.build import TUNED, Learner, build, count, folder_of
+from core.finetune.build import TUNED, Learner, build, count
 from core.finetune.config import RECORDS, FineTuneConfig, device_of
 from core.finetune.data import Rows, parse
 from core.finetune.measure import (
@@ -34,6 +34,7 @@ from core.finetune.measure import (
     watched,
     words,
 )
+from core.finetune.models import check_words, load_tokenizer
 from core.pretrained.base import Given
 from core.training.record import Record
 from core.training.runs import Run, new_id, runs_folder, write_atomically
@@ -47,8 +48,9 @@ def create(config: FineTuneConfig, root: Path | None = None, path: Path | None =
 
     ConfigError or PretrainedError when its rows or its model cannot be.
     """
-    givens(config, parse(config.task, config.data, config.seed))
-    folder_of(config.model)
+    rows = parse(config.task, config.data, config.seed)
+    givens(config, rows)
+    check_words(load_tokenizer(config.model, config.task), config.model, rows)
     device_of(config)
     run = Run(path or (root or runs_folder()) / new_id())
     (run.path / "frames").mkdir(parents=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.finetune.config import LAB, MINILM
-from core.pretrained import Given, Reading
+from core.pretrained import Given, Reading, places
 from core.trace import AttentionTrace
 from dashboard.fine_tune.state import Shown
 from dashboard.inside.models import EMBEDDED, ModelRef, loaded, reading_of
@@ -14,6 +14,13 @@ def before(model: str) -> ModelRef:
     if model == MINILM:
         return EMBEDDED
     return ModelRef("lab", model.removeprefix(LAB)) if model.startswith(LAB) else ModelRef("folder", model)
+
+
+def config_name(ref: ModelRef) -> str:
+    """A model as a run's config writes it: what `before` reads back."""
+    if ref.source == "hub":
+        return str(places.place(ref.name, ref.revision))
+    return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
 
 
 def after(shown: Shown) -> ModelRef | None:

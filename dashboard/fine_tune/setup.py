@@ -8,19 +8,20 @@ from typing import Any
 import streamlit as st
 
 from core.entries import ConfigError, Param
-from core.finetune.build import folder_of
-from core.finetune.config import BOUNDS, LAB, MINILM, TASKS, USUAL, FineTuneConfig, own_rows
+from core.finetune.config import BOUNDS, LAB, TASKS, USUAL, FineTuneConfig, own_rows
 from core.finetune.data import parse
-from core.pretrained import PretrainedError, places
-from core.pretrained.load import MINILM as MINILM_NAME
+from core.finetune.models import check_model
+from core.pretrained import PretrainedError
 from core.tasks.data_store import read
 from core.tasks.reading import MOST_SIGNS
 from core.training.config import devices
 from dashboard.controls import BOUND
 from dashboard.fine_tune import words
+from dashboard.fine_tune.own import config_name
 from dashboard.fine_tune.state import TASK, forget_link
-from dashboard.inside.models import readable_models
-from dashboard.inside.opening import shelved
+from dashboard.inside.choose import OTHER, PANELS, model_box
+from dashboard.inside.models import EMBEDDED, ModelRef
+from dashboard.inside.opening import opened, other_panel, use
 from dashboard.panels import plain
 from dashboard.train.own import data_widget
 
@@ -29,6 +30,7 @@ RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
 SIZES = (4, 8, 16, 32, 64)
 SENTENCE = "fine_tune:sentence"
 EXAMPLE = "could you tell me why nobody answers the phone"
+USUAL_MODEL = {"classify": EMBEDDED, "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB))}
 PLACES = {"classify": "One text, its label", "pairs": "A source, its target"}
 
 
@@ -38,34 +40,40 @@ def setup() -> tuple[str, FineTuneConfig | None]:
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
     task = row[0].selectbox("Learn", list(TASKS), format_func=words.TASKS.get, key=TASK, on_change=forget_link,
                             **BOUND) or "classify"
-    names = models(task)
-    model = row[1].selectbox("Model", list(names), key=f"fine_tune:model:{task}", **KEEP, help=(
-        "A model of the hub that was loaded on another page of Look inside can go on learning here."))
+    name = model_box(row[1], USUAL_MODEL[task])
     with row[2]:
         data = _rows(task)
     with row[3]:
         more = _settings(task)
     try:
+        model = _model(name, task)
         parse(task, data, more["seed"])
-        folder_of(names[model])
         watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
-        return task, FineTuneConfig(task=task, data=data, model=names[model], watch=watch.strip(), **more)
-    except (ConfigError, PretrainedError) as error:
-        trouble = str(error)
-    if not st.session_state.get(f"fine_tune:data:{task}:panel"):  # there it stands under the field
-        st.markdown(f":small[:red[{plain(trouble)}]]")
+        return task, model and FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **more)
+    except PretrainedError as error:
+        st.markdown(f":small[:red[{plain(str(error))}]]")
+        st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=use, args=(USUAL_MODEL[task].name,))
+    except ConfigError as error:
+        if not st.session_state.get(f"fine_tune:data:{task}:panel"):  # there it stands under the field
+            st.markdown(f":small[:red[{plain(str(error))}]]")
     return task, None
 
 
-def models(task: str) -> dict[str, str]:
-    """The models that are here and may learn such rows, by name, as a run's config writes them."""
-    hub = {f"{repo}": str(places.place(repo, commit)) for repo, _, commit in (name.partition("@")
-                                                                              for name in shelved())}
-    if task == "classify":
-        return {MINILM_NAME: MINILM, **hub}
-    usual = str(USUAL["pairs"]["model"]).removeprefix(LAB)
-    lab = [ref.name for ref in readable_models() if ref.source == "lab"]
-    return {**{name: f"{LAB}{name}" for name in lab if name == usual}, **hub}
+def _model(name: str, task: str) -> str | None:
+    """The chosen model as a config writes it; None after the page was told what is still to do to have it.
+
+    PretrainedError when it cannot learn such rows.
+    """
+    if name == OTHER:
+        other_panel(st)
+        return None
+    ref = opened(name) if name not in PANELS else ModelRef("array", name)
+    if ref is None:
+        return None
+    if ref.source == "array":
+        raise PretrainedError(f"{name} holds weights of attention alone, and no model that could learn.")
+    check_model(config_name(ref), task)
+    return config_name(ref)
 
 
 def _rows(task: str) -> str:

@@ -8,8 +8,8 @@ from html import escape
 import numpy as np
 
 from core.difference import Moved
-from core.finetune.build import name_of
 from core.finetune.config import FineTuneConfig
+from core.finetune.models import name_of
 from core.trace import AttentionMap
 from core.training.record import Prediction, Record
 from dashboard.panels import plain

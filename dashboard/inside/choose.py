@@ -21,7 +21,8 @@ HELP = ("The lab's own: **numbers** translates English number words into German,
         "that repeats, **digits** reads handwritten digits. Or type the name of any model of the Hugging Face hub, "
         "owner/name.")
 USUAL = "inside:usual"
-PANELS = {"Another model…": other_panel, "Your own arrays…": array_panel}
+OTHER = "Another model…"
+PANELS = {OTHER: other_panel, "Your own arrays…": array_panel}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ def choose(page: str, needs: tuple[str, ...] = ()) -> Chosen | None:
     refused in words, beside one that has it.
     """
     left, right = st.columns([1, 2])
-    name = _box(left, usual_for(needs))
+    name = model_box(left, usual_for(needs), tuple(PANELS))
     try:
         if name in PANELS:
             PANELS[name](right)
@@ -53,15 +54,18 @@ def choose(page: str, needs: tuple[str, ...] = ()) -> Chosen | None:
         return None
 
 
-def _box(place: Any, usual: ModelRef) -> str:
-    """The field of all models that are here, into which any other name may be typed."""
+def model_box(place: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
+    """The field of all models that are here, into which any other name may be typed; the name, or one of `panels`.
+
+    Every page that has it goes on with the model that a person picked on another one.
+    """
     state, names = st.session_state, [ref.name for ref in readable_models()]
     state[PICKED] = state.get(PICKED, False) or MODEL in st.query_params
     if not state[PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
         state[MODEL] = usual.name  # another page's usual model, which nobody has asked for here
     state[USUAL] = usual.name
     current = state.get(MODEL) or st.query_params.get(MODEL)
-    options = list(dict.fromkeys([*names, *shelved(), *PANELS, *filter(None, (current,))]))
+    options = list(dict.fromkeys([*names, *shelved(), *panels, *filter(None, (current,))]))
     chosen = place.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
                              on_change=picked, help=HELP)
     state[BEFORE] = str(chosen or usual.name)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core.attention.config import entry
-from core.finetune.build import name_of as model_name
 from core.finetune.config import FineTuneConfig
+from core.finetune.models import name_of as model_name
 from core.models import ModelConfig
 from core.tasks import task_entry
 from core.training.config import RunConfig

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from core.difference import Aligned
 from core.entries import ConfigError
-from core.finetune.build import name_of
+from core.finetune.models import name_of
 from core.finetune.run import config_of, is_fine_tune, result
 from core.lens import Lens, by_word, through
 from core.pretrained import Given, Pretrained, PretrainedError, Reading, read

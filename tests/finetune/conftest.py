@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from streamlit.testing.v1 import AppTest
+
+from dashboard import jobs
 
 WORDS = ("red", "blue", "green", "one", "two", "three", "four", "dog", "cat", "sun", "is", "the", "not")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -63,3 +66,21 @@ def colours() -> str:
     rows = [f"the {other} is {colour},{colour}y" for other in others for colour in ("red", "blue")]
     rows += [f"{colour} is the {other},{colour}y" for other in others for colour in ("red", "blue")]
     return "text,label\n" + "\n".join(rows)
+
+
+@pytest.fixture
+def page(monkeypatch, tmp_path):
+    """Opens the Fine-tune page with what the session holds, in a lab of its own without workers."""
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+
+    def open_page(model: str = "", **state) -> AppTest:
+        app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/fine_tune.py")
+        picked = {"inside:model": model, "inside:picked": True} if model else {}
+        for key, value in {**picked, **state}.items():
+            app.session_state[key] = value
+        return app.run()
+
+    return open_page

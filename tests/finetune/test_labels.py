@@ -13,8 +13,9 @@ from core.finetune import __main__ as shell
 from core.finetune.build import build
 from core.finetune.config import FineTuneConfig
 from core.finetune.data import parse
-from core.finetune.run import about, create, result, work
+from core.finetune.run import about, config_of, create, result, work
 from core.pretrained import Given, answer, load_folder
+from core.training import list_runs
 from core.training.runs import Run
 
 
@@ -106,3 +107,18 @@ def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifie
     run = create(FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path)
     state, words = work(run, lambda: False)
     assert state == "finished" and run.records()[-1].exact == 1.0, words
+
+
+def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, tmp_path, page):
+    app = page(str(classifier), **{"fine_tune:data:classify": colours, "fine_tune:classify:epochs": 1})
+    app.button(key="fine_tune:start").click().run()
+    (run,) = list_runs()
+    assert (config_of(run).model, work(run, lambda: False)[0]) == (str(classifier), "finished")
+    run.set_status("finished", "Finished.")
+    app.run()
+    assert not app.exception
+    told = " ".join(element.proto.body for element in app.get("html")).replace("\\", "")
+    assert "before training it was 100\u00a0%" in told and 'aria-label="Confusion matrix"' in told
+    matrix = told.partition('aria-label="Confusion matrix"')[2]
+    assert -1 < matrix.index("redy") < matrix.index("bluey"), "the matrix has the model's own order"
+    assert "keeps its own head" in " ".join(caption.value for caption in app.caption)
