@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ class ConfigError(ValueError):
     """A choice, or a pair of choices, that cannot be built; the message says what was given and what would fit."""
 
 
+_WORD = re.compile(rf"[\w.-]{{1,{LONGEST_QUOTE}}}")
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = LONGEST_QUOTE
 
@@ -31,8 +33,7 @@ def quote(value: object) -> str:
 
 def quote_name(name: object) -> str:
     """A name from outside, for a message: bare where it is one short word, else quoted."""
-    bare = isinstance(name, str) and len(name) <= LONGEST_QUOTE and name.replace(".", "_").isidentifier()
-    return str(name) if bare else quote(name)
+    return name if isinstance(name, str) and _WORD.fullmatch(name) else quote(name)
 
 
 @dataclass(frozen=True)

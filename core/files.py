@@ -1,10 +1,13 @@
-"""Where runs are kept, and files that are replaced whole."""
+"""Where runs are kept, files that are replaced whole, and JSON files of which nothing is believed."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 
 def runs_folder() -> Path:
@@ -19,3 +22,22 @@ def write_atomically(path: Path, data: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
     draft.write_bytes(data)
     os.replace(draft, path)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty one where the file is missing, no JSON, too deep, or holds something else."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def seconds_of(value: object) -> float:
+    """A time in seconds as a file has it; 0 for anything else."""
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 and math.isfinite(value) else 0.0
+
+
+def text_of(value: object, longest: int = 2_000) -> str:
+    """A text as a file has it, cut, without what UTF-8 cannot write; "" for anything else."""
+    return value[:longest].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -47,3 +47,20 @@ def _spots(data: Any) -> Any:
     for name, value in items:
         yield data, name
         yield from _spots(value)
+
+
+def damaged_bytes(data: bytes, rng: random.Random) -> bytes:
+    """A file's bytes cut, changed in a few places, doubled, replaced by JSON that is too deep, or gone."""
+    how = rng.randrange(5)
+    if how == 0:
+        return data[: rng.randrange(len(data) + 1)]
+    if how == 1:
+        return b"[" * 100_000
+    if how == 2:
+        return rng.choice((b"", b"\xff\xfe{", b"[]", b"null", b'"\\ud800"', b"1" * 5000))
+    if how == 3:
+        return data + data
+    changed = bytearray(data or b"0")
+    for _ in range(rng.randint(1, 8)):
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+    return bytes(changed)

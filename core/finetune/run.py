@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from core.entries import ConfigError
+from core.files import read_object, write_atomically
 from core.finetune.build import TUNED, Learner, build, count
 from core.finetune.config import RECORDS, FineTuneConfig, device_of
 from core.finetune.data import Rows, parse
@@ -37,7 +38,7 @@ from core.finetune.measure import (
 from core.finetune.models import check_words, load_tokenizer
 from core.pretrained.base import Given
 from core.training.record import Record
-from core.training.runs import Run, new_id, runs_folder, write_atomically
+from core.training.runs import Run, new_id, runs_folder
 
 KEY = "finetune"
 Said = Callable[[Record], None]
@@ -80,11 +81,7 @@ def about(run: Run) -> dict[str, Any]:
     `sentences`, counts (`learns`, `weights`, `steps`), `new_words`, `new_head` (whether the head was drawn anew),
     `labels` (in the order of a record's confusion), `device`.
     """
-    try:
-        found = json.loads((run.path / "watched.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return read_object(run.path / "watched.json")
 
 
 def work(run: Run, stop: Callable[[], bool], said: Said = lambda record: None) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from core.entries import quote
 from core.tasks import data_store
 from core.training import checked
+from core.training.fields import count
 from core.training.runs import ENDED, Run, runs_folder
 from core.training.shelf import LONGEST_NAME, aside, new_run
 
@@ -144,6 +145,6 @@ def _beside(asked: dict[str, Any]) -> dict[str, Any]:
     if isinstance(asked.get("name"), str):
         kept["name"] = asked["name"][:LONGEST_NAME]
     parent = asked.get("parent")
-    if isinstance(parent, dict) and isinstance(parent.get("run"), str) and checked.count(parent.get("step")):
+    if isinstance(parent, dict) and isinstance(parent.get("run"), str) and count(parent.get("step")):
         kept["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
     return kept

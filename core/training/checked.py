@@ -6,18 +6,18 @@ Each check raises ValueError in words, which name the file and what is wrong wit
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
-from core.entries import ConfigError
+from core.entries import ConfigError, quote, quote_name
 from core.models import build_model, map_tokens
 from core.tasks import Example, Task, make_task
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
+from core.training.fields import FIELDS
 from core.training.record import Record
 from core.training.runs import Run
 from core.training.session import Progress
@@ -26,7 +26,6 @@ LONGEST_HEADER = 1_000_000  # bytes of a safetensors file that tell what is in i
 LONGEST_LINE = 2_000_000
 MOST_RECORDS = int(BOUNDS["steps"][1]) + 2
 
-Test = Callable[[Any], bool]
 Found = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
 
 
@@ -64,72 +63,10 @@ def _record(line: bytes, number: int) -> Record:
         raise ValueError(f"metrics.jsonl, line {number} is no record of a step.")
     for name, value in data.items():
         if name not in FIELDS:
-            raise ValueError(f"metrics.jsonl, line {number}: a record has no {name[:40]}.")
+            raise ValueError(f"metrics.jsonl, line {number}: a record has no {quote_name(name)}.")
         if not FIELDS[name](value):
-            raise ValueError(f"metrics.jsonl, line {number}: {name} = {str(value)[:40]} cannot be.")
+            raise ValueError(f"metrics.jsonl, line {number}: {name} = {quote(value)} cannot be.")
     return Record.from_json(data)
-
-
-def number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def maybe(value: Any) -> bool:
-    return value is None or number(value)
-
-
-def count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9
-
-
-def words(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
-
-
-def table(value: Any) -> bool:
-    """Rows of numbers, all of one length, or nothing."""
-    return value is None or (isinstance(value, list) and all(isinstance(row, list) and all(map(number, row))
-                                                             for row in value) and len(set(map(len, value))) == 1)
-
-
-def counts(value: Any) -> bool:
-    """A square of counts, one of them at least not 0, or nothing."""
-    return value is None or (table(value) and len(value) == len(value[0]) and all(count(item) for row in value
-                                                                                 for item in row)
-                             and any(map(any, value)))
-
-
-def parts(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) <= 500 and all(map(maybe, value.values()))
-
-
-def listed(fields: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
-    """Objects that have these fields, maybe the optional ones, and no other."""
-    known = fields | (optional or {})
-    return lambda value: isinstance(value, list) and all(
-        isinstance(item, dict) and fields.keys() <= item.keys() <= known.keys()
-        and all(known[name](part) for name, part in item.items()) for item in value)
-
-
-def flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-# What each field of a Record may hold.
-FIELDS: dict[str, Test] = {
-    **dict.fromkeys(("train_loss", "loss", "letters", "exact", "bleu", "chrf", "even", "error", "gradient", "rate",
-                     "tokens_per_second", "data_share"), maybe),
-    **dict.fromkeys(("elapsed", "trained"), number),
-    **dict.fromkeys(("step", "held_out"), count),
-    "expected": table,
-    "confusion": counts,
-    "gradients": parts,
-    "final": flag,
-    **dict.fromkeys(("cut", "best"), lambda value: value is None or count(value)),
-    "examples": listed({"source": words, "target": words, "predicted": words}, {"cut": flag}),
-    "buckets": listed({"lengths": lambda value: isinstance(value, str), "count": count, "exact": number,
-                       "bleu": maybe}, {"chrf": maybe}),
-}
 
 
 def frames(run: Run, config: RunConfig) -> None:

@@ -80,7 +80,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
-            _check_number(name, getattr(self, name), low, high, whole=_is_whole(name))
+            check_number(name, getattr(self, name), low, high, whole=_is_whole(name))
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name} = {quote(getattr(self, name))} is not known; take one of "
@@ -126,7 +126,7 @@ def _is_whole(name: str) -> bool:
     return name not in _FRACTIONS
 
 
-def _check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:
+def check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:
     kind = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kind):
         raise ConfigError(f"{name} = {quote(value)} must be a {'whole ' if whole else ''}number.")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 
 from core.tasks.metrics import balanced_accuracy
+from core.training.fields import LOOSE_FIELDS, fits
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,10 @@ class Record:
 
     @classmethod
     def from_json(cls, data: dict) -> Record:
-        """The record a line of metrics.jsonl holds."""
+        """The record a line of metrics.jsonl holds; ValueError for a field that cannot hold what it does."""
         data = dict(data)
-        if not isinstance(data["step"], int):
-            raise TypeError("a record's step is a whole number")
+        if "step" not in data or not fits(data, LOOSE_FIELDS):
+            raise ValueError("a record has a step, and numbers where numbers stand")
         examples = tuple(
             Prediction(tuple(e["source"]), tuple(e["target"]), tuple(e["predicted"]), bool(e.get("cut")))
             for e in data.pop("examples", ())

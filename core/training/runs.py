@@ -30,7 +30,7 @@ from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from core.files import runs_folder, write_atomically
+from core.files import read_object, runs_folder, seconds_of, text_of, write_atomically
 from core.models import Model, build_model
 from core.tasks import Task, data_store, make_task
 from core.training.config import RunConfig
@@ -38,6 +38,8 @@ from core.training.record import Record
 from core.training.session import Session
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+STEP = re.compile(r"[0-9]{6}")
+UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
 CHECKPOINTS = 10  # kept along a run, the last one among them
 
@@ -71,7 +73,7 @@ class Run:
 
     def asked(self) -> dict:
         """What run.json says (config, created), or an empty dict."""
-        return _read_json(self.path / "run.json")
+        return read_object(self.path / "run.json")
 
     def config(self) -> RunConfig:
         """The run's config; raises ConfigError when the file does not describe one."""
@@ -79,10 +81,12 @@ class Run:
         return RunConfig.from_json(self.asked().get("config"))
 
     def status(self) -> Status:
-        data = _read_json(self.path / "status.json")
-        if not isinstance(data.get("state"), str):
-            return Status("queued", at=float(self.asked().get("created") or 0.0))
-        return Status(data["state"], str(data.get("message") or ""), data.get("pid"), float(data.get("at") or 0.0))
+        data = read_object(self.path / "status.json")
+        if data.get("state") not in (*UNDER_WAY, *ENDED):
+            return Status("queued", at=seconds_of(self.asked().get("created")))
+        pid = data.get("pid")
+        known = isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31  # kill(-1) would end everything
+        return Status(data["state"], text_of(data.get("message")), pid if known else None, seconds_of(data.get("at")))
 
     def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
         data = {"state": state, "message": message, "pid": pid, "at": time.time()}
@@ -111,18 +115,19 @@ class Run:
     def frame(self, step: int) -> dict[str, np.ndarray]:
         """The attention kept at a step: example number -> (layers, H, T, S), or empty."""
         try:
-            return {key: value.astype(np.float32) for key, value in load_file(self.frame_path(step)).items()}
-        except (OSError, SafetensorError):
+            maps = load_file(self.frame_path(step))
+        except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             return {}
+        return {key: value.astype(np.float32) for key, value in maps.items() if value.ndim == 4}
 
     def frame_steps(self) -> list[int]:
-        return sorted(int(path.stem) for path in (self.path / "frames").glob("[0-9]*.safetensors"))
+        return _steps(self.path / "frames")
 
     def checkpoint_path(self, step: int) -> Path:
         return self.path / "checkpoints" / f"{step:06d}.safetensors"
 
     def checkpoint_steps(self) -> list[int]:
-        return sorted(int(path.stem) for path in (self.path / "checkpoints").glob("[0-9]*.safetensors"))
+        return _steps(self.path / "checkpoints")
 
     def keep(self, session: Session, config: RunConfig) -> None:
         """Keep the session as it is now; of many checkpoints those nearest to every tenth of the run stay, the last,
@@ -183,10 +188,10 @@ class Run:
         """Forget what came after a step: records, frames and checkpoints."""
         lines = [json.dumps(r.to_json(), ensure_ascii=False) + "\n" for r in self.records() if r.step <= step]
         write_atomically(self.path / "metrics.jsonl", "".join(lines).encode())
-        for folder in ("frames", "checkpoints"):
-            for path in (self.path / folder).glob("[0-9]*.safetensors"):
-                if int(path.stem) > step:
-                    path.unlink(missing_ok=True)
+        later = [*map(self.frame_path, self.frame_steps()), *map(self.checkpoint_path, self.checkpoint_steps())]
+        for path in later:
+            if int(path.stem) > step:
+                path.unlink(missing_ok=True)
 
     def change(self, **what: object) -> None:
         """Change what run.json says beside the rest: config, name, …; None takes a word out."""
@@ -196,7 +201,7 @@ class Run:
     @property
     def name(self) -> str:
         """The name a person gave it, or its id."""
-        return str(self.asked().get("name") or self.id)
+        return text_of(self.asked().get("name")) or self.id
 
     def ask_to_stop(self, how: str = "stop") -> None:
         """Ask the worker to end, so that the run is stopped, or paused (how = "pause")."""
@@ -210,7 +215,7 @@ class Run:
     def stop_asked(self) -> str:
         """How the run was asked to end: "stop", "pause", or "" when it was not."""
         try:
-            return (self.path / "stop").read_text() or "stop"
+            return "pause" if (self.path / "stop").read_bytes() == b"pause" else "stop"
         except OSError:
             return ""
 
@@ -276,16 +281,14 @@ def list_runs(root: Path | None = None) -> list[Run]:
     return [run for run in (find_run(name, root) for name in names) if run is not None]
 
 
-def _read_json(path: Path) -> dict:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
+def _steps(folder: Path) -> list[int]:
+    """The steps after which files of a folder are named as frame_path and checkpoint_path name them."""
+    names = [path.stem for path in folder.glob("*.safetensors")]
+    return sorted(int(name) for name in names if STEP.fullmatch(name))
 
 
 def _record(line: str) -> Record | None:
     try:
         return Record.from_json(json.loads(line))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

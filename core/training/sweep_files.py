@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,15 +16,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from core.entries import ConfigError, quote
+from core.files import read_object
 from core.training.comparisons import Comparison, compare
+from core.training.fields import count, fits, list_of, maybe, number, text
 from core.training.record import Record
-from core.training.runs import RUN_ID, Run, find_run, new_id, runs_folder, write_atomically
+from core.training.runs import ENDED, RUN_ID, UNDER_WAY, Run, find_run, new_id, runs_folder, write_atomically
 from core.training.sweeps import Cell, SweepConfig
 
 KEPT = 50
+STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a run that was stopped may go on
 MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first there is ranks the values
 DIGITS = 5
+CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
+OUTCOME_FIELDS = {  # what each field of an Outcome may hold
+    "state": lambda value: value in STATES, "message": text, "steps": list_of(count), "trained": list_of(number),
+    "measures": lambda value: isinstance(value, dict) and all(
+        name in MEASURES and list_of(maybe(number))(column) for name, column in value.items()),
+    "held_out": count, "even": maybe(number), "elapsed": number,
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class Outcome:
 
     @property
     def ended(self) -> bool:
-        return self.state not in ("queued", "starting", "running")
+        return self.state not in UNDER_WAY
 
     def last(self, measure: str) -> float | None:
         """The last number of a measure; none of a run that has not finished, so that no half-way is told as an end."""
@@ -73,7 +85,13 @@ class Outcome:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
+        """What a sweep's file keeps of a run; ConfigError for anything else."""
+        if not isinstance(data, Mapping) or not data.keys() >= {"state", "steps", "trained", "measures"} or \
+                not fits(data, OUTCOME_FIELDS):
+            raise ConfigError(f"A sweep's outcome is an object with a state and numbers; got {quote(data)}.")
         measures = {name: tuple(column) for name, column in data["measures"].items()}
+        if {len(data["trained"]), *map(len, measures.values())} - {len(data["steps"])}:
+            raise ConfigError("A sweep's outcome has columns of different lengths.")
         return cls(**{**data, "steps": tuple(data["steps"]), "trained": tuple(data["trained"]), "measures": measures})
 
 
@@ -102,21 +120,26 @@ class Sweep:
 
     def data(self) -> dict[str, Any]:
         """What the file says; an empty dict where it cannot be read."""
-        try:
-            data = json.loads(self.path.read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return data if isinstance(data, dict) else {}
+        return read_object(self.path)
+
+    def _cells(self, name: str) -> dict[Cell, Any]:
+        """An object of the file whose names are cells; ConfigError where it is none."""
+        found = self.data().get(name, {})
+        if not isinstance(found, dict):
+            raise ConfigError(f"The {name} of a sweep are an object; got {quote(found)}.")
+        return {_cell(key): value for key, value in found.items()}
 
     def config(self) -> SweepConfig:
         """What was asked; ConfigError when the file does not describe a sweep."""
         return SweepConfig.from_json(self.data().get("config"))
 
     def outcomes(self) -> dict[Cell, Outcome]:
-        """Every run that was begun, as it stands; those that ended are kept in the file from then on."""
-        data = self.data()
-        kept = {_cell(key): Outcome.from_json(value) for key, value in data.get("outcomes", {}).items()}
-        runs = {_cell(key): find_run(name) for key, name in data.get("runs", {}).items()}
+        """Every run that was begun, as it stands; those that ended are kept in the file from then on.
+
+        ConfigError where the file does not hold outcomes.
+        """
+        kept = {cell: Outcome.from_json(value) for cell, value in self._cells("outcomes").items()}
+        runs = {cell: find_run(name) for cell, name in self._cells("runs").items()}
         fresh = {cell: Outcome.of(run) for cell, run in runs.items() if cell not in kept}
         lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in LASTING}
         if lasting:
@@ -124,8 +147,8 @@ class Sweep:
         return kept | fresh
 
     def runs(self) -> dict[Cell, Run]:
-        """The folders of its runs that are still there."""
-        found = {_cell(key): find_run(name) for key, name in self.data().get("runs", {}).items()}
+        """The folders of its runs that are still there; ConfigError where the file does not name runs."""
+        found = {cell: find_run(name) for cell, name in self._cells("runs").items()}
         return {cell: run for cell, run in found.items() if run is not None}
 
     def begin(self, runs: Mapping[Cell, Run]) -> None:
@@ -164,6 +187,8 @@ def _key(cell: Cell) -> str:
 
 
 def _cell(key: str) -> Cell:
+    if not CELL.fullmatch(key):
+        raise ConfigError(f"A run of a sweep is named by place and seed, such as 0:1; got {quote(key)}.")
     place, seed = key.split(":")
     return int(place), int(seed)
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
-from core.entries import complete, quote, quote_name
+from core.entries import LONGEST_QUOTE, complete, quote, quote_name
 from core.models import ModelConfig, Shape, build_model
 from core.tasks import TaskConfig, make_task, task_entry
-from core.training.config import BOUNDS, RunConfig
+from core.training.config import BOUNDS, RunConfig, check_number
 from core.training.recipes import recommended
 
 # What may be swept, and what it is called; a parameter of the task is task.NAME.
@@ -52,6 +52,8 @@ class SweepConfig:
     seconds: float = 10.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.axis, str):
+            raise ConfigError(f"axis = {quote(self.axis)}; expected the name of a setting.")
         name_of(self.axis, self.base.task)
         values = tuple(_value(self.axis, value) for value in self.values)
         object.__setattr__(self, "values", values)
@@ -66,11 +68,13 @@ class SweepConfig:
         if len(values) * len(self.seeds) > RUNS:
             raise ConfigError(f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
                               f"runs; a sweep has at most {RUNS}.")
+        for seed in self.seeds:
+            check_number("seed", seed, *BOUNDS["seed"], whole=True)
         for place, value in enumerate(values):
             try:
                 self.run(place, self.seeds[0])
             except ConfigError as error:
-                what = f"{name_of(self.axis)} = {told(self.axis, value)}"
+                what = f"{name_of(self.axis)} = {told(self.axis, value):.{LONGEST_QUOTE}}"
                 raise ConfigError(f"{what} cannot be swept. {error}") from error
 
     @property

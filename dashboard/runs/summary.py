@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from core.attention import ConfigError
+from core.entries import quote_name
+from core.files import seconds_of, text_of
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import about, config_of, is_fine_tune
 from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Run, Status
-from core.training.shelf import size
+from core.training.shelf import LONGEST_NAME, size
 from dashboard.runs import words
 from dashboard.runs.kept import KEPT, status_of
 
@@ -86,21 +89,25 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]
     every = -(-len(losses) // CURVE) or 1
-    named = bool(asked.get("name"))
-    parent = asked.get("parent")
+    name, parent, sweep = text_of(asked.get("name"), LONGEST_NAME), asked.get("parent"), asked.get("sweep")
     return Summary(
-        run=run, name=str(asked["name"]) if named else words.name_of(config, run in KEPT, tuned), named=named,
+        run=run, name=name or words.name_of(config, run in KEPT, tuned), named=bool(name),
         config=config, task=task_entry(config.task.key).name if config else words.tuned_task(tuned),
-        status=status_of(run), tuned=tuned, asked_steps=config.steps if config else int(about(run).get("steps", 0)),
-        created=_seconds(asked.get("created")), steps=records[-1].step if records else 0,
+        status=status_of(run), tuned=tuned, asked_steps=config.steps if config else _count(about(run).get("steps")),
+        created=seconds_of(asked.get("created")), steps=records[-1].step if records else 0,
         trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
         curve=tuple(losses[::every]),
         last=next((r for r in reversed(records) if r.exact is not None or r.error is not None), None),
         kept=tuple(run.checkpoint_steps()), bytes=size(run), trouble=trouble,
-        parent=f"{parent.get('run')} at step {parent.get('step')}" if isinstance(parent, dict) else "",
-        sweep=f"sweep {asked['sweep']}" if asked.get("sweep") else "",
+        parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}" if isinstance(parent, dict) else "",
+        sweep=f"sweep {_shown(sweep, 'id')}" if isinstance(sweep, dict) else "",
     )
 
 
-def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 else 0.0
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _shown(data: dict[str, Any], name: str) -> str:
+    """What run.json says of where it comes from, short."""
+    return quote_name(data[name]) if name in data else "unknown"

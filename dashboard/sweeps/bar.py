@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import streamlit as st
 
@@ -71,7 +72,8 @@ def _pick() -> None:
 
 
 def _delete(sweep: Sweep) -> None:
-    queue.stop(sweep)
+    with suppress(ConfigError):  # a damaged file names no runs that could be stopped
+        queue.stop(sweep)
     delete_sweep(sweep)
     show(EXAMPLE)
 

@@ -71,7 +71,8 @@ class Shown:
     def spread(self, place: int, measure: str) -> Spread | None:
         """The seeds of one value that finished, together."""
         if measure == "trained":
-            return spread([outcome.trained[-1] for outcome in self.of(place) if outcome.state == "finished"])
+            return spread([outcome.trained[-1] for outcome in self.of(place)
+                           if outcome.state == "finished" and outcome.trained])
         return spread([outcome.last(measure) for outcome in self.of(place)])
 
     def comparisons(self, measure: str) -> list[Comparison]:
@@ -91,8 +92,10 @@ class Shown:
 def look(sweep: Sweep) -> Shown | str:
     """Read a sweep's file and its runs; words when it cannot be understood."""
     try:
-        return Shown(sweep, sweep.config(), sweep.outcomes())
-    except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
+        config = sweep.config()
+        cells = set(config.cells)
+        return Shown(sweep, config, {cell: each for cell, each in sweep.outcomes().items() if cell in cells})
+    except ConfigError as error:
         return f"This sweep's file cannot be read: {error}"
 
 
