@@ -1,4 +1,4 @@
-"""Numbers as text: the formatters of sentences, tables, tooltips and labels; `attention_view/numbers.js` is their twin.
+"""Numbers as text: the formatters of sentences, tables, tooltips and labels; `attention_view/words.js` is their twin.
 
 One rule, by the value alone, so that a value has one text wherever it stands on a page:
 
@@ -13,6 +13,7 @@ One rule, by the value alone, so that a value has one text wherever it stands on
 from __future__ import annotations
 
 import math
+import re
 from decimal import ROUND_HALF_UP, Decimal
 
 MINUS, NARROW = "−", "\u202f"
@@ -47,10 +48,9 @@ def percent(share: float) -> str:
     return f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{NARROW}%"
 
 
-def cell(value: float) -> str:
-    """`signed` without a zero before the point, for the cells of a grid."""
-    text = signed(value)
-    return text[0] + text[2:] if text[1:3] == "0." and value else text
+def cell(text: str) -> str:
+    """A written number without a zero before its point, for the cells of a grid."""
+    return re.sub(r"^([+−]?)0\.(?=.*[1-9])", r"\1.", text)
 
 
 def _unsigned(size: float) -> str:
@@ -60,15 +60,20 @@ def _unsigned(size: float) -> str:
         return _rounded(size, max(3, _places(1 - size)))
     if size >= 0.0995 or size == 0:
         return _rounded(size, 2)
-    if size >= 0.00001:
+    if _first_digit(size) >= 0.00001:
         return _rounded(size, max(3, _places(size)))
     digit, _, power = f"{size:.0e}".partition("e")
     return f"{digit}e{MINUS}{abs(int(power))}"
 
 
+def _first_digit(size: float) -> float:
+    """A number rounded to its first significant digit."""
+    return float(f"{size:.0e}")
+
+
 def _places(size: float) -> int:
-    """Decimals up to the first significant digit of what is left of a number when that is rounded."""
-    return -math.floor(math.log10(float(f"{size:.0e}")))
+    """Decimals up to the first significant digit of a number."""
+    return -math.floor(math.log10(_first_digit(size)))
 
 
 def _rounded(size: float, decimals: int) -> str:

@@ -29,13 +29,6 @@ def plain(text: str) -> str:
     return "".join(f"\\{sign}" if sign in r"\`*_{}[]()#+-.!|~$<>:&^=" else sign for sign in text)
 
 
-def number(weight: float) -> str:
-    """A weight with two decimals, or three where two would say nothing."""
-    if 0 < weight < 0.0005:
-        return "below 0.001"
-    return f"{weight:.2f}" if weight >= 0.01 or weight == 0 else f"{weight:.3f}"
-
-
 def fact(text: str) -> None:
     """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
     size = "17px/25px" if len(text) > 180 else "19px/28px"

@@ -154,6 +154,6 @@ function showTable(view) {
   for (const cell of sortedRow(view, i)) {
     const line = element(body, "tr", cell.masked ? "hidden-key" : "");
     element(line, "td").textContent = view.keys[cell.j];
-    element(line, "td", "number").textContent = cell.masked ? "masked" : brief(cell.value);
+    element(line, "td", "number").textContent = cell.masked ? "masked" : number(cell.value);
   }
 }

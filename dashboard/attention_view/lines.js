@@ -149,7 +149,7 @@ function lineWeights(ctx, view, box, i, column) {
     if (j !== column && column >= 0 && Math.abs(keyY(box, view, j) - keyY(box, view, column)) < 13) continue;
     ctx.font = fontOf(theme, 13, j === column ? 600 : 400);
     ctx.fillStyle = j === column ? theme.pick : theme.secondary;
-    ctx.fillText(two(values[at]), box.weights, keyY(box, view, j));
+    ctx.fillText(number(values[at]), box.weights, keyY(box, view, j));
   }
 }
 

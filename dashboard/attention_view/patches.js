@@ -69,7 +69,7 @@ function drawPatches(ctx, view, box, picked) {
   const key = picked.j >= 0 && patchPlace(view, box, ownOf(view, "cols", picked.j));
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
   ctx.fillStyle = theme.secondary;
-  const rest = view.patches.first ? `, ${two(elsewhere)} on what is no patch` : "";
+  const rest = view.patches.first ? `, ${number(elsewhere)} on what is no patch` : "";
   ctx.fillText(fit(ctx, `${view.queries[picked.i]} looks: full blue ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
 }
 

@@ -42,7 +42,7 @@ function drawPins(ctx, view, box, active) {
 }
 
 const pairWords = (view, { i, j, masked, value }) =>
-  `${view.queries[i]} → ${view.keys[j]}, ${masked ? "masked" : brief(value)}`;
+  `${view.queries[i]} → ${view.keys[j]}, ${masked ? "masked" : number(value)}`;
 
 // The pins as words: "pinned it → animal, 0.68; tired → street, 0.05. Esc releases."
 function sayPins(view, say) {

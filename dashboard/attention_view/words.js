@@ -1,21 +1,34 @@
 // Numbers and tokens as words, for the tooltip, the caption, the live region and the table.
 
-const minus = (text) => text.replace("-", "\u2212");
-const two = (value) => minus(value.toFixed(2));
+const MINUS = "\u2212";
 
-function three(value) {
-  if (value !== 0 && Math.abs(value) < 0.0005) return value > 0 ? "below 0.001" : "above \u22120.001";
-  return minus(value.toFixed(3));
+// A number by the rule of numbers.py, which says it in words.
+function number(value) {
+  const sign = value < 0 ? MINUS : "";
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : `${sign}∞`;
+  return sign + unsigned(Math.abs(value));
 }
 
-// Two decimals, three where two would say nothing.
-const brief = (value) => (value !== 0 && Math.abs(value) < 0.005 ? three(value) : two(value));
-
-// A scale's end: two decimals, or as many as it takes to differ from zero.
-function scaleEnd(value) {
-  if (Number.isInteger(value)) return minus(String(value));
-  return minus(Math.abs(value) >= 0.05 ? value.toFixed(2) : value.toPrecision(2));
+function unsigned(size) {
+  if (size >= 99.995) {
+    const decimals = size < 999.95 ? 1 : 0;
+    const many = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+    return Number(size.toFixed(decimals)).toLocaleString("en-US", many);
+  }
+  if (size >= 0.995 && size < 1 - 5e-7) return size.toFixed(Math.max(3, places(1 - size)));
+  if (size >= 0.0995 || size === 0) return size.toFixed(2);
+  if (firstDigit(size) >= 0.00001) return size.toFixed(Math.max(3, places(size)));
+  const [digit, power] = size.toExponential(0).split("e-");
+  return `${digit}e${MINUS}${power}`;
 }
+
+const firstDigit = (size) => Number(size.toExponential(0));
+
+// Decimals up to the first significant digit of a number.
+const places = (size) => -Math.floor(Math.log10(firstDigit(size)));
+
+// A scale's end: whole numbers as they are.
+const scaleEnd = (value) => (Number.isInteger(value) ? String(value).replace("-", MINUS) : number(value));
 
 function ordinal(n) {
   const tens = n % 100, ones = n % 10;
@@ -66,7 +79,7 @@ function spoken(view, i, j) {
   const cell = readCell(view, i, j);
   const pair = `${view.queries[i]} to ${view.keys[j]}`;
   if (cell.masked) return cell.seen ? `${pair}, masked` : `${view.queries[i]} sees no key: its output is 0`;
-  return `${pair}, ${brief(cell.value)}, ${rankWords(cell.rank)} of ${cell.seen}`;
+  return `${pair}, ${number(cell.value)}, ${rankWords(cell.rank)} of ${cell.seen}`;
 }
 
 // The tooltip's three lines.
@@ -81,9 +94,9 @@ function tipLines(view, i, j) {
   const all = !view.edges;
   return [
     title,
-    `${noun} ${three(cell.value)}`,
+    `${noun} ${number(cell.value)}`,
     ` · ${rankWords(cell.rank)} of ${all ? keysWord(cell.seen) : `${cell.seen} in sight`}`,
-    view.signed || !all ? "" : `uniform would be ${three(1 / cell.seen)}`,
+    view.signed || !all ? "" : `uniform would be ${number(1 / cell.seen)}`,
   ];
 }
 

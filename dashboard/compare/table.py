@@ -16,6 +16,7 @@ from dashboard.compare.costs import Costed, Key
 from dashboard.compare.state import LENGTHS, Setup
 from dashboard.compare.weigh import Weighed
 from dashboard.multiples import mark_html
+from dashboard.numbers import number
 from dashboard.panels import plain, theme
 
 FOUND = "compare:measured"
@@ -94,8 +95,8 @@ def row(name: str, weighed: Weighed, cost: Costed | None, place: int, first: int
     dense = "¹" if cost is not None and cost.dense and done else ""
     own = MISSING if cost is None else thousands(cost.parameters) if place == 0 else (
         f"{'+' if cost.parameters >= first else '−'} {thousands(abs(cost.parameters - first))}")
-    return [name, MISSING if weighed.entropy is None else f"{weighed.entropy:.2f}",
-            MISSING if weighed.distance is None else f"{weighed.distance:.2f}",
+    return [name, MISSING if weighed.entropy is None else number(weighed.entropy),
+            MISSING if weighed.distance is None else number(weighed.distance),
             milliseconds(measured.seconds) + dense if done and measured else MISSING,
             megabytes(measured.bytes) if done and measured else MISSING,
             MISSING if cost is None else ("≤ " if cost.at_most else "") + operations(cost.flops), own]

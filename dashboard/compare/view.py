@@ -19,8 +19,8 @@ from dashboard.compare import controls, sections, words
 from dashboard.compare.state import SEEDED, Pair, Setup
 from dashboard.compare.table import table
 from dashboard.compare.weigh import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
-from dashboard.compare.words import two
 from dashboard.multiples import MINUS, Tile, difference_map, difference_span, multiples
+from dashboard.numbers import number
 from dashboard.panels import fact, next_page, plain, theme, title
 from dashboard.permalink import read_pair, write_pair
 
@@ -177,7 +177,7 @@ def apart(setup: Setup, found: Sequence[Weighed], names: Sequence[str], tokens: 
         if both:
             difference_map(tiles[a], tiles[b], tokens.names, key="compare:apart", query=cell[0], column=cell[1],
                            pin=None, link="compare", legend=False,
-                           fact=f"{names[a]} minus {names[b]}: {two(value_of(found, a, b, cell))} there")
+                           fact=f"{names[a]} minus {names[b]}: {number(value_of(found, a, b, cell))} there")
         else:
             st.caption("Choose two different mechanisms above to see one minus the other.")
     with right:

@@ -11,8 +11,8 @@ from core.entries import Entry
 from dashboard.compare.state import Setup
 from dashboard.compare.weigh import Tokens, Weighed
 from dashboard.mechanism import preset_of
-from dashboard.multiples import MINUS
-from dashboard.panels import number, plain
+from dashboard.numbers import number
+from dashboard.panels import plain
 
 PLAIN = AttentionConfig()
 PLAINEST = "Dot product"
@@ -117,14 +117,14 @@ def fact(setup: Setup, names: Sequence[str], found: Sequence[Weighed], tokens: T
     begin = said_a[:1].upper() + said_a[1:]
     even = Weighed(np.full(first.weights.shape, 1 / len(tokens.names))).near
     if np.abs(first.weights - second.weights).max() < SAME_CELL:
-        sentence = (f"{plain(begin)} and {plain(said_b)} weigh every cell alike, with **{two(first.near)}** of the "
-                    f"weight within two tokens, where even attention would spend {two(even)}.")
+        sentence = (f"{plain(begin)} and {plain(said_b)} weigh every cell alike, with **{number(first.near)}** of the "
+                    f"weight within two tokens, where even attention would spend {number(even)}.")
     elif abs(first.near - second.near) > SAME_SHARE:
-        sentence = (f"{plain(begin)} spends **{two(first.near)}** of its weight within two tokens, {plain(said_b)} "
-                    f"**{two(second.near)}**; even attention would spend {two(even)}.")
+        sentence = (f"{plain(begin)} spends **{number(first.near)}** of its weight within two tokens, {plain(said_b)} "
+                    f"**{number(second.near)}**; even attention would spend {number(even)}.")
     else:
-        sentence = (f"{plain(begin)} and {plain(said_b)} both spend **{two(first.near)}** of their weight within two "
-                    f"tokens, where even attention would spend {two(even)}.")
+        sentence = (f"{plain(begin)} and {plain(said_b)} both spend **{number(first.near)}** of their weight within "
+                    f"two tokens, where even attention would spend {number(even)}.")
     return f"{sentence} {_of_cell(first, second, said_a, said_b, tokens, cell)}"
 
 
@@ -138,22 +138,17 @@ def _of_cell(first: Weighed, second: Weighed, said_a: str, said_b: str, tokens: 
         if both:
             return f"{query} sees {key} in neither."
         blind, sees = (said_a, before) if hidden(first, i, j) else (said_b, now)
-        return f"{query} does not see {key} under {plain(blind)}; otherwise it gives {two(sees)} there."
-    if two(now) == two(before):
-        return f"{query} → {key} gets {two(now)} in both."
+        return f"{query} does not see {key} under {plain(blind)}; otherwise it gives {number(sees)} there."
+    if number(now) == number(before):
+        return f"{query} → {key} gets {number(now)} in both."
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
     if not prefers[0]:
-        return f"{query} → {key} gets {two(now)} instead of {two(before)}."
-    return f"{query} {'still' if prefers[1] else 'now'} prefers {key}, at {two(now)} instead of {two(before)}."
+        return f"{query} → {key} gets {number(now)} instead of {number(before)}."
+    return f"{query} {'still' if prefers[1] else 'now'} prefers {key}, at {number(now)} instead of {number(before)}."
 
 
 def hidden(found: Weighed, i: int, j: int) -> bool:
     return found.mask is not None and not bool(found.mask[i, j])
-
-
-def two(value: float) -> str:
-    """Two decimals with a true minus, three where two would say nothing."""
-    return (MINUS if value < 0 else "") + number(abs(value))
 
 
 def caption(setup: Setup, tokens: Tokens, found: Sequence[Weighed], names: Sequence[str]) -> str:
@@ -193,15 +188,16 @@ def equation(found: Weighed, query: str, key: str, cell: tuple[int, int]) -> str
     """How one cell of a map came about, as LaTeX with its own numbers."""
     i, j = cell
     pair = rf"\text{{{tex(query)}}} \to \text{{{tex(key)}}}:\quad"
-    weight = f"w = {two(float(found.weights[i, j])).replace(MINUS, '-')}"
+    weight = f"w = {number(float(found.weights[i, j]))}"
     if hidden(found, i, j):
         return rf"{pair} s = -\infty,\quad w = 0"
     if found.products is None or found.scores is None:
         return rf"{pair} {weight}"
     product, score = float(found.products[i, j]), float(found.scores[i, j])
     change = score - product
-    added = "" if abs(change) < SAME_SHARE else rf" {'+' if change > 0 else '-'} {abs(change):.2f} = {score:.2f}"
-    return rf"{pair} s = {product:.2f}{added},\quad {weight}"
+    sign = "+" if change > 0 else "-"
+    added = "" if abs(change) < SAME_SHARE else f" {sign} {number(abs(change))} = {number(score)}"
+    return rf"{pair} s = {number(product)}{added},\quad {weight}"
 
 
 def tex(token: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import altair as alt
 from torch import Tensor
 
 from dashboard.attention_view.palette import Ink
+from dashboard.numbers import number
+from dashboard.tokens import distinct
 
 SHOWN = 8
 
@@ -23,11 +24,8 @@ def bars(shares: dict[str, Tensor], named: Sequence[str] | Mapping[int, str], to
          most: int = SHOWN) -> alt.LayerChart:  # fmt: skip
     """A bar a token for each distribution, the picked token in the accent."""
     top = likeliest(next(iter(shares.values())), token, most)
-    names, seen = [], Counter[str]()
-    for i in top:  # two tokens may read alike; an invisible sign keeps their bars apart
-        names.append(named[i] + "\u200b" * seen[named[i]])
-        seen[named[i]] += 1
-    rows = [{"token": name, "p": float(share[i]), "of": of, "picked": i == token, "text": f"{float(share[i]):.3f}"}
+    names = distinct([named[i] for i in top])
+    rows = [{"token": name, "p": float(share[i]), "of": of, "picked": i == token, "text": number(float(share[i]))}
             for of, share in shares.items() for i, name in zip(top, names, strict=True)]
     y = alt.Y("token:N", sort=names, title=None,
               axis=alt.Axis(labelColor=ink.text, labelFontSize=13, domain=False, ticks=False, labelLimit=120,

@@ -14,7 +14,7 @@ from core.tasks.metrics import score
 from dashboard import cache
 from dashboard.decode.controls import Asked
 from dashboard.decode.state import BEAM, GREEDY, How, Trained, longest_of, prompt_of, search
-from dashboard.decode.words import signed
+from dashboard.numbers import number, percent
 from dashboard.panels import fact
 from dashboard.table import table
 
@@ -73,9 +73,9 @@ def section(asked: Asked) -> None:
     ways = tuple(dict.fromkeys((replace(asked.how, strategy=GREEDY), asked.how)))
     with st.spinner("Decoding"):
         count, found = scores(asked.trained, ways)
-    rows = [[named(how), f"{100 * one.exact:.0f} %",
-             *(f"{value:.1f}" for value in (one.bleu, one.chrf) if value is not None),
-             signed(one.logp), f"{one.tokens:.1f}"] for how, one in zip(ways, found, strict=True)]
+    rows = [[named(how), percent(one.exact),
+             *(number(value) for value in (one.bleu, one.chrf) if value is not None),
+             number(one.logp), number(one.tokens)] for how, one in zip(ways, found, strict=True)]
     head = ["way", "exact",
             *(name for name, value in (("BLEU", found[0].bleu), ("chrF", found[0].chrf)) if value is not None),
             "log-probability", "tokens"]
@@ -110,6 +110,6 @@ def sentence(plain: Score, other: Score) -> str:
         righter = "as often right"
     else:
         righter = f"right {abs(change):.0f} points {'more' if change > 0 else 'less'} often"
-    return (f"What this search finds is {likelier} than what greedy decoding finds, {signed(other.logp)} against "
-            f"{signed(plain.logp)} in log-probability, and {righter}: {100 * other.exact:.0f} % against "
-            f"{100 * plain.exact:.0f} %.")
+    return (f"What this search finds is {likelier} than what greedy decoding finds, {number(other.logp)} against "
+            f"{number(plain.logp)} in log-probability, and {righter}: {percent(other.exact)} against "
+            f"{percent(plain.exact)}.")

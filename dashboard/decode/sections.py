@@ -15,6 +15,7 @@ from dashboard.attention_view.palette import Ink
 from dashboard.decode import words
 from dashboard.decode.bars import bars
 from dashboard.decode.state import SAMPLING, Decoded, How
+from dashboard.numbers import number
 from dashboard.panels import theme
 from dashboard.table import table
 from dashboard.train.looks import tiles
@@ -28,9 +29,9 @@ def outputs(found: Decoded, task: Task, how: How) -> None:
     head += ["right"] if found.target is not None else []
     rows = []
     for one in found.tree.hypotheses[:SHOWN]:
-        ranked = f"{one.drawn}" if how.strategy == SAMPLING else words.signed(one.score)
+        ranked = f"{one.drawn}" if how.strategy == SAMPLING else number(one.score)
         known = words.right(found, task, one)
-        rows.append([words.shorten(words.spoken(task, one.tokens)), words.signed(one.logp), str(len(one)),
+        rows.append([words.shorten(words.spoken(task, one.tokens)), number(one.logp), str(len(one)),
                      ranked, *([] if known is None else ["yes" if known else "no"])])
     table(head, rows, caption="Outputs, the best first", markers=False)
     if (more := len(found.tree.hypotheses) - SHOWN) > 0:

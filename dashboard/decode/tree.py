@@ -9,6 +9,7 @@ from html import escape
 
 from core.decoding import ROOT, Candidate, Tree
 from dashboard.attention_view.palette import WEIGHTS, Ink, Theme
+from dashboard.numbers import number
 
 RANKS = 12  # candidates drawn of one step, unless told
 TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
@@ -56,7 +57,8 @@ def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step:
     """
     ink, drawn = Ink.of(theme), spots(tree, picked, ranks)
     longest = max(len(words[tree.candidates[spot.place].token]) for spot in drawn)
-    pitch = min(max(NARROW, 8 * longest + 22), WIDE) + 20
+    figures = max(len(_number(one, math.exp(one.logp))) for one in (tree.candidates[spot.place] for spot in drawn))
+    pitch = min(max(NARROW, 8 * longest + 22, 6 * figures + 8), WIDE) + 20
     at = {spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + GAP)) for spot in drawn}
     width = (1 + max(spot.step for spot in drawn)) * pitch
     height = TOP + (1 + max(spot.rank for spot in drawn)) * (TALL + GAP)
@@ -83,7 +85,7 @@ def _edge(
     start, end, middle = x + pitch - 20, to_x, (x + pitch - 20 + to_x) / 2
     y, to_y = y + TALL // 2, to_y + TALL // 2
     return (f'<path d="M{start} {y}C{middle} {y} {middle} {to_y} {end} {to_y}" fill="none" stroke="{colour}" '
-            f'stroke-opacity="{opacity}" stroke-width="{1 + (0 if faint else 3 * share):.1f}"/>')
+            f'stroke-opacity="{opacity}" stroke-width="{round(1 + (0 if faint else 3 * share), 1)}"/>')
 
 
 def _box(
@@ -113,7 +115,7 @@ def _box(
 
 
 def _number(one: Candidate, chance: float) -> str:
-    return f"{chance:.2f} · {one.drawn}×" if one.drawn else f"{chance:.2f}"
+    return f"{number(chance)} · {one.drawn}×" if one.drawn else number(chance)
 
 
 def said(tree: Tree, place: int, words: Names) -> str:
@@ -121,5 +123,5 @@ def said(tree: Tree, place: int, words: Names) -> str:
     one = tree.candidates[place]
     before = " ".join(words[token] for token in tree.tokens(one.parent)) if one.parent != ROOT else "the start"
     drawn = f", drawn {one.drawn} times" if one.drawn else ""
-    return (f"{words[one.token]} after {before}: {math.exp(one.logp):.3f}{drawn}; all together "
-            f"{math.exp(one.total):.2g}; {FATES[one.fate]}.")
+    return (f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{drawn}; all together "
+            f"{number(math.exp(one.total))}; {FATES[one.fate]}.")

@@ -9,6 +9,7 @@ from core.decoding import EOS, Hypothesis, Tree, penalty
 from core.tasks import Task
 from core.tokens import token_text
 from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, How
+from dashboard.numbers import number
 from dashboard.panels import plain
 
 END = "end"
@@ -47,15 +48,9 @@ def verdict(found: Decoded, task: Task, one: Hypothesis) -> str:
     return "" if known is None else ", which is right" if known else ", which is wrong"
 
 
-def signed(value: float) -> str:
-    """A number with a minus that is one."""
-    return f"{value:.2f}".replace("-", "−")
-
-
 def chance(logp: float) -> str:
-    """A probability in two digits that count."""
-    value = math.exp(logp)
-    return f"{value:.2f}" if value >= 0.005 else f"{value:.2g}"
+    """A probability, from its logarithm."""
+    return number(math.exp(logp))
 
 
 def fact(found: Decoded, task: Task, how: How, plainest: Hypothesis) -> str:
@@ -111,13 +106,14 @@ def equation(how: How, tree: Tree, path: Sequence[int]) -> str:
     if how.strategy == BEAM:
         value = total / penalty(length, how.penalty)
         return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{\left(\frac{{5 + |Y|}}{{6}}\right)^{{\alpha}}}} = "
-                rf"\frac{{{total:.2f}}}{{\left(\frac{{5 + {length}}}{{6}}\right)^{{{how.penalty:g}}}}} = {value:.2f}")
+                rf"\frac{{{number(total)}}}{{\left(\frac{{5 + {length}}}{{6}}\right)^{{{how.penalty:g}}}}} = "
+                f"{number(value)}")
     own = math.exp(last.logp)
     if how.strategy == GREEDY:
-        return rf"y_t = \arg\max_i\, p_i, \qquad p = {own:.3f}, \qquad \sum_t \log p_t = {total:.2f}"
+        return rf"y_t = \arg\max_i\, p_i, \qquad p = {number(own)}, \qquad \sum_t \log p_t = {number(total)}"
     kept = r"\text{all } j" if not how.top_k and how.top_p == 1 else r"j \text{ kept by " + _kept(how) + "}"
     return (rf"p'_i = \frac{{p_i^{{1/T}}}}{{\sum_{{{kept}}} p_j^{{1/T}}}}, \qquad T = {how.temperature:g}: \quad "
-            rf"{own:.3f} \to {last.chance or 0:.3f}")
+            rf"{number(own)} \to {number(last.chance or 0)}")
 
 
 def _kept(how: How) -> str:

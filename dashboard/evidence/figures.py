@@ -33,7 +33,7 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
               "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0,
                         "clamp": True, "interpolate": "rgb"},
               "legend": {"title": "change of the answer", "orient": "bottom", "direction": "horizontal",
-                         "gradientLength": 160, "gradientThickness": 8, "format": "+.2~g", "tickCount": 3,
+                         "gradientLength": 160, "gradientThickness": 8, "tickCount": 3,
                          "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}
     tips = [{"field": name, "title": title} for name, title in
             (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))]

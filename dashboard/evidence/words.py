@@ -87,7 +87,7 @@ def cell_fact(head: str, query: str, key: str, weight: float, share: float | Non
 
 def short(change: float, most: float) -> str:
     """A change in a cell; nothing where it hardly shows beside the largest."""
-    return "" if abs(change) < 0.08 * most else cell(change)
+    return "" if abs(change) < 0.08 * most else cell(signed(change))
 
 
 def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str, int],

@@ -21,6 +21,7 @@ from dashboard.decode.words import shorten
 from dashboard.generate import words
 from dashboard.generate.state import Going, outputs
 from dashboard.generate.strip import STYLE, strip
+from dashboard.numbers import number
 from dashboard.panels import theme
 from dashboard.table import table
 
@@ -78,8 +79,8 @@ def live(now: Going, pretrained: Pretrained, place: st.delta_generator.DeltaGene
 
 def listed(said: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> None:
     """Every output with what it is ranked by, the best first."""
-    rows = [[shorten(text) or "nothing", words.signed(one.logp), str(len(one)),
-             f"{one.drawn}" if sampled else words.signed(one.score, 3)]
+    rows = [[shorten(text) or "nothing", number(one.logp), str(len(one)),
+             f"{one.drawn}" if sampled else number(one.score)]
             for one, text in zip(said[:SHOWN], texts, strict=False)]
     table(["output", "log-probability", "tokens", "drawn" if sampled else "score"], rows,
           caption="Outputs, the best first", markers=False)

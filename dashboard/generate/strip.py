@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from dashboard.attention_view.palette import WEIGHTS, Ink, Theme
+from dashboard.numbers import number
 
 STYLE = """<style>
 .lab-strip{display:flex;flex-wrap:wrap;gap:3px 2px;font-size:14px;line-height:18px}
@@ -13,7 +14,7 @@ STYLE = """<style>
 .lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
 </style>"""
 MOST = 256  # tokens of which all are shown
-LEAST = 0.005  # a weight that rounds to 0.00 is not written
+LEAST = 0.005  # a weight below it is not written
 READABLE = 4.5
 
 
@@ -54,11 +55,11 @@ def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, 
         left_out = False
         if place == now:
             look = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
-            below = "" if chance is None else f"{chance:.2f}"
+            below = "" if chance is None else number(chance)
         elif now is not None and place > now:
             look = "opacity:.4"
         elif weight is not None:
             ground, text = shade(weight, theme)
-            look, below = f"background:{ground};color:{text}", f"{weight:.2f}" if weight >= LEAST else ""
+            look, below = f"background:{ground};color:{text}", number(weight) if weight >= LEAST else ""
         cells.append(f'<span style="{look}">{escape(token)}<small>{below}</small></span>')
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'

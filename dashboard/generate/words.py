@@ -14,6 +14,7 @@ from core.pretrained.looks import on_said, on_said_evenly, steps_that_can, visib
 from core.trace import AttentionMap
 from dashboard.decode.words import shorten
 from dashboard.generate.state import Going
+from dashboard.numbers import number
 from dashboard.panels import plain
 
 Names = Mapping[int, str]
@@ -42,20 +43,15 @@ def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], s
     """Where one head looked at that step, and over all steps whether it looks at the token it says next."""
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(visible(item)[step])
-    out = (f"Head {item.layer_name}·H{head} puts {row[best]:.2f} of its weight on :primary[{plain(item.keys[best])}]; "
-           f"even attention would put {even:.2f}.")
+    out = (f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
+           f":primary[{plain(item.keys[best])}]; even attention would put {number(even)}.")
     scores = None if item.kind == "cross" else on_said(item, keys, said)
     if scores is None:
         return out
     count = steps_that_can(item, keys, said)
     steps = "that step" if count == 1 else f"the {count} steps whose token stood before"
-    return (f"{out} Over {steps}, it puts {scores[head]:.2f} on that very token; even attention would put "
-            f"{on_said_evenly(item, keys, said):.2f}.")
-
-
-def number(value: float) -> str:
-    """A probability in digits that count."""
-    return f"{value:.2f}" if value >= 0.005 else f"{value:.4f}" if value >= 0.00005 else "less than 0.0001"
+    return (f"{out} Over {steps}, it puts {number(scores[head])} on that very token; even attention would put "
+            f"{number(on_said_evenly(item, keys, said))}.")
 
 
 def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
@@ -68,14 +64,9 @@ def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence
         if likeliest is said[0]:
             return f"A beam of {settings.width} ranks the likeliest of its {len(said)} outputs first."
         return (f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
-                f"likelier, {signed(likeliest.logp)} against {signed(said[0].logp)} in log-probability: it is longer, "
+                f"likelier, {number(likeliest.logp)} against {number(said[0].logp)} in log-probability: it is longer, "
                 f"{len(said[0])} tokens against {len(likeliest)}.")
     return ""
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """A number with a minus that is one."""
-    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def caption(now: Going, drawn: int, note: str | None) -> str:
@@ -97,13 +88,14 @@ def equation(settings: Settings, tree: Tree, path: Sequence[int], step: int) -> 
     own = math.exp(one.logp)
     if settings.strategy == "beam":
         alpha, length = settings.length_penalty, len(path)
-        return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{last.total:.2f}}}"
-                rf"{{{length}^{{{alpha:g}}}}} = {last.total / length**alpha:.3f}")
+        return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{number(last.total)}}}"
+                rf"{{{length}^{{{alpha:g}}}}} = {number(last.total / length**alpha)}")
     if settings.strategy == "greedy":
-        return rf"y_{{{step + 1}}} = \arg\max_i\, p_i, \qquad p = {own:.3f}, \qquad \sum_t \log p_t = {last.total:.2f}"
+        return (rf"y_{{{step + 1}}} = \arg\max_i\, p_i, \qquad p = {number(own)}, "
+                rf"\qquad \sum_t \log p_t = {number(last.total)}")
     parts = [f"top-k {settings.top_k}" if settings.top_k else "", f"top-p {settings.top_p:g}" if settings.top_p < 1
              else ""]
     kept = ", ".join(filter(None, parts))
     over = rf"j \text{{ kept by {kept}}}" if kept else r"\text{all } j"
     return (rf"p'_i = \frac{{p_i^{{1/T}}}}{{\sum_{{{over}}} p_j^{{1/T}}}}, \qquad T = {settings.temperature:g}: \quad "
-            rf"{own:.3f} \to {one.chance or 0:.3f}")
+            rf"{number(own)} \to {number(one.chance or 0)}")

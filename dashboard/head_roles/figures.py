@@ -9,13 +9,14 @@ import numpy as np
 from core.roles import ROLES, Measured
 from dashboard.attention_view.palette import CATEGORIES, WEIGHTS, Ink, Theme
 from dashboard.charts import Spec, axis_style, layer
+from dashboard.numbers import cell, number
 
 Head = tuple[int, int]
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)
 LETTERS = 26  # px from which a cell has room for its mark or number
-GAP = 0.12
+GAP = 0.06
 END = 1.14  # of the bars' scale: right of every bar its number has room
 
 
@@ -41,7 +42,7 @@ def score_grid(found: Measured, place: int, picked: Head, theme: Theme) -> Spec:
             rows.append(_cell(here) | {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"})
             continue
         fill = ink_of(float(score), theme)
-        rows.append(_cell(here) | {"fill": fill, "ink": readable_on(fill), "mark": _short(float(score)),
+        rows.append(_cell(here) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
                                    "faint": not bool(found.counts[place][here]), "says": _figure(found, place, here)})
     return _grid(found, rows, picked, theme)
 
@@ -54,13 +55,13 @@ def head_bars(found: Measured, here: Head, theme: Theme) -> Spec:
              "low": max(0.0, float(found.chance[place][here] - 3 * found.spread[place][here])),
              "high": float(found.chance[place][here] + 3 * found.spread[place][here]),
              "fill": CATEGORIES[theme][place], "faint": not bool(counts[place][here]),
-             "text": f"{found.score[place][here]:.2f}"}
+             "text": number(found.score[place][here]), "by": number(found.chance[place][here])}
             for place, role in enumerate(ROLES) if not np.isnan(found.score[place][here])]
     y = {"field": "role", "type": "nominal", "title": None, "sort": [row["role"] for row in rows],
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130}}
     x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
-    tips = [{"field": "role", "title": "role"}, {"field": "score", "title": "score", "format": ".3f"},
-            {"field": "chance", "title": "by chance", "format": ".3f"}]
+    tips = [{"field": "role", "title": "role"}, {"field": "text", "title": "score"},
+            {"field": "by", "title": "by chance"}]
     at = {"y": y, "x": {**x, "field": "score"}}
     layers = [layer("bar", rows, {**at, "tooltip": tips, "color": _literal("fill"), "opacity": _faint(0.35)},
                     cornerRadius=2, height={"band": 0.62}),
@@ -106,12 +107,8 @@ def _cell(here: Head) -> Spec:
 
 
 def _figure(found: Measured, place: int, here: Head) -> str:
-    return (f"{ROLES[place].name} {found.score[place][here]:.3f}, by chance {found.chance[place][here]:.3f} "
-            f"± {found.spread[place][here]:.3f}")
-
-
-def _short(score: float) -> str:
-    return f"{score:.2f}".removeprefix("0") if score < 0.995 else "1.0"
+    score, chance, spread = (number(one[place][here]) for one in (found.score, found.chance, found.spread))
+    return f"{ROLES[place].name} {score}, by chance {chance} ± {spread}"
 
 
 def _literal(field: str) -> Spec:

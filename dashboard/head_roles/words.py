@@ -11,6 +11,7 @@ from core.pretrained import Reading
 from core.roles import ROLES, Example, Inputs, Measured
 from core.roles.measure import EVEN, LEAST_SHARE, SPREADS
 from core.trace import Kind
+from dashboard.numbers import number
 from dashboard.panels import plain
 
 Head = tuple[int, int]
@@ -35,16 +36,16 @@ def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
     chance = _chance(found, place, here)
     measured = f"over {rows_of(found, place, inputs)}"
     if role.targets is None:
-        said = (f":primary[**{name(here)}**] uses **{score:.2f}** of the keys that it may see, {measured}; "
+        said = (f":primary[**{name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
                 f"with random scores it would be {chance}.")
     else:
-        said = (f":primary[**{name(here)}**] puts **{score:.2f}** of its weight on **{role.looks}**, {measured}; "
+        said = (f":primary[**{name(here)}**] puts **{number(score)}** of its weight on **{role.looks}**, {measured}; "
                 f"shuffled, the same weights would put {chance} there.")
     return f"{said} {_verdict(found, here, place)}"
 
 
 def _chance(found: Measured, place: int, here: Head) -> str:
-    return f"{found.chance[place][here]:.3f} ± {found.spread[place][here]:.3f}"
+    return f"{number(found.chance[place][here])} ± {number(found.spread[place][here])}"
 
 
 def _verdict(found: Measured, here: Head, place: int) -> str:
@@ -70,11 +71,11 @@ def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, w
     rows = reading.lines(kind)[0].tokens
     query = f":primary[**{plain(rows[example.query])}**]"
     if role.targets is None:
-        return f"In this {what}, {query} spreads widest: its row uses {example.value:.2f} of its keys."
+        return f"In this {what}, {query} spreads widest: its row uses {number(example.value)} of its keys."
     more = f" and {example.wanted - 1} more" if example.wanted > 1 else ""
     key = f"**{plain(rows[example.key])}**{more}"
-    return (f"In this {what}, {query} shows it most: it puts {example.value:.2f} on {key}, "
-            f"where even attention would put {example.even:.2f}.")
+    return (f"In this {what}, {query} shows it most: it puts {number(example.value)} on {key}, "
+            f"where even attention would put {number(example.even)}.")
 
 
 def equation(found: Measured, here: Head, place: int) -> tuple[str, str, str]:
@@ -87,8 +88,9 @@ def equation(found: Measured, here: Head, place: int) -> tuple[str, str, str]:
         score_of = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
     above = ">" if score > chance + SPREADS * spread else r"\le"
     enough = r"\ge" if share >= LEAST_SHARE else "<"
-    return (rf"s = {score_of} = {score:.3f}", rf"s\ {above}\ c + 3\sigma = {chance:.3f} + 3\cdot{spread:.3f}",
-            rf"\frac{{s - c}}{{1 - c}} = {share:.2f}\ {enough}\ {LEAST_SHARE}")
+    return (rf"s = {score_of} = {number(score)}",
+            rf"s\ {above}\ c + 3\sigma = {number(chance)} + 3\cdot{number(spread)}",
+            rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(LEAST_SHARE)}")
 
 
 def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -> str:
@@ -98,12 +100,13 @@ def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -
     said = f"{model}, {attention}, measured on {on}."
     if ROLES[place].targets is None:
         said += (f" R are the {found.rows[place]:,} rows of four keys or more, nᵢ the keys that row i may see; c and σ "
-                 f"are the mean and spread of rows of random scores. From {EVEN} on it is even, as before training.")
+                 f"are the mean and spread of rows of random scores. From {number(EVEN)} on it is even, as before "
+                 "training.")
     else:
         said += (f" R are the {found.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
                  "the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
-    said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {LEAST_SHARE} of what "
-             "chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
+    said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(LEAST_SHARE)} of "
+             "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
     if cut:
         said += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
                  "words.")
@@ -119,7 +122,7 @@ def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Readin
             rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
             continue
         said = example_of(*examples[place], inputs, found.kind, place) if place in examples else "–"
-        rows.append([role.name, str(count.count(place)), name(best), f"{found.score[place][best]:.2f}",
+        rows.append([role.name, str(count.count(place)), name(best), number(found.score[place][best]),
                      _chance(found, place, best), said])
     return rows
 
@@ -127,9 +130,9 @@ def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Readin
 def example_of(reading: Reading, example: Example, inputs: Inputs, kind: Kind, place: int) -> str:
     """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
     tokens = reading.lines(kind)[0].tokens
-    said = f"{tokens[example.query]} → {tokens[example.key]} {example.value:.2f}"
+    said = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
     if ROLES[place].targets is None:
-        said = f"{tokens[example.query]} uses {example.value:.2f} of its keys"
+        said = f"{tokens[example.query]} uses {number(example.value)} of its keys"
     given = inputs.givens[example.reading]
     if given.picture is not None:
         return f"{said}, in picture {example.reading + 1}"

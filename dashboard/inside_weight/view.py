@@ -13,7 +13,8 @@ from dashboard.inside import Chosen
 from dashboard.inside_weight import figures, state, words
 from dashboard.inside_weight.figures import Strip
 from dashboard.inside_weight.state import Cell
-from dashboard.panels import fact, number, plain, source_panel, theme
+from dashboard.numbers import number
+from dashboard.panels import fact, plain, source_panel, theme
 
 ORDERS = {"own": "By dimension", "largest": "Largest first"}
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from core.pretrained.weight import Layer, Weight
 from dashboard.inside_weight.state import Cell
+from dashboard.numbers import number
 from dashboard.one_query.equations import added, name, num, signed
-from dashboard.panels import number, plain
+from dashboard.panels import plain
 from dashboard.step_view import number as written
 
 MOST_TERMS = 2

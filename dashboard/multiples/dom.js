@@ -90,7 +90,7 @@ function showUnder(tile, picked) {
   element(pair, "b", "mark").textContent = tile.queries[picked.i];
   element(pair, "span").textContent = ` → ${tile.keys[picked.j]}`;
   const cell = readCell(tile, picked.i, picked.j);
-  value.textContent = cell.masked ? (cell.seen ? "masked" : tile.absent ?? "sees no key") : brief(cell.value);
+  value.textContent = cell.masked ? (cell.seen ? "masked" : tile.absent ?? "sees no key") : number(cell.value);
   value.classList.toggle("none", cell.masked);
 }
 
@@ -130,7 +130,7 @@ function apartLines(tile, { i, j }) {
   const [a, b] = tile.of.map((one) => one.current.values[i * one.current.cols + j]);
   const title = `${tile.queries[i]} → ${tile.keys[j]}`;
   if (readCell(tile, i, j).masked) return [title, "masked in both", "", ""];
-  return [title, `${brief(a)} \u2212 ${b < 0 ? `(${brief(b)})` : brief(b)} = `, brief(a - b), ""];
+  return [title, `${number(a)} \u2212 ${b < 0 ? `(${number(b)})` : number(b)} = `, number(a - b), ""];
 }
 
 // The row as a table: a line a key, a column a map, the first map's largest first.
@@ -150,7 +150,7 @@ function showTable(board) {
     element(line, "td").textContent = board.keys[j];
     for (const tile of shown) {
       const cell = readCellFast(tile, i, j);
-      element(line, "td", cell.masked ? "number hidden-key" : "number").textContent = cell.masked ? "masked" : brief(cell.value);
+      element(line, "td", cell.masked ? "number hidden-key" : "number").textContent = cell.masked ? "masked" : number(cell.value);
     }
   }
 }

@@ -135,7 +135,7 @@ function setHover(board, hover, keyboard = false, tell = true) {
 function spokenAll(board, { i, j }) {
   const read = board.shown.map((tile) => {
     const cell = readCell(tile, i, j);
-    return `${tile.name} ${cell.masked ? "masked" : brief(cell.value)}`;
+    return `${tile.name} ${cell.masked ? "masked" : number(cell.value)}`;
   });
   return `${board.queries[i]} to ${board.keys[j]}: ${read.join(", ")}`;
 }

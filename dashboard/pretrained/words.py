@@ -7,7 +7,8 @@ import numpy as np
 from core import analysis
 from core.pretrained import Reading
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.panels import number, plain
+from dashboard.numbers import number
+from dashboard.panels import plain
 from dashboard.pretrained.lenses import Seen, even
 from dashboard.pretrained.settings import SENTENCES, Settings
 
@@ -72,7 +73,7 @@ def all_heads_fact(seen: Seen) -> str:
         return "With a single key there is nothing to choose from."
     layer, head, value = analysis.strongest(seen.trace, lambda weights: 1 - analysis.breadth(weights))
     spread = float(np.exp(analysis.entropy(seen.trace.map(layer).weights[head : head + 1]).mean()))
-    return (f"Of all heads, {seen.trace.label(layer, head)} decides most: a row of it lies on {spread:.1f} of "
+    return (f"Of all heads, {seen.trace.label(layer, head)} decides most: a row of it lies on {number(spread)} of "
             f"{len(item.keys)} keys in effect, where even attention lies on all.")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from core.difference import Moved
 from dashboard.attention_view.palette import Ink, Theme, colour_scale
 from dashboard.charts import Spec, axis_style
+from dashboard.numbers import cell, number
 
 PICKED = "picked"
 TALL = 24  # pixels of a row
@@ -19,8 +20,8 @@ def apart(heads: Sequence[Moved], picked: tuple[int, int], in_place: bool, theme
     layers = sorted({item.layer for item in heads})
     across = max(item.head for item in heads) + 1
     rows = [{"layer": item.layer, "head": item.head, "moved": item.moved, "name": item.name,
-             "to": item.name if in_place else f"nearest {item.other}", "short": f"{item.moved:.2f}"[1:]
-             if item.moved < 0.995 else "1.0"} for item in heads]
+             "to": item.name if in_place else f"nearest {item.other}", "text": number(item.moved),
+             "short": cell(number(item.moved))} for item in heads]
     at = {"x": _band("head", list(range(across)), ink, "top"), "y": _band("layer", layers, ink, "left")}
     colour = {"field": "moved", "type": "quantitative",
               "scale": {"range": colour_scale(theme), "domain": [0, 1]},
@@ -28,7 +29,7 @@ def apart(heads: Sequence[Moved], picked: tuple[int, int], in_place: bool, theme
                          "gradientLength": 160, "gradientThickness": 8, "tickCount": 2, "labelColor": ink.quiet,
                          "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
     tips = [{"field": name, "title": title, **more} for name, title, more in
-            (("name", "head", {}), ("to", "beside", {}), ("moved", "apart", {"format": ".3f"}))]
+            (("name", "head", {}), ("to", "beside", {}), ("text", "apart", {}))]
     layered: list[Spec] = [{"name": "cells", "data": {"values": rows}, "mark": {
         "type": "rect", "cursor": "pointer", "stroke": None}, "encoding": {**at, "color": colour, "tooltip": tips}}]
     if across <= MOST_NUMBERS:

@@ -8,6 +8,7 @@ import numpy as np
 
 from core.difference import NOTHING, Aligned, Moved
 from core.pretrained import Pretrained
+from dashboard.numbers import number
 from dashboard.panels import plain
 from dashboard.two_models.state import Side
 
@@ -24,11 +25,11 @@ def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, 
     """How far the picked head is apart, in which cell most, and what is usual over all heads."""
     usual = float(np.median([item.moved for item in heads]))
     if in_place:
-        said = f"Head **{head.name}** has **{head.moved:.2f}** of its weight on other tokens"
+        said = f"Head **{head.name}** has **{number(head.moved)}** of its weight on other tokens"
     else:
-        said = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{head.moved:.2f}** of their "
-                "weight on different tokens")
-    said += f"; the median of {len(heads)} heads is {usual:.2f}."
+        said = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{number(head.moved)}** of "
+                "their weight on different tokens")
+    said += f"; the median of {len(heads)} heads is {number(usual)}."
     cell = telling(found, head)
     if cell is None:
         return said
@@ -39,11 +40,6 @@ def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, 
              else side.name[0].lower() + side.name[1:] for side in sides]
     return (f"{said} There, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
             f"{where[0]} and **{number(second[row, column])}** in {where[1]}.")
-
-
-def number(weight: float) -> str:
-    """A weight with two decimals, or three where two would say nothing."""
-    return f"{weight:.2f}" if weight >= 0.01 or weight == 0 else f"{weight:.3f}"
 
 
 def telling(found: Aligned, head: Moved) -> tuple[int, int] | None:
@@ -61,9 +57,9 @@ def telling(found: Aligned, head: Moved) -> tuple[int, int] | None:
 def figures(heads: Sequence[Moved]) -> list[tuple[str, str, str]]:
     """Name, number and meaning of the three summary figures."""
     moved = [item.moved for item in heads]
-    return [("Overlap", f"{1 - float(np.mean(moved)):.2f}", "share of the weight that lies on the same tokens, mean of "
+    return [("Overlap", number(1 - float(np.mean(moved))), "share of the weight that lies on the same tokens, mean of "
              "all heads; 1 where nothing differs"),
-            ("Mean difference", f"{float(np.mean([item.difference for item in heads])):.2g}",
+            ("Mean difference", number(float(np.mean([item.difference for item in heads]))),
              "of a weight, over all cells of all heads"),
             ("Heads apart", f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
              "heads with a quarter of their weight or more on other tokens")]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from dashboard.numbers import number
 from tests.browser.conftest import running
 from tests.browser.helpers import wait_ready
 from tests.browser.view_data import WORDS, weights
@@ -65,12 +66,12 @@ def test_hover_says_what_numpy_says(open_view, size):
         rank = int((head[i] > head[i, j]).sum()) + 1
         tip = view.locator(".tip").inner_text()
         assert f"of {size} keys" in tip
-        assert f"uniform would be {1 / size + 1e-9:.3f}" in tip  # 0.0625 is 0.063
+        assert f"uniform would be {number(1 / size)}" in tip
         assert ("largest" if rank == 1 else f"{rank}") in tip
         if size == 16:
             assert f"{WORDS[i]} → {WORDS[j]}" in tip
         if head[i, j] >= 0.0005:
-            assert f"weight {head[i, j]:.3f}" in tip
+            assert f"weight {number(head[i, j])}" in tip
 
 
 def test_hover_stays_in_the_browser_and_a_pin_goes_to_python(open_view, page):
@@ -126,7 +127,7 @@ def test_keys_walk_pin_release_and_speak(open_view, page):
     page.keyboard.press("End")
     expect(view).to_have_attribute("data-hover", "6,15")
     rank = int((head[6] > head[6, 15]).sum()) + 1
-    spoken = f"cross to [SEP], {head[6, 15]:.{2 if head[6, 15] >= 0.005 else 3}f}, "
+    spoken = f"cross to [SEP], {number(head[6, 15])}, "
     expect(view.locator(".live")).to_contain_text(spoken)
     assert str(rank) in view.locator(".live").inner_text() or rank == 1
     page.keyboard.press("Home")
@@ -235,7 +236,7 @@ def test_signed_maps_hold_negative_numbers(open_view):
     i, j = np.unravel_index(scores[0].argmin(), (7, 7))
     hover(view, int(i), int(j))
     assert float(data(view)["value"]) == pytest.approx(scores.min(), abs=1e-5)
-    assert f"value \u2212{abs(scores.min()):.3f}" in view.locator(".tip").inner_text()
+    assert f"value {number(scores.min())}" in view.locator(".tip").inner_text()
     assert view.locator(".low").inner_text().startswith("\u2212")
 
 

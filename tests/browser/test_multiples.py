@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from dashboard.numbers import number
 from tests.browser.conftest import running
 from tests.browser.helpers import wait_ready
 from tests.browser.view_data import weights
@@ -63,7 +64,7 @@ def test_one_crosshair_reads_every_map_and_their_difference(board):
         assert found[:2] == pytest.approx([first, second], abs=1e-5)
         assert found[3:] == pytest.approx([1 / 16, second - first], abs=1e-5)
     hover(shown, 1, 10, 2)
-    assert under(shown)[2:4] == ["masked", "0.06"]
+    assert under(shown)[2:4] == ["masked", "0.063"]
     assert shown.locator(".tile .pair").all_inner_texts() == ["it → animal"] * 5
 
 
@@ -138,7 +139,7 @@ def test_signed_maps_between_two_sequences_keep_their_sign(board):
     i, j = (int(at) for at in np.unravel_index(scores.argmin(), (5, 7)))
     hover(shown, 0, i, j)
     assert values(shown)[0] == pytest.approx(scores.min(), abs=1e-5)
-    assert f"score \u2212{abs(scores.min()):.3f}" in shown.locator(".tip").inner_text()
+    assert f"score {number(scores.min())}" in shown.locator(".tip").inner_text()
 
 
 def test_negative_weights_are_drawn_signed_beside_the_others(board):

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from dashboard.numbers import number
 from tests.browser.test_attention_view import data, hover, open_view, place, server  # noqa: F401
 from tests.browser.view_data import weights
 
@@ -18,7 +19,7 @@ def test_several_cells_are_pinned_and_each_is_read(open_view, page):  # noqa: F8
     page.mouse.click(*place(view, 6, 8))
     expect(page.get_by_text("pins [(1, 2), (6, 8)]")).to_be_visible()
     page.mouse.move(2, 2)
-    expect(view.locator(".status")).to_contain_text(f"the → animal, {head[1, 2]:.2f}; cross → street, ")
+    expect(view.locator(".status")).to_contain_text(f"the → animal, {number(head[1, 2])}; cross → street, ")
     page.mouse.click(*place(view, 1, 2))
     expect(page.get_by_text("pins [(6, 8)]")).to_be_visible()
     for column in range(7):

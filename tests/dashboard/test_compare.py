@@ -17,6 +17,7 @@ from dashboard.compare.state import SEEDED, Setup, first, from_query, to_query
 from dashboard.compare.weigh import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
 from dashboard.efficient.racing import ONE_AT_A_TIME
 from dashboard.inside import EMBEDDED, loaded
+from dashboard.numbers import number
 from dashboard.panels import plain
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
@@ -254,8 +255,8 @@ def test_the_equation_of_a_cell_has_its_own_numbers():
     assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in words.equation(dot, "it", "animal", cell)
     apart = dot.scores[i, j] - alibi.scores[i, j]
     assert apart == pytest.approx(2**-2 * (i - j), abs=1e-5), "the second of twelve slopes is a quarter"
-    assert f"s = {dot.scores[i, j]:.2f} - {apart:.2f} = {alibi.scores[i, j]:.2f},\\quad w = 0.41" in (
+    assert f"s = {number(dot.scores[i, j])} - {number(apart)} = {number(alibi.scores[i, j])},\\quad w = 0.41" in (
         words.equation(alibi, "it", "animal", cell))
     assert words.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
-    assert words.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.07")
+    assert words.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
     assert words.equation(dot, "a_b$", "\\x", cell).startswith(r"\text{a\_b\$} \to \text{x}:")

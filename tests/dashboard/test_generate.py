@@ -104,7 +104,6 @@ def test_sentences_tell_first_and_other_choices_with_their_numbers():
         "At step 1 the model gives **two\\*** 0.10, its third choice; its first would be “zero”, with 0.70.")
     assert [words.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
         "second", "third", "4th", "11th", "21st", "22nd", "103rd", "112th", "1,001st"]
-    assert [words.number(value) for value in (0.5, 0.004, 1e-9)] == ["0.50", "0.0040", "less than 0.0001"]
 
 
 def test_a_beam_that_prefers_the_longer_says_so():
@@ -118,8 +117,8 @@ def test_a_beam_that_prefers_the_longer_says_so():
 
 def test_equations_hold_the_path_s_numbers():
     tree = grown()
-    assert r"\frac{-2.00}{2^{0.5}} = -1.414" in words.equation(Settings("beam", length_penalty=0.5), tree, [0, 2], 0)
-    assert "p = 0.368" in words.equation(Settings(), tree, [0, 2], 1)
+    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in words.equation(Settings("beam", length_penalty=0.5), tree, [0, 2], 0)
+    assert "p = 0.37" in words.equation(Settings(), tree, [0, 2], 1)
     tree.candidates[2].chance = 0.25
     sampled = words.equation(Settings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1)
-    assert r"0.368 \to 0.250" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled
+    assert r"0.37 \to 0.25" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled

@@ -12,6 +12,7 @@ from core.pretrained.generate import Settings, begin, follow, generate, text_of
 from core.pretrained.looks import on_said, on_said_evenly, telling_head
 from dashboard.generate import state
 from dashboard.inside import examples
+from dashboard.numbers import number
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
@@ -66,12 +67,12 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     assert text_of(model, best.tokens)[:30] in said
     assert text_of(model, best.tokens) in [code.value for code in at.code], "the whole text, to be copied"
     first = float(path.logits[0].softmax(-1)[best.tokens[0]])
-    assert f"At step 1 the model gives {item.queries[0]} {first:.2f}" in said
-    assert f"Head L{layer}·H{head} puts {item.weights[head, 0].max():.2f} of its weight" in said
+    assert f"At step 1 the model gives {item.queries[0]} {number(first)}" in said
+    assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in said
     own, even = on_said(item, keys, best.tokens)[head], on_said_evenly(item, keys, best.tokens)
     assert own > 3 * even, "the head that is shown first copies"
-    assert f"it puts {own:.2f} on that very token; even attention would put {even:.2f}" in said
-    assert f"{best.logp:.2f}".replace("-", "−") in said
+    assert f"it puts {number(own)} on that very token; even attention would put {number(even)}" in said
+    assert number(best.logp) in said
 
 
 def test_the_translator_s_words_are_aligned_with_its_source():

@@ -13,6 +13,7 @@ from core.roles import ROLES, Inputs, Measured, inputs_for, measure, read_all
 from core.roles.measure import EVEN
 from dashboard.head_roles import figures, words
 from dashboard.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
+from dashboard.numbers import number
 from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ def test_first_sight_shows_minilm_s_previous_token_head_with_nothing_pressed(app
     app.run()
     assert not app.exception
     assert (app.selectbox(key=ROLE).value, app.selectbox(key=HEAD).value) == ("previous", "L0·H2")
-    assert "L0·H2</b></span> puts <b style='font-weight:600'>1.00" in said(app)
+    assert "L0·H2</b></span> puts <b style='font-weight:600'>0.99" in said(app)
     assert "shuffled, the same weights would put 0.055 ± 0.0" in said(app)
     assert "measured on 30 kept sentences" in conditions(app)
     assert len(charts(app)) == 3
@@ -179,7 +180,7 @@ def test_letters_can_be_read_on_every_colour(theme):
 def test_the_equation_says_what_was_measured(found, inputs):
     best = found.best(place("induction"))
     score, above, share = words.equation(found, best, place("induction"))
-    assert f"= {found.score[place('induction')][best]:.3f}" in score and ">" in above and r"\ge" in share
+    assert f"= {number(found.score[place('induction')][best])}" in score and ">" in above and r"\ge" in share
     other = found.best(place("previous"))
     assert r"\le" in words.equation(found, other, place("induction"))[1]
     assert "Its role is previous token" in words.fact(found, other, place("induction"), inputs)

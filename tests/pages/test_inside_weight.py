@@ -13,7 +13,7 @@ from dashboard.inside import ModelRef, loaded, reading_of
 from dashboard.inside_weight import figures, state, words
 from dashboard.inside_weight.figures import Strip
 from dashboard.inside_weight.state import Cell
-from dashboard.panels import number
+from dashboard.numbers import number
 from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,0 +1,79 @@
+"""One value, one text: every number with decimals on these pages stands as `dashboard.numbers` writes it.
+
+A number that is written again from its own text comes out the same, so a second precision of it cannot stand anywhere.
+"""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
+from streamlit.testing.v1 import AppTest
+
+from dashboard.numbers import cell, number, percent
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induction", "two_models": "induction",
+         "use_model": "digits", "pretrained": "induction"}
+CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained")
+DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])")
+PERCENT = re.compile(r"[\d.,]+\s?%")
+FORMAT = re.compile(r"\.[1-9]\d*~?[feg]|%")
+VEGA_FORMAT = re.compile(r"[+,]?\.\d+~?[fgse%]")
+
+
+def written(app: AppTest) -> list[str]:
+    """Every text of a page: sentences, tables, equations, tooltips and labels, without tags, styles and links."""
+    texts = [element.proto.body for element in app.get("html")]
+    texts += [element.value for kind in ("markdown", "caption", "latex") for element in getattr(app, kind)]
+    for chart in app.get("vega_lite_chart"):
+        texts += strings(json.loads(chart.proto.spec))
+        data = [chart.proto.data.data, *(named.data.data for named in chart.proto.datasets)]
+        for frame in map(convert_arrow_bytes_to_pandas_df, filter(None, data)):
+            texts += [text for column in frame for text in frame[column] if isinstance(text, str)]
+    return [re.sub(r"<style>.*?</style>|<[^>]+>|\]\([^)]*\)|\\(?=\W)", " ", text, flags=re.DOTALL) for text in texts]
+
+
+def strings(spec: object) -> list[str]:
+    """What the rows of a chart hold as text: not its colours and expressions."""
+    if isinstance(spec, dict):
+        rows = spec.get("values") if isinstance(spec.get("values"), list) else []
+        own = [text for row in rows if isinstance(row, dict) for text in row.values() if isinstance(text, str)]
+        return own + [text for part in spec.values() for text in strings(part)]
+    return [text for part in spec for text in strings(part)] if isinstance(spec, list) else []
+
+
+@pytest.mark.parametrize(("page", "model"), PAGES.items())
+def test_every_number_stands_as_the_rule_writes_it(page, model):
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    app.query_params["inside:model"] = model
+    app.switch_page(f"../pages/{page}.py").run()
+    assert not app.exception
+    count = 0
+    for text in written(app):
+        for _, digits in DECIMAL.findall(text):
+            again = number(float(digits.replace(",", "").replace("−", "-")))
+            assert digits in (again, cell(again)), f"{digits} would be written {again}: {text[:300]}"
+            count += 1
+        for share in PERCENT.findall(text):
+            assert share == percent(float(re.sub(r"[^\d.]", "", share)) / 100), text[:300]
+    assert count > 2, "no number was looked at"
+
+
+@pytest.mark.parametrize("room", CONVERTED)
+def test_no_number_is_formatted_beside_the_rule(room):
+    """No f-string with decimals of its own, and no Vega format, but in tables for other programs (CSV)."""
+    for path in sorted((ROOT / "dashboard" / room).glob("*.py")):
+        tree = ast.parse(path.read_text())
+        exempt = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
+                  and "csv" in function.name for node in ast.walk(function)}
+        exempt |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
+                   if isinstance(part, ast.Constant)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FormattedValue) and node.format_spec is not None and id(node) not in exempt:
+                own = "".join(part.value for part in node.format_spec.values if isinstance(part, ast.Constant))
+                assert not FORMAT.search(own), f"{path.name}:{node.lineno} formats with :{own}; take dashboard.numbers"
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in exempt:
+                assert not VEGA_FORMAT.fullmatch(node.value), f"{path.name}:{node.lineno} has the format {node.value}"
