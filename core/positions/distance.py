@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -28,7 +29,12 @@ def clipped(cells: Cells, most: int) -> tuple[Int[Tensor, "T S"], slice]:
 
 
 def reached(low: int, high: int, zero: int, vectors: int) -> slice:
-    """The rows that distances low … high read of a table whose row `zero` is distance 0, clipped at both ends."""
+    """The rows that distances low … high read of a table whose row `zero` is distance 0, clipped at both ends.
+
+    All rows in a graph, which is one for all lengths.
+    """
+    if torch.compiler.is_compiling():
+        return slice(0, vectors)
     first, last = (min(max(distance + zero, 0), vectors - 1) for distance in (low, high))
     return slice(first, last + 1)
 

@@ -23,19 +23,23 @@ def rotate_pairs(x: Tensor, cos: Float[Tensor, "T half"], sin: Float[Tensor, "T 
     return torch.cat(turned, dim=-1) if layout == "halves" else torch.stack(turned, dim=-1).flatten(-2)
 
 
-@lru_cache(maxsize=32)
 def turns(
-    frequencies: tuple[float, ...], start: int, stop: int, amplitude: float, dtype: torch.dtype, device: torch.device,
+    frequencies: Float[Tensor, " half"], start: int, stop: int, amplitude: float, dtype: torch.dtype,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor]:
-    """cos and sin of place · frequency, (T, D/2) each; made in fp64, since an angle far out has no digits to lose.
+    """cos and sin of place · frequency, (T, D/2) each; made in fp64, since an angle far out has no digits to lose."""
+    angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * frequencies
+    return tuple((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))  # type: ignore
 
-    Every layer of a model asks for the same ones at each step, so they are kept; outside of inference mode, since
-    one that was made there could not be trained with.
+
+@lru_cache(maxsize=32)
+def saved_turns(frequencies: tuple[float, ...], *where: Any) -> tuple[Tensor, Tensor]:
+    """`turns`, kept: every layer of a model asks for the same ones at each step.
+
+    Made outside of inference mode, since one that was made there could not be trained with.
     """
     with torch.inference_mode(False):
-        places = torch.arange(start, stop, dtype=torch.float64)[:, None]
-        angle = places * torch.tensor(frequencies, dtype=torch.float64)
-        return tuple((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))  # type: ignore
+        return turns(torch.tensor(frequencies, dtype=torch.float64), *where)
 
 
 class Rotary(Position):
@@ -57,8 +61,12 @@ class Rotary(Position):
 
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         end = offset + x.shape[-2]
-        found = tuple(self.frequencies(end if length is None else length).tolist())
-        cos, sin = turns(found, offset, end, self.amplitude, x.dtype, x.device)
+        frequencies = self.frequencies(end if length is None else length)
+        where = (offset, end, self.amplitude, x.dtype, x.device)
+        if torch.compiler.is_compiling():  # a graph holds no numbers that were read out of a tensor
+            cos, sin = turns(frequencies, *where)
+        else:
+            cos, sin = saved_turns(tuple(frequencies.tolist()), *where)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
         turned, plain = x[..., :self.dims], x[..., self.dims:]

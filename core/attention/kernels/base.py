@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import and_
 from typing import Any
 
@@ -71,15 +71,6 @@ class Problem:
 
     def allowed(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
         """The joined mask of these rows and columns; None where everything may be seen."""
-        if rows == ALL and columns == ALL:
-            return self._allowed
-        return self._join(rows, columns)
-
-    @cached_property
-    def _allowed(self) -> Tensor | None:
-        return self._join(ALL, ALL)
-
-    def _join(self, rows: slice, columns: slice) -> Tensor | None:
         cells = self.cells.part(rows, columns)
         parts = [] if self.mask is None else [self.mask(cells)]
         if cells.key_mask is not None:

@@ -17,9 +17,15 @@ STRAIGHT_THROUGH, NONE = "straight_through", "none"
 class _StraightThrough(torch.autograd.Function):
     """`hard` going forward, exactly; the gradient goes to `soft` as if that had been returned. Bengio 2013."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, hard: Tensor, soft: Tensor) -> Tensor:
+    def forward(hard: Tensor, soft: Tensor) -> Tensor:
         return hard.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        pass
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:

@@ -25,7 +25,7 @@ def solved_threshold(z: Tensor, power: float) -> Tensor:
     """
     tau = (z.mean(-1, keepdim=True) - z.shape[-1] ** (-1.0 / power)).clamp_(min=-1.0)
     close = 8 * torch.finfo(z.dtype).eps
-    gap, total = torch.empty_like(z), torch.empty_like(tau)
+    gap, total, compiling = torch.empty_like(z), torch.empty_like(tau), torch.compiler.is_compiling()
     for _ in range(MOST_STEPS):
         torch.sub(z, tau, out=gap).clamp_(min=0.0)
         if power == 1.0:
@@ -39,7 +39,8 @@ def solved_threshold(z: Tensor, power: float) -> Tensor:
             slope = inner.sum(-1, keepdim=True)
             torch.sum(inner.mul_(gap), -1, keepdim=True, out=total)
         excess = total.sub_(1.0)
-        far = bool((excess > close).any())  # NaN is not far: a broken row stays NaN and keeps nobody waiting
+        # NaN is not far: a broken row stays NaN and keeps nobody waiting. A graph takes every step.
+        far = compiling or bool((excess > close).any())
         tau.addcdiv_(excess, slope, value=1.0 / power)
         if not far:
             break
@@ -62,11 +63,12 @@ def entmax_rows(scores: Tensor, power: float) -> Tensor:
     """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
     z = (scores - scores.amax(-1, keepdim=True)).contiguous()
     z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # what is lower by 1 gets no weight, however low it is
-    if z.shape[-1] <= SHORT_ROW and power in (1.0, 2.0):
+    compiling = torch.compiler.is_compiling()  # a graph is one for all lengths
+    if power in (1.0, 2.0) and (compiling or z.shape[-1] <= SHORT_ROW):
         gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
         return gap if power == 1.0 else gap.square_()
     rows = z.view(-1, z.shape[-1])
-    for block in rows.split(max(1, BLOCK // z.shape[-1])):
+    for block in (rows,) if compiling else rows.split(max(1, BLOCK // z.shape[-1])):
         gap = block.sub_(solved_threshold(block, power)).clamp_(min=0.0)
         if power != 1.0:
             gap.square_() if power == 2.0 else gap.pow_(power)
@@ -76,12 +78,16 @@ def entmax_rows(scores: Tensor, power: float) -> Tensor:
 class _Entmax(torch.autograd.Function):
     """∂w_j/∂s_m = g_j (1[j = m] − g_m / Σ g) with g = w^(2 − α). Peters 2019, proposition 2."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, power: float) -> Tensor:
-        weights = entmax_rows(scores, power)
-        ctx.power = power
-        ctx.save_for_backward(weights)
-        return weights
+    def forward(scores: Tensor, power: float) -> Tensor:
+        return entmax_rows(scores, power)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        ctx.power = inputs[1]
+        ctx.save_for_backward(output)
 
     @staticmethod
     @once_differentiable
@@ -118,9 +124,10 @@ class TopK(Normalizer):
         self.k = k
 
     def weigh(self, scores: Tensor) -> Tensor:
-        if self.k >= scores.shape[-1]:
+        keys = scores.shape[-1]
+        if not torch.compiler.is_compiling() and self.k >= keys:
             return scores.softmax(-1)
-        kth = scores.detach().topk(self.k, dim=-1).values[..., -1:]
+        kth = scores.detach().topk(min(self.k, keys), dim=-1).values[..., -1:]
         return scores.masked_fill(scores < kth, float("-inf")).softmax(-1)
 
 
