@@ -20,10 +20,11 @@ from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
 from core.training.fields import FIELDS
 from core.training.record import Record
 from core.training.runs import Run
-from core.training.session import Progress
+from core.training.session import Interval, Progress
 
 LONGEST_HEADER = 1_000_000  # bytes of a safetensors file that tell what is in it; ours need some thousands
 LONGEST_LINE = 2_000_000
+CUDA_GENERATOR = 16  # bytes: a seed and an offset
 MOST_RECORDS = int(BOUNDS["steps"][1]) + 2
 
 Found = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
@@ -128,12 +129,16 @@ def _beside(name: str, shapes: list[tuple[int, ...]], generator: tuple[int, ...]
     numbered = index.isdecimal() and len(index) < 6 and int(index) < len(shapes)
     if kind == "optimizer" and numbered and part.isidentifier():
         return shapes[int(index)], ()
+    if name == "generator.cuda":
+        return ((CUDA_GENERATOR,),)
     return (generator,) if name in ("generator.data", "generator.torch") else ()
 
 
 def _progress(text: dict[str, str], step: int, where: str) -> None:
     try:
         now = {name: type(value)(text[name]) for name, value in vars(Progress()).items()}
+        for name, value in vars(Interval()).items():
+            type(value)(text.get(f"interval.{name}", value))
     except (KeyError, ValueError) as error:
         raise ValueError(f"{where} does not say how far the run was: {error}") from error
     if now["step"] != step or text.get("optimizer") not in OPTIMIZERS:

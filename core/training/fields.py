@@ -78,7 +78,7 @@ def record_fields(number: Test) -> dict[str, Test]:
         "expected": maybe(table(number)),
         "confusion": maybe(counts),
         "gradients": lambda value: isinstance(value, dict) and len(value) <= 500 and all(map(optional, value.values())),
-        "final": flag,
+        **dict.fromkeys(("final", "capped"), flag),
         **dict.fromkeys(("cut", "best"), maybe(count)),
         "examples": listed({"source": words, "target": words, "predicted": words}, {"cut": flag}),
         "buckets": listed({"lengths": text, "count": count, "exact": number, "bleu": optional},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from core.tasks import Example
 from core.training.config import RunConfig
@@ -27,59 +27,61 @@ def train(
 ) -> Iterator[Record]:
     """Yield a record before the first step, then every `record_every` steps, and a final one over 1,000 held-out items.
 
-    A session that was restored goes on after its step. Ends after `steps`, after `seconds` or `trained` seconds, after
-    two passes in a row at 99 % that 1,000 items confirm (if `finish_early`), after `patience` records without a smaller
-    held-out loss, or, without the final record, as soon as `stop()` is true. With `keep_best` the final record measures
-    the weights of the smallest held-out loss, on held-out items that did not choose them if there are enough. Raises
-    FloatingPointError when the loss is no longer a number.
+    A session that was restored goes on after its step, or ends where it would have ended. Ends after `steps`, after
+    `seconds` or `trained` seconds, after two passes in a row at 99 % that 1,000 items confirm (if `finish_early`),
+    after `patience` records without a smaller held-out loss, or, without the final record, as soon as `stop()` is true.
+    With `keep_best` the final record measures the weights of the smallest held-out loss, on held-out items that did not
+    choose them if there are enough. Raises FloatingPointError when the loss or its gradient is no longer a number, at
+    the next record or stop.
     """
     session = session or prepare(config)
-    now, clock = session.progress, Clock(session)
+    now, clock, record, late = session.progress, Clock(session), session.record, False
     try:
-        if now.step == 0:
-            record = measure(session, clock, stop)
-            yield record
-        for step in range(now.step + 1, config.steps + 1):
-            clock.add(one_step(session, step))
-            now.step = step
+        while True:
+            if record is None and (late or now.step >= config.steps or _due(session)):
+                record = _measured(session, clock, stop)
+                yield record  # whoever takes it may keep the session as it now is
+            if record is not None:
+                if late or now.step >= config.steps or 0 < config.patience <= now.waited:
+                    break
+                if config.finish_early and now.passes >= 2:
+                    last = _final(session, clock, record, stop)
+                    if last.exact is not None and last.exact >= PASS:  # the few items of each record may flatter
+                        yield last
+                        return
+                    now.passes = 0
+            clock.add(one_step(session, now.step + 1))
+            now.step, record = now.step + 1, None
             if stop():
                 return
             late = clock.elapsed > config.seconds or now.trained > config.trained
-            if step % config.record_every and step < config.steps and not late:
-                continue
-            record = measure(session, clock, stop)
-            waited, passed = _waited_long(session, record), _passed_twice(session, record)
-            yield record  # whoever takes it may keep the session as it now is
-            if late or waited:
-                break
-            if passed and step < config.steps:
-                last = _final(session, clock, record, stop)
-                if last.exact is not None and last.exact >= PASS:  # the few held-out items of each record may flatter
-                    yield last
-                    return
-                now.passes = 0
-        yield _final(session, clock, record, stop)
+        yield replace(_final(session, clock, record, stop),
+                      capped=now.step < config.steps and clock.elapsed > config.seconds)
     except Stopped:
         return
     finally:
         now.elapsed = clock.elapsed
+        clock.collect()
 
 
-def _passed_twice(session: Session, record: Record) -> bool:
-    now = session.progress
-    if record.exact is not None:
-        now.passes = now.passes + 1 if record.exact >= PASS else 0
-    return session.config.finish_early and now.passes >= 2
+def _due(session: Session) -> bool:
+    """Whether a record belongs to this step; a session restored at one has no steps since."""
+    step = session.progress.step
+    return step % session.config.record_every == 0 and (step == 0 or session.interval.count > 0)
 
 
-def _waited_long(session: Session, record: Record) -> bool:
-    """Whether the held-out loss has not fallen for `patience` records."""
-    now, patience = session.progress, session.config.patience
+def _measured(session: Session, clock: Clock, stop: Callable[[], bool]) -> Record:
+    """The record of this step; after the first step it counts passes in a row, and records without a smaller loss."""
+    now, record = session.progress, measure(session, clock, stop)
+    if not now.step:
+        return record
     better = record.loss is not None and record.loss < now.best
     now.best, now.waited = (record.loss, 0) if better else (now.best, now.waited + 1)  # type: ignore[assignment]
     if better and session.config.keep_best:
         session.note_best()
-    return 0 < patience <= now.waited
+    if record.exact is not None:
+        now.passes = now.passes + 1 if record.exact >= PASS else 0
+    return record
 
 
 def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bool]) -> Record:
@@ -92,10 +94,12 @@ def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bo
 
 @dataclass(frozen=True)
 class Step:
-    """One update: its loss, the gradient's norm before clipping, tokens seen, seconds, and those spent on data."""
+    """One update: its loss and the gradient's norm before clipping, on the device; tokens seen, seconds, and those
+    spent on data."""
 
-    loss: float
-    gradient: float
+    number: int
+    loss: Tensor
+    gradient: Tensor
     tokens: int
     seconds: float
     data: float
@@ -105,32 +109,48 @@ class Clock:
     """Times training apart from measuring, and averages what came between two records."""
 
     def __init__(self, session: Session) -> None:
-        self.progress = session.progress
+        self.progress, self.interval = session.progress, session.interval
         self.started = time.perf_counter() - session.progress.elapsed
-        self.clear()
-
-    def clear(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[Step] = []  # not yet fetched from the device
 
     def add(self, step: Step) -> None:
         self.steps.append(step)
         self.progress.trained += step.seconds
+        self.interval.add(step.tokens, step.seconds, step.data)
+
+    def collect(self) -> None:
+        """Fetch the losses and norms of the steps since the last call, all at once, as a fetch waits for the device.
+
+        FloatingPointError when one of them is no longer a number.
+        """
+        steps, self.steps = self.steps, []
+        if not steps:
+            return
+        started = time.perf_counter()
+        values = torch.stack([torch.stack((step.loss, step.gradient)) for step in steps]).tolist()
+        waited = time.perf_counter() - started  # a step's own seconds do not hold what a device had still to do
+        self.progress.trained += waited
+        self.interval.busy += waited
+        for step, (loss, gradient) in zip(steps, values, strict=True):
+            if not (math.isfinite(loss) and math.isfinite(gradient)):
+                what = "gradient" if math.isfinite(loss) else "loss"
+                raise FloatingPointError(f"The {what} is no longer a number at step {step.number}; take a smaller "
+                                         "learning rate.")
+            self.interval.loss += loss
+            self.interval.gradient += gradient
 
     @property
     def elapsed(self) -> float:
         return time.perf_counter() - self.started
 
-    def told(self) -> dict[str, Any]:
-        """The figures of a Record; none before the first step."""
-        if not self.steps:
+    def figures(self) -> dict[str, Any]:
+        """What a Record says of the steps since the one before; nothing before the first step."""
+        self.collect()
+        each = self.interval
+        if not each.count:
             return {}
-        busy, count = sum(s.seconds for s in self.steps), len(self.steps)
-        return {
-            "train_loss": sum(s.loss for s in self.steps) / count,
-            "gradient": sum(s.gradient for s in self.steps) / count,
-            "tokens_per_second": sum(s.tokens for s in self.steps) / busy,
-            "data_share": sum(s.data for s in self.steps) / busy,
-        }
+        return {"train_loss": each.loss / each.count, "gradient": each.gradient / each.count,
+                "tokens_per_second": each.tokens / each.busy, "data_share": each.data / each.busy}
 
 
 def learning_rate(config: RunConfig, step: int) -> float:
@@ -146,13 +166,14 @@ def learning_rate(config: RunConfig, step: int) -> float:
 
 
 def one_step(session: Session, step: int) -> Step:
-    """One update of the session's model."""
+    """One update of the session's model, which fetches nothing from its device."""
     started = time.perf_counter()
     config, model = session.config, session.model
     model.train()
     for group in session.optimizer.param_groups:
         group["lr"] = learning_rate(config, step)
-    batch = session.task.batch(config.batch_size, session.data).to(session.device)
+    batch = session.task.batch(config.batch_size, session.data)
+    tokens, batch = batch.tokens, batch.to(session.device)  # counted before they are on the device
     made = time.perf_counter() - started
     with torch.autocast(session.device, torch.bfloat16, enabled=config.precision == "bf16"):
         logits = model(batch.source, batch.source_mask, batch.target_in).logits
@@ -160,11 +181,8 @@ def one_step(session: Session, step: int) -> Step:
     session.optimizer.zero_grad(set_to_none=True)
     loss.backward()
     gradient = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-    value = loss.item()
-    if not math.isfinite(value):
-        raise FloatingPointError(f"The loss is no longer a number at step {step}; take a smaller learning rate.")
     session.optimizer.step()
-    return Step(value, float(gradient), batch.tokens, time.perf_counter() - started, made)
+    return Step(step, loss.detach(), gradient.detach(), tokens, time.perf_counter() - started, made)
 
 
 def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, final: bool = False) -> Record:
@@ -173,7 +191,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     Where it does so on few of them it is slow, so an untrained model, which says nothing, is not waited for.
     """
     config, task, model, step = session.config, session.task, session.model, session.progress.step
-    told, gradients = clock.told(), {} if final else gradient_norms(session)
+    figures, gradients = clock.figures(), {} if final else gradient_norms(session)
     model.eval()
     examples = final_examples(session) if final else session.held_out
     given = measure_given(model, task, examples, session.device, stop)
@@ -184,7 +202,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     record = Record(
         step=step, loss=given.loss, letters=given.letters, expected=given.expected, even=given.even,
         confusion=given.confusion,
-        **(asks.score(task, predictions) if free else {}), **told,
+        **(asks.score(task, predictions) if free else {}), **figures,
         gradients=gradients, rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,
         examples=tuple(predictions[: config.watch]), buckets=buckets(task, predictions) if free else (),
@@ -192,7 +210,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     )
     session.progress.elapsed = record.elapsed
     if not final:
-        clock.clear()
+        session.interval.clear()
     return record
 
 

@@ -51,7 +51,8 @@ class Record:
     of the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time
     that went into making batches. `elapsed` are seconds with measuring, `trained` without.
 
-    `best` is, of a final record, the step whose weights it measured, where those are not the last ones.
+    Of a final record, `capped` is whether the cap on seconds ended the run before its last step, and `best` the step
+    whose weights it measured, where those are not the last ones.
 
     `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` tells long sources
     from short ones, wherever the model ran free. `confusion` counts a label's held-out items by their class (row) and
@@ -78,6 +79,7 @@ class Record:
     trained: float = 0.0
     held_out: int = 0
     final: bool = False
+    capped: bool = False
     best: int | None = None
     examples: tuple[Prediction, ...] = ()
     buckets: tuple[Bucket, ...] = ()

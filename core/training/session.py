@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from core.models import Model, build_model
 from core.tasks import Example, Task, make_task
 from core.training.config import RunConfig, resolve_device
+from core.training.record import Record
 
 Optimizer = torch.optim.Optimizer
 
@@ -29,6 +30,25 @@ class Progress:
     trained: float = 0.0
 
 
+@dataclass
+class Interval:
+    """Sums over the steps since the last record."""
+
+    loss: float = 0.0
+    gradient: float = 0.0
+    tokens: int = 0
+    busy: float = 0.0  # seconds
+    data: float = 0.0  # seconds of them spent on making batches
+    count: int = 0
+
+    def add(self, tokens: int, busy: float, data: float) -> None:
+        self.tokens, self.busy, self.data, self.count = (
+            self.tokens + tokens, self.busy + busy, self.data + data, self.count + 1)
+
+    def clear(self) -> None:
+        vars(self).update(vars(Interval()))
+
+
 @dataclass(frozen=True)
 class Best:
     """The weights at the step of the smallest held-out loss."""
@@ -39,7 +59,10 @@ class Best:
 
 @dataclass
 class Session:
-    """A task, a model, its optimizer and the generator of the data, in the middle of a run."""
+    """A task, a model, its optimizer and the generator of the data, in the middle of a run.
+
+    `record` is the record of the step it was restored at, if there is one.
+    """
 
     config: RunConfig
     task: Task
@@ -50,6 +73,8 @@ class Session:
     held_out: tuple[Example, ...]
     progress: Progress
     best: Best | None = None
+    interval: Interval = field(default_factory=Interval)
+    record: Record | None = None
 
     def note_best(self) -> None:
         """Remember the weights as they are now as those of the smallest held-out loss."""
@@ -76,7 +101,10 @@ class Session:
             tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()
                         if value is not None}
         tensors |= {"generator.data": self.data.get_state(), "generator.torch": torch.get_rng_state()}
+        if self.device == "cuda":
+            tensors["generator.cuda"] = torch.cuda.get_rng_state()
         text = {name: repr(value) for name, value in vars(self.progress).items()}
+        text |= {f"interval.{name}": repr(value) for name, value in vars(self.interval).items()}
         # .contiguous().clone(): tied weights are one tensor twice, which a safetensors file does not hold.
         return ({name: value.cpu().contiguous().clone() for name, value in tensors.items()},
                 text | {"optimizer": self.config.optimizer})
@@ -95,8 +123,12 @@ class Session:
             self._restore_optimizer(_within(tensors, "optimizer."))
         self.data.set_state(tensors["generator.data"])
         torch.set_rng_state(tensors["generator.torch"])
+        if self.device == "cuda" and "generator.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["generator.cuda"])
         kinds: dict[str, Any] = {name: type(value) for name, value in vars(Progress()).items()}
         self.progress = Progress(**{name: kind(text[name]) for name, kind in kinds.items()})
+        for name, usual in vars(Interval()).items():  # checkpoints of older versions do not have it
+            setattr(self.interval, name, type(usual)(text.get(f"interval.{name}", usual)))
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
         state: dict[int, dict[str, Tensor]] = {}

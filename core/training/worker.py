@@ -21,10 +21,11 @@ import torch
 
 from core.attention import ConfigError
 from core.pretrained.base import PretrainedError
+from core.training.config import RunConfig
 from core.training.loop import train
 from core.training.record import Record
 from core.training.runs import CHECKPOINTS, Run
-from core.training.session import prepare
+from core.training.session import Session, prepare
 
 MEMORY_MB = 3_000
 
@@ -60,6 +61,9 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     if config.keep_best and (best := run.best_step()) is not None:
         session.restore_best(best, run.checkpoint(best)[0])
     run.cut(session.progress.step or -1)  # the loop measures its beginning again, and nothing else
+    ended = _take_up(run, session)
+    if ended is not None and ended.step >= config.steps:
+        return "finished", _finished(ended, config)  # killed after its final record, or asked to go on to where it is
     last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)
@@ -69,12 +73,27 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
             run.keep(session, config)
     run.keep(session, config)
     if last is not None and last.final:
-        late = f" The cap of {config.seconds:g} s was reached." if last.elapsed > config.seconds else ""
-        from_best = "" if last.best is None else f" Its loss was smallest at step {last.best:,}; those weights count."
-        return "finished", f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{late}{from_best}"
+        return "finished", _finished(last, config)
     paused = run.stop_asked() == "pause"
     how = "Paused at" if paused else "Stopped; everything up to"
     return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."
+
+
+def _take_up(run: Run, session: Session) -> Record | None:
+    """Give the session the record of the step it was restored at; the final record of that step, if it ended there."""
+    records = [record for record in run.records() if record.step == session.progress.step]
+    session.record = next((record for record in reversed(records) if not record.final), None)
+    if not records or not records[-1].final:
+        return None
+    session.progress.passes = session.progress.waited = 0  # it ended here once, and goes on
+    return records[-1]
+
+
+def _finished(last: Record, config: RunConfig) -> str:
+    capped = (f" The cap of {config.seconds:g} s ended it before step {config.steps:,}: its numbers depend on how fast "
+              "this machine was.") if last.capped else ""
+    from_best = "" if last.best is None else f" Its loss was smallest at step {last.best:,}; those weights count."
+    return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
 
 
 def _fine_tune(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -> tuple[str, str]:

@@ -34,9 +34,9 @@ def test_ten_examples_are_learned_by_heart(config):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if loss < 0.02:
+        if loss < 0.005:
             break
-    assert loss < 0.02
+    assert loss < 0.005  # of 60 tokens none can then have less than half of the probability
     said = greedy(model, batch.source, batch.source_mask).tolist()
     assert [tuple(task.target_vocab.decode(row)) for row in said] == [example.target for example in examples]
 

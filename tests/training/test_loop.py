@@ -1,4 +1,6 @@
 import itertools
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +8,8 @@ import torch
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
-from core.training import prepare, train
+from core.training import checked, create_run, loop, prepare, train
+from core.training.config import devices, resolve_device
 from core.training.evaluate import buckets, expected_keys, measure_given
 from core.training.loop import learning_rate
 from core.training.record import Prediction, Record
@@ -133,3 +136,60 @@ def test_reverse_is_learned():
     last = list(train(config))[-1]
     assert last.exact >= 0.99 and last.held_out == 1000
     assert max(map(max, last.expected)) > 5 * last.even
+
+
+def test_a_step_fetches_nothing_from_the_device(monkeypatch):
+    """Each fetch of a number would wait for the device; the loop itself fetches all at once, at a record."""
+    session, calls = prepare(small_run(steps=6, record_every=3)), []
+    for name in ("item", "tolist", "__float__", "__bool__", "__int__", "cpu"):
+        usual = getattr(torch.Tensor, name)
+
+        def counted(self, *args, usual=usual, name=name, **named):
+            place = sys._getframe(1).f_code
+            if place.co_filename == loop.__file__:
+                calls.append((place.co_name, name))
+            return usual(self, *args, **named)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    list(train(session.config, session))
+    assert [call for call in calls if call[0] == "one_step"] == []
+    assert calls.count(("collect", "tolist")) == 2, "one at each record after the first step"
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_number_that_is_lost_between_two_records_names_its_step(stopped):
+    session, usual = prepare(small_run(steps=9, record_every=9)), loop.one_step
+
+    def lost(session, step):
+        made = usual(session, step)
+        return replace(made, gradient=made.gradient * float("nan")) if step == 4 else made
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(FloatingPointError, match="gradient .* step 4;"):
+        patch.setattr(loop, "one_step", lost)
+        list(train(session.config, session, stop=lambda: stopped and session.progress.step == 6))
+
+
+def test_automatic_takes_cuda_where_it_is_there(monkeypatch):
+    for there in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert resolve_device("auto") == ("cuda" if there else "cpu")
+        assert ("cuda" in devices()) == there
+
+
+def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
+    """No GPU is here: its generator is made up, and the session says that it trains there."""
+    state, given = torch.arange(16, dtype=torch.uint8), []
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: state)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", given.append)
+    run = create_run(small_run(), path=tmp_path / "run")
+    session = prepare(run.config())
+    assert "generator.cuda" not in session.state()[0]
+    session.device = "cuda"
+    run.keep(session, run.config())
+    checked.checkpoints(run, run.config())
+    again = prepare(run.config())
+    again.restore(*run.checkpoint(0))
+    assert given == [], "a CPU has no use for it"
+    again.device = "cuda"
+    again.restore(*run.checkpoint(0))
+    assert len(given) == 1 and torch.equal(given[0], state)

@@ -1,0 +1,91 @@
+"""A worker killed at any place goes on to the numbers of a run that was never killed."""
+
+import pytest
+
+from core.training import RunConfig, create_run, loop
+from core.training.runs import Run
+from core.training.worker import _train
+from tests.training.small import small_run
+
+
+class Killed(BaseException):
+    """The end of a process, as far as a test can have it: nothing of the worker's own runs after it."""
+
+
+PLACES = [("append", at, late) for at in range(4) for late in (False, True)] + [
+    ("keep", at, late) for at in range(4) for late in (False, True)]
+
+
+@pytest.fixture(autouse=True)
+def small_end(monkeypatch):
+    monkeypatch.setattr(loop, "FINAL", 20)
+
+
+def train(run: Run) -> tuple[str, str]:
+    return _train(run, lambda: False, lambda record: None)
+
+
+def kill(monkeypatch, method: str, at: int, late: bool) -> None:
+    """The call number `at` of a method of Run ends the worker, before what it does or, `late`, after."""
+    whole, calls = getattr(Run, method), []
+
+    def call(self, *args):
+        calls.append(args)
+        if len(calls) == at + 1 and not late:
+            raise Killed
+        whole(self, *args)
+        if len(calls) == at + 1:
+            raise Killed
+
+    monkeypatch.setattr(Run, method, call)
+
+
+def end(run: Run) -> tuple:
+    return [record.numbers() for record in run.records()], [record.final for record in run.records()]
+
+
+@pytest.mark.parametrize(("method", "at", "late"), PLACES)
+def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, method, at, late):
+    config = small_run(steps=4)  # three records, the final one, and a checkpoint beside each
+    whole, broken = create_run(config, path=tmp_path / "whole"), create_run(config, path=tmp_path / "broken")
+    train(whole)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill(patch, method, at, late)
+        train(broken)
+    state, words = train(broken)
+    assert state == "finished" and words.startswith("Finished after 4 steps")
+    assert end(broken) == end(whole)
+    assert broken.checkpoint_steps()[-1] == 4
+
+
+@pytest.mark.parametrize("asks", [3, 4, 5, 6, 8])
+def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks):
+    """Between two records the mean training loss of both parts counts; only the last gradients are not kept."""
+    config = small_run(steps=7, record_every=3)
+    whole, broken = create_run(config, path=tmp_path / "whole"), create_run(config, path=tmp_path / "broken")
+    train(whole)
+    left = iter(range(asks))
+    assert _train(broken, lambda: next(left, None) is None, lambda record: None)[0] == "stopped"
+    assert train(broken)[0] == "finished"
+    assert [(r.step, r.final, r.loss, r.train_loss, r.gradient) for r in broken.records()] == [
+        (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in whole.records()]
+
+
+def test_a_finished_run_that_is_asked_to_go_on_to_its_own_end_stays_finished(tmp_path):
+    run = create_run(small_run(), path=tmp_path / "run")
+    train(run)
+    before = end(run)
+    assert train(run)[0] == "finished" and end(run) == before
+
+
+def test_a_run_that_waited_long_enough_ends_where_it_was_killed(tmp_path, monkeypatch):
+    config: RunConfig = small_run(steps=40, patience=1, learning_rate=1e-6, weight_decay=0.0, optimizer="sgd")
+    whole, broken = create_run(config, path=tmp_path / "whole"), create_run(config, path=tmp_path / "broken")
+    train(whole)
+    steps = [record.step for record in whole.records()]
+    assert whole.records()[-1].final
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill(patch, "append", len(steps) - 1, late=False)
+        train(broken)
+    train(broken)
+    assert [record.step for record in broken.records()] == steps
