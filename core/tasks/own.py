@@ -16,7 +16,7 @@ from core.entries import ConfigError, Param
 from core.tasks import samples
 from core.tasks.base import Task, TaskConfig, TaskEntry
 from core.tasks.data_store import is_reference, path_of, read
-from core.tasks.pairs import OwnPairs, Pairs, parse_pairs
+from core.tasks.pairs import PATIENCE, OwnPairs, Pairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS, checked
 from core.tasks.sentences import SentenceTask, words
 from core.tasks.tables import Texts, find_column, parse_table, sheet_of
@@ -50,6 +50,8 @@ class OwnText(TextTask):
         _check_text(data, unit, int(config["length"]))
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
+        self.recommended = {kind: replace(recipe, patience=PATIENCE, keep_best=True)
+                            for kind, recipe in self.recommended.items()}
         self.notes = (f"{len(corpus.trained):,} {corpus.unit} are learned, the last {len(corpus.held_out):,} held out; "
                       f"{len(corpus.vocab) - 4:,} different ones.",)
         if corpus.unknown:

@@ -135,6 +135,8 @@ def progress(record: Record, config: RunConfig) -> str:
                         ("chrf", record.chrf), ("error", record.error)):
         if value is not None:
             parts.append(f"{name} {value:.3f}")
+    if record.known_loss is not None:
+        parts.append(f"without the {record.unknown or 0:.1%} unknown: loss {record.known_loss:.3f}")
     if record.best is not None:
         parts.append(f"weights of step {record.best:,}")
     if record.cut:

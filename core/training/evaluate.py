@@ -35,6 +35,8 @@ class Given:
     expected: tuple[tuple[float, ...], ...] | None
     even: float | None
     confusion: tuple[tuple[int, ...], ...] | None = None
+    unknown: float | None = None  # the share of target tokens that the vocabulary does not have, where there are any
+    known_loss: float | None = None  # the loss of the others
 
 
 def never() -> bool:
@@ -45,8 +47,8 @@ def never() -> bool:
 def measure_given(model, task: Task, examples, device: str, stop: Callable[[], bool] = never) -> Given:
     """Loss, tokens right and weight on the expected position over `examples`, the right past given."""
     asks, mass = objective(task), Mass()
-    loss = right = 0.0
-    asked, tables = 0, []
+    loss = right = unknown_loss = 0.0
+    asked, unknown, tables = 0, 0, []
     for start in range(0, len(examples), CHUNK):
         if stop():
             raise Stopped
@@ -56,13 +58,16 @@ def measure_given(model, task: Task, examples, device: str, stop: Callable[[], b
         answer = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
         for_part = asks.given(answer.logits, batch)
         loss, right, asked = loss + for_part[0], right + for_part[1], asked + for_part[2]
+        their_loss, their_count = asks.unknown(answer.logits, batch)
+        unknown_loss, unknown = unknown_loss + their_loss, unknown + their_count
         if (table := asks.confusion(answer.logits, batch)) is not None:
             tables.append(table)
         if keys is not None:
             mass.add(answer, batch, keys)
     share = right / asked
     counted = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
-    return Given(loss / asked, None if math.isnan(share) else share, *mass.mean(), counted)
+    apart = (unknown / asked, (loss - unknown_loss) / max(1, asked - unknown)) if unknown else (None, None)
+    return Given(loss / asked, None if math.isnan(share) else share, *mass.mean(), counted, *apart)
 
 
 class Mass:

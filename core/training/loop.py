@@ -75,8 +75,9 @@ def _measured(session: Session, clock: Clock, stop: Callable[[], bool]) -> Recor
     now, record = session.progress, measure(session, clock, stop)
     if not now.step:
         return record
-    better = record.loss is not None and record.loss < now.best
-    now.best, now.waited = (record.loss, 0) if better else (now.best, now.waited + 1)  # type: ignore[assignment]
+    loss = record.validation_loss
+    better = loss is not None and loss < now.best
+    now.best, now.waited = (loss, 0) if better else (now.best, now.waited + 1)  # type: ignore[assignment]
     if better and session.config.keep_best:
         session.note_best()
     if record.exact is not None:
@@ -201,7 +202,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     predictions = measure_free(model, task, told_of, session.device, stop) if free else []
     record = Record(
         step=step, loss=given.loss, letters=given.letters, expected=given.expected, even=given.even,
-        confusion=given.confusion,
+        unknown=given.unknown, known_loss=given.known_loss, confusion=given.confusion,
         **(asks.score(task, predictions) if free else {}), **figures,
         gradients=gradients, rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.decoding import EOS, greedy
-from core.tasks import PAD, Batch, Example, Task
+from core.tasks import PAD, UNK, Batch, Example, Task
 from core.tasks.metrics import score
 from core.training.record import Prediction
 
@@ -33,6 +33,11 @@ class Objective:
         logits, wanted = logits[kept], batch.target_out[kept]
         loss = F.cross_entropy(logits, wanted, reduction="sum")
         return loss.item(), float((logits.argmax(-1) == wanted).sum()), int(kept.sum())
+
+    def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
+        """The sum of losses at tokens that the vocabulary does not have, and how many there are."""
+        kept = batch.target_out == UNK
+        return F.cross_entropy(logits[kept], batch.target_out[kept], reduction="sum").item(), int(kept.sum())
 
     def confusion(self, logits: Tensor, batch: Batch) -> Tensor | None:
         """How many of each class (row) are predicted to be of each class (column); None where no class is told."""
@@ -80,6 +85,9 @@ class Label(Objective):
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         return F.cross_entropy(logits, batch.target_out, label_smoothing=smoothing)
 
+    def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
+        return 0.0, 0
+
     def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
         loss = F.cross_entropy(logits, batch.target_out, reduction="sum")
         return loss.item(), float((logits.argmax(-1) == batch.target_out).sum()), len(batch.target_out)
@@ -102,6 +110,9 @@ class Series(Objective):
 
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         return F.mse_loss(logits, batch.target_out)
+
+    def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
+        return 0.0, 0
 
     def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
         loss = F.mse_loss(logits, batch.target_out, reduction="sum")

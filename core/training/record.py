@@ -51,8 +51,9 @@ class Record:
     of the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time
     that went into making batches. `elapsed` are seconds with measuring, `trained` without.
 
-    Of a final record, `capped` is whether the cap on seconds ended the run before its last step, and `best` the step
-    whose weights it measured, where those are not the last ones.
+    `unknown` is the share of held-out target tokens that the vocabulary does not have, and `known_loss` the loss of the
+    others; None where all are known. Of a final record, `capped` is whether the cap on seconds ended the run before its
+    last step, and `best` the step whose weights it measured, where those are not the last ones.
 
     `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` tells long sources
     from short ones, wherever the model ran free. `confusion` counts a label's held-out items by their class (row) and
@@ -70,6 +71,8 @@ class Record:
     even: float | None = None
     error: float | None = None
     cut: int | None = None
+    unknown: float | None = None
+    known_loss: float | None = None
     gradient: float | None = None
     gradients: dict[str, float] = field(default_factory=dict)
     rate: float | None = None
@@ -90,6 +93,11 @@ class Record:
     def balanced(self) -> float | None:
         """Balanced accuracy, 0 to 1; None where no class is told."""
         return None if self.confusion is None else balanced_accuracy(self.confusion)
+
+    @property
+    def validation_loss(self) -> float | None:
+        """The loss that chooses the best weights: without tokens that no model of this vocabulary can get right."""
+        return self.loss if self.known_loss is None else self.known_loss
 
     def to_json(self) -> dict:
         """The record as plain JSON values, without maps; a value that is not finite becomes null."""

@@ -145,7 +145,8 @@ class Run:
 
     def best_step(self) -> int | None:
         """The kept step of the smallest held-out loss; None before the first record after a step."""
-        losses = {r.step: r.loss for r in self.records() if r.step and r.loss is not None and not r.final}
+        losses = {r.step: loss for r in self.records() if r.step and (loss := r.validation_loss) is not None
+                  and not r.final}
         kept = [step for step in self.checkpoint_steps() if step in losses]
         return min(kept, key=lambda step: losses[step], default=None)
 

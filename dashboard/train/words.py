@@ -69,7 +69,7 @@ def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str
     text = f"{start}{percent(record.letters)} of the {task.unit}s are right"
     if task.form == "text":
         return f"{text}; the loss is {number(record.loss)} nats a {task.unit}, where guessing gives " \
-               f"{task.baseline_loss:.2f}."
+               f"{task.baseline_loss:.2f}.{unknown(record, task)}"
     if record.exact is None:
         return text + "."
     join = ", but only " if record.letters - record.exact > 0.2 else " and "
@@ -77,7 +77,7 @@ def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str
     named = [f"{name} is {value:.0f}" for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
              if value is not None]
     text += f"; {' and '.join(named)}." if named else "."
-    return text + cut(record, task)
+    return text + cut(record, task) + unknown(record, task)
 
 
 def cut(record: Record, task: Task) -> str:
@@ -86,6 +86,14 @@ def cut(record: Record, task: Task) -> str:
         return ""
     return (f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
             f"{task.max_target + 1} tokens, before an end mark.")
+
+
+def unknown(record: Record, task: Task) -> str:
+    """What unknown tokens do to the loss, as a sentence; empty where all are known."""
+    if record.unknown is None:
+        return ""
+    return (f" {percent(record.unknown)} of the held-out {task.unit}s are unknown to the model, which cannot write "
+            f"them: the loss is {number(record.known_loss)} without them, {number(record.loss)} with them.")
 
 
 def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:

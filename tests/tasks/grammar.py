@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 SYLLABLES = ("ba", "do", "ki", "lu", "me", "no", "ra", "si", "tu", "ve", "wo", "za")
@@ -26,10 +27,10 @@ def sentence_pairs(count: int, seed: int = 0, nouns: int = 2500, verbs: int = 60
     lists = [(words(size, first, seed + at), words(size, second, seed - at))
              for at, (size, first, second) in enumerate(
                  ((nouns, "k", "ng"), (verbs, "s", "t"), (adjectives, "y", "l")), start=1)]
-    weights = [[1 / (rank + 3) for rank in range(len(english))] for english, _ in lists]
+    weights = [list(itertools.accumulate(1 / (rank + 3) for rank in range(len(english)))) for english, _ in lists]
 
     def draw(kind: int) -> tuple[int, str, str]:
-        place = chance.choices(range(len(weights[kind])), weights[kind])[0]
+        place = chance.choices(range(len(weights[kind])), cum_weights=weights[kind])[0]
         return place, lists[kind][0][place], lists[kind][1][place]
 
     def phrase() -> tuple[list[str], list[str]]:

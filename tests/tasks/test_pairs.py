@@ -7,11 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.entries import ConfigError
-from core.tasks import TaskConfig, make_task
+from core.models import ModelConfig
+from core.tasks import PAD, TaskConfig, make_task
+from core.tasks.base import UNK
 from core.tasks.metrics import score
 from core.tasks.pairs import parse_pairs
+from core.tasks.reading import MOST_SIGNS
 from core.tasks.samples import roman
-from core.training import recommended, train
+from core.training import prepare, recommended, train
+from core.training.evaluate import measure_given
+from tests.tasks.grammar import sentence_pairs
 
 LINES = [f"number {n}\tno {n}" for n in range(60)]
 DATA = "\n".join(LINES)
@@ -77,7 +82,7 @@ def test_roman_numerals_stand_in_and_are_right():
 def test_every_recommended_model_trains_on_them(kind):
     task = make_task(TaskConfig.of("own_pairs"))
     records = list(train(recommended(task, kind, steps=12, record_every=12, held_out=20, batch_size=16)))
-    assert records[1].loss < records[0].loss and records[-1].held_out == 200
+    assert records[1].loss < records[0].loss and records[-1].held_out == 180
     assert records[-1].exact is not None and records[-1].chrf is not None
 
 
@@ -93,6 +98,34 @@ SPACED = "\n".join(f"the {a} dog saw {n} cats .\tder {a} hund sah {n} katzen ." 
 def test_words_are_the_tokens_where_both_sides_have_spaces(data, unit, metrics):
     task = make_task(TaskConfig.of("own_pairs", data=data))
     assert (task.pairs.unit, task.metrics) == (unit, metrics)
+    best = recommended(task)
+    assert best.model.kind == ("transformer" if unit == "words" else "recurrent")
+    assert best.keep_best and best.patience > 0
+
+
+def test_twenty_nine_thousand_pairs_fit_and_train(monkeypatch):
+    monkeypatch.setattr("core.training.loop.FINAL", 20)
+    data = sentence_pairs(29_000)
+    assert 3_000_000 < len(data) <= MOST_SIGNS
+    task = make_task(TaskConfig.of("own_pairs", data=data))
+    assert len(task.pool) == 26_100 and len(task.held_out(10_000)) == 2_900
+    small = ModelConfig.transformer(16, num_heads=2, position="sinusoidal")
+    records = list(train(recommended(task, model=small, steps=3, record_every=3, held_out=20, batch_size=16)))
+    assert records[1].loss < records[0].loss and records[-1].held_out == 20
+
+
+def test_unknown_words_are_told_apart_from_the_loss():
+    lines = [f"the dog {n} runs\tder hund {n} läuft" for n in range(70)]  # each number stands once
+    task = make_task(TaskConfig.of("own_pairs", data="\n".join(lines), unit="words"))
+    given = measure_given(prepare(recommended(task, steps=1)).model.eval(), task, task.held_out(99), "cpu")
+    batch = task.collate(task.held_out(99))
+    count, asked = int((batch.target_out == UNK).sum()), int((batch.target_out != PAD).sum())
+    assert count > 0 and given.unknown == pytest.approx(count / asked)
+    model = prepare(recommended(task, steps=1)).model.eval()
+    loss = torch.nn.functional.cross_entropy(
+        model(batch.source, batch.source_mask, batch.target_in).logits.flatten(0, 1),
+        batch.target_out.masked_fill(batch.target_out == UNK, PAD).flatten(), ignore_index=PAD)
+    assert given.known_loss == pytest.approx(loss.item(), rel=1e-4) and given.known_loss != given.loss
 
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
