@@ -117,6 +117,20 @@ def test_every_cache_is_bounded():
     assert not bare, "a cache without max_entries"
 
 
+INSIDE = ("core/pretrained", "core/roles", "core/finetune", "dashboard/inside", "dashboard/inside_weight",
+          "dashboard/pretrained", "dashboard/evidence", "dashboard/head_roles", "dashboard/two_models",
+          "dashboard/generate", "dashboard/use_model", "dashboard/fine_tune")  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", INSIDE)
+def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices(folder):
+    for path in sources(ROOT / folder):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy":
+                of = node.func.value  # an Array of the page is no tensor, and has a method of that name
+                assert getattr(of, "attr", getattr(of, "id", "")) in ("picture", "sound"), f"{path}:{node.lineno}"
+
+
 def test_charts_only_make_figures():
     path = DASHBOARD / "charts.py"
     assert not path.exists() or "streamlit" not in imports(path)

@@ -121,7 +121,7 @@ def with_mask(pretrained: Pretrained, text: str, word: int) -> str:
 
 def embedding(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
     """The mean of the real tokens' states, of length one. Reimers & Gurevych 2019, section 3."""
-    real = torch.ones(states.shape[:2]) if mask is None else mask.to(states.dtype)
+    real = states.new_ones(states.shape[:2]) if mask is None else mask.to(states)
     mean = (states * real[..., None]).sum(1) / real.sum(1, keepdim=True)
     return torch.nn.functional.normalize(mean, dim=-1)[0]
 

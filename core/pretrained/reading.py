@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, in_words
+from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
 from core.pretrained.refusals import not_taken
@@ -78,7 +79,8 @@ def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off 
         more.setdefault("output_attentions", True)
     with pretrained.lock, watching(pretrained.model, whole, off, probe, even) as watch, torch.set_grad_enabled(probe):
         try:
-            return pretrained.model(**batch, **more), watch
+            output = pretrained.model(**to_device(pretrained.model, batch), **more)
+            return to_cpu(output, watch), watch
         except Exception as error:  # whatever a foreign family's code raises on what it was given
             raise PretrainedError(not_taken(pretrained, batch, error)) from error
 
@@ -128,8 +130,8 @@ def _picture(pretrained: Pretrained, given: Given) -> tuple[Batch, Line]:
     if given.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
     if hasattr(pretrained.model.config, "num_frames") or hasattr(pretrained.model.config, "tubelet_size"):
-        raise PretrainedError(f"{pretrained.name} reads videos, several pictures at a time, which this page does not "
-                              f"have. Take a model that reads one picture, such as ViT or DINOv2.")
+        raise PretrainedError(f"{pretrained.name} reads videos, several pictures at a time, and this page has one. "
+                              f"Take a model that reads one picture, such as ViT or DINOv2.")
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(given.picture.numpy(), channels)
     return {"pixel_values": pixels}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))

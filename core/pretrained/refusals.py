@@ -21,6 +21,7 @@ NO_MATRIX: dict[str, str] = {
     "mra": "it works with blocks at several resolutions and never makes a whole matrix of weights",
     "nystromformer": "it estimates its attention from a few landmarks and never makes a whole matrix of weights",
     "focalnet": "it modulates each patch by sums over its surroundings in place of attention",
+    "perceiver": "its layers attend from learned vectors, not from tokens",
     "canine": "it attends within blocks of characters, and between groups of four of them",
     "reformer": "it attends within chunks, and among tokens that a hash put together",
 }
@@ -100,3 +101,16 @@ def no_weights(pretrained: Pretrained) -> str:
     """Why numbers that are no weights are not drawn as such."""
     return (f"{pretrained.name} returned numbers that are no weights: some are below 0, or rows sum to more than 1. "
             "Take a model that returns what its softmax gave, such as BERT.")
+
+
+# Every reason for which a model that can be loaded is not drawn, and a part of its sentence that no other has.
+REASONS: dict[str, str] = {
+    "inputs": "which this page does not have", "videos": "reads videos", "size": "returned maps of",
+    "none": "has no attention to draw", "scores": "returned numbers that are no weights",
+    "stages": "has no one size of patches", "sound": "takes sound in a form",
+}
+
+
+def reason_of(sentence: str) -> str | None:
+    """Which of the reasons a refusal gives; None for none of them."""
+    return next((reason for reason, part in REASONS.items() if part in sentence), None)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from core.pretrained.base import Pretrained, in_words
+from core.pretrained.devices import to_device
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Stepped:
             return Source(source, source_mask)
         told = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
         with in_words(f"{self.pretrained.name} cannot read this"), self.pretrained.lock, torch.inference_mode():
-            states = model.get_encoder()(source, **told).last_hidden_state
+            states = model.get_encoder()(source.to(model.device), **to_device(model, told)).last_hidden_state.cpu()
         return Source(source, torch.ones(states.shape[:2], dtype=torch.bool) if not told else source_mask, states)
 
     def start(self, memory: Source) -> Said:
@@ -80,5 +81,6 @@ class Stepped:
             if self.pretrained.reads == "pair":
                 inputs["attention_mask"] = memory.mask.long()
         with in_words(f"{self.pretrained.name} cannot go on"), self.pretrained.lock, torch.inference_mode():
-            output = self.pretrained.model(**inputs, **self.last, past_key_values=state.cache, use_cache=True)
-        return output.logits[:, -1], Said(ids, getattr(output, "past_key_values", None)), None
+            output = self.pretrained.model(**to_device(self.pretrained.model, inputs), **self.last,
+                                           past_key_values=state.cache, use_cache=True)
+        return output.logits[:, -1].cpu(), Said(ids, getattr(output, "past_key_values", None)), None

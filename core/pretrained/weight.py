@@ -17,7 +17,7 @@ from core.pretrained.base import Given, Pretrained, PretrainedError
 from core.pretrained.maps import allowed_of
 from core.pretrained.reading import encode, forward
 from core.pretrained.watch import Seen
-from core.trace import Kind
+from core.trace import Kind, to_numpy
 
 Vector = Float[np.ndarray, " D"]
 Row = Float[np.ndarray, " S"]
@@ -124,13 +124,13 @@ def weight_of(layer: Layer, head: int, query: int, key: int) -> Weight:
     weights = (scores if sink is None else torch.cat([scores, sink[None]])).softmax(-1)[:columns]
     products = q * keys[key]
     return Weight(
-        q.numpy(), keys[key].numpy(), products.numpy(), float(products.sum()), layer.scale,
+        to_numpy(q), to_numpy(keys[key]), to_numpy(products), float(products.sum()), layer.scale,
         None if bias is None else float(bias[key]),
         None if layer.softcap is None else float(layer.softcap * torch.tanh(biased[key] / layer.softcap)),
-        float(scores[key]), bool(allowed[key]), scores.numpy(), weights.numpy(), None if sink is None else float(sink),
-        values[key].numpy(), (weights @ values).numpy(),
-        None if layer.plain_q is None else layer.plain_q[head, query].numpy(),
-        None if layer.plain_k is None else layer.plain_k[group, key].numpy(), key)  # fmt: skip
+        float(scores[key]), bool(allowed[key]), to_numpy(scores), to_numpy(weights),
+        None if sink is None else float(sink), to_numpy(values[key]), to_numpy(weights @ values),
+        None if layer.plain_q is None else to_numpy(layer.plain_q[head, query]),
+        None if layer.plain_k is None else to_numpy(layer.plain_k[group, key]), key)  # fmt: skip
 
 
 def _layer(model: Any, seen: Seen) -> Layer:
@@ -145,7 +145,8 @@ def _layer(model: Any, seen: Seen) -> Layer:
         bias = None
     return Layer(seen.kind, seen.layer, seen.q[0], seen.k[0], seen.v[0],
                  seen.q.shape[-1] ** -0.5 if scale is None else float(scale), plain_q, plain_k,
-                 None if bias is None else bias[0], told.get("softcap"), allowed, sinks)
+                 None if bias is None else bias[0], told.get("softcap"), allowed,
+                 None if sinks is None else sinks.detach().cpu())
 
 
 def _before_rotation(model: Any, seen: Seen) -> tuple[Tensor | None, Tensor | None]:
@@ -169,4 +170,4 @@ def _before_rotation(model: Any, seen: Seen) -> tuple[Tensor | None, Tensor | No
         back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
     except (RuntimeError, TypeError, AttributeError):
         return None, None
-    return back_q[0], back_k[0]
+    return back_q[0].cpu(), back_k[0].cpu()

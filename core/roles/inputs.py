@@ -10,7 +10,7 @@ from typing import Any
 from core.pretrained.base import Array, Given, Pretrained, Reading
 from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.roles.sentences import NUMBERS, SENTENCES
-from core.trace import Kind
+from core.trace import Kind, to_numpy
 
 MOST_UNKNOWN = 0.2  # of a sentence's tokens
 FEWEST = 5  # sentences that a model must know
@@ -72,7 +72,7 @@ def _digits() -> tuple[Given, ...]:
     from core.tasks.images import digits
 
     pictures, _ = digits()
-    return tuple(Given(picture=Array.of(one.numpy())) for one in pictures[:PICTURES])
+    return tuple(Given(picture=Array.of(to_numpy(one))) for one in pictures[:PICTURES])
 
 
 def read_all(pretrained: Pretrained, inputs: Inputs, kind: Kind = "self") -> tuple[Reading, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from core.pretrained import Array
 from core.tasks import TaskConfig, make_task
 from core.tasks.images import digits
+from core.trace import to_numpy
 
 TEXT = "The animal didn't cross the street because it was too tired."
 OWN_TEXTS = {"numbers": "nine thousand three hundred and twelve ; forty-seven",
@@ -37,7 +38,7 @@ def picture(name: str) -> Array:
         wanted = name.rsplit(" ", 1)[-1]
         for index in task.sides[True]:  # type: ignore[attr-defined]
             if str(int(digits()[1][index])) == wanted:
-                return Array.of(digits()[0][index].numpy())
+                return Array.of(to_numpy(digits()[0][index]))
     from sklearn.datasets import load_sample_image
 
     return small(load_sample_image(PHOTOS[name]))

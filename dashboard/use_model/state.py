@@ -13,7 +13,7 @@ import torch
 from core.pretrained import Given, PretrainedError
 from core.pretrained.evidence import Asked, Effect, Question, answering_rows, every_head, greatest, switched_off
 from core.pretrained.jobs import similarities
-from core.trace import AttentionTrace, Kind
+from core.trace import AttentionTrace, Kind, to_numpy
 from dashboard.cache import cached, shared
 from dashboard.inside import ModelRef, loaded, reading_of
 from dashboard.inside.asked import asked_of, without_model
@@ -153,7 +153,7 @@ def alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
 
 def _alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
     with one_thread():  # sentences are short
-        return similarities(loaded(ref), every).numpy()
+        return to_numpy(similarities(loaded(ref), every))
 
 
 def sentences(first: str, more: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from core.pretrained.load import maps_bytes
 from core.pretrained.places import free_memory
 from core.pretrained.reading import forward
 from core.pretrained.watch import Seen, shared_heads
-from core.trace import Kind
+from core.trace import Kind, to_numpy
 
 # What the library's families call the matrix that brings the heads together.
 OUTPUT_NAMES = ("o_proj", "out_proj", "out_lin", "c_proj", "dense", "o", "Wo", "wo", "proj")
@@ -75,7 +75,7 @@ def measure(asked: Asked) -> Measured:
 def _slopes(followed: Tensor, every: list[Seen]) -> dict[Place, np.ndarray]:
     probes = [seen.probe for seen in every if seen.probe is not None]
     gradients = torch.autograd.grad(followed, probes, allow_unused=True)
-    return {(seen.kind, seen.layer): (seen.weights.detach() * gradient)[0].numpy()
+    return {(seen.kind, seen.layer): to_numpy((seen.weights.detach() * gradient.cpu())[0])
             for seen, gradient in zip(every, gradients, strict=True) if gradient is not None}
 
 
@@ -87,7 +87,7 @@ def value_norms(model: Any, seen: Seen) -> tuple[Float[np.ndarray, "H S"], bool]
     matrix = output_matrix(model, seen)
     if matrix is not None:
         values = torch.einsum("hse,hec->hsc", values, matrix)
-    return values.norm(dim=-1).numpy(), matrix is not None
+    return to_numpy(values.norm(dim=-1)), matrix is not None
 
 
 def output_matrix(model: Any, seen: Seen) -> Float[Tensor, "H E C"] | None:
@@ -96,7 +96,7 @@ def output_matrix(model: Any, seen: Seen) -> Float[Tensor, "H E C"] | None:
     if linear is None:
         return None
     weight = linear.weight if _is_transposed(linear) else linear.weight.T
-    return weight.unflatten(0, (seen.weights.shape[1], -1)).detach()
+    return weight.unflatten(0, (seen.weights.shape[1], -1)).detach().cpu()
 
 
 def output_layer(model: Any, seen: Seen) -> Any:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from core.flow import flow, graph, rollout, total
 from core.pretrained.evidence.measures import Measured
 from core.pretrained.evidence.question import Asked
-from core.trace import AttentionTrace, Kind
+from core.trace import AttentionTrace, Kind, to_numpy
 
 MOST_FLOW = 10**8  # edges looked at, all once for each row and each token: about 3 s on one core
 
@@ -23,7 +23,7 @@ def answering_rows(asked: Asked, kind: Kind) -> Float[np.ndarray, " T"]:
     rows = np.zeros(len(line))
     if asked.answer.kind == "embedding":
         mask = asked.batch.get("attention_mask")
-        rows[:] = 1.0 if mask is None else mask[0].numpy()
+        rows[:] = 1.0 if mask is None else to_numpy(mask[0])
     elif asked.answer.kind == "class":
         rows[0 if kind == "self" else -1] = 1.0
     else:
