@@ -81,22 +81,22 @@ def own_table(data: str, header: str, label: str, text: str, columns: str, dates
 
 
 @lru_cache(maxsize=8)
-def column_names(data: str, header: str = "auto") -> tuple[str, ...]:
+def column_names(data: str, header: str = "auto", decimal: str = "auto") -> tuple[str, ...]:
     """The columns of a table, to choose the class from; ConfigError when it cannot be read."""
-    return sheet_of(read(data), header).names
+    return sheet_of(read(data), header, decimal).names
 
 
 def column_choice(params: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of a table that could be learned from, and those that are unless others are named (none where nothing
     is left, or a text is read); ConfigError as sheet_of and find_column."""
-    sheet = sheet_of(read(params["data"]), params["header"], params["decimal"])
-    target = find_column(sheet, params["label"] or str(len(sheet.names)), "label")
+    names = column_names(params["data"], params["header"], params["decimal"])
+    target = find_column(names, params["label"], "label") if params["label"].strip() else len(names) - 1
     try:
         found = own_table(**{**params, "columns": ""})
     except ConfigError:
         found = None
     usual = tuple(column.name for column in found.columns) if isinstance(found, Table) else ()
-    return sheet.names[:target] + sheet.names[target + 1:], usual
+    return names[:target] + names[target + 1:], usual
 
 
 def make_table_task(config: TaskConfig) -> Task:

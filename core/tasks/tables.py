@@ -15,6 +15,7 @@ from core.tasks.tabular import Cell, Column, Table
 
 FEWEST_ROWS, MOST_CLASSES, MOST_CATEGORIES = 20, 30, 40
 MOST_CHOSEN_CATEGORIES = 1_000  # of a text column that a person puts back
+SAMPLE_ROWS = 500  # that decide what a decimal sign is where a column does not say
 NEARLY = 0.95  # a column with this share of numbers is one of numbers, and the rest are mistakes
 
 
@@ -62,7 +63,7 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
     rows, delimiter = read_rows(text)
     comma = decimal == "comma"
     if decimal == "auto":
-        cells = [cell for row in rows for cell in row.cells]
+        cells = [cell for row in rows[:SAMPLE_ROWS] for cell in row.cells]
         points = any("." in cell and number(cell, False) is not None for cell in cells)
         comma = decimal_comma(cells, usual=delimiter == ";" and not points)
     named = header == "yes" or header == "auto" and _looks_like_names(rows, comma)
@@ -82,14 +83,14 @@ def _looks_like_names(rows: Sequence[Row], comma: bool) -> bool:
     return not any(row.cells[i] == cell for i, cell in enumerate(first) for row in rest)
 
 
-def find_column(sheet: Sheet, asked: str, what: str) -> int:
+def find_column(names: Sequence[str], asked: str, what: str) -> int:
     """The place of a column, by its name or its number from 1; ConfigError lists the names."""
-    folded = [name.casefold() for name in sheet.names]
+    folded = [name.casefold() for name in names]
     if asked.strip().casefold() in folded:
         return folded.index(asked.strip().casefold())
     if asked.strip().isdecimal() and 1 <= int(asked) <= len(folded):
         return int(asked) - 1
-    raise ConfigError(f"{what} = {quote(asked)}: the table has no such column. It has {', '.join(sheet.names)}.")
+    raise ConfigError(f"{what} = {quote(asked)}: the table has no such column. It has {', '.join(names)}.")
 
 
 def parse_table(text: str, header: str, label: str, words: str, columns: str = "", dates: str = "out",
@@ -101,14 +102,14 @@ def parse_table(text: str, header: str, label: str, words: str, columns: str = "
     is "out" or "numbers", `decimal` "auto", "point" or "comma".
     """
     sheet = sheet_of(text, header, decimal)
-    target = find_column(sheet, label, "label") if label.strip() else len(sheet.names) - 1
+    target = find_column(sheet.names, label, "label") if label.strip() else len(sheet.names) - 1
     rows, labels, classes, notes = _labelled(sheet, target)
     if words.strip():
-        place = find_column(sheet, words, "text")
+        place = find_column(sheet.names, words, "text")
         if place == target:
             raise ConfigError(f"text = {quote(words)} is the column of the class; take another one.")
         return _texts(sheet, place, rows, labels, classes, notes)
-    chosen = [find_column(sheet, name, "columns") for name in columns.split(",")] if columns.strip() else []
+    chosen = [find_column(sheet.names, name, "columns") for name in columns.split(",")] if columns.strip() else []
     if target in chosen:
         raise ConfigError(f"columns names {sheet.names[target]}, which is the class; leave it out.")
     others = [i for i in range(len(sheet.names)) if i != target]
@@ -167,7 +168,7 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
             raise ConfigError(f"The column {name} is empty; leave it out of columns.")
         return Reading(None, "empty", {})
     always = f"always {next(iter(different))}" if len(different) < 2 else ""
-    comma = sheet.has_comma(cells)
+    comma = sheet.has_comma(list(different))
     numbers = {cell: number(cell, comma) for cell in different}
     wrong = [row for row in there if numbers[row.cells[i]] is None]
     if not wrong:
