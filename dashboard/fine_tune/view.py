@@ -22,6 +22,7 @@ from dashboard.inside.models import MODEL
 from dashboard.map import STEPS
 from dashboard.multiples import Tile, difference_map, multiples
 from dashboard.panels import fact, plain, theme
+from dashboard.train.curves import balanced_points
 from dashboard.train.tables import confusion
 
 HEIGHT, HIGH = 190, 280
@@ -113,10 +114,11 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
     columns[0].vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, step=step, height=HEIGHT),
                                key="fine_tune:loss", alt=f"Held-out loss {records[-1].loss:.3f} at step {last:,}")
     right = [Curve("right", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
-             Curve("balanced accuracy", [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]),
+             Curve("balanced accuracy", balanced_points(records)),
              Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records])]
     columns[1].markdown(":small[**Right, held-out**]")
-    drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
+    drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT,
+                       guess_at="left")
     columns[1].vega_lite_chart(spec=drawn, key="fine_tune:right",
                                alt=f"{words.percent(records[-1].exact)} right at step {records[-1].step:,}")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.training.diagnose import Finding, diagnose
+from core.training.record import Record
 from dashboard.attention_view.palette import Ink
 from dashboard.charts import Curve, Spec, axis_style, figure, layer, step_chart
 from dashboard.panels import plain
@@ -16,6 +17,7 @@ from dashboard.train.state import Shown
 SMALL = 140  # pixels
 LEVELS = (0.25, 0.5, 1.01)  # where the axis of shares may end: all of the weight may be a rounding over one
 MOST_HEADS = 4  # lines that are told apart
+APART = 0.01  # shares that a curve of its own could show
 FORMS_IN_NATS = ("pairs", "text", "label")
 
 
@@ -80,16 +82,25 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
         task.form, f"{scored}, held-out"))
     whole = [(r.step, None if r.exact is None else 100 * r.exact) for r in records]
     single = [(r.step, None if r.letters is None else 100 * r.letters) for r in records]
-    balanced = [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]
     singles = Curve(f"single {one}s", single)
     curves = {"pairs": [Curve(f"whole {many}", whole), singles],
-              "label": [Curve(many, single), Curve("balanced accuracy", balanced)]}.get(task.form, [singles])
+              "label": [Curve(many, single), Curve("balanced accuracy", balanced_points(records))]}.get(
+                  task.form, [singles])
     curves += scores
     best = max(shown.baselines(records[-1].held_out), key=lambda one: one[1], default=None)
     guess = None if best is None else (100 * best[1], f"{best[0]}: {words.percent(best[1])}")
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not scores, guess=guess,
                         guess_at="left")
     st.vega_lite_chart(spec=drawn, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
+
+
+def balanced_points(records: Sequence[Record]) -> list[tuple[float, float | None]]:
+    """Balanced accuracy in percent over the steps; empty where classes are so even that it is the accuracy."""
+    right = [r.exact if r.letters is None else r.letters for r in records]
+    if all(r.balanced is None or share is None or abs(r.balanced - share) < APART
+           for r, share in zip(records, right, strict=True)):
+        return []
+    return [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]
 
 
 def beneath(shown: Shown, step: int, ink: Ink, found: dict[str, list[Finding]]) -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
-from core.training.record import Prediction
+from core.training.record import Prediction, Record
 from dashboard.attention_view.palette import LIGHT_INK, colour_scale
 from dashboard.charts import Curve, step_chart
 from dashboard.train import looks, tables
+from dashboard.train.curves import balanced_points
 
 GRID = (2, 3)
 
@@ -112,3 +113,10 @@ def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
     assert [row["x"] for row in came["data"]["values"]] == [1, 2]
     assert said["data"]["values"][-1] == {"x": 2, "y": 2.5}
     assert [row["w"] for row in layers_of(spec, "circle")[0]["data"]["values"]] == [0.25, 0.75]
+
+
+def test_balanced_accuracy_is_drawn_where_it_is_not_the_accuracy():
+    even, lopsided = ((10, 0), (5, 5)), ((18, 0), (2, 0))
+    assert balanced_points([Record(0, letters=0.75, confusion=even), Record(1, letters=None)]) == []
+    assert balanced_points([Record(0, letters=0.9, confusion=lopsided)]) == [(0, 50.0)]
+    assert balanced_points([Record(0, exact=0.9, confusion=lopsided)]) == [(0, 50.0)], "fine-tuning"
