@@ -6,7 +6,8 @@ One rule, by the value alone, so that a value has one text wherever it stands on
 - Below 0.1 three decimals (0.042); where these would be zeros, one significant digit (0.0004, 3e−6).
 - Just below 1, from 0.995 on, three decimals, or as many as differ from 1 (0.997, 0.9996).
 - So 0.00 and 1.00 are written for 0 and 1 alone, up to what float32 can tell.
-- Percentages are whole, with one decimal below 10 and above 99.5; a narrow no-break space stands before the sign.
+- Percentages are whole, with as many decimals below 0.5 and above 99.5 as tell them from 0 and 100; a no-break space
+  stands before the sign.
 - Halves are rounded up. The minus is U+2212.
 """
 
@@ -16,7 +17,7 @@ import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
 
-MINUS, NARROW = "−", "\u202f"
+MINUS, SPACE = "−", "\u00a0"
 EXACT = 5e-7  # closer to 1 than this, a float32 that was summed up cannot be told from it
 
 
@@ -33,19 +34,20 @@ def signed(value: float) -> str:
     return f"+{number(value)}" if value > 0 else number(value)
 
 
-def percent(share: float) -> str:
-    """A share of 1 as a percentage."""
+def percent(share: float | None) -> str:
+    """A share of 1 as a percentage; a dash for None."""
+    if share is None:
+        return "–"
     value = 100 * float(share)
     size, away = abs(value), abs(100 - abs(value))
     if not math.isfinite(value):
         return number(value)
-    if size == 0 or away < 100 * EXACT:
-        decimals = 0
-    elif 99.5 <= size < 100:
-        decimals = max(1, _places(away))
-    else:
-        decimals = 0 if size >= 9.95 else max(1, _places(size))
-    return f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{NARROW}%"
+    decimals = 0
+    if 0 < size < 0.5:
+        decimals = _places(size)
+    elif 99.5 <= size < 100 and away > 100 * EXACT:
+        decimals = _places(away)
+    return f"{MINUS if value < 0 else ''}{_rounded(size, max(0, decimals))}{SPACE}%"
 
 
 def cell(text: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from core.training.config import RunConfig
 from dashboard.compare_runs.curves import Measure
 from dashboard.compare_runs.state import Side, expected, latest
+from dashboard.numbers import percent
 from dashboard.panels import plain
-from dashboard.runs.words import percent
 
 MISSING = "–"
 LONGEST = 40

@@ -21,6 +21,7 @@ from dashboard.inside.kinds import KINDS
 from dashboard.inside.models import MODEL
 from dashboard.map import STEPS
 from dashboard.multiples import Tile, difference_map, multiples
+from dashboard.numbers import percent
 from dashboard.panels import fact, plain, theme
 from dashboard.train.curves import balanced_points
 from dashboard.train.tables import confusion
@@ -106,8 +107,8 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
     records = shown.records
     last = max(int(shown.about.get("steps", 0)) if shown.live else 0, records[-1].step, 1)
     first = 100 * (records[0].exact or 0.0)
-    guess = (first, f"before training: {words.percent(records[0].exact)}") if majority is None else (
-        100 * majority[1], f"majority class: {words.percent(majority[1])}")
+    guess = (first, f"before training: {percent(records[0].exact)}") if majority is None else (
+        100 * majority[1], f"majority class: {percent(majority[1])}")
     loss = [Curve("held-out", [(r.step, r.loss) for r in records]),
             Curve("learned", [(r.step, r.train_loss) for r in records])]
     columns[0].markdown(":small[**Loss**]")
@@ -120,7 +121,7 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
     drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT,
                        guess_at="left")
     columns[1].vega_lite_chart(spec=drawn, key="fine_tune:right",
-                               alt=f"{words.percent(records[-1].exact)} right at step {records[-1].step:,}")
+                               alt=f"{percent(records[-1].exact)} right at step {records[-1].step:,}")
 
 
 def _head_field(place: Any, heads: list[Moved]) -> None:

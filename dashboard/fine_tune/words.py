@@ -12,20 +12,13 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.models import name_of
 from core.trace import AttentionMap
 from core.training.record import Prediction, Record
+from dashboard.numbers import percent
 from dashboard.panels import plain
 
 TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
 OURS = {"classify": "120 messages that are a question, a request, praise or a complaint",
         "pairs": "400 numbers in English words, to be written in figures"}
 LEAST = 0.005  # of a head's weight: what moved less has not moved
-
-
-def percent(share: float | None) -> str:
-    """0.893 → "89 %"; only all is 100 %."""
-    if share is None:
-        return "–"
-    whole = round(100 * share)
-    return f"{99.9 if whole == 100 and share < 1 else whole:g}\u00a0%"
 
 
 def right(config: FineTuneConfig, held_out: int) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from core.attention import Choice, entry
 from core.formula import parse
 from dashboard.masks.measure import D_MODEL, HEADS, SEED, Look, Pattern, Sentence, distance, spread
+from dashboard.numbers import percent
 from dashboard.one_query.equations import name, num
 from dashboard.panels import plain
 
@@ -37,10 +38,6 @@ def fact(look: Look) -> str:
     return (f"The mask leaves **{seen} of {cells}** cells, {percent(seen / cells)}. A row spreads over "
             f"**{spread(look.after):.2f}** nats instead of {spread(look.before):.2f} and looks "
             f"**{distance(look.after):.1f}** tokens away instead of {distance(look.before):.1f}.{blind}")
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "below 1 %"
 
 
 def conditions(head: int, notes: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from core.models import ModelConfig
 from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.shelf import GRACE, KEPT
+from dashboard.numbers import percent
 from dashboard.panels import plain
 
 if TYPE_CHECKING:
@@ -65,14 +66,6 @@ def size(count: int) -> str:
     return f"{megabytes:,.0f} MB" if megabytes >= 10 else f"{megabytes:.1f} MB"
 
 
-def percent(share: float) -> str:
-    """0.034 → "3 %"; only all is called 100 %, and only none 0 %."""
-    whole = round(share * 100)
-    if 0 < share < 1 and whole in (0, 100):
-        return f"{min(max(share * 100, 0.1), 99.9):.1f}\u00a0%"
-    return f"{whole}\u00a0%"
-
-
 def room(items: Sequence[Summary], most: int) -> str:
     """How much room the runs take, and what happens when it is too much."""
     own = [item for item in items if not item.example]
@@ -123,7 +116,7 @@ def state(item: Summary) -> str:
     """How a run stands, and at which step of how many."""
     said = STATES.get(item.status.state, item.status.state)
     if item.live and item.asked_steps and item.steps:
-        return f"{said}, {round(100 * item.steps / item.asked_steps)} %"
+        return f"{said}, {percent(item.steps / item.asked_steps)}"
     return said
 
 

@@ -10,6 +10,7 @@ from core.training.diagnose import Finding, diagnose
 from core.training.record import Record
 from dashboard.attention_view.palette import Ink
 from dashboard.charts import Curve, Spec, axis_style, figure, layer, step_chart
+from dashboard.numbers import percent
 from dashboard.panels import plain
 from dashboard.train import words
 from dashboard.train.state import Shown
@@ -88,7 +89,7 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
                   task.form, [singles])
     curves += scores
     best = max(shown.baselines(records[-1].held_out), key=lambda one: one[1], default=None)
-    guess = None if best is None else (100 * best[1], f"{best[0]}: {words.percent(best[1])}")
+    guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not scores, guess=guess,
                         guess_at="left")
     st.vega_lite_chart(spec=drawn, key="train:exact", alt=f"Share of held-out {many} that are right over training.")

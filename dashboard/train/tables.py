@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from core.training.record import Bucket, Prediction
 from dashboard.attention_view.palette import Ink
-from dashboard.train.words import percent
+from dashboard.numbers import percent
 
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter
 MOST_SIGNS = 400  # of one cell

@@ -8,6 +8,7 @@ from core.tasks import Task
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Status
+from dashboard.numbers import percent
 from dashboard.panels import plain
 
 
@@ -23,14 +24,6 @@ def guessing(task: Task) -> str:
 
 def number(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.2f}"
-
-
-def percent(share: float) -> str:
-    """0.034 → "3 %", with a no-break space; only all is called 100 %, and only none 0 %."""
-    whole = round(share * 100)
-    if whole == 100 and share < 1:
-        return f"{min(share * 100, 99.9):.1f}\u00a0%"
-    return f"{max(share * 100, 0.1):.1f}\u00a0%" if whole == 0 and share > 0 else f"{whole}\u00a0%"
 
 
 Baselines = Sequence[tuple[str, float]]

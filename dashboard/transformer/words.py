@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.models.anatomy import Part
+from dashboard.numbers import percent
 from dashboard.transformer.measure import BATCH, SEEDS, Depth, Measured
 
 COLUMNS = ("output", "parameters", "FLOPs", "kept", "mean ± spread", "gradient")
@@ -64,9 +65,10 @@ def of_model(measured: Measured) -> str:
                     sum(part.flops for part in found) / whole.flops)
              for name, found in (("attention", parts), ("feed-forward", forward))}
     met = sum(child.flops for part in parts for child in part.children if child.path.endswith("itself"))
-    return (f"Attention holds **{share['attention'][0]:.0%}** of {counted(whole.parameters)} parameters and takes "
-            f"**{share['attention'][1]:.0%}** of the products, feed-forward {share['feed-forward'][0]:.0%} and "
-            f"{share['feed-forward'][1]:.0%}; where queries meet keys, {met / whole.flops:.1%}.")
+    return (f"Attention holds **{percent(share['attention'][0])}** of {counted(whole.parameters)} parameters and takes "
+            f"**{percent(share['attention'][1])}** of the products, feed-forward "
+            f"{percent(share['feed-forward'][0])} and {percent(share['feed-forward'][1])}; where queries "
+            f"meet keys, {percent(met / whole.flops)}.")
 
 
 def of_memory(measured: Measured) -> str:

@@ -11,6 +11,7 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig
 from core.training import Record, create_run
 from core.training.archive import pack, unpack
+from dashboard.numbers import percent
 from dashboard.runs import words
 from dashboard.runs.actions import longer
 from dashboard.runs.kept import KEPT, find, status_of
@@ -91,9 +92,9 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     assert words.rival(summary(made("alone", task=TaskConfig.of("copy", length=5))), every_run()) is None
 
 
-@pytest.mark.parametrize("share, said", [(0, "0 %"), (1, "100 %"), (0.9996, "99.9 %"), (0.0004, "0.1 %")])
+@pytest.mark.parametrize("share, said", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
 def test_only_all_is_called_all(share, said):
-    assert words.percent(share).replace("\u00a0", " ") == said
+    assert percent(share).replace("\u00a0", " ") == said
 
 
 def test_a_fork_goes_on_for_as_long_again():

@@ -39,7 +39,7 @@ def live(at):
 
 def test_opens_with_counts_an_equation_and_nothing_pressed():
     at = opened()
-    assert "33 of 144" in facts(at) and "23 %" in facts(at)
+    assert "33 of 144" in facts(at) and "23\u00a0%" in facts(at)
     assert r"0 \le i - j \le w" in live(at) and r"\mathbf" in live(at)
     assert not at.warning and not at.error
 

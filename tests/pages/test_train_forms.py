@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.worker import work
-from dashboard.train.words import percent
+from dashboard.numbers import percent
 
 DATA = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
