@@ -6,6 +6,7 @@ from core.attention.config import entry
 from core.training.loop import train
 from dashboard import jobs, panels
 from dashboard.train.bar import bar, pictures
+from dashboard.train.needed import time_needed
 from dashboard.train.setup import adopt, setup
 from dashboard.train.state import asked_run, brought, chosen_run
 
@@ -28,6 +29,8 @@ with left:
     st.caption("Changes apply to the next run.")
     with first:
         bar(run, config)
+        if config is not None:
+            time_needed(config)  # after everything else, as it times a few steps
 
 asked = st.expander("Equation, paper and the loop that just ran", on_change="rerun", key="train:source")
 if asked.open:

@@ -26,6 +26,7 @@ from core.tasks.data_store import put_if_long
 from core.tasks.reading import ENCODINGS, decoded
 from core.training import archive, sweep_command
 from core.training.config import RunConfig
+from core.training.estimate import estimate, in_words
 from core.training.recipes import recommended
 from core.training.record import Record
 from core.training.runs import Run, create_run, find_run, list_runs
@@ -64,6 +65,9 @@ def train(chosen: argparse.Namespace) -> int:
     run = create_run(RunConfig.from_json(asked), path=chosen.run_dir)
     where = "" if chosen.run_dir else f"; on the Train page it is ?run={run.id}"
     print(f"Training {run.path}{where}", flush=True)
+    if "data" in dict(run.config().task.params):
+        config = run.config()
+        print(in_words(config, estimate(config, make_task(config.task))), flush=True)
     return _work(run)
 
 

@@ -1,0 +1,34 @@
+"""How long a run on a reader's own data will take, before Train is pressed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import streamlit as st
+
+from core.training.config import RunConfig
+from core.training.estimate import Pace, in_words, pace
+from core.training.loop import FINAL
+from dashboard.panels import plain
+from dashboard.train.own import DATA
+from dashboard.train.state import task_of
+
+
+def time_needed(config: RunConfig) -> None:
+    """The estimate as a caption; nothing for a task of the lab's own, whose recipes were measured."""
+    if DATA not in dict(config.task.params):
+        return
+    with st.spinner("Timing a few steps"):
+        found = _pace(replace(config, seed=0, steps=1, seconds=60.0, learning_rate=1e-3, warmup=0, patience=0,
+                              record_every=1, decode_every=1, held_out=1))
+    task = task_of(config.task)
+    held_out = len(task.held_out(config.held_out)[: config.held_out])
+    seconds = found.seconds(config, held_out, len(task.held_out(FINAL)))
+    st.caption(plain(in_words(config, seconds)))
+
+
+@lru_cache(maxsize=32)
+def _pace(config: RunConfig) -> Pace:
+    """What a config takes, timed once whatever of it does not change the time of a step."""
+    return pace(config, task_of(config.task))
