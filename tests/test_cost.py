@@ -53,6 +53,24 @@ def test_bytes_are_those_that_are_allocated(kernel, mask, length):
     assert attention_cost(config, length, length).bytes == pytest.approx(held, rel=close)
 
 
+MASKS = (Choice.of("local", window=16), Choice.of("local", window=128), STRIDED, Choice("causal"))
+SIZED = [(Choice.of(kernel, block=block), mask) for kernel in ("local", "block_sparse") for block in (8, 64, 300)
+         for mask in MASKS]
+SIZED += [(Choice.of("chunked", block=block), Choice("causal")) for block in (20, 64, 1024)]
+SIZED += [(Choice.of(kernel, chunk=chunk), Choice("causal")) for kernel in ("linear", "retention", "gated_delta")
+          for chunk in (8, 256)]
+
+
+def test_bytes_follow_blocks_and_windows():
+    """What the page Cost and speed lets one set, from small to more than there is."""
+    ratios, length = {}, 256
+    for kernel, mask in SIZED:
+        config = case(kernel, mask)
+        held = peak_bytes(workload(config, length))
+        ratios[f"{kernel} {mask}"] = attention_cost(config, length, length).bytes / held
+    assert not {which: ratio for which, ratio in ratios.items() if not 0.75 <= ratio <= 1.25}
+
+
 @pytest.mark.parametrize(("kernel", "mask"), CASES, ids=name)
 def test_flops_are_those_that_pytorch_counts(kernel, mask):
     config, length = case(kernel, mask), 512
