@@ -12,7 +12,8 @@ from core.benchmark import peak_bytes, workload
 from core.entries import ConfigError, Entry, Param
 from core.masks import COMPOSITIONS
 
-LONGEST = 320
+LONGEST = 256
+LEAST_BLOCK = 16  # blocks of one are ten thousands, and as many calls to wait for
 LEAVES = [entry for entry in AXES["mask"] if entry.key not in COMPOSITIONS]
 
 
@@ -61,7 +62,7 @@ def value(rng: random.Random, param: Param):
         return param.default
     if param.key == "max_len":  # a table must reach the last key
         return 512
-    low = int(param.low or 0)
+    low = LEAST_BLOCK if param.key in ("block", "chunk") else int(param.low or 0)
     return rng.choice([param.default, *(rng.randint(low, max(low, min(int(param.high), most))) for most in (40, 300))])
 
 

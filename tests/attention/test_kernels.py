@@ -10,10 +10,11 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.kernels.costs import areas_met
 from core.attention.kernels.delta import delta_rule
 from core.attention.kernels.performer import orthogonal_gaussian
-from core.attention.kernels.plans import Places, reach, touched
+from core.attention.kernels.plans import Places, planned, reach, touched
 from core.benchmark import peak_bytes
 from core.cost import attention_cost
 from core.entries import Area
+from core.masks import build_mask
 
 B, H, T, C = 2, 3, 37, 24
 IMPLIED = [e.key for e in AXES["kernel"] if "implied" in e.traits]
@@ -233,6 +234,16 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
     assert touched(places, 4)[1] == (slice(0, 12),)
     met = areas_met(Area.whole(16, 16, masked=True), 4, touched(places, 4))
     assert sum(count * area.cells for area, count in met.items()) == 10 * 16
+
+
+@pytest.mark.parametrize("mask", [Choice("causal"), Choice.of("local", window=3),
+                                  Choice.of("causal_local", lookback=5)], ids=lambda mask: mask.key)
+@pytest.mark.parametrize(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
+def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, keys, real):
+    padded = torch.arange(keys)[None] < real
+    places = Places(queries, keys, 0, lambda rows: build_mask(mask, queries, keys, key_mask=padded)[0, 0, rows])
+    for size in (1, 4, 16, 64):
+        assert planned(mask, places, size, real) == touched(places, size)
 
 
 @pytest.mark.parametrize("mask", ["none", "causal"])

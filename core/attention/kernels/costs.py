@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from core.attention.kernels.base import spans
-from core.attention.kernels.plans import NOTHING, Places, Plan, Stretch, touched
+from core.attention.kernels.plans import NOTHING, Places, Stretch, planned
 from core.attention.normalizers import NORMALIZERS
 from core.attention.scores import SCORES
 from core.cells import Cells
@@ -175,21 +175,21 @@ def places_of(config: Any, area: Area) -> Places:
     return Places(area.queries, area.keys, 0, allowed)
 
 
-def areas_met(area: Area, size: int, planned: list[Stretch]) -> Counter[Area]:
+def areas_met(area: Area, size: int, met: list[Stretch]) -> Counter[Area]:
     """How often a plan computes which areas, a block of queries and its keys each; alike ones are one."""
     found: Counter[Area] = Counter()
-    for rows, seen in zip(spans(area.queries, size), planned, strict=True):
+    for rows, seen in zip(spans(area.queries, size), met, strict=True):
         keys = sum(stretch.stop - stretch.start for stretch in seen)
         found[Area(rows.stop - rows.start, keys, rows.start - seen[-1].stop + 1, rows.stop - 1 - seen[0].start,
                    area.masked, area.real)] += 1
     return found
 
 
-def blocks_met(area: Area, size: int, planned: list[Stretch]) -> Counter[Area]:
+def blocks_met(area: Area, size: int, met: list[Stretch]) -> Counter[Area]:
     """How often square blocks are computed, by how far they lie from the diagonal; those at the ends may be smaller."""
     found: Counter[Area] = Counter()
     ends = Counter[int]()  # of a row of whole blocks: +1 on the diagonal where it begins, −1 after its last
-    for at, (rows, seen) in enumerate(zip(spans(area.queries, size), planned, strict=True)):
+    for at, (rows, seen) in enumerate(zip(spans(area.queries, size), met, strict=True)):
         for stretch in () if seen is NOTHING else seen:
             first, last = stretch.start // size, stretch.stop // size
             if rows.stop - rows.start == size:
@@ -213,13 +213,18 @@ def total_flops(config: Any, areas: Counter[Area], masks: int = 1) -> float:
     return sum(count * flops(config, area, masks) for area, count in areas.items())
 
 
-def gathered_cost(config: Any, area: Area, plan: Plan, fused: bool, masks: int) -> Cost:
-    """Blocks of queries and the keys that a plan lets them meet: each is exact or fused on an area of its own."""
+def blocks_seen(config: Any, area: Area) -> list[Stretch]:
+    """The blocks of keys that a mask lets each block of queries see."""
+    real = area.keys if area.real is None else area.real
+    return planned(config.mask, places_of(config, area), int(config.kernel["block"]), real)
+
+
+def gathered_cost(config: Any, area: Area, met: list[Stretch], fused: bool, masks: int) -> Cost:
+    """Blocks of queries and the keys that they meet: each is exact or fused on an area of its own."""
     size, made = int(config.kernel["block"]), before(config, area)
-    planned = plan(places_of(config, area), size)
-    areas, blocks = areas_met(area, size, planned), -(-area.queries // size)
+    areas, blocks = areas_met(area, size, met), -(-area.queries // size)
     copied = FLOAT * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
-    apart = max((sum(s.stop - s.start for s in seen) for seen in planned if len(seen) > 1), default=0)
+    apart = max((sum(s.stop - s.start for s in seen) for seen in met if len(seen) > 1), default=0)
     block = max(fused_block(config, each) if fused else exact_block(config, each) for each in areas)
     out = outputs(config, area.queries)
     held = max(2 * out, out * (blocks - 1) / blocks + outputs(config, min(size, area.queries)) * fused
@@ -231,7 +236,7 @@ def gathered_cost(config: Any, area: Area, plan: Plan, fused: bool, masks: int) 
 def chunked_cost(config: Any, area: Area) -> Cost:
     """The output, each row's logarithm, and one block; blocks that the mask hides are passed by."""
     size, made, out = int(config.kernel["block"]), before(config, area), outputs(config, area.queries)
-    areas = blocks_met(area, size, touched(places_of(config, area), size))
+    areas = blocks_met(area, size, blocks_seen(config, area))
     rows, block = min(size, area.queries), max((chunked_block(config, each) for each in areas), default=0.0)
     logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
     held = out + logarithms + outputs(config, rows) + max(block, outputs(config, rows))

@@ -100,11 +100,6 @@ class Touched:
         return self.found[key]
 
 
-def everything(places: Places, size: int) -> list[Stretch]:
-    """Every block of queries meets every key."""
-    return [(slice(0, places.keys),) for _ in spans(places.queries, size)]
-
-
 def touched(places: Places, size: int) -> list[Stretch]:
     """The stretches of keys, in whole blocks, of which a query of each block may see one."""
     keys = places.keys
@@ -117,6 +112,22 @@ def touched(places: Places, size: int) -> list[Stretch]:
         seen = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
         blocks = F.pad(seen, (0, -keys % size)).unflatten(0, (-1, size)).any(1).nonzero().flatten().tolist()
         found.append(joined(blocks, size, keys) or NOTHING)
+    return found
+
+
+GAPLESS = ("none", "causal", "local", "causal_local")  # masks that let every key be seen within their reach
+
+
+def planned(mask: Choice, places: Places, size: int, real: int) -> list[Stretch]:
+    """What `touched` finds under a mask of fixed places with `real` keys before the padding, sooner where it can."""
+    if mask.key not in GAPLESS:
+        return touched(places, size)
+    before, after = reach(mask)
+    found: list[Stretch] = []
+    for rows in spans(places.queries, size):
+        start, stop = max(0, rows.start - before), min(real, rows.stop + after)
+        whole = slice(int(start) // size * size, min(-(-int(stop) // size) * size, places.keys))
+        found.append((whole,) if start < stop else NOTHING)
     return found
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from core.attention.kernels.base import SAME, Problem, Steps, spans
-from core.attention.kernels.costs import gathered_cost
+from core.attention.kernels.costs import blocks_seen, gathered_cost
 from core.attention.kernels.exact import exact
 from core.attention.kernels.fused import fused, why_not_fused
-from core.attention.kernels.plans import EVERYTHING, Band, Places, Plan, Stretch, Touched, everything, reach, touched
+from core.attention.kernels.plans import EVERYTHING, Band, Places, Plan, Stretch, Touched, reach
 from core.attention.kernels.refusals import refused, whole_rows
 from core.entries import Area, Cost, Entry, Param
 
@@ -80,16 +80,19 @@ def _block_sparse(config: Any) -> Gathered:
 
 @lru_cache(maxsize=256)
 def _local_cost(config: Any, area: Area) -> Cost:
-    masks = 2 if config.has("mask", "learned") else 1
-    return gathered_cost(config, area, Band(*reach(config.mask)), why_not_fused(config) is None, masks)
+    places, masks = Places(area.queries, area.keys, 0, lambda rows: None), 2 if config.has("mask", "learned") else 1
+    met = Band(*reach(config.mask))(places, int(config.kernel["block"]))
+    return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
 @lru_cache(maxsize=256)
 def _block_sparse_cost(config: Any, area: Area) -> Cost:
     """The mask is read once for the plan. Of one that is learned only this is known: it may see anything."""
-    learned = config.has("mask", "learned")
-    plan, masks = (everything, 3) if learned else (touched, 1)
-    return gathered_cost(config, area, plan, why_not_fused(config) is None, masks)
+    if config.has("mask", "learned"):
+        met, masks = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"])), 3
+    else:
+        met, masks = blocks_seen(config, area), 1
+    return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
 LOCAL = Entry(
