@@ -88,10 +88,9 @@ def _local_cost(config: Any, area: Area) -> Cost:
 @lru_cache(maxsize=256)
 def _block_sparse_cost(config: Any, area: Area) -> Cost:
     """The mask is read once for the plan. Of one that is learned only this is known: it may see anything."""
-    if config.has("mask", "learned"):
-        met, masks = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"])), 3
-    else:
-        met, masks = blocks_seen(config, area), 1
+    every: list[Stretch] = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"]))
+    learned = config.has("mask", "learned")
+    met, masks = (every, 3) if learned else (blocks_seen(config, area), 1)
     return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
