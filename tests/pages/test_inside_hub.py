@@ -209,7 +209,7 @@ def test_whatever_a_foreign_model_raises_is_a_sentence(app, tmp_path, monkeypatc
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     app.query_params["inside:model"] = str(tmp_path)
     app.run()
-    assert said(app) == "nothing" and "does not take this: index out of range" in told(app)
+    assert said(app) == "nothing" and "index out of range" in told(app)
 
 
 @pytest.mark.parametrize(("address", "own"), [
