@@ -12,9 +12,9 @@ import resource
 import signal
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -41,9 +41,9 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
         if (state := run.status().state) in ("finished", "stopped", "paused"):
             return state  # another worker had it first, or it was stopped before it began
         run.set_status("running", pid=os.getpid())
-        _watch_memory(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB))
         try:
-            state, message = (_fine_tune if "finetune" in run.asked() else _train)(run, stop, said)
+            with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
+                state, message = (_fine_tune if "finetune" in run.asked() else _train)(run, stop, said)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", str(error)
         except Exception as error:  # a crash costs this run alone, and says what it was
@@ -112,11 +112,13 @@ def _listen(run: Run) -> Callable[[], bool]:
     return lambda: asked.is_set() or bool(run.stop_asked())
 
 
-def _watch_memory(run: Run, limit_mb: float) -> None:
-    """End the process, with words, when it holds more memory than it may.
+@contextmanager
+def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
+    """End the process, with words, when it holds more memory than it may; the watching thread ends with the block.
 
     Address space says little about what torch really holds, so the resident peak is watched instead of capped.
     """
+    ended = threading.Event()
 
     def watch() -> None:
         while True:
@@ -124,9 +126,16 @@ def _watch_memory(run: Run, limit_mb: float) -> None:
                 words = f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
                 run.set_status("failed", words)
                 os._exit(1)
-            time.sleep(0.1)
+            if ended.wait(0.1):
+                return
 
-    threading.Thread(target=watch, daemon=True).start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def resident_mb() -> float:

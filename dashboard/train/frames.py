@@ -46,8 +46,9 @@ def sizes(run: Run, step: int, example: int) -> Sizes:
             for name in file.keys():  # noqa: SIM118 — a safetensors file is no dict
                 number, _, kind = name.partition(":")
                 if number == str(example):
-                    layers, heads, *_ = file.get_slice(name).get_shape()
-                    found[kind] = (layers, heads)
+                    shape = file.get_slice(name).get_shape()
+                    if len(shape) == 4:
+                        found[kind] = (shape[0], shape[1])
     except (OSError, SafetensorError):
         return Sizes({})
     return Sizes(found)
@@ -81,7 +82,8 @@ def head_over_time(
 def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -> np.ndarray | None:
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
-            return file.get_slice(f"{example}:{kind}")[layer, head].astype(np.float32)
+            weights = file.get_slice(f"{example}:{kind}")[layer, head].astype(np.float32)
+            return weights if weights.ndim == 2 and weights.size else None
     except (OSError, SafetensorError, IndexError):
         return None
 

@@ -1,0 +1,65 @@
+"""Opening runs and working on them gives back what it takes: memory maps, open files and threads."""
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.training import create_run, worker
+from dashboard.train import frames
+from tests.training.small import small_run
+from tests.training.zips import trained
+
+LINUX = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="counts what Linux lists")
+FEW = 8  # maps that the allocator may add or give back meanwhile
+
+
+def counts() -> tuple[int, int, int]:
+    """Memory maps, open files and threads of this process."""
+    gc.collect()
+    maps = Path("/proc/self/maps").read_text().count("\n")
+    return maps, len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+def assert_given_back(action: Callable[[], object], times: int) -> None:
+    action()
+    before = counts()
+    for _ in range(times):
+        action()
+    after = counts()
+    assert after[0] <= before[0] + FEW and after[1:] == before[1:], f"{before} became {after}"
+
+
+@LINUX
+def test_a_thousand_openings_of_a_run_leave_nothing_behind(tmp_path):
+    run = trained(tmp_path)
+    step = run.checkpoint_steps()[-1]
+
+    def look() -> None:
+        assert run.status().ended and run.frame(step) and not run.alive()
+        assert frames.sizes(run, step, 0).kinds and frames.head_over_time(run, [step], 0, "cross", 0, 0)
+
+    assert_given_back(look, 1000)
+    assert_given_back(lambda: run.model(step), 20)
+    assert_given_back(lambda: run.checkpoint(step), 20)
+
+
+@LINUX
+@pytest.mark.parametrize("fails", [False, True])
+def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monkeypatch):
+    def train(run, stop, said):
+        if fails:
+            raise ValueError("no")
+        return "finished", "Finished."
+
+    monkeypatch.setattr(worker, "_train", train)
+    asked = create_run(small_run(), tmp_path)
+
+    def work() -> None:
+        asked.set_status("queued")
+        assert worker.work(asked.path) == ("failed" if fails else "finished")
+
+    assert_given_back(work, 30)
