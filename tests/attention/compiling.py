@@ -1,0 +1,96 @@
+"""Which choices torch.compile and torch.export take, as JSON; run alone, without the hook that checks shapes.
+
+What is expected to pass is traced several axes at a time, and choice by choice only where that fails.
+"""
+
+import json
+import sys
+
+import torch
+from torch import nn
+
+from core.attention import AXES, Attention, AttentionConfig, ConfigError
+from core.attention.compatible import config_with, example, needs
+
+C = 24
+NAMES = [f"{axis}-{item.key}" for axis in AXES for item in AXES[axis]]
+
+
+class Traced(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.layer = Attention(config, add_positions=True).eval()
+
+    def forward(self, x, real):
+        return self.layer(x, key_mask=real, record=False).merged
+
+
+def inputs(batch, length):
+    return torch.randn(batch, length, C), torch.arange(length) < torch.randint(1, length + 1, (batch, 1))
+
+
+def compiles(model):
+    """None where one graph gives the eager numbers, else what went wrong."""
+    torch._dynamo.reset()
+    given = inputs(2, 9)
+    try:
+        result = torch.compile(model, fullgraph=True, backend="eager")(*given)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return None if torch.allclose(result, model(*given), rtol=1e-4, atol=1e-5) else "other numbers"
+
+
+def exports(model):
+    """None where one graph gives the eager numbers at another batch and length, else what went wrong."""
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=400)
+    sizes = {0: batch, 1: length}
+    try:
+        graph = torch.export.export(model, inputs(2, 9), dynamic_shapes=(sizes, sizes), strict=False).module()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    given = inputs(3, 17)
+    return None if torch.allclose(graph(*given), model(*given), rtol=1e-4, atol=1e-5) else "other numbers"
+
+
+def alone(name):
+    axis, key = name.split("-")
+    beside = {other: example(other, first) for other, first in needs(axis, key).items()}
+    return config_with(beside | {axis: example(axis, key)}, C)
+
+
+def together(names):
+    """Configs in which each of the names stands once, as many axes at a time as go together."""
+    left = [name.split("-") for name in names]
+    while left:
+        chosen = {}
+        for axis in AXES:
+            for key in [key for other, key in left if other == axis]:
+                try:
+                    config = AttentionConfig(C, 4, **chosen | {axis: example(axis, key)})
+                except ConfigError:
+                    continue
+                chosen[axis] = example(axis, key)
+                break
+        if not chosen:  # needs another choice beside it
+            chosen = {left[0][0]: example(*left[0])}
+            config = alone("-".join(left[0]))
+        taken = [[axis, choice.key] for axis, choice in chosen.items()]
+        left = [name for name in left if name not in taken]
+        yield config, ["-".join(name) for name in taken]
+
+
+def main(listed):
+    how = {"fullgraph": compiles, "export": exports}
+    report = {name: {way: run(Traced(alone(name))) for way, run in how.items()} for name in listed}
+    for config, names in together([name for name in NAMES if name not in listed]):
+        for way, run in how.items():
+            fails = run(Traced(config)) is not None
+            for name in names:
+                report.setdefault(name, {})[way] = run(Traced(alone(name))) if fails else None
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    torch.manual_seed(86)
+    torch.set_num_threads(1)
+    main(sys.argv[1:])
