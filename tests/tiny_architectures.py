@@ -65,6 +65,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "big_bird": {"attention_type": "original_full"}, "bigbird_pegasus": {"attention_type": "original_full"},
     "bit": {"num_groups": 8}, "cvt": {"depth": [1, 2, 3]},
     "dbrx": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 4}}, "dots1": EXPERTS, "deepseek_v3": EXPERTS,
+    **dict.fromkeys(("encoder-decoder", "vision-encoder-decoder"),
+                    {"decoder": {"is_decoder": True, "add_cross_attention": True}}),
     "esm": {"vocab_size": WORDS, "pad_token_id": 0, "mask_token_id": 4},
     "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
     **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "hunyuan_vl_text"), {"head_dim": 8}),

@@ -102,9 +102,9 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
     """
     patch = _patch_size(model.config)
     if patch is None:
-        raise PretrainedError(f"A {model.config.model_type} has no one size of patches in its config, so its places "
-                              "are no row of patches: it cuts pictures in stages, or not at all. Take a ViT, DeiT, "
-                              "DINOv2 or CLIP vision model.")
+        raise PretrainedError(f"A {model.config.model_type} has no one size of patches in its config, so it "
+                              "cannot be told which part of a picture each place stands for. Take a ViT, DeiT, DINOv2 "
+                              "or CLIP vision model.")
     rows, columns = size[0] // patch[0], size[1] // patch[1]
     if rows * columns > MOST_PATCHES:
         raise PretrainedError(f"The model cuts a picture into {rows:,} × {columns:,} patches; at most {MOST_PATCHES:,} "

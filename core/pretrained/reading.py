@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -134,7 +135,16 @@ def _picture(pretrained: Pretrained, given: Given) -> tuple[Batch, Line]:
                               f"Take a model that reads one picture, such as ViT or DINOv2.")
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(given.picture.numpy(), channels)
-    return {"pixel_values": pixels}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
+    return {"pixel_values": pixels, **_caption(pretrained)}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
+
+
+def _caption(pretrained: Pretrained) -> Batch:
+    """The start of a caption, for a model that reads a picture and writes of it in one pass; nothing for others."""
+    model, takes = pretrained.model, inspect.signature(pretrained.model.forward).parameters
+    start = getattr(model.config.get_text_config(), "bos_token_id", None)
+    if model.config.is_encoder_decoder or "input_ids" not in takes or start is None:
+        return {}
+    return {"input_ids": torch.tensor([[start]])}
 
 
 def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:

@@ -21,6 +21,9 @@ NO_MATRIX: dict[str, str] = {
     "mra": "it works with blocks at several resolutions and never makes a whole matrix of weights",
     "nystromformer": "it estimates its attention from a few landmarks and never makes a whole matrix of weights",
     "focalnet": "it modulates each patch by sums over its surroundings in place of attention",
+    "vit_mae": "it leaves out most patches, drawn at random",
+    "eomt": "it adds queries of its own to the patches", "eomt_dinov3": "it adds queries of its own to the patches",
+    **dict.fromkeys(("sew", "sew-d"), "it squeezes several stretches of sound into one before it attends"),
     "perceiver": "its layers attend from learned vectors, not from tokens",
     "canine": "it attends within blocks of characters, and between groups of four of them",
     "reformer": "it attends within chunks, and among tokens that a hash put together",
@@ -92,7 +95,7 @@ def no_maps(pretrained: Pretrained, shapes: Sequence[tuple[int, ...]]) -> str:
 def other_size(pretrained: Pretrained, size: tuple[int, ...], lines: tuple[int, int]) -> str:
     """Why maps of one size do not stand for the tokens of another."""
     family = str(pretrained.model.config.model_type)
-    why = NO_MATRIX.get(family, "its layers attend between something else, such as windows or pools of them")
+    why = NO_MATRIX.get(family, "they are between something else than what it was given")
     return (f"{pretrained.name} returned maps of {size[0]} × {size[1]} for {lines[0]} × {lines[1]} tokens: {why}, "
             f"which is not drawn here. {_take(pretrained)}")
 

@@ -1,12 +1,14 @@
 """Models in which not every layer attends: the maps keep the model's own numbers, and the rest is named."""
 
+import numpy as np
 import pytest
 import torch
+import transformers
 
-from core.pretrained import Given, read
+from core.pretrained import Array, Given, read
 from core.pretrained.load import finished
 from core.pretrained.maps import unblocked
-from tests.tiny_architectures import CONFIG_MAPPING, class_of, shrunk
+from tests.tiny_architectures import CONFIG_MAPPING, class_of, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE, tokenizer
 
 HYBRIDS = {  # the layers that attend, and a word for what the others do
@@ -43,6 +45,23 @@ def test_an_encoder_that_cannot_be_watched_is_drawn_all_the_same(family):
     assert reading.trace.kinds == ("self", "causal", "cross") and reading.note is None
     for item in reading.trace.of("self").maps:
         torch.testing.assert_close(torch.tensor(item.weights.sum(-1)), torch.ones(item.weights.shape[:2]))
+
+
+PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
+            "YolosForObjectDetection": ("[class]", "[detection 99]"),
+            "Aimv2VisionModel": ("0,0", "3,3"), "PixioModel": ("[class 0]", "3,3")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_places_of_a_picture_are_called_what_they_are(name):
+    kind = getattr(transformers, name)
+    config = shrunk(kind.config_class)
+    config._attn_implementation = "eager"
+    model = kind(config)
+    picture = Array.of(np.random.default_rng(1).random((9, 11, 3), dtype=np.float32))
+    reading = read(finished(model, reader_of(model), name), Given(picture=picture))
+    assert (reading.source.tokens[0], reading.source.tokens[-1]) == PICTURES[name]
+    assert reading.trace.kinds == ("self",) and reading.trace.shape == (2, 4)
 
 
 def test_an_encoder_without_a_matrix_is_named():
