@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dashboard import numbers
 from dashboard.attention_view.palette import Theme, colour_scale
 
 CELL = 28  # pixels, which two digits fill at the smallest size
@@ -31,5 +32,6 @@ def cell(share: float, i: int, j: int, theme: Theme) -> str:
     stops = colour_scale(theme)
     fill = stops[round(min(1.0, max(0.0, float(share))) * (len(stops) - 1))]
     text = stops[0] if share >= STRONG else stops[-1]
-    said = "" if i == j else f"{share:.2f}".lstrip("0")
-    return f'<td style="background:{fill};color:{text}" title="head {i} and head {j}: {share:.2f}">{said}</td>'
+    whole = numbers.number(share)
+    said = "" if i == j else numbers.cell(whole)
+    return f'<td style="background:{fill};color:{text}" title="head {i} and head {j}: {whole}">{said}</td>'

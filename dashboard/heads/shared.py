@@ -16,6 +16,7 @@ from dashboard.heads.measure import Kept
 from dashboard.heads.state import Asked, key
 from dashboard.heads.words import amount, equation, thousands
 from dashboard.multiples import Tile, multiples
+from dashboard.numbers import number
 from dashboard.panels import fact, theme
 from dashboard.table import table
 
@@ -64,8 +65,8 @@ def sentence(asked: Asked, found: Sequence[Kept]) -> str:
             f"{amount(latent.bytes)}.")
     if many.alike is None or one.alike is None:
         return said
-    return (f"{said} With one key head for all, two heads share **{one.alike:.2f}** of their weight instead of "
-            f"{many.alike:.2f}: they look {'more' if one.alike > many.alike else 'less'} alike.")
+    return (f"{said} With one key head for all, two heads share **{number(one.alike)}** of their weight instead of "
+            f"{number(many.alike)}: they look {'more' if one.alike > many.alike else 'less'} alike.")
 
 
 def numbers(found: Sequence[Kept]) -> str:
@@ -78,7 +79,7 @@ def bars(asked: Asked, found: Sequence[Kept]) -> str:
     most, said = max(each.bytes for each in found), ", ".join(f"{name_of(f)} {amount(f.bytes)}" for f in found)
     lines = "".join(
         f'<div style="flex:0 0 104px;text-align:right">{escape(name_of(each))}</div><div style="height:18px;'
-        f'border-radius:2px;width:{LONGEST * each.bytes / most:.1f}%;background:{colour}"></div>'
+        f'border-radius:2px;width:{round(LONGEST * each.bytes / most, 1)}%;background:{colour}"></div>'
         f"<div>{amount(each.bytes)}</div>{BREAK}"
         for each, colour in zip(found, CATEGORIES[theme()], strict=False))
     heading = f"Kept of {asked.length:,} tokens, one layer"
@@ -90,7 +91,7 @@ def bars(asked: Asked, found: Sequence[Kept]) -> str:
 def rows(found: Sequence[Kept]) -> None:
     head = ["keys and values", "numbers a token", "bytes held", "parameters", "in common"]
     body = [[name_of(each), thousands(each.numbers), thousands(each.bytes), thousands(each.parameters),
-             "–" if each.alike is None else f"{each.alike:.2f}"] for each in found]
+             "–" if each.alike is None else number(each.alike)] for each in found]
     table(head, body, caption="What is kept of a token under four ways to hold keys and values")
 
 

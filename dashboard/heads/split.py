@@ -17,6 +17,7 @@ from dashboard.heads.measure import Split
 from dashboard.heads.state import MOST_HEADS, Asked, key
 from dashboard.heads.words import equation, thousands
 from dashboard.multiples import MARKS, Tile, multiples
+from dashboard.numbers import number
 from dashboard.panels import fact, plain, theme
 from dashboard.table import table
 
@@ -64,7 +65,7 @@ def maps(asked: Asked, one: Split, many: Split) -> tuple[int, int]:
 def note(found: Split, head: int) -> str:
     """What a head sees, in two numbers: how widely it looks, and how far."""
     weights = found.weights[head:head + 1]
-    return f"{analysis.entropy(weights).mean():.2f} nats · {analysis.mean_distance(weights)[0]:.1f} away"
+    return f"{number(analysis.entropy(weights).mean())} nats · {number(analysis.mean_distance(weights)[0])} away"
 
 
 def telling(one: Split, tokens: Sequence[str]) -> tuple[int, int]:
@@ -79,14 +80,14 @@ def telling(one: Split, tokens: Sequence[str]) -> tuple[int, int]:
 def sentence(asked: Asked, one: Split, many: Split, cell: tuple[int, int]) -> str:
     row, column = cell
     words = f":primary[{plain(asked.tokens[row])}]", plain(asked.tokens[column])
-    single = f"{one.weights[0, row, column]:.2f}"
+    single = number(one.weights[0, row, column])
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**, whatever else it might look for."
     weights = many.weights[:, row, column]
-    return (f"{words[0]} gives {words[1]} **{weights.max():.2f}** in head {int(weights.argmax())} and "
-            f"**{weights.min():.2f}** in head {int(weights.argmin())}; one head gives it {single}. With the same "
+    return (f"{words[0]} gives {words[1]} **{number(weights.max())}** in head {int(weights.argmax())} and "
+            f"**{number(weights.min())}** in head {int(weights.argmin())}; one head gives it {single}. With the same "
             f"{thousands(many.parameters)} numbers {NAMES[many.heads]} heads look in {NAMES[many.heads]} ways: two of "
-            f"them share {many.alike:.2f} of their weight.")
+            f"them share {number(many.alike)} of their weight.")
 
 
 def numbers(asked: Asked) -> str:
@@ -97,8 +98,8 @@ def rows(asked: Asked) -> None:
     """Each number of heads that divides d_model, with the same layer's numbers."""
     splits = [cached(measure.split, asked.tokens, asked.d_model, heads, asked.seed) for heads in listed(asked)]
     head = ["heads", "size of each", "parameters", "entropy", "distance", "in common"]
-    body = [[str(each.heads), str(asked.d_model // each.heads), thousands(each.parameters), f"{each.entropy:.2f}",
-             f"{each.distance:.2f}", "–" if each.alike is None else f"{each.alike:.2f}"] for each in splits]
+    body = [[str(each.heads), str(asked.d_model // each.heads), thousands(each.parameters), number(each.entropy),
+             number(each.distance), "–" if each.alike is None else number(each.alike)] for each in splits]
     table(head, body, caption="The same layer as one head and as many", markers=False)
 
 
@@ -111,6 +112,6 @@ def conditions(asked: Asked) -> str:
     even = math.log(len(asked.tokens))
     return " ".join([
         "Every row of the table is one layer: the same four learned maps, only cut differently. Nats are a row's "
-        f"entropy (even weight on {len(asked.tokens)} words would be {even:.2f}); away is in words; in common is the "
-        f"weight that two heads put on the same words. Weights and words are random (seed {asked.seed}), so the "
+        f"entropy (even weight on {len(asked.tokens)} words would be {number(even)}); away is in words; in common is "
+        f"the weight that two heads put on the same words. Weights and words are random (seed {asked.seed}), so the "
         "arithmetic is real and the preference means nothing yet.", *asked.notes])

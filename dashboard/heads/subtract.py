@@ -13,6 +13,7 @@ from dashboard.heads.measure import Subtracted
 from dashboard.heads.state import Asked, key
 from dashboard.heads.words import equation
 from dashboard.multiples import MINUS, Tile, multiples
+from dashboard.numbers import number
 from dashboard.panels import fact, plain
 
 TALLEST = 250
@@ -23,7 +24,7 @@ def picture(asked: Asked) -> Callable[[], None]:
     found = cached(measure.subtracted, asked.tokens, asked.d_model, asked.heads, asked.seed, asked.head, asked.depth)
     cell = telling(found)
     tiles = [Tile("A₁", "the head's first query and key", found.first),
-             Tile("λA₂", f"λ = {found.weight:.2f} times its second", found.weight * found.second),
+             Tile("λA₂", f"λ = {number(found.weight)} times its second", found.weight * found.second),
              Tile(f"A₁ {MINUS} λA₂", "what meets the values", found.difference)]
     pinned = multiples(tiles, asked.tokens, key=key("subtract"), height=TALLEST, query=cell[0], column=cell[1],
                        link=key("maps"), fact=f"Head {asked.head} of {asked.heads}: two maps and their difference")
@@ -50,25 +51,26 @@ def sentence(asked: Asked, found: Subtracted, cell: tuple[int, int]) -> str:
     negative, cells = int((found.difference < 0).sum()), found.difference.size
     least = int(found.difference[row].argmin())
     taken = found.difference[row, least]
-    other = (f"and takes **{-taken:.2f}** away from {plain(asked.tokens[least])}" if taken < 0 else
-             f"and {plain(asked.tokens[least])} least, {taken:.2f}")
-    result = f"{first - second:.2f}".replace("-", MINUS)
+    other = (f"and takes **{number(-taken)}** away from {plain(asked.tokens[least])}" if taken < 0 else
+             f"and {plain(asked.tokens[least])} least, {number(taken)}")
+    result = number(first - second)
     query, token = plain(asked.tokens[row]), plain(asked.tokens[column])
-    return (f":primary[{query}] gives {token} {first:.2f} {MINUS} {second:.2f} = **{result}** {other}. The two maps "
-            f"have {found.common:.2f} of their weight in common, and {negative} of {cells} weights fall below zero.")
+    return (f":primary[{query}] gives {token} {number(first)} {MINUS} {number(second)} = **{result}** {other}. The "
+            f"two maps have {number(found.common)} of their weight in common, and {negative} of {cells} weights fall "
+            "below zero.")
 
 
 def numbers(found: Subtracted, cell: tuple[int, int]) -> str:
     first, second = found.first[cell], found.second[cell]
-    result = f"{first - found.weight * second:.3f}".replace("-", MINUS)
-    return f"= {first:.3f} {MINUS} {found.weight:.3f} · {second:.3f} = {result}"
+    result = number(first - found.weight * second)
+    return f"= {number(first)} {MINUS} {number(found.weight)} · {number(second)} = {result}"
 
 
 def conditions(asked: Asked, found: Subtracted) -> str:
     half = asked.head_dim // 2
-    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{asked.depth - 1}) = {found.start:.3f}"
+    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{asked.depth - 1}) = {number(found.start)}"
     return " ".join([
         f"Each head has two queries and two keys of {half} numbers instead of one of {asked.head_dim}, and one value. "
         f"In layer {asked.depth} λ starts near {start} and is learned from there; what is left of a row sums to "
-        f"1 {MINUS} λ = {1 - found.weight:.2f}, and a norm of each head makes up for it. Weights and words are random "
-        f"(seed {asked.seed}), so the arithmetic is real and the preference means nothing yet.", *asked.notes])
+        f"1 {MINUS} λ = {number(1 - found.weight)}, and a norm of each head makes up for it. Weights and words are "
+        f"random (seed {asked.seed}), so the arithmetic is real and the preference means nothing yet.", *asked.notes])

@@ -12,6 +12,7 @@ from dashboard.heads import measure, shared, split, subtract
 from dashboard.heads.alike import square
 from dashboard.heads.state import IDEAS, Asked
 from dashboard.heads.words import amount
+from dashboard.numbers import number
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/heads.py"
@@ -75,8 +76,8 @@ def test_the_cache_follows_its_sizes():
 
 def test_the_layer_moves_lambda():
     at = opened(idea=IDEAS["subtract"])
-    assert "0.6·e^(−0.3·3) = 0.556" in said(at)
-    assert "= 0.200" in said(put(at, "slider", "depth", 1))
+    assert "0.6·e^(−0.3·3) = 0.56" in said(at)
+    assert "= 0.20" in said(put(at, "slider", "depth", 1))
 
 
 def test_no_words_and_wrong_links_are_answered_in_words():
@@ -137,12 +138,12 @@ def test_the_sentences_hold_the_numbers_of_their_pictures():
     row, column = split.telling(one, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
     text = split.sentence(asked, one, many, (row, column))
-    assert f"**{many.weights[:, row, column].max():.2f}**" in text and f"{many.alike:.2f} of their weight" in text
+    assert f"**{many.weights[:, row, column].max():.2f}**" in text and f"{number(many.alike)} of their weight" in text
     found = [measure.kept(config, TOKENS, 126, 128) for config in measure.ways(64, 4, 2, 32)]
     assert all(amount(each.bytes) in shared.sentence(asked, found) for each in found)
     pair = measure.subtracted(TOKENS, 64, 4, 126, 0, 4)
     cell = subtract.telling(pair)
-    assert f"**{pair.difference[cell]:.2f}**" in subtract.sentence(asked, pair, cell)
+    assert f"**{number(pair.difference[cell])}**" in subtract.sentence(asked, pair, cell)
 
 
 def test_the_square_holds_every_pair_once_each_way():

@@ -17,7 +17,7 @@ from dashboard.numbers import cell, number, percent
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induction", "two_models": "induction",
          "use_model": "digits", "pretrained": "induction"}
-CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained")
+CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained", "heads")
 DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])")
 PERCENT = re.compile(r"[\d.,]+\s?%")
 FORMAT = re.compile(r"\.[1-9]\d*~?[feg]|%")
