@@ -77,6 +77,7 @@ def adopt(config: RunConfig) -> None:
     values |= {f"{name}:{param.key}": getattr(model, param.key) for param in options.of_model(model)}
     groups = options.of_training(config, "pairs")
     values |= {f"{name}:{param.key}": getattr(config, param.key) for _, params in groups for param in params}
+    st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(values | {f"train:{task.key}:{key}": value for key, value in task.params})
 
 
@@ -114,7 +115,17 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
     return values
 
 
+def _follow_data(task: Task) -> None:
+    """Where other data is learned best by another model, take that one, unless a person had taken another."""
+    state, chosen, before = st.session_state, f"train:{task.key}:kind", f"train:{task.key}:first"
+    first = next(iter(task.recommended))
+    if state.get(before, first) != first and state.get(chosen) == state[before]:
+        state[chosen] = first
+    state[before] = first
+
+
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
+    _follow_data(task)
     kind = cells["model"].selectbox("Model", list(task.recommended), key=f"train:{task.key}:kind", **KEEP,
                                     format_func=lambda kind: BY_INPUT.get((kind, task.input), KINDS[kind]))
     base = recommended(task, kind)

@@ -156,3 +156,18 @@ def test_the_columns_of_a_link_come_back():
                                          ("numbers", ("numbers", "transformer")), ("series", ("series", "forecaster"))])
 def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, found):
     assert take._stacked(task) == found
+
+
+def test_the_model_follows_the_data_until_a_person_takes_another():
+    sentences = "\n".join(f"the {a} saw {n} cats\tder {a} sah {n} katzen" for a in "abcdef" for n in range(10))
+    config, app = asked(**{"train:task": "own_pairs"})
+    assert config.model.kind == "recurrent", "numerals, character by character"
+    app.session_state["train:own_pairs:data"] = sentences
+    app.run()
+    assert app.session_state["asked"].model.kind == "transformer", "sentences, word by word"
+    app.selectbox(key="train:own_pairs:kind").set_value("hybrid").run()
+    app.session_state["train:own_pairs:data"] = "\n".join(f"{n}\t{n * n}" for n in range(60))
+    app.run()
+    assert app.session_state["asked"].model.kind == "hybrid"
+    brought, _ = asked(bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent"))
+    assert brought.model.kind == "recurrent"
