@@ -154,7 +154,8 @@ class TaskEntry:
 class Recipe:
     """Settings known to learn a task: a ModelConfig in JSON, and how to train it.
 
-    The rate rises over `warmup` steps, then falls as a cosine; two held-out passes of `stop_at` exact match may end it.
+    Steps alone bound it, so that it gives the same on a slow machine. The rate rises over `warmup` steps, then falls as
+    a cosine; two held-out passes of `stop_at` exact match may end it.
     """
 
     model: Mapping[str, Any]
@@ -162,7 +163,6 @@ class Recipe:
     batch_size: int
     learning_rate: float
     optimizer: str = "adamw"
-    seconds: float = 60.0
     warmup: int = 50
     schedule: str = "cosine"
     stop_at: float = 0.99

@@ -117,7 +117,7 @@ def digit_recipes() -> Mapping[str, Recipe]:
 
     model = ModelConfig.transformer(64, num_heads=4, layers=2, kind="classifier", norm="pre", activation="gelu",
                                     position="learned", dropout=0.1)
-    return {"classifier": Recipe(model.to_json(), 800, 64, 2e-3, seconds=60)}
+    return {"classifier": Recipe(model.to_json(), 800, 64, 2e-3)}
 
 
 PATCH = Param("patch", "Patch", "2", choices=("1", "2", "4"), labels=("1 pixel", "2 × 2 pixels", "4 × 4 pixels"),

@@ -154,12 +154,11 @@ def recipes(unit: str) -> Mapping[str, Recipe]:
 
     stacked = dict(num_heads=4, layers=2, norm="pre")
     found = {
-        "recurrent": Recipe(ModelConfig.recurrent(64).to_json(), 1000, 64, 5e-3, seconds=90),
-        "transformer": Recipe(ModelConfig.transformer(64, position="sinusoidal", **stacked).to_json(), 1500, 64, 2e-3,
-                              seconds=120),
+        "recurrent": Recipe(ModelConfig.recurrent(64).to_json(), 1000, 64, 5e-3),
+        "transformer": Recipe(ModelConfig.transformer(64, position="sinusoidal", **stacked).to_json(), 1500, 64, 2e-3),
         "decoder": Recipe(ModelConfig.transformer(64, kind="decoder", position="rope", **stacked).to_json(), 1500, 64,
-                          2e-3, seconds=120),
-        "hybrid": Recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm").to_json(), 1000, 64, 5e-3, seconds=120),
+                          2e-3),
+        "hybrid": Recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm").to_json(), 1000, 64, 5e-3),
     }
     first = "transformer" if unit == "words" else "recurrent"
     return {kind: replace(found[kind], patience=PATIENCE, keep_best=True) for kind in (first, *found)}

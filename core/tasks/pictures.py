@@ -129,7 +129,7 @@ def deciding(language: str, number: int) -> tuple[int, ...]:
 def picture_recipes() -> Recipes:
     """Encoder and decoder of two layers, the decoder reading patches by cross-attention."""
     return {"transformer": recipe(ModelConfig.transformer(64, 4, 2, norm="pre", activation="gelu", position="learned"),
-                                  1500, 2e-3, 120)}
+                                  1500, 2e-3)}
 
 
 PICTURES = TaskEntry(

@@ -1,6 +1,6 @@
 """Settings measured to learn each task, for every kind of model that makes sense of it, the best first.
 
-`python -m benchmarks tasks` measures them again. Seconds are caps, about 2.5 times what a quiet core takes.
+`python -m benchmarks tasks` measures them again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from core.tasks.base import Recipe
 Recipes = dict[str, Recipe]
 
 
-def recipe(model: ModelConfig, steps: int, rate: float, seconds: float, batch_size: int = 64) -> Recipe:
-    return Recipe(model.to_json(), steps, batch_size, rate, seconds=seconds)
+def recipe(model: ModelConfig, steps: int, rate: float) -> Recipe:
+    return Recipe(model.to_json(), steps, 64, rate)
 
 
 def cells(d_model: int) -> ModelConfig:
@@ -23,23 +23,23 @@ def cells(d_model: int) -> ModelConfig:
 def repeat(length: int) -> Recipes:
     """Copy and reverse: one layer is enough, for the place to look at is known from the place alone."""
     short = length <= 12
-    width, rate, steps, seconds = (32, 5e-3, 400, 15) if short else (64, 3e-3, 600, 60)
+    width, rate, steps = (32, 5e-3, 400) if short else (64, 3e-3, 600)
     alone = ModelConfig.transformer(width, 1, kind="decoder", position="learned")
     return {
-        "transformer": recipe(ModelConfig.transformer(width, 2, position="sinusoidal"), steps, rate, seconds),
-        "decoder": recipe(alone, steps, 1e-2 if short else rate, seconds),
-        "recurrent": recipe(ModelConfig.recurrent(64), 1200, 5e-3, 60),
-        "hybrid": recipe(cells(64), 1200, 5e-3, 60),
+        "transformer": recipe(ModelConfig.transformer(width, 2, position="sinusoidal"), steps, rate),
+        "decoder": recipe(alone, steps, 1e-2 if short else rate),
+        "recurrent": recipe(ModelConfig.recurrent(64), 1200, 5e-3),
+        "hybrid": recipe(cells(64), 1200, 5e-3),
     }
 
 
 def sort() -> Recipes:
     """Two layers: which letters are there, and which of them comes next."""
     return {
-        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 1000, 3e-3, 40),
-        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 1000, 3e-3, 40),
-        "recurrent": recipe(ModelConfig.recurrent(64), 1200, 5e-3, 60),
-        "hybrid": recipe(cells(64), 1200, 5e-3, 60),
+        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 1000, 3e-3),
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 1000, 3e-3),
+        "recurrent": recipe(ModelConfig.recurrent(64), 1200, 5e-3),
+        "hybrid": recipe(cells(64), 1200, 5e-3),
     }
 
 
@@ -50,10 +50,10 @@ def recall() -> Recipes:
     """
     both = ModelConfig.transformer(64, 1, 2, position="rope", mask="causal", norm="pre")
     return {
-        "decoder": recipe(ModelConfig.transformer(64, 1, 2, kind="decoder", position="rope"), 1500, 3e-3, 40),
-        "transformer": recipe(both, 1500, 3e-3, 60),
-        "recurrent": recipe(ModelConfig.recurrent(64), 1000, 5e-3, 30),
-        "hybrid": recipe(cells(64), 1000, 5e-3, 30),
+        "decoder": recipe(ModelConfig.transformer(64, 1, 2, kind="decoder", position="rope"), 1500, 3e-3),
+        "transformer": recipe(both, 1500, 3e-3),
+        "recurrent": recipe(ModelConfig.recurrent(64), 1000, 5e-3),
+        "hybrid": recipe(cells(64), 1000, 5e-3),
     }
 
 
@@ -61,46 +61,43 @@ def induction() -> Recipes:
     """Two layers, as Olsson 2022 found them: the word before, then the same word's earlier place."""
     both = ModelConfig.transformer(64, 2, 2, position="rope", mask="causal", norm="pre")
     return {
-        "decoder": recipe(ModelConfig.transformer(64, 2, 2, kind="decoder", position="rope"), 1000, 3e-3, 40),
-        "transformer": recipe(both, 2500, 3e-3, 150),
-        "recurrent": recipe(ModelConfig.recurrent(64), 2500, 5e-3, 60),
-        "hybrid": recipe(cells(64), 2500, 5e-3, 60),
+        "decoder": recipe(ModelConfig.transformer(64, 2, 2, kind="decoder", position="rope"), 1000, 3e-3),
+        "transformer": recipe(both, 2500, 3e-3),
+        "recurrent": recipe(ModelConfig.recurrent(64), 2500, 5e-3),
+        "hybrid": recipe(cells(64), 2500, 5e-3),
     }
 
 
 def addition() -> Recipes:
     return {
-        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3, 60),
-        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 2000, 3e-3, 60),
-        "recurrent": recipe(ModelConfig.recurrent(64), 3000, 5e-3, 60),
-        "hybrid": recipe(cells(64), 3000, 5e-3, 60),
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3),
+        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 2000, 3e-3),
+        "recurrent": recipe(ModelConfig.recurrent(64), 3000, 5e-3),
+        "hybrid": recipe(cells(64), 3000, 5e-3),
     }
 
 
 def numbers() -> Recipes:
     return {
-        "recurrent": recipe(ModelConfig.recurrent(128), 700, 4e-3, 120),
+        "recurrent": recipe(ModelConfig.recurrent(128), 700, 4e-3),
         "transformer": recipe(
-            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3, 220),
-        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3,
-                          220),
-        "hybrid": recipe(cells(128), 600, 4e-3, 220),
+            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3),
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3),
+        "hybrid": recipe(cells(128), 600, 4e-3),
     }
 
 
 def dates() -> Recipes:
     return {
-        "recurrent": recipe(ModelConfig.recurrent(64), 900, 5e-3, 40),
+        "recurrent": recipe(ModelConfig.recurrent(64), 900, 5e-3),
         "transformer": recipe(
-            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3, 120),
-        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3,
-                          120),
-        "hybrid": recipe(cells(64), 900, 5e-3, 60),
+            ModelConfig.transformer(64, 4, 2, position="sinusoidal", norm="pre"), 1500, 2e-3),
+        "decoder": recipe(ModelConfig.transformer(64, 4, 2, kind="decoder", position="rope", norm="pre"), 1500, 2e-3),
+        "hybrid": recipe(cells(64), 900, 5e-3),
     }
 
 
 def language() -> Recipes:
     return {
-        "classifier": recipe(ModelConfig.transformer(32, 2, 1, kind="classifier", position="sinusoidal"), 800, 5e-3,
-                             30),
+        "classifier": recipe(ModelConfig.transformer(32, 2, 1, kind="classifier", position="sinusoidal"), 800, 5e-3),
     }

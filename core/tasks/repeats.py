@@ -112,7 +112,7 @@ def recipes() -> Mapping[str, Recipe]:
     model = ModelConfig.transformer(
         64, num_heads=4, layers=2, d_ff=128, kind="decoder", norm="pre", normalization="rms", activation="swiglu",
         output_bias=False, position="rope", projection=Choice.of("grouped_query", kv_heads=2))
-    return {"decoder": Recipe(model.to_json(), 1500, 64, 3e-3, seconds=240, warmup=100)}
+    return {"decoder": Recipe(model.to_json(), 1500, 64, 3e-3, warmup=100)}
 
 
 REPEATS = TaskEntry(

@@ -110,7 +110,7 @@ def recipes() -> Mapping[str, Recipe]:
     from core.models.config import ModelConfig
 
     model = ModelConfig.transformer(64, num_heads=2, kind="forecaster", position="learned")
-    return {"forecaster": Recipe(model.to_json(), 1000, 64, 5e-3, seconds=90)}
+    return {"forecaster": Recipe(model.to_json(), 1000, 64, 5e-3)}
 
 
 SERIES = TaskEntry(

@@ -122,7 +122,7 @@ def recipes(length: int, tokens: int) -> Mapping[str, Recipe]:
     steps = max(150, min(1000, PASSES * tokens // (32 * length)))
     model = ModelConfig.transformer(64, num_heads=4, layers=2, d_ff=256, kind="decoder", norm="pre", activation="gelu",
                                     position="alibi", dropout=0.0 if steps == 1000 else 0.1)
-    return {"decoder": Recipe(model.to_json(), steps, 32, 3e-3, seconds=90)}
+    return {"decoder": Recipe(model.to_json(), steps, 32, 3e-3)}
 
 
 @lru_cache(maxsize=2)

@@ -27,6 +27,7 @@ from core.tasks.reading import ENCODINGS, decoded
 from core.training import archive, sweep_command
 from core.training.config import RunConfig
 from core.training.estimate import estimate, in_words
+from core.training.machine import line
 from core.training.recipes import recommended
 from core.training.record import Record
 from core.training.runs import Run, create_run, find_run, list_runs
@@ -128,6 +129,8 @@ def _work(run: Run) -> int:
     config = run.config()
     state = work(run.path, said=lambda record: print(progress(record, config), flush=True))
     print(f"{state}: {run.status().message}")
+    if where := line(run.asked().get("machines")):
+        print(f"Trained on {where}")
     return 0 if state != "failed" else 1
 
 
@@ -141,6 +144,8 @@ def progress(record: Record, config: RunConfig) -> str:
             parts.append(f"{name} {value:.3f}")
     if record.known_loss is not None:
         parts.append(f"without the {record.unknown or 0:.1%} unknown: loss {record.known_loss:.3f}")
+    if record.capped:
+        parts.append(f"ended by the cap of {config.seconds:g} s")
     if record.best is not None:
         parts.append(f"weights of step {record.best:,}")
     if record.cut:

@@ -20,6 +20,7 @@ from core.entries import quote
 from core.tasks import data_store
 from core.training import checked
 from core.training.fields import count
+from core.training.machine import valid
 from core.training.runs import ENDED, Run, runs_folder
 from core.training.shelf import LONGEST_NAME, aside, new_run
 
@@ -40,7 +41,7 @@ def pack(run: Run) -> bytes:
     ValueError when its settings cannot be read, or its curves and frames alone are more than `unpack` takes.
     """
     out, name = io.BytesIO(), run.id
-    asked = {key: value for key, value in run.asked().items() if key in ("name", "created", "parent")}
+    asked = {key: value for key, value in run.asked().items() if key in ("name", "created", "parent", "machines")}
     status = run.status()
     words = {"run.json": json.dumps({"config": run.config().to_json(), **asked}, indent=1).encode(),
              "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
@@ -147,4 +148,6 @@ def _beside(asked: dict[str, Any]) -> dict[str, Any]:
     parent = asked.get("parent")
     if isinstance(parent, dict) and isinstance(parent.get("run"), str) and count(parent.get("step")):
         kept["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
+    if machines := valid(asked.get("machines")):
+        kept["machines"] = machines
     return kept

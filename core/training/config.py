@@ -28,7 +28,7 @@ BOUNDS = {
     "learning_rate": (1e-6, 1.0),
     "warmup": (0, 5_000),
     "seed": (0, 2**31 - 1),
-    "seconds": (1, 900),
+    "seconds": (1, 3_600),
     "trained": (0.5, 900),
     "clip": (0.01, 1e9),
     "weight_decay": (0.0, 1.0),
@@ -46,7 +46,8 @@ class RunConfig:
     """A task, a model and how long to train it; raises ConfigError, in words, when made with what cannot run.
 
     `record_every` counts steps between records, `decode_every` counts records between free-running decodes. `seconds`
-    caps the whole run, `trained` its training alone, so that two models can be given equal time. `finish_early` ends it
+    caps the whole run, so that none goes on for ever, `trained` its training alone, so that two models can be given
+    equal time. `finish_early` ends it
     after two passes of held-out exact match at 99 %; `patience` after that many records without a smaller held-out
     loss (0: never). With `keep_best` the final figures, and every page by default, take the weights of the smallest
     held-out loss instead of the last ones. `checkpointing` computes layers again in the backward pass instead of
@@ -63,7 +64,7 @@ class RunConfig:
     schedule: str = "cosine"
     seed: int = 0
     device: str = "auto"
-    seconds: float = 60.0
+    seconds: float = 900.0
     trained: float = 900.0
     clip: float = 1.0
     weight_decay: float = 0.01

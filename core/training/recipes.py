@@ -24,7 +24,7 @@ def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfi
                           f"{', '.join(task.recommended)}.")
     recipe = task.recommended[kind]
     settings: dict[str, Any] = dict(
-        steps=recipe.steps, batch_size=recipe.batch_size, learning_rate=recipe.learning_rate, seconds=recipe.seconds,
+        steps=recipe.steps, batch_size=recipe.batch_size, learning_rate=recipe.learning_rate,
         optimizer=recipe.optimizer, warmup=recipe.warmup, schedule=recipe.schedule, weight_decay=recipe.weight_decay,
         patience=recipe.patience, keep_best=recipe.keep_best,
         finish_early=not task.finite,  # stopping where a small held-out set is best would flatter the result

@@ -140,8 +140,12 @@ class Session:
 
 
 def prepare(config: RunConfig) -> Session:
-    """Seed torch and build the task, the model and its optimizer; seeding is process-wide, so do this in a worker."""
+    """Seed torch and build the task, the model and its optimizer; all of torch is then seeded, and has one thread.
+
+    One thread, since the last bits of a sum depend on their number, and so all numbers of a run after some steps.
+    """
     device = resolve_device(config.device)
+    torch.set_num_threads(1)
     torch.manual_seed(config.seed)
     task = make_task(config.task)
     model = build_model(config.model, task.shape).to(device)

@@ -23,6 +23,7 @@ from core.attention import ConfigError
 from core.pretrained.base import PretrainedError
 from core.training.config import RunConfig
 from core.training.loop import train
+from core.training.machine import machine, valid
 from core.training.record import Record
 from core.training.runs import CHECKPOINTS, Run
 from core.training.session import Session, prepare
@@ -56,6 +57,7 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
 def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -> tuple[str, str]:
     config = run.config()
     session = prepare(config)
+    _note_machine(run, session.device)
     if steps := run.checkpoint_steps():
         session.restore(*run.checkpoint(steps[-1]))
     if config.keep_best and (best := run.best_step()) is not None:
@@ -77,6 +79,13 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     paused = run.stop_asked() == "pause"
     how = "Paused at" if paused else "Stopped; everything up to"
     return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."
+
+
+def _note_machine(run: Run, device: str) -> None:
+    """Write down where the run trains; a run that goes on elsewhere names both places."""
+    before, here = valid(run.asked().get("machines")), machine(device)
+    if before[-1:] != [here]:
+        run.change(machines=[*before, here])
 
 
 def _take_up(run: Run, session: Session) -> Record | None:

@@ -11,6 +11,7 @@ from core.finetune.models import name_of as model_name
 from core.models import ModelConfig
 from core.tasks import task_entry
 from core.training.config import RunConfig
+from core.training.machine import line
 from core.training.shelf import GRACE, KEPT
 from dashboard.numbers import percent
 from dashboard.panels import plain
@@ -127,5 +128,7 @@ def about(item: Summary) -> str:
         parts.append(f"weights kept at {len(item.kept)} step{'s' if len(item.kept) != 1 else ''}")
     if item.parent:
         parts.append(f"forked from {item.parent}")
+    if machine := line(item.run.asked().get("machines")):
+        parts.append(f"trained on {machine}")
     parts.append(size(item.bytes))
     return " · ".join(part.rstrip(".") for part in parts) + "."

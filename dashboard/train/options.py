@@ -56,7 +56,7 @@ def number(name: str, label: str, default: float, step: float | None, meaning: s
 
 HOW_LONG = (
     number("steps", "Steps, at most", 1000, 100, "updates of the weights"),
-    number("seconds", "Seconds, at most", 60.0, 5.0, "of the whole run, with measuring"),
+    number("seconds", "Seconds, at most", 900.0, 5.0, "of the whole run, with measuring"),
     number("patience", "Stop early after", 0, 5, "records without a smaller held-out loss; 0 never stops early"),
     Param("keep_best", "Keep the best weights", False,
           meaning="the final figures and the other pages take the weights of the smallest held-out loss"),

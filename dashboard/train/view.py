@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from core.trace import Kind
+from core.training.machine import line
 from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
 from dashboard.attention_view.payload import READS
@@ -183,7 +184,7 @@ def _told(shown: Shown, moment: Moment, ink: Ink) -> None:
     if shown.live:
         st.session_state.setdefault("train:follow", True)
         st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(shown.run.id,))
-    st.caption(words.pace(record))
+    st.caption(words.pace(record, line(shown.run.asked().get("machines"))))
 
 
 def _follow_again(run_id: str) -> None:

@@ -117,8 +117,8 @@ def ending(status: Status, records: Sequence[Record]) -> str:
     return f"{status.message} {percent(last.exact or 0.0)} of {last.held_out:,} held-out exact."
 
 
-def pace(record: Record) -> str:
-    """Time, speed and data making at a step."""
+def pace(record: Record, machine: str = "") -> str:
+    """Time, speed and data making at a step, and on which machine."""
     parts = [f"{record.elapsed:.1f} s in, {record.trained:.1f} s of it training"]
     if record.tokens_per_second:
         parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
@@ -126,4 +126,6 @@ def pace(record: Record) -> str:
         parts.append(f"{percent(record.data_share)} of the training time makes batches")
     if record.gradient is not None:
         parts.append(f"gradient norm {record.gradient:.2f}")
+    if machine:
+        parts.append(f"on {plain(machine)}")
     return " · ".join(parts)

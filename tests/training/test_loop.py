@@ -96,6 +96,8 @@ def test_stop_ends_without_a_final_record():
 def test_the_cap_on_seconds_ends_with_a_final_record():
     records = list(train(small_run(steps=20_000, seconds=1, record_every=5_000, finish_early=False)))
     assert records[-1].final and 0 < records[-1].step < 20_000
+    assert records[-1].capped and not any(record.capped for record in records[:-1])
+    assert not list(train(small_run()))[-1].capped
 
 
 def test_a_loss_that_is_no_number_says_so():

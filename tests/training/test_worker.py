@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from core.training import create_run, train
 from core.training.runs import Run, find_run
@@ -38,7 +39,9 @@ def run(tmp_path) -> Run:
 
 
 def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
+    torch.set_num_threads(2)  # as in a notebook: the snippet of the README trains on one thread all the same
     here = [r.numbers() for r in train(run.config())]
+    assert torch.get_num_threads() == 1
     file = tmp_path / "asked.json"
     file.write_text(json.dumps(run.config().to_json()))
     by_command = Run(tmp_path / "by-command")

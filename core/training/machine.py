@@ -1,0 +1,46 @@
+"""What a run's numbers depend on beside its config: threads, PyTorch, and the processor with its instruction set."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+KINDS = {"threads": int, "torch": str, "device": str, "capability": str}
+LONGEST, MOST = 100, 5  # characters of a name, and machines, that came from elsewhere
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Threads, torch's version, the name of the processor or GPU, and its instruction set or compute capability."""
+    if device == "cuda":
+        name, capability = torch.cuda.get_device_name(), ".".join(map(str, torch.cuda.get_device_capability()))
+    else:
+        name = processor() if device == "cpu" else f"{processor()} ({device})"
+        capability = torch.backends.cpu.get_cpu_capability()
+    return {"threads": torch.get_num_threads(), "torch": str(torch.__version__), "device": name, "capability": capability}
+
+
+def processor() -> str:
+    """The model of the CPU, or its architecture where the system does not name it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (names or [platform.processor() or platform.machine()])[0]
+
+
+def valid(data: object) -> list[dict[str, Any]]:
+    """The machines in a run.json, oldest first, as far as they are what `machine` gives."""
+    return [{name: item[name] if name == "threads" else item[name][:LONGEST] for name in KINDS}
+            for item in (data[-MOST:] if isinstance(data, list) else [])
+            if isinstance(item, dict) and all(type(item.get(name)) is kind for name, kind in KINDS.items())]
+
+
+def line(data: object) -> str:
+    """The machines in a run.json in words; empty where none is recorded."""
+    return "; then ".join(
+        f"{item['device']} ({item['capability']}), {item['threads']} thread{'s' if item['threads'] != 1 else ''}, "
+        f"PyTorch {item['torch'].partition('+')[0]}" for item in valid(data))
