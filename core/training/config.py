@@ -29,7 +29,7 @@ BOUNDS = {
     "warmup": (0, 5_000),
     "seed": (0, 2**31 - 1),
     "seconds": (1, 3_600),
-    "trained": (0.5, 900),
+    "trained": (0.5, 3_600),
     "clip": (0.01, 1e9),
     "weight_decay": (0.0, 1.0),
     "label_smoothing": (0.0, 0.5),
@@ -65,7 +65,7 @@ class RunConfig:
     seed: int = 0
     device: str = "auto"
     seconds: float = 900.0
-    trained: float = 900.0
+    trained: float = 3_600.0
     clip: float = 1.0
     weight_decay: float = 0.01
     label_smoothing: float = 0.0
