@@ -19,7 +19,8 @@ def machine(device: str) -> dict[str, Any]:
     else:
         name = processor() if device == "cpu" else f"{processor()} ({device})"
         capability = torch.backends.cpu.get_cpu_capability()
-    return {"threads": torch.get_num_threads(), "torch": str(torch.__version__), "device": name, "capability": capability}
+    return {"threads": torch.get_num_threads(), "torch": str(torch.__version__), "device": name,
+            "capability": capability}
 
 
 def processor() -> str:
