@@ -73,8 +73,8 @@ def caption(shown: Shown, over: str) -> str:
         sizes += f", {_many(model.num_heads, 'head')}, {_many(model.layers, 'layer')}"
     parts = [f"{task.name}, {model.kind}, {sizes}", f"{equal}, {_many(len(config.seeds), 'seed')} a value",
              f"{held:,} held-out items at the end" if held else ""]
-    drawn = ("Lines are means, bands reach from the worst seed to the best; below, a mark is one seed, the rule their "
-             "mean with its 95 % interval (Student's t over its seeds).")
+    drawn = ("Lines are means, bands reach from the worst seed to the best; below, a mark is one seed, the rule "
+             "the 95 % interval of their mean (Student's t); ± is half of that interval.")
     if over == "trained":
         drawn += " Over seconds a line ends with the first of its seeds to end."
     return " · ".join(part for part in parts if part) + f". {drawn}"
