@@ -7,6 +7,7 @@ shrunk by the names of their fields (`RULES`); what an architecture needs beside
 import importlib
 import inspect
 import re
+from copy import deepcopy
 from typing import Any
 
 import transformers
@@ -104,7 +105,7 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
         value = field.default
         if value is not field.empty and name not in parts and (small := _small(name, value)) != value:
             told[name] = small
-    told |= {**SPECIAL.get(kind.model_type, {}), **(special or {})}
+    told |= deepcopy({**SPECIAL.get(kind.model_type, {}), **(special or {})})  # configs change what they are given
     usual = _usual(kind)
     for name, part in parts.items():
         own = getattr(usual, name, None)

@@ -1,0 +1,137 @@
+"""Every architecture of the installed transformers that can be built small: drawn as it is, or refused for a reason.
+
+`architectures.json` says which is which; `python -m tests.pretrained.test_architectures` writes it anew.
+"""
+
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from core.pretrained import Array, Given, PretrainedError, encode, read
+from core.pretrained.base import first_line
+from core.pretrained.load import finished
+from core.pretrained.readable import refuse_config
+from core.pretrained.refusals import REASONS, reason_of
+from core.pretrained.watch import NAME
+from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, reader_of, shrunk
+from tests.tiny_models import OTHER, SENTENCE
+
+TABLE = Path(__file__).with_name("architectures.json")
+EXPECTED = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+LARGEST = 3_000_000  # numbers: what the rules have not made small is not built
+RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
+PACKED = ("longformer", "led", "longt5")  # their own maps are bands and blocks: tests/pretrained/test_families.py
+SILENT = ("blt_patcher", "tipsv2")  # return none by themselves; their layers are watched all the same
+NUMBERS = np.random.default_rng(3)
+GIVEN = Given(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
+              sound=Array.of(NUMBERS.normal(size=8000).astype(np.float32)))  # fmt: skip
+
+
+class NotBuilt(Exception):
+    """What cannot be built here at this size, and why."""
+
+
+def built(model_type):
+    """A tiny model of that architecture as a page would have it; NotBuilt says why there is none."""
+    try:
+        if (kind := class_of(model_type)) is None:
+            raise NotBuilt("no class of models")
+        config = shrunk(CONFIG_MAPPING[model_type])
+        config._attn_implementation = "eager"
+        with torch.device("meta"):
+            size = sum(one.numel() for one in kind(config).parameters())
+        if size > LARGEST:
+            raise NotBuilt("not small by these rules")
+        config = shrunk(CONFIG_MAPPING[model_type])
+        config._attn_implementation = "eager"
+        torch.manual_seed(5)
+        model = kind(config)
+        refuse_config(config.to_dict(), model_type)
+        return finished(model, reader_of(model), model_type)
+    except (NotBuilt, PretrainedError):
+        raise
+    except ImportError as error:
+        missing = re.search(r"requires the (\w+) library", str(error))
+        raise NotBuilt(f"needs {missing[1] if missing else 'another library'}") from error
+    except Exception as error:
+        raise NotBuilt("no small config by these rules") from error
+
+
+def own(pretrained, batch):
+    """The maps that the model returns by itself, without us, in the order in which they are drawn."""
+    model, watched = pretrained.model, pretrained.model.config._attn_implementation == NAME
+    if watched:
+        model.set_attn_implementation("eager")
+    try:
+        with torch.no_grad():
+            output = model(**batch, output_attentions=True)
+    finally:
+        if watched:
+            model.set_attn_implementation(NAME)
+    every = [getattr(output, name, None) or () for name in RETURNED]
+    if every[0]:
+        every[1] = ()
+    return [one for ones in every for one in ones if isinstance(one, torch.Tensor)]
+
+
+def outcome(model_type):
+    """Drawn, a reason of `REASONS`, or why nothing was built; AssertionError where a drawn map is not the model's."""
+    try:
+        pretrained = built(model_type)
+    except NotBuilt as error:
+        return f"not built: {error}"
+    except PretrainedError as error:
+        return reason_of(str(error))
+    try:
+        batch, *_ = encode(pretrained, GIVEN)
+        reading = read(pretrained, GIVEN)
+    except PretrainedError as error:
+        if (reason := reason_of(str(error))) == "inputs":
+            takes = inspect.signature(pretrained.model.forward).parameters
+            named = [name for group in re.findall(r"\(([a-z_, ]+)\)", str(error)) for name in group.split(", ")]
+            assert set(named) <= set(takes) and (named or any(name in str(error) for name in takes))
+        return reason or "not built: its pass fails at this size"
+    maps = reading.trace.maps
+    assert maps and all(np.isfinite(item.weights).all() for item in maps)
+    if model_type in SILENT:
+        assert all(np.abs(item.weights.sum(-1) - 1).max() < 1e-5 for item in maps)
+    elif model_type not in PACKED:
+        expected = [one for one in own(pretrained, batch) if one.ndim == 4]
+        if reading.note and "have no attention" in reading.note and len(expected) > len(maps):
+            expected = [expected[item.number] for item in maps]  # a linear layer's product stands there as well
+        assert len(maps) == len(expected)
+        for item, weights in zip(maps, expected, strict=True):
+            np.testing.assert_array_equal(item.weights, weights[0].float().numpy())
+    return "drawn"
+
+
+BUILT = [name for name in ARCHITECTURES if not EXPECTED.get(name, "").startswith("not built")]
+
+
+@pytest.mark.parametrize("model_type", BUILT)
+def test_an_architecture_is_drawn_as_it_is_or_refused_for_its_reason(model_type):
+    assert outcome(model_type) == EXPECTED[model_type]
+
+
+def test_the_table_has_every_architecture_and_no_other_reason():
+    assert set(EXPECTED) == set(ARCHITECTURES)
+    assert {one for one in EXPECTED.values() if not one.startswith("not built")} == {"drawn", *REASONS}
+
+
+if __name__ == "__main__":
+    transformers.utils.logging.set_verbosity_error()
+    found = dict(EXPECTED)
+    for name in sys.argv[1:] or ARCHITECTURES:
+        try:
+            found[name] = outcome(name)
+        except Exception as error:
+            found[name] = f"WRONG {type(error).__name__}: {first_line(error)}"
+            print(name, found[name], file=sys.stderr, flush=True)
+    TABLE.write_text(json.dumps(found, indent=0) + "\n")
