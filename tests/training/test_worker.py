@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch):
     from core.training import worker
 
     monkeypatch.setattr(worker, "prepare", lambda config: 1 / 0)
-    monkeypatch.setattr(worker, "_watch_memory", lambda *_: None)
+    monkeypatch.setattr(worker, "_memory_limit", lambda *_: nullcontext())
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.work(run.path) == "failed"
     assert "ZeroDivisionError" in run.status().message
@@ -115,7 +116,7 @@ def test_a_crash_is_told_and_costs_this_run_alone(run, monkeypatch):
 def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatch):
     from core.training import worker
 
-    monkeypatch.setattr(worker, "_watch_memory", lambda *_: None)
+    monkeypatch.setattr(worker, "_memory_limit", lambda *_: nullcontext())
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     session = worker.prepare(run.config())
     run.append(next(train(run.config(), session)))
