@@ -50,11 +50,11 @@ def pace(config: RunConfig, task: Task) -> Pace:
         one_step(session, 1)  # what only the first pays for
         step = _fastest(lambda: one_step(session, 2).loss.item(), STEPS)
         count, model = len(session.held_out), model.eval()
-        given = _fastest(lambda: measure_given(model, task, session.held_out, device), 1) / count
+        given = _fastest(lambda: measure_given(model, task, session.held_out, device), 2) / count
         free = 0.0
         if task.form == "pairs" and objective(task).scored:
             batch = task.collate(session.held_out).to(device)
-            decode = _fastest(lambda: greedy(model, batch.source, batch.source_mask, DECODED), 1)  # type: ignore[arg-type]
+            decode = _fastest(lambda: greedy(model, batch.source, batch.source_mask, DECODED), 2)  # type: ignore[arg-type]
             free = decode / count * (task.max_target + 1) / min(DECODED, task.max_target + 1)
     return Pace(step, given, free)
 
