@@ -142,7 +142,8 @@ def _caption(pretrained: Pretrained) -> Batch:
     """The start of a caption, for a model that reads a picture and writes of it in one pass; nothing for others."""
     model, takes = pretrained.model, inspect.signature(pretrained.model.forward).parameters
     start = getattr(model.config.get_text_config(), "bos_token_id", None)
-    if model.config.is_encoder_decoder or "input_ids" not in takes or start is None:
+    optional = "input_ids" in takes and takes["input_ids"].default is None  # else it needs more
+    if model.config.is_encoder_decoder or not optional or start is None:
         return {}
     return {"input_ids": torch.tensor([[start]])}
 
