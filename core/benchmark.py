@@ -26,7 +26,7 @@ class Limits:
     """What one call may take before it is skipped instead of made: expected seconds, and closed-form bytes."""
 
     seconds: float = 2.0
-    bytes: float = 512 * 2**20
+    bytes: float = 512e6
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _too_much(
     """Why this length is skipped, or nothing: memory by the closed form, time by what the length before took."""
     cost, times = attention_cost(config, length, length), BACKWARD if backward else 1.0
     if cost.bytes * times > limits.bytes:
-        return f"would hold {cost.bytes * times / 2**20:,.0f} MB; the limit is {limits.bytes / 2**20:,.0f} MB"
+        return f"would hold {cost.bytes * times / 1e6:,.0f} MB; the limit is {limits.bytes / 1e6:,.0f} MB"
     if before is None:
         return ""
     expected = before.seconds * cost.flops / attention_cost(config, before.length, before.length).flops

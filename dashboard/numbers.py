@@ -9,6 +9,9 @@ One rule, by the value alone, so that a value has one text wherever it stands on
 - Percentages are whole, with as many decimals below 0.5 and above 99.5 as tell them from 0 and 100; a no-break space
   stands before the sign.
 - Halves are rounded up. The minus is U+2212.
+
+Amounts with a unit (bytes, durations, operations) have three significant digits and the unit of SI that gives at most
+three digits before the point: kB, MB and GB are 10³, 10⁶ and 10⁹ bytes. Whole numbers below the first unit stay whole.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 
 MINUS, SPACE = "−", "\u00a0"
+THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 EXACT = 5e-7  # closer to 1 than this, a float32 that was summed up cannot be told from it
 
 
@@ -53,6 +58,32 @@ def percent(share: float | None) -> str:
 def cell(text: str) -> str:
     """A written number without a zero before its point, for the cells of a grid."""
     return re.sub(r"^([+−]?)0\.(?=.*[1-9])", r"\1.", text)
+
+
+def byte_size(count: float) -> str:
+    """An amount of memory or of a file: 12 bytes, 655 kB, 2.1 MB; MB = 10⁶ bytes."""
+    scaled = _scaled(count, THOUSANDS)
+    return f"{count:.0f}{SPACE}bytes" if scaled is None else f"{scaled}B"
+
+
+def operations(count: float) -> str:
+    """Operations or anything else counted by the million: 126, 8.39 M, 1.21 G."""
+    return _scaled(count, THOUSANDS) or f"{count:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """A measured time: 40 µs, 21.8 ms, 1.25 s, 1,240 s."""
+    return _scaled(seconds, SECONDS) or f"{seconds / 1e-6:.2g}{SPACE}µs"
+
+
+def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str | None:
+    """Three significant digits and the largest unit that leaves one before the point; None below the smallest."""
+    for unit, size in units:
+        if value >= 0.9995 * size:  # 999.5 k is written 1 M
+            many = value / size
+            text = _rounded(many, max(0, 2 - math.floor(math.log10(many * 1.0005))))
+            return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}{unit}"
+    return None
 
 
 def _unsigned(size: float) -> str:

@@ -16,7 +16,7 @@ from dashboard.compare.costs import Costed, Key
 from dashboard.compare.state import LENGTHS, Setup
 from dashboard.compare.weigh import Weighed
 from dashboard.multiples import mark_html
-from dashboard.numbers import number
+from dashboard.numbers import byte_size, duration, number, operations
 from dashboard.panels import plain, theme
 
 FOUND = "compare:measured"
@@ -93,38 +93,13 @@ def row(name: str, weighed: Weighed, cost: Costed | None, place: int, first: int
     """One line; the parameters of all but the first stand as what they are more or less than the first's."""
     done = measured is not None and not measured.skipped
     dense = "¹" if cost is not None and cost.dense and done else ""
-    own = MISSING if cost is None else thousands(cost.parameters) if place == 0 else (
-        f"{'+' if cost.parameters >= first else '−'} {thousands(abs(cost.parameters - first))}")
+    own = MISSING if cost is None else f"{cost.parameters:,}" if place == 0 else (
+        f"{'+' if cost.parameters >= first else '−'} {abs(cost.parameters - first):,}")
     return [name, MISSING if weighed.entropy is None else number(weighed.entropy),
             MISSING if weighed.distance is None else number(weighed.distance),
-            milliseconds(measured.seconds) + dense if done and measured else MISSING,
-            megabytes(measured.bytes) if done and measured else MISSING,
+            duration(measured.seconds) + dense if done and measured else MISSING,
+            byte_size(measured.bytes) if done and measured else MISSING,
             MISSING if cost is None else ("≤ " if cost.at_most else "") + operations(cost.flops), own]
-
-
-def milliseconds(seconds: float) -> str:
-    """0.0218 → 21.8 ms, 0.00004 → 0.04 ms."""
-    value = 1e3 * seconds
-    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 0.1 else f"{value:.2f} ms"
-
-
-def megabytes(count: int) -> str:
-    value = count / 1e6
-    return f"{value:.0f} MB" if value >= 100 else f"{value:.1f} MB" if value >= 1 else f"{value:.2f} MB"
-
-
-def operations(count: float) -> str:
-    """Three digits at most, with the unit that fits."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= size:
-            value = count / size
-            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
-    return f"{count:.0f}"
-
-
-def thousands(count: int) -> str:
-    """591360 → 591 360, as the screens write it."""
-    return f"{count:,}".replace(",", "\u202f")
 
 
 def as_html(head: Sequence[str], rows: Sequence[Row]) -> str:

@@ -9,7 +9,7 @@ from core.decoding import EOS, Hypothesis, Tree, penalty
 from core.tasks import Task
 from core.tokens import token_text
 from dashboard.decode.state import BEAM, GREEDY, SAMPLING, Decoded, How
-from dashboard.numbers import number
+from dashboard.numbers import duration, number
 from dashboard.panels import plain
 
 END = "end"
@@ -94,7 +94,7 @@ def caption(found: Decoded, task: Task, how: How, drawn: int, where: str) -> str
     more = f" {left} of them are not drawn." if left else ""
     unknown = f" Unknown to this model, and read as <unk>: {', '.join(found.unknown)}." if found.unknown else ""
     wanted = "" if found.target is None else f" It should say: {task.separator.join(found.target)}."
-    return (f"{where}. {len(tree.candidates):,} candidates weighed in {1000 * found.seconds:.0f} ms of one core.{more} "
+    return (f"{where}. {len(tree.candidates):,} candidates weighed in {duration(found.seconds)} of one core.{more} "
             "A number is the model's probability of the token after what stands before it; dashed is dropped."
             f"{wanted}{unknown}")
 

@@ -10,6 +10,7 @@ import torch
 
 from dashboard.efficient.racing import Race
 from dashboard.efficient.state import ENTRIES, Asked, Result
+from dashboard.numbers import percent
 
 FILE = Path(__file__).with_name("example.json")
 LONGEST = 8192
@@ -26,7 +27,7 @@ def main() -> None:
     while race.alive:
         race.look()
         race.wait(1.0)
-        print(f"{race.fraction:.0%}", flush=True)
+        print(percent(race.fraction), flush=True)
     if race.error:
         raise SystemExit(race.error)
     FILE.write_text(json.dumps(race.result().to_json(), indent=1) + "\n", "utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> dict:
     y = {"field": "y", "type": "quantitative", "title": None, "axis": {"values": powers, "format": ",~g"},
          "scale": {"type": "log", "domain": [low, high], "nice": False}}
     heading = {"text": f"{title}, {unit}", "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
-    return {"title": heading, "height": HEIGHT, "layer": layers(x, y, unit, theme), "config": style(ink),
+    return {"title": heading, "height": HEIGHT, "layer": layers(x, y, theme), "config": style(ink),
             "padding": {"left": 4, "right": 4, "top": 4, "bottom": 4},
             "autosize": {"type": "fit-x", "contains": "padding"}}
 
@@ -57,7 +57,7 @@ def ends(lines: Sequence[Line]) -> tuple[float, float]:
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
-def layers(x: dict, y: dict, unit: str, theme: Theme) -> list[dict]:
+def layers(x: dict, y: dict, theme: Theme) -> list[dict]:
     places = [str(place) for place in range(len(SHAPES))]
     colours = [CATEGORIES[theme][place % len(CATEGORIES[theme])] for place in range(len(SHAPES))]
 
@@ -66,7 +66,7 @@ def layers(x: dict, y: dict, unit: str, theme: Theme) -> list[dict]:
 
     both = {"x": x, "y": y, "color": series(colours)}
     tips = [{"field": "name", "title": " "}, {"field": "x", "title": "tokens", "format": ",d"},
-            {"field": "y", "title": unit, "format": ".3~g"}]
+            {"field": "told", "title": " "}]
     label = {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
     return [
         layer("closed", {"type": "line", "strokeWidth": 1.25, "strokeDash": [2, 3]}, both),
@@ -78,8 +78,8 @@ def layers(x: dict, y: dict, unit: str, theme: Theme) -> list[dict]:
     ]
 
 
-def rows(lines: Sequence[Line]) -> pa.Table:
-    """What the figure draws, as a table of kind, name, place in the series, x and y."""
+def rows(lines: Sequence[Line], told: Callable[[float], str]) -> pa.Table:
+    """What the figure draws: kind, name, place in the series, x, y, and y as `told` writes it."""
     import pyarrow as pa
 
     found = [(kind, line.name, str(line.place % len(SHAPES)), float(x), float(y))
@@ -90,5 +90,6 @@ def rows(lines: Sequence[Line]) -> pa.Table:
     places = apart([(math.log(line.points[-1][1]) - low) / (high - low) for line in lines])
     found += [("label", line.name, str(line.place % len(SHAPES)), 1.0, math.exp(low + share * (high - low)))
               for line, share in zip(lines, places, strict=True)]
-    columns = (list(column) for column in zip(*found, strict=True))
-    return pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
+    columns = [list(column) for column in zip(*found, strict=True)]
+    table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
+    return table.append_column("told", [[told(y) for y in columns[-1]]])

@@ -15,6 +15,7 @@ from dashboard.efficient import example, measure, state, words
 from dashboard.efficient.figures import Line, log_log, rows
 from dashboard.efficient.racing import Race
 from dashboard.efficient.state import ENTRIES, Asked, Result, key
+from dashboard.numbers import byte_size, duration
 from dashboard.panels import entries_panel, fact, plain, source_panel, theme, title
 from dashboard.table import table
 
@@ -143,9 +144,11 @@ def figures(result: Result, kernels: list[str]) -> None:
         memory.append(Line(ENTRIES[kernel].name, place, [(p.length, p.bytes / words.MEGABYTE) for p in points],
                            [(length, cost.bytes / words.MEGABYTE) for length, cost in closed]))
     left, right = st.columns(2, gap="medium")
-    for column, name, unit, lines in ((left, "Time of a call", "ms", time), (right, "Peak memory", "MB", memory)):
+    both = ((left, "Time of a call", "ms", time, lambda y: duration(y * words.MILLI)),
+            (right, "Peak memory", "MB", memory, lambda y: byte_size(y * words.MEGABYTE)))
+    for column, name, unit, lines, told in both:
         drawn = log_log(name, unit, lines, theme())
-        column.vega_lite_chart(rows(lines), drawn, theme=None, key=key(unit), width="stretch",
+        column.vega_lite_chart(rows(lines, told), drawn, theme=None, key=key(unit), width="stretch",
                                alt=f"{name} against the number of tokens, both logarithmic, one line a kernel")
 
 

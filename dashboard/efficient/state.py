@@ -21,7 +21,7 @@ USUAL_WINDOW = 32
 ROUNDS = 5
 MOST = 6  # curves in one figure
 USUAL = ("exact", "fused", "chunked", "local", "linear", "performer")
-LIMITS = Limits(seconds=2.0, bytes=256 * 2**20)  # a server of 1 GB holds this beside everything else
+LIMITS = Limits(seconds=2.0, bytes=256e6)  # a server of 1 GB holds this beside everything else
 ENTRIES: dict[str, Entry] = {item.key: item for item in AXES["kernel"]}
 TABLE = "max_len"  # a parameter that follows the longest text
 BANDED = ("local", "block_sparse")  # measured on a window, which is what they are for; all others see every key

@@ -11,6 +11,7 @@ from dashboard.efficient import measure, words
 from dashboard.efficient.measure import Implied
 from dashboard.efficient.state import ENTRIES, key
 from dashboard.multiples import Tile, multiples
+from dashboard.numbers import number
 from dashboard.one_query.text import labels, tokenize
 from dashboard.panels import fact, plain
 
@@ -55,7 +56,7 @@ def weighed() -> None:
 
 
 def under(each: Implied) -> str:
-    return "softmax" if each.kernel == "exact" else f"implied, off by {each.wrong:.3f}"
+    return "softmax" if each.kernel == "exact" else f"implied, off by {number(each.wrong)}"
 
 
 def implied_fact(found: list[Implied], features: int, few: int) -> str:
@@ -67,6 +68,6 @@ def implied_fact(found: list[Implied], features: int, few: int) -> str:
     size = {"performer": f" with {features} features", "linformer": f" of rank {few}",
             "nystrom": f" with {few} landmarks"}
     return (f"{plain(ENTRIES[near.kernel].name)}{size.get(near.kernel, '')} misses exact's weights by "
-            f"**{near.wrong:.3f}** a cell on average, {words.name(far.kernel)}{size.get(far.kernel, '')} by "
-            f"**{far.wrong:.3f}**; linear's largest weight is {linear.largest:.2f} where softmax has "
-            f"{exact.largest:.2f}.")
+            f"**{number(near.wrong)}** a cell on average, {words.name(far.kernel)}{size.get(far.kernel, '')} by "
+            f"**{number(far.wrong)}**; linear's largest weight is {number(linear.largest)} where softmax has "
+            f"{number(exact.largest)}.")

@@ -10,12 +10,13 @@ from core.benchmark import CUDA, Measured, exponent
 from core.cost import attention_cost
 from dashboard.efficient import state
 from dashboard.efficient.state import BANDED, ENTRIES, HEADS, ROUNDS, SIZE, Result
+from dashboard.numbers import byte_size, duration, number, operations, percent
 
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
-MEGABYTE, MILLI = 2**20, 1e-3
+MEGABYTE, MILLI = 1e6, 1e-3  # of the charts' axes
 HEAD = ("kernel", "T", "time", "grows as", "operations", "grow as", "peak memory", "grows as", "closed form",
         "from exact")
-_RAISED = str.maketrans("0123456789.-", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
+_RAISED = str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,7 @@ def grown(result: Result, kernel: str) -> Grown | None:
 
 def power(value: float) -> str:
     """T with its exponent raised: T¹·⁹⁸."""
-    return "T" + f"{value:.2f}".translate(_RAISED)
-
-
-def duration(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:.2f} s"
-    return f"{seconds / MILLI:.3g} ms" if seconds < 0.1 else f"{seconds / MILLI:.0f} ms"
-
-
-def amount(held: float) -> str:
-    return f"{held / MEGABYTE:,.0f} MB" if held >= 10 * MEGABYTE else f"{held / MEGABYTE:.2g} MB"
-
-
-def operations(flops: float) -> str:
-    return f"{flops / 1e9:,.1f} G" if flops >= 1e9 else f"{flops / 1e6:,.0f} M"
+    return "T" + number(value).translate(_RAISED)
 
 
 def rows(result: Result, kernels: list[str], apart: dict[str, float]) -> list[list[str]]:
@@ -70,17 +57,9 @@ def rows(result: Result, kernels: list[str], apart: dict[str, float]) -> list[li
         if each is None:
             continue
         out.append([ENTRIES[kernel].name, f"{each.point.length:,}", duration(each.point.seconds), power(each.time),
-                    operations(each.closed_flops), power(each.flops), amount(each.point.bytes), power(each.memory),
-                    amount(each.closed_bytes), distance(apart.get(kernel))])
+                    operations(each.closed_flops), power(each.flops), byte_size(each.point.bytes), power(each.memory),
+                    byte_size(each.closed_bytes), percent(apart.get(kernel))])
     return out
-
-
-def distance(value: float | None) -> str:
-    if value is None:
-        return "–"
-    if value < 1e-4:
-        return f"{value:.0e}".replace("e-0", "e−").replace("e-", "e−")
-    return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
 
 
 def fact(result: Result, kernels: list[str]) -> str:
@@ -96,9 +75,10 @@ def fact(result: Result, kernels: list[str]) -> str:
         return ""
     quick = min(others, key=lambda kernel: others[kernel].seconds)
     point, growth = others[quick], next(each for each in found if each.kernel == quick)
-    return (f"At {at:,} tokens {name(quick)} takes **{duration(point.seconds)}** and {amount(point.bytes)} where "
-            f"{name(slow.kernel)} takes **{duration(slow.point.seconds)}** and {amount(slow.point.bytes)}: twice the "
-            f"text costs it {2 ** growth.time:.1f} times as much, and {name(slow.kernel)} {2 ** slow.time:.1f} times.")
+    return (f"At {at:,} tokens {name(quick)} takes **{duration(point.seconds)}** and {byte_size(point.bytes)} where "
+            f"{name(slow.kernel)} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}: twice "
+            f"the text costs it {number(2 ** growth.time)} times as much, and {name(slow.kernel)} "
+            f"{number(2 ** slow.time)} times.")
 
 
 def name(kernel: str) -> str:
@@ -124,7 +104,7 @@ def conditions(result: Result, example: bool) -> str:
 def limits(where: str) -> str:
     """What a call may take on that device."""
     most = state.limits(where)
-    return (f"A call is skipped when it would hold more than {amount(most.bytes)} or take longer than "
+    return (f"A call is skipped when it would hold more than {byte_size(most.bytes)} or take longer than "
             f"{most.seconds:g} s.")
 
 

@@ -14,7 +14,7 @@ from core.pretrained.looks import on_said, on_said_evenly, steps_that_can, visib
 from core.trace import AttentionMap
 from dashboard.decode.words import shorten
 from dashboard.generate.state import Going
-from dashboard.numbers import number
+from dashboard.numbers import duration, number
 from dashboard.panels import plain
 
 Names = Mapping[int, str]
@@ -78,7 +78,7 @@ def caption(now: Going, drawn: int, note: str | None) -> str:
     short = (f" The model has places for {len(now.begun.prompt.said) + room} tokens, so at most {room} are said."
              if room < settings.longest else "")
     return (f"{now.request.ref.name}, fp32; {len(tree.candidates):,} candidates weighed in "
-            f"{1000 * now.seconds:.0f} ms{rate}.{more} A number in the tree is the model's probability of the token "
+            f"{duration(now.seconds)}{rate}.{more} A number in the tree is the model's probability of the token "
             f"after what stands before it; dashed is dropped.{short}{' ' + note if note else ''}")
 
 

@@ -14,9 +14,9 @@ from dashboard.cache import cached
 from dashboard.heads import measure
 from dashboard.heads.measure import Kept
 from dashboard.heads.state import Asked, key
-from dashboard.heads.words import amount, equation, thousands
+from dashboard.heads.words import equation
 from dashboard.multiples import Tile, multiples
-from dashboard.numbers import number
+from dashboard.numbers import byte_size, number
 from dashboard.panels import fact, theme
 from dashboard.table import table
 
@@ -60,9 +60,9 @@ def row_of(found: Kept, head: int) -> int:
 def sentence(asked: Asked, found: Sequence[Kept]) -> str:
     many, grouped, one, latent = found
     heads = "1 shared key head" if asked.kv_heads == 1 else f"{asked.kv_heads} shared key heads"
-    said = (f"Of {asked.length:,} tokens multi-head attention holds **{amount(many.bytes)}** a layer; {heads} "
-            f"{amount(grouped.bytes)}, a single one {amount(one.bytes)}, a latent vector with its turned key "
-            f"{amount(latent.bytes)}.")
+    said = (f"Of {asked.length:,} tokens multi-head attention holds **{byte_size(many.bytes)}** a layer; {heads} "
+            f"{byte_size(grouped.bytes)}, a single one {byte_size(one.bytes)}, a latent vector with its turned key "
+            f"{byte_size(latent.bytes)}.")
     if many.alike is None or one.alike is None:
         return said
     return (f"{said} With one key head for all, two heads share **{number(one.alike)}** of their weight instead of "
@@ -71,16 +71,16 @@ def sentence(asked: Asked, found: Sequence[Kept]) -> str:
 
 def numbers(found: Sequence[Kept]) -> str:
     """What is kept of a token under each."""
-    return ",   ".join(thousands(each.numbers) for each in found)
+    return ",   ".join(f"{each.numbers:,}" for each in found)
 
 
 def bars(asked: Asked, found: Sequence[Kept]) -> str:
     """Bytes held, a bar for each, with the amount at its end; plain HTML, since a chart costs each rerun its time."""
-    most, said = max(each.bytes for each in found), ", ".join(f"{name_of(f)} {amount(f.bytes)}" for f in found)
+    most, said = max(each.bytes for each in found), ", ".join(f"{name_of(f)} {byte_size(f.bytes)}" for f in found)
     lines = "".join(
         f'<div style="flex:0 0 104px;text-align:right">{escape(name_of(each))}</div><div style="height:18px;'
         f'border-radius:2px;width:{round(LONGEST * each.bytes / most, 1)}%;background:{colour}"></div>'
-        f"<div>{amount(each.bytes)}</div>{BREAK}"
+        f"<div>{byte_size(each.bytes)}</div>{BREAK}"
         for each, colour in zip(found, CATEGORIES[theme()], strict=False))
     heading = f"Kept of {asked.length:,} tokens, one layer"
     return (f'<div role="img" aria-label="{escape(said)}" style="font-size:13px;line-height:18px">'
@@ -90,7 +90,7 @@ def bars(asked: Asked, found: Sequence[Kept]) -> str:
 
 def rows(found: Sequence[Kept]) -> None:
     head = ["keys and values", "numbers a token", "bytes held", "parameters", "in common"]
-    body = [[name_of(each), thousands(each.numbers), thousands(each.bytes), thousands(each.parameters),
+    body = [[name_of(each), f"{each.numbers:,}", f"{each.bytes:,}", f"{each.parameters:,}",
              "–" if each.alike is None else number(each.alike)] for each in found]
     table(head, body, caption="What is kept of a token under four ways to hold keys and values")
 

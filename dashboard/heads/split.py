@@ -15,7 +15,7 @@ from dashboard.heads import measure
 from dashboard.heads.alike import square
 from dashboard.heads.measure import Split
 from dashboard.heads.state import MOST_HEADS, Asked, key
-from dashboard.heads.words import equation, thousands
+from dashboard.heads.words import equation
 from dashboard.multiples import MARKS, Tile, multiples
 from dashboard.numbers import number
 from dashboard.panels import fact, plain, theme
@@ -86,7 +86,7 @@ def sentence(asked: Asked, one: Split, many: Split, cell: tuple[int, int]) -> st
     weights = many.weights[:, row, column]
     return (f"{words[0]} gives {words[1]} **{number(weights.max())}** in head {int(weights.argmax())} and "
             f"**{number(weights.min())}** in head {int(weights.argmin())}; one head gives it {single}. With the same "
-            f"{thousands(many.parameters)} numbers {NAMES[many.heads]} heads look in {NAMES[many.heads]} ways: two of "
+            f"{many.parameters:,} numbers {NAMES[many.heads]} heads look in {NAMES[many.heads]} ways: two of "
             f"them share {number(many.alike)} of their weight.")
 
 
@@ -98,7 +98,7 @@ def rows(asked: Asked) -> None:
     """Each number of heads that divides d_model, with the same layer's numbers."""
     splits = [cached(measure.split, asked.tokens, asked.d_model, heads, asked.seed) for heads in listed(asked)]
     head = ["heads", "size of each", "parameters", "entropy", "distance", "in common"]
-    body = [[str(each.heads), str(asked.d_model // each.heads), thousands(each.parameters), number(each.entropy),
+    body = [[str(each.heads), str(asked.d_model // each.heads), f"{each.parameters:,}", number(each.entropy),
              number(each.distance), "–" if each.alike is None else number(each.alike)] for each in splits]
     table(head, body, caption="The same layer as one head and as many", markers=False)
 

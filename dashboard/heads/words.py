@@ -7,19 +7,6 @@ from html import escape
 import streamlit as st
 
 
-def amount(count: int) -> str:
-    """Bytes in the unit in which they have few digits."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
-
-
-def thousands(count: int) -> str:
-    """16640 → 16 640."""
-    return f"{count:,}".replace(",", "\u202f")
-
-
 def equation(symbols: str, numbers: str) -> None:
     """An equation in symbols, which stays, and the numbers in it as plain text: setting type takes a rerun too long."""
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="xsmall"):

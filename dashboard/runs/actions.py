@@ -14,6 +14,7 @@ from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.shelf import KEPT, LONGEST_NAME, bring_back, discard, duplicate, most_bytes, prune
 from dashboard import jobs
 from dashboard.map import STEPS
+from dashboard.numbers import byte_size
 from dashboard.panels import plain
 from dashboard.runs.state import pick
 from dashboard.runs.summary import Summary
@@ -176,8 +177,8 @@ def upload() -> None:
         count = st.session_state.setdefault(UPLOADS, 0)
         given = st.file_uploader("A run as a zip", "zip", key=f"runs:upload:{count}",
                                  max_upload_size=archive.MOST_ZIPPED // 1_000_000)
-        st.caption(f"As Download gives it: at most {archive.MOST_ZIPPED // 1_000_000} MB, "
-                   f"{archive.MOST_UNPACKED // 1_000_000} MB unpacked. Every file is checked before it is read; "
+        st.caption(f"As Download gives it: at most {byte_size(archive.MOST_ZIPPED)}, "
+                   f"{byte_size(archive.MOST_UNPACKED)} unpacked. Every file is checked before it is read; "
                    "nothing in it is executed.")
         if given is None:
             return

@@ -13,7 +13,7 @@ from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.machine import line
 from core.training.shelf import GRACE, KEPT
-from dashboard.numbers import percent
+from dashboard.numbers import byte_size, percent
 from dashboard.panels import plain
 
 if TYPE_CHECKING:
@@ -61,19 +61,13 @@ def matches(item: Summary, asked: str) -> bool:
     return all(word in text or word == item.run.id for word in asked.casefold().split())
 
 
-def size(count: int) -> str:
-    """418756 → 0.4 MB."""
-    megabytes = count / 1e6
-    return f"{megabytes:,.0f} MB" if megabytes >= 10 else f"{megabytes:.1f} MB"
-
-
 def room(items: Sequence[Summary], most: int) -> str:
     """How much room the runs take, and what happens when it is too much."""
     own = [item for item in items if not item.example]
     used = sum(item.bytes for item in own)
     count = f"{len(own)} run{'s' if len(own) != 1 else ''} of yours" if own else "No run of yours yet"
-    return (f"{count}, {size(used)} of {size(most)}. At most {KEPT} are kept; when it gets too much, the oldest "
-            f"without a name go first. A deleted run can be brought back for {GRACE / 3600:.0f} hour.")
+    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {KEPT} are kept; when it gets too much, the "
+            f"oldest without a name go first. A deleted run can be brought back for {GRACE / 3600:.0f} hour.")
 
 
 def result(item: Summary) -> str:
@@ -130,5 +124,5 @@ def about(item: Summary) -> str:
         parts.append(f"forked from {item.parent}")
     if machine := line(item.run.asked().get("machines")):
         parts.append(f"trained on {machine}")
-    parts.append(size(item.bytes))
+    parts.append(byte_size(item.bytes))
     return " · ".join(part.rstrip(".") for part in parts) + "."

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import Choice, entry
+from dashboard.numbers import byte_size, duration, number
 from dashboard.one_query.equations import name, num, signed
 from dashboard.panels import plain
 from dashboard.scores import measure
 from dashboard.scores.measure import Character, Met, Timed
 from dashboard.scores.state import SEED, USUAL
-from dashboard.step_view import number
 
 MOST_TERMS = 3
 ALIKE = 1e-5  # relative, in single precision
@@ -33,7 +33,7 @@ def fact(met: Sequence[Met], tokens: Sequence[str], row: int, stretch: float) ->
     least = min(met, key=lambda each: float(each.weights[row, column]))
     said = (f"For :primary[{plain(tokens[row])}], {agree} of {len(met)} scores put most weight on "
             f"{plain(tokens[column])}: {lower(sure)} **{number(sure.weights[row, column])}**, {lower(least)} "
-            f"**{number(least.weights[row, column])}**; even would be {1 / len(tokens):.2f}.")
+            f"**{number(least.weights[row, column])}**; even would be {number(1 / len(tokens))}.")
     return said if stretch == 1.0 else f"{said} This is with every query {stretch:g} times as long."
 
 
@@ -81,10 +81,10 @@ def equation(met: Met, tokens: Sequence[str], i: int, j: int, colour: str) -> tu
 def rows(met: Sequence[Met], found: Sequence[Character], timed: Sequence[Timed]) -> list[list[str]]:
     """One row a score, in the order of HEAD."""
     dot = next((time for each, time in zip(met, timed, strict=True) if each.key == USUAL), timed[0])
-    return [[entry("score", each.key).name, rule(each), f"{each.learned:,}".replace(",", "\u202f"),
-             f"{time.seconds * 1e3:.1f} ms", f"{time.seconds / dot.seconds:.2f} ×", f"{time.bytes / 2**20:.1f} MB",
-             f"{is_.rank}", "yes" if is_.symmetric else "no", f"× {is_.twice:.2f}",
-             "no change" if not is_.turned else f"± {is_.turned:.2f}"]
+    return [[entry("score", each.key).name, rule(each), f"{each.learned:,}",
+             duration(time.seconds), f"{number(time.seconds / dot.seconds)} ×", byte_size(time.bytes),
+             f"{is_.rank}", "yes" if is_.symmetric else "no", f"× {number(is_.twice)}",
+             "no change" if not is_.turned else f"± {number(is_.turned)}"]
             for each, is_, time in zip(met, found, timed, strict=True)]
 
 
@@ -105,7 +105,7 @@ def table_fact(met: Sequence[Met], found: Sequence[Character], timed: Sequence[T
     widest, slowest = max(places, key=lambda at: found[at].rank), max(places, key=lambda at: timed[at].seconds)
     dot = next((at for at in places if met[at].key == USUAL), 0)
     names = [plain(entry("score", each.key).name) for each in met]
-    return (f"{names[slowest]} takes **{timed[slowest].seconds / timed[dot].seconds:.1f} ×** the time of "
+    return (f"{names[slowest]} takes **{number(timed[slowest].seconds / timed[dot].seconds)} ×** the time of "
             f"{lower(met[dot])}. {names[widest]} fills a matrix of rank **{found[widest].rank}** with "
             f"{measure.TRIED_DIMS} dimensions; {lower(met[dot])} stops at {found[dot].rank}.")
 
@@ -120,4 +120,4 @@ def note(met: Met, show: str) -> str:
 def rule(met: Met) -> str:
     """The score in plain signs, with the number that this one is multiplied by."""
     short = entry("score", met.key).short
-    return short if met.scale == 1.0 else f"{short} × {met.scale:.3g}"
+    return short if met.scale == 1.0 else f"{short} × {number(met.scale)}"

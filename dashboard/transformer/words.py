@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from core.models.anatomy import Part
-from dashboard.numbers import percent
+from dashboard.numbers import byte_size, number, operations, percent
 from dashboard.transformer.measure import BATCH, SEEDS, Depth, Measured
 
 COLUMNS = ("output", "parameters", "FLOPs", "kept", "mean ± spread", "gradient")
 _ATTENTIONS = {"attention": "self", "causal": "causal", "cross": "cross"}
-NARROW = "\u202f"
 
 
 def is_attention(path: str) -> bool:
@@ -27,33 +26,10 @@ def kind_and_layer(path: str) -> tuple[str, int]:
 def cells(part: Part) -> list[str]:
     """The columns of a part: shape, parameters, FLOPs, memory kept, its numbers, its gradient."""
     shape = "" if part.shape is None else " × ".join(map(str, part.shape))
-    spread = "" if part.spread is None else f"{signed(part.mean)} ± {part.spread:.2f}"
-    return [shape, counted(part.parameters), scaled(part.flops), size(part.bytes), spread,
-            "" if part.gradient is None else small(part.gradient)]
-
-
-def counted(number: int) -> str:
-    """A whole number with thin gaps; nothing for none."""
-    return f"{number:,}".replace(",", NARROW) if number else ""
-
-
-def scaled(number: float) -> str:
-    for unit, value in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= value:
-            return f"{number / value:.3g} {unit}"
-    return f"{number:g}" if number else ""
-
-
-def size(number: int) -> str:
-    return f"{scaled(number)}B" if number >= 1000 else f"{number} B" if number else ""
-
-
-def small(number: float) -> str:
-    return f"{number:.2g}" if number >= 1e-4 or number == 0 else f"{number:.0e}"
-
-
-def signed(number: float | None) -> str:
-    return f"{number:.2f}".replace("-", "−") if number is not None else ""
+    spread = "" if part.spread is None or part.mean is None else f"{number(part.mean)} ± {number(part.spread)}"
+    return [shape, f"{part.parameters:,}" if part.parameters else "", operations(part.flops) if part.flops else "",
+            byte_size(part.bytes) if part.bytes else "", spread,
+            "" if part.gradient is None else number(part.gradient)]
 
 
 def of_model(measured: Measured) -> str:
@@ -65,7 +41,7 @@ def of_model(measured: Measured) -> str:
                     sum(part.flops for part in found) / whole.flops)
              for name, found in (("attention", parts), ("feed-forward", forward))}
     met = sum(child.flops for part in parts for child in part.children if child.path.endswith("itself"))
-    return (f"Attention holds **{percent(share['attention'][0])}** of {counted(whole.parameters)} parameters and takes "
+    return (f"Attention holds **{percent(share['attention'][0])}** of {whole.parameters:,} parameters and takes "
             f"**{percent(share['attention'][1])}** of the products, feed-forward "
             f"{percent(share['feed-forward'][0])} and {percent(share['feed-forward'][1])}; where queries "
             f"meet keys, {percent(met / whole.flops)}.")
@@ -74,19 +50,20 @@ def of_model(measured: Measured) -> str:
 def of_memory(measured: Measured) -> str:
     """The caption: what was run, and what training keeps."""
     whole = measured.tree
-    return (f"One pass over {BATCH} held-out examples and back, loss {measured.loss:.2f}. FLOPs are those of matrix "
-            f"products, forwards; “kept” is what the backward pass needs of this batch, {size(whole.bytes)}. Weights "
-            f"take {size(4 * whole.parameters)} in fp32; training with AdamW holds {size(16 * whole.parameters)} with "
-            "gradients and two moments. A bar is the part's share of the model.")
+    return (f"One pass over {BATCH} held-out examples and back, loss {number(measured.loss)}. FLOPs are those of "
+            f"matrix products, forwards; “kept” is what the backward pass needs of this batch, "
+            f"{byte_size(whole.bytes)}. Weights take {byte_size(4 * whole.parameters)} in fp32; training with AdamW "
+            f"holds {byte_size(16 * whole.parameters)} with gradients and two moments. "
+            "A bar is the part's share of the model.")
 
 
 def of_depth(after: Depth, before: Depth, layers: int) -> str:
     """What norms do to the gradient of the first layer."""
-    return (f"With {layers} layers and the norm after the sum, the first layer gets **{after.ratio:.2g} ×** the last "
-            f"layer's gradient; with the norm before, **{before.ratio:.2g} ×**.")
+    return (f"With {layers} layers and the norm after the sum, the first layer gets **{number(after.ratio)} ×** the "
+            f"last layer's gradient; with the norm before, **{number(before.ratio)} ×**.")
 
 
 def of_depth_conditions(after: Depth, before: Depth) -> str:
     return (f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
-            f"{small(after.mean[0])} ± {small(after.deviation[0])} after, {small(before.mean[0])} ± "
-            f"{small(before.deviation[0])} before.")
+            f"{number(after.mean[0])} ± {number(after.deviation[0])} after, {number(before.mean[0])} ± "
+            f"{number(before.deviation[0])} before.")

@@ -12,6 +12,7 @@ from core.pretrained.evidence import switched_off
 from core.pretrained.jobs import JOBS, Job, job_of
 from dashboard.inside import Chosen, choose
 from dashboard.inside.opening import use
+from dashboard.numbers import byte_size
 from dashboard.panels import next_page, plain, source_panel, title
 from dashboard.use_model import sections, words
 
@@ -58,5 +59,6 @@ def _other(job: Job) -> None:
     with buttons.container(horizontal=True):
         if job.kept:
             st.button(job.kept, key=f"use_model:use:{job.key}", on_click=use, args=(job.kept,), help="Here, offline.")
-        st.button(f"{job.hub.partition('/')[2]}, {job.megabytes} MB", key=f"use_model:hub:{job.key}", on_click=use,
+        label = f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}"
+        st.button(label, key=f"use_model:hub:{job.key}", on_click=use,
                   args=(job.hub,), help=f"{job.hub} of the Hugging Face hub: looked up, and then loaded if you say so.")

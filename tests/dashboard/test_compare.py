@@ -230,20 +230,11 @@ def test_nothing_is_measured_beside_another_measurement():
     ONE_AT_A_TIME.release()
 
 
-@pytest.mark.parametrize(("show", "value", "text"), [
-    (table.milliseconds, 0.0218, "21.8 ms"), (table.milliseconds, 0.5, "500 ms"),
-    (table.milliseconds, 4e-5, "0.04 ms"), (table.megabytes, 12_582_912, "12.6 MB"),
-    (table.megabytes, 50_000, "0.05 MB"), (table.operations, 402.7e6, "403 M"), (table.operations, 5.5e6, "5.5 M"),
-    (table.operations, 1.21e9, "1.2 G"), (table.thousands, 591_360, "591\u202f360")])
-def test_numbers_are_written_short(show, value, text):
-    assert show(value) == text
-
-
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
     weighed = Weighed(np.eye(3))
     measured = Measured("x", 8, 0.0123, 2_000_000)
     line = table.row("x", weighed, Costed(90, 1e6, True), 1, 100, measured)
-    assert line == ["x", "0.00", "0.00", "12.3 ms¹", "2.0 MB", "1.0 M", "− 10"]
+    assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
     assert table.row("x", Weighed(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6
 
 

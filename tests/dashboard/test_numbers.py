@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dashboard.numbers import cell, number, percent, signed
+from dashboard.numbers import byte_size, cell, duration, number, operations, percent, signed
 
 
 @pytest.mark.parametrize(("value", "text"), [
@@ -41,3 +41,14 @@ def test_signs_percentages_and_cells():
         f"{text}\u00a0%" for text in ("88", "4", "0.04", "99.6", "99.99", "100", "0", "−50")]
     assert [cell(signed(one)) for one in (-0.0123, 0.3, 10.2, 0)] == ["−.012", "+.30", "+10.20", "0.00"]
     assert [cell(number(one)) for one in (0.28, 0.9996, 1.0, 0, -0.5)] == [".28", ".9996", "1.00", "0.00", "−.50"]
+
+
+@pytest.mark.parametrize(("show", "value", "text"), [
+    (byte_size, 12, "12 bytes"), (byte_size, 2048, "2.05 kB"), (byte_size, 655_360, "655 kB"),
+    (byte_size, 2**20, "1.05 MB"), (byte_size, 999_600, "1 MB"), (byte_size, 3e9, "3 GB"),
+    (duration, 0.0218, "21.8 ms"), (duration, 0.5, "500 ms"), (duration, 4e-5, "40 µs"), (duration, 0.99996, "1 s"),
+    (duration, 1.25, "1.25 s"), (duration, 1240, "1,240 s"), (duration, 2e-7, "0.2 µs"),
+    (operations, 126, "126"), (operations, 402.7e6, "403 M"), (operations, 9.996e6, "10 M"),
+    (operations, 1.21e9, "1.21 G"), (operations, 2e15, "2,000 T")])
+def test_an_amount_has_three_digits_and_the_unit_that_fits(show, value, text):
+    assert show(value).replace("\u00a0", " ") == text

@@ -123,11 +123,11 @@ def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
     assert not [box for box in opened().selectbox if box.label == "Device"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * 2**30, 16 * 2**30))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8e9, 16e9))
     at = opened()
     box = next(box for box in at.selectbox if box.label == "Device")
     assert box.options == ["A card", "CPU"] and box.value == "cuda"
-    assert "4,096 MB" in at.selectbox(key="efficient:longest").help
+    assert "4\u00a0GB" in at.selectbox(key="efficient:longest").help
     assert any("measured before" in caption.value for caption in at.caption)  # the kept curves are a CPU's
     at = put(at, "selectbox", "device", "cpu")
     assert not any("measured before" in caption.value for caption in at.caption)
@@ -201,8 +201,8 @@ def test_slopes_and_the_sentence_come_from_the_points():
     assert (exact.time, exact.memory, exact.flops) == pytest.approx((2, 2, 2), abs=0.01)
     assert (linear.time, linear.memory, linear.flops) == pytest.approx((1, 1, 1), abs=0.01)
     said = words.fact(result, ["exact", "linear"])
-    assert "At 512 tokens linear takes **0.512 ms**" in said and "exact takes **262 ms**" in said
-    assert "costs it 2.0 times as much, and exact 4.0 times" in said
+    assert "At 512 tokens linear takes **512\u00a0µs**" in said and "exact takes **262\u00a0ms**" in said
+    assert "costs it 2.00 times as much, and exact 4.00 times" in said
     assert words.power(1.98) == "T¹·⁹⁸"
 
 

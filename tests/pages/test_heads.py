@@ -11,8 +11,7 @@ from core.attention import Attention, AttentionConfig
 from dashboard.heads import measure, shared, split, subtract
 from dashboard.heads.alike import square
 from dashboard.heads.state import IDEAS, Asked
-from dashboard.heads.words import amount
-from dashboard.numbers import number
+from dashboard.numbers import byte_size, number
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/heads.py"
@@ -67,11 +66,11 @@ def test_one_head_is_said_as_one():
 def test_the_cache_follows_its_sizes():
     at = opened(idea=IDEAS["shared"])
     at = put(at, "select_slider", "length", 1024)
-    assert "1,024 tokens multi-head attention holds" in said(at) and "524 kB" in said(at)
+    assert "1,024 tokens multi-head attention holds" in said(at) and "524\u00a0kB" in said(at)
     at = put(at, "number_input", "latent:64:4", 8)
     assert ",   16 numbers a token" in said(at)
     at = put(at, "select_slider", "kv:4", 1)
-    assert "1 shared key head 131 kB" in said(at)
+    assert "1 shared key head 131\u00a0kB" in said(at)
 
 
 def test_the_layer_moves_lambda():
@@ -140,7 +139,7 @@ def test_the_sentences_hold_the_numbers_of_their_pictures():
     text = split.sentence(asked, one, many, (row, column))
     assert f"**{many.weights[:, row, column].max():.2f}**" in text and f"{number(many.alike)} of their weight" in text
     found = [measure.kept(config, TOKENS, 126, 128) for config in measure.ways(64, 4, 2, 32)]
-    assert all(amount(each.bytes) in shared.sentence(asked, found) for each in found)
+    assert all(byte_size(each.bytes) in shared.sentence(asked, found) for each in found)
     pair = measure.subtracted(TOKENS, 64, 4, 126, 0, 4)
     cell = subtract.telling(pair)
     assert f"**{number(pair.difference[cell])}**" in subtract.sentence(asked, pair, cell)
@@ -150,8 +149,3 @@ def test_the_square_holds_every_pair_once_each_way():
     html = square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
     assert html.count(">.25</td>") == 2 and html.count("></td>") == 2
     assert "head 0 and head 1: 0.25" in html
-
-
-def test_amounts():
-    assert [amount(n) for n in (12, 2048, 655_360, 2_097_152, 3 * 10**9)] == [
-        "12 bytes", "2.05 kB", "655 kB", "2.1 MB", "3 GB"]

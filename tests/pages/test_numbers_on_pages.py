@@ -6,6 +6,7 @@ A number that is written again from its own text comes out the same, so a second
 import ast
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,12 @@ from dashboard.numbers import cell, number, percent
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induction", "two_models": "induction",
          "use_model": "digits", "pretrained": "induction"}
-CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained", "heads")
+CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained", "heads",
+             "efficient", "scores", "transformer")
 DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])")
 PERCENT = re.compile(r"[\d.,]+\s?%")
 FORMAT = re.compile(r"\.[1-9]\d*~?[feg]|%")
+UNIT = re.compile(r"\s?([kMG]i?B|[mµ]s)\b")
 VEGA_FORMAT = re.compile(r"[+,]?\.\d+~?[fgse%]")
 
 
@@ -64,11 +67,11 @@ def test_every_number_stands_as_the_rule_writes_it(page, model):
 
 @pytest.mark.parametrize("room", CONVERTED)
 def test_no_number_is_formatted_beside_the_rule(room):
-    """No decimals of its own in an f-string or a Vega format, but in CSV for other programs and amounts of bytes."""
+    """No decimals of its own in an f-string or a Vega format, but in CSV for other programs."""
     for path in sorted((ROOT / "dashboard" / room).glob("*.py")):
         tree = ast.parse(path.read_text())
         exempt = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
-                  and ("csv" in function.name or function.name == "amount") for node in ast.walk(function)}
+                  and "csv" in function.name for node in ast.walk(function)}
         exempt |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
                    if isinstance(part, ast.Constant)}
         for node in ast.walk(tree):
@@ -77,3 +80,13 @@ def test_no_number_is_formatted_beside_the_rule(room):
                 assert not FORMAT.search(own), f"{path.name}:{node.lineno} formats with :{own}; take dashboard.numbers"
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in exempt:
                 assert not VEGA_FORMAT.fullmatch(node.value), f"{path.name}:{node.lineno} has the format {node.value}"
+
+
+def test_no_amount_is_written_beside_the_formatters():
+    """Bytes and times are written by `byte_size` and `duration` alone, so that MB means one thing on every page."""
+    for path in sorted({*(ROOT / "dashboard").rglob("*.py")} - {ROOT / "dashboard" / "numbers.py"}):
+        for text in ast.walk(ast.parse(path.read_text())):
+            if isinstance(text, ast.JoinedStr):
+                for value, after in pairwise(text.values):
+                    unit = UNIT.match(after.value) if isinstance(after, ast.Constant) else None
+                    assert not (unit and isinstance(value, ast.FormattedValue)), f"{path}:{after.lineno}"
