@@ -43,7 +43,6 @@ def step_chart(
     height: int = 200,
     unit: str = "step",
     named: bool = True,
-    guess_at: Literal["left", "right"] = "right",
 ) -> Spec:
     """Curves over training steps, layers or seconds (`unit`); `guess` is a level to beat and its words, on the side
     where there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
@@ -51,7 +50,7 @@ def step_chart(
     top = high if high is not None else _top(curves, guess)
     at = {"x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
           "y": field("y", None, domain=[0, top * 1.04], axis=_up(ink, percent))}
-    layers = [] if guess is None else _guess(guess, at, ink, last_x, guess_at)
+    layers = [] if guess is None else _guess(guess, at, ink, last_x, _free_side(curves, guess[0], last_x))
     for i, curve in enumerate(curves):
         layers += _curve(curve, at, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit)
     layers += _labels(curves, at, ink, last_x, top, gap=LINE / height) if named else []
@@ -164,7 +163,15 @@ def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
     return [place + lift * (h > 0.5) for place, h in zip(places, heights, strict=True)]
 
 
-def _guess(guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: str) -> list[Spec]:
+def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:
+    """The side of the chart on which every curve stays further from a level: its words are not struck through there."""
+    points = [point for curve in curves for point in curve.kept()]
+    left, right = (min((abs(y - level) for x, y in points if (x > last_x / 2) == late), default=float("inf"))
+                   for late in (False, True))
+    return "left" if left > right else "right"
+
+
+def _guess(guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: Literal["left", "right"]) -> list[Spec]:
     level, words = guess
     right = side == "right"
     return [layer("line", _rows([(0, level), (last_x, level)]), at, color=ink.quiet, strokeWidth=1, strokeDash=[2, 2]),

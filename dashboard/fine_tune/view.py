@@ -118,8 +118,7 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
              Curve("balanced accuracy", balanced_points(records)),
              Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records])]
     columns[1].markdown(":small[**Right, held-out**]")
-    drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT,
-                       guess_at="left")
+    drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
     columns[1].vega_lite_chart(spec=drawn, key="fine_tune:right",
                                alt=f"{percent(records[-1].exact)} right at step {records[-1].step:,}")
 

@@ -90,8 +90,7 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
     curves += scores
     best = max(shown.baselines(records[-1].held_out), key=lambda one: one[1], default=None)
     guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
-    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not scores, guess=guess,
-                        guess_at="left")
+    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not scores, guess=guess)
     st.vega_lite_chart(spec=drawn, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
 
 
@@ -181,7 +180,7 @@ def _speed(shown: Shown, step: int, ink: Ink) -> None:
 def _small(shown: Shown, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
            guess: tuple[float, str] | None = None) -> None:
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL,
-                        named=len(curves) > 1, guess_at="left")
+                        named=len(curves) > 1)
     st.vega_lite_chart(spec=drawn, key=f"train:{key}", alt=f"{key} over training.")
 
 

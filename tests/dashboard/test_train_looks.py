@@ -100,6 +100,14 @@ def test_a_chart_holds_its_points_and_its_picked_step():
     assert line["encoding"]["x"]["scale"]["domain"] == [0, 40]
 
 
+@pytest.mark.parametrize(("first", "last", "place"), [(25.0, 89.0, 10), (0.0, 24.0, 0)])
+def test_the_words_of_a_baseline_stand_where_no_curve_runs_through_them(first, last, place):
+    curve = Curve("right", [(0.0, first), (10.0, last)])
+    spec = step_chart([curve], ink=LIGHT_INK, last_x=10, high=100, guess=(25.0, "majority class"), named=False)
+    (words,) = layers_of(spec, "text")
+    assert words["data"]["values"][0]["x"] == place
+
+
 def test_names_at_the_ends_do_not_meet():
     curves = [Curve(name, [(0.0, 0.0), (10.0, end)]) for name, end in (("a", 62.0), ("b", 25.0), ("c", 27.0))]
     spec = step_chart(curves, ink=LIGHT_INK, last_x=10, high=100)
