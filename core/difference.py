@@ -25,7 +25,8 @@ class Moved:
     """How far a head of the first reading is from a head of the second, `to`: that in its own place, or the nearest.
 
     `moved` is the share of the weight that lies on other keys, 1 − Σ_j min(a_ij, b_ij), mean of the rows: 0 where the
-    two are the same. `difference` is mean |a − b| over all cells.
+    two are the same. `difference` is mean |a − b| over all cells. `layer` is the place of its map in the trace,
+    `number` the model's own number of that layer, `to_number` that of the other head's.
     """
 
     layer: int
@@ -33,18 +34,16 @@ class Moved:
     moved: float
     difference: float
     to: tuple[int, int]
+    number: int
+    to_number: int
 
     @property
     def name(self) -> str:
-        return named(self.layer, self.head)
+        return f"L{self.number}·H{self.head}"
 
     @property
     def other(self) -> str:
-        return named(*self.to)
-
-
-def named(layer: int, head: int) -> str:
-    return f"L{layer}·H{head}"
+        return f"L{self.to_number}·H{self.to[1]}"
 
 
 def moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
@@ -145,9 +144,10 @@ class Aligned:
     def in_place(self) -> list[Moved]:
         """Every head beside the one in the same place, the one that moved most first; only for models of one shape."""
         found = []
-        for one, other in zip(self.first.maps, self.second.maps, strict=True):
+        for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
             apart, cells = self._apart(one.weights, other.weights)
-            found += [Moved(one.layer, head, float(apart[head]), float(cells[head]), (other.layer, head))
+            numbers = self.first.number(layer), self.second.number(layer)
+            found += [Moved(layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers)
                       for head in range(len(apart))]
         return sorted(found, key=lambda item: -item.moved)
 
@@ -156,15 +156,17 @@ class Aligned:
 
         Of more than 64 shared rows, 64 evenly spaced ones are held against each other.
         """
-        return sorted((self._nearest(one.layer, head, one.weights[head]) for one in self.first.maps
+        return sorted((self._nearest(layer, head, one.weights[head]) for layer, one in enumerate(self.first.maps)
                        for head in range(len(one.weights))), key=lambda item: item.moved)
 
     def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> Moved:
         found = []
-        for other in self.second.maps:
+        number = self.first.number(layer)
+        for layer_b, other in enumerate(self.second.maps):
             apart, cells = self._apart(weights[None], other.weights, MOST_ROWS)
             place = int(apart.argmin())
-            found.append(Moved(layer, head, float(apart[place]), float(cells[place]), (other.layer, place)))
+            found.append(Moved(layer, head, float(apart[place]), float(cells[place]), (layer_b, place), number,
+                               self.second.number(layer_b)))
         return min(found, key=lambda item: item.moved)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None

@@ -33,7 +33,7 @@ class Measured:
 
     `chance` and `spread` are the mean and the standard deviation of the same score when the keys of each text are
     shuffled among those that a row may see (for Broad: when scores are random). `rows` counts the rows on which a role
-    was measured.
+    was measured. `numbers` are the model's own numbers of the layers.
     """
 
     kind: Kind
@@ -41,6 +41,11 @@ class Measured:
     chance: Scores
     spread: Scores
     rows: Int[np.ndarray, " R"]
+    numbers: tuple[int, ...]
+
+    def name(self, head: tuple[int, int]) -> str:
+        """A head's name by the model's own number of its layer, such as L3·H1."""
+        return f"L{self.numbers[head[0]]}·H{head[1]}"
 
     @property
     def share(self) -> Scores:
@@ -115,7 +120,8 @@ def measure(readings: Sequence[Reading], kind: Kind = "self") -> Measured:
                 score[here] = sum(one.score for one in sums) / rows
                 chance[here] = sum(one.chance for one in sums) / rows
                 spread[here] = np.sqrt(sum(one.variance for one in sums)) / rows
-    return Measured(kind, score, chance, spread, counted)
+    numbers = tuple(item.layer if item.number is None else item.number for item in layers[0])
+    return Measured(kind, score, chance, spread, counted, numbers)
 
 
 def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) -> Sums:

@@ -10,7 +10,7 @@ import streamlit as st
 from core.roles import ROLES, SENTENCES, Measured
 from core.trace import Kind
 from dashboard.controls import BOUND
-from dashboard.head_roles.words import Head, name
+from dashboard.head_roles.words import Head
 from dashboard.inside import ModelRef
 from dashboard.inside.kinds import KINDS
 from dashboard.inside.picked import pick_head, picked_of
@@ -73,7 +73,7 @@ def head_of(found: Measured, role: int, model: str, place: Any) -> Head:
     share = found.share[role]
     heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(share))]
     heads.sort(key=lambda here: -share[here])
-    options = {name(here): here for here in heads}
+    options = {found.name(here): here for here in heads}
     if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
         st.session_state[HEAD] = st.session_state.pop(PICKED)
     _begin_again(HEAD, list(options), next(iter(options)), (model, role))
@@ -89,9 +89,9 @@ def go_on(found: Measured, ref: ModelRef) -> None:
         return
     role = ROLES[found.found.get(here, usual_role(found))]
     st.session_state[KNOWN] = ref, here
-    st.session_state[ROLE], st.session_state[PICKED] = role.key, name(here)
+    st.session_state[ROLE], st.session_state[PICKED] = role.key, found.name(here)
     # A widget writes into the link what a person sets in it, not what it was set to here.
-    st.query_params[ROLE], st.query_params[HEAD] = role.name, name(here)
+    st.query_params[ROLE], st.query_params[HEAD] = role.name, found.name(here)
     for key in (ROLE, HEAD):
         st.session_state.pop(f"{key}:of", None)
 
@@ -109,12 +109,12 @@ def take(key: str) -> None:
     """A head that was pressed in a grid becomes the one that is looked at."""
     points = st.session_state[key].get("selection", {}).get("head") or []
     if points:
-        st.session_state[HEAD] = name((int(points[0]["layer"]), int(points[0]["head"])))
+        st.session_state[HEAD] = points[0]["name"]
 
 
-def ask(layer: int, head: int) -> None:
+def ask(name: str) -> None:
     """Look at another head from now on, which was picked where no widget tells it."""
-    st.session_state[PICKED] = name((layer, head))
+    st.session_state[PICKED] = name
     st.rerun()
 
 

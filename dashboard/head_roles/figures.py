@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def role_grid(found: Measured, picked: Head, theme: Theme) -> Spec:
     for here in _heads(found):
         place = roles.get(here)
         fill = WEIGHTS[theme][0] if place is None else CATEGORIES[theme][place]
-        rows.append(_cell(here) | {"fill": fill, "ink": readable_on(fill),
+        rows.append(_cell(found, here) | {"fill": fill, "ink": readable_on(fill),
                                    "mark": "" if place is None else ROLES[place].mark,
                                    "says": "none of these" if place is None else _figure(found, place, here)})
     return _grid(found, rows, picked, theme)
@@ -39,10 +39,11 @@ def score_grid(found: Measured, place: int, picked: Head, theme: Theme) -> Spec:
     for here in _heads(found):
         score = found.score[place][here]
         if np.isnan(score):
-            rows.append(_cell(here) | {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"})
+            bare = {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
+            rows.append(_cell(found, here) | bare)
             continue
         fill = ink_of(float(score), theme)
-        rows.append(_cell(here) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
+        rows.append(_cell(found, here) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
                                    "faint": not bool(found.counts[place][here]), "says": _figure(found, place, here)})
     return _grid(found, rows, picked, theme)
 
@@ -102,8 +103,8 @@ def _heads(found: Measured) -> Iterator[Head]:
             yield layer_, head
 
 
-def _cell(here: Head) -> Spec:
-    return {"layer": here[0], "head": here[1], "name": f"L{here[0]}·H{here[1]}", "faint": False}
+def _cell(found: Measured, here: Head) -> Spec:
+    return {"layer": found.numbers[here[0]], "head": here[1], "name": found.name(here), "faint": False}
 
 
 def _figure(found: Measured, place: int, here: Head) -> str:
@@ -121,21 +122,21 @@ def _faint(opacity: float) -> Spec:
 
 def _grid(found: Measured, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
     ink, size = Ink.of(theme), cell_size(found)
-    layers, heads = found.score.shape[1:]
+    heads = found.score.shape[2]
 
-    def axis(orient: str, count: int) -> Spec:
+    def axis(orient: str, values: Sequence[int]) -> Spec:
         step = 1 if size >= 14 else 4 if size >= 10 else 8
-        return {**axis_style(ink), "orient": orient, "labelAngle": 0, "values": list(range(0, count, step)),
+        return {**axis_style(ink), "orient": orient, "labelAngle": 0, "values": list(values[::step]),
                 "grid": False, "titleAnchor": "start", "titlePadding": 2}
 
-    at = {"x": {"field": "head", "type": "ordinal", "title": "head", "axis": axis("top", heads),
+    at = {"x": {"field": "head", "type": "ordinal", "title": "head", "axis": axis("top", range(heads)),
                 "scale": {"domain": list(range(heads)), "paddingInner": GAP, "paddingOuter": GAP}},
-          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", layers),
-                "scale": {"domain": list(range(layers)), "paddingInner": GAP, "paddingOuter": GAP}}}
+          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", found.numbers),
+                "scale": {"domain": list(found.numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
     tips = [{"field": "name", "title": "head"}, {"field": "says", "title": "role"}]
     told = {"description": {"field": "tells", "type": "nominal"}}
     rows = [row | {"tells": f"{row['name']}: {row['says']}"} for row in rows]
-    chosen = [row for row in rows if (row["layer"], row["head"]) == picked]
+    chosen = [row for row in rows if row["name"] == found.name(picked)]
     drawn = [layer("rect", rows, {**at, **told, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
                    stroke=ink.hairline, strokeWidth=1, cursor="pointer")
              | {"name": "cells"},
@@ -143,6 +144,6 @@ def _grid(found: Measured, rows: list[Spec], picked: Head, theme: Theme) -> Spec
     if size >= LETTERS:
         drawn.append(layer("text", rows, {**at, "text": {"field": "mark"}, "color": _literal("ink"),
                                           "opacity": _faint(0.62)}, fontSize=11, baseline="middle"))
-    pick = {"name": "head", "select": {"type": "point", "fields": ["layer", "head"]}, "views": ["cells"]}
+    pick = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["cells"]}
     return {"layer": drawn, "params": [pick], "width": {"step": size}, "height": {"step": size},
             "config": {"view": {"stroke": None}}, "padding": {"left": 2, "right": 4, "top": 2, "bottom": 2}}

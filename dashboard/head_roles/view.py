@@ -99,11 +99,11 @@ def _on_a_text(chosen: Chosen, inputs: Inputs, found: Measured, kind: Kind, role
             reading, example, given = readings[of_set.reading], of_set, inputs.givens[of_set.reading]
         else:
             reading, example, given = chosen.reading, on_text, chosen.given
-        _map(reading, kind, here, example, given)
+        _map(reading, kind, found, here, example, given)
     with right:
-        st.markdown(f"**{words.name(here)} in every role**, the line is chance ± 3 spreads")
+        st.markdown(f"**{found.name(here)} in every role**, the line is chance ± 3 spreads")
         st.vega_lite_chart(spec=figures.head_bars(found, here, theme()), key="head_roles:bars",
-                           alt=f"The scores of {words.name(here)} in every role, beside chance")
+                           alt=f"The scores of {found.name(here)} in every role, beside chance")
         fact(words.on_text(reading, kind, example, role, what))
     best_table(words.table_rows(found, inputs, examples_of(chosen.ref, inputs, kind)))
     st.download_button("All scores, CSV", lambda: words.to_csv(found), "head-roles.csv", "text/csv",
@@ -117,7 +117,7 @@ def _what(chosen: Chosen) -> str:
     return chosen.pretrained.reads if chosen.pretrained.reads in ("picture", "sound") else "text"
 
 
-def _map(reading: Reading, kind: Kind, here: Head, example: Example | None, given: Given) -> None:
+def _map(reading: Reading, kind: Kind, found: Measured, here: Head, example: Example | None, given: Given) -> None:
     """The head's map, or what each of its rows looks at in the picture that was read."""
     line = reading.lines(kind)[0]
     patches = None
@@ -126,9 +126,9 @@ def _map(reading: Reading, kind: Kind, here: Head, example: Example | None, give
     view = attention_view(
         reading.trace.of(kind), key="head_roles:map", layer=here[0], head=here[1], patches=patches,
         show="both" if patches else "matrix", height=420, query=None if example is None else example.query,
-        fact=f"Head {words.name(here)} on {len(line)} tokens")
+        fact=f"Head {found.name(here)} on {len(line)} tokens")
     if (view.layer, view.head) != here:
-        controls.ask(view.layer, view.head)
+        controls.ask(found.name((view.layer, view.head)))
 
 
 def _sources(role: int) -> None:

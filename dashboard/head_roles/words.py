@@ -19,10 +19,6 @@ Head = tuple[int, int]
 LONGEST = 38  # letters of an example's text
 
 
-def name(here: Head) -> str:
-    return f"L{here[0]}·H{here[1]}"
-
-
 def rows_of(found: Measured, place: int, inputs: Inputs) -> str:
     """On how much a role was measured: "454 rows of 30 kept sentences"."""
     count = len(inputs.givens)
@@ -36,11 +32,11 @@ def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
     chance = _chance(found, place, here)
     measured = f"over {rows_of(found, place, inputs)}"
     if role.targets is None:
-        said = (f":primary[**{name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
+        said = (f":primary[**{found.name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
                 f"with random scores it would be {chance}.")
     else:
-        said = (f":primary[**{name(here)}**] puts **{number(score)}** of its weight on **{role.looks}**, {measured}; "
-                f"shuffled, the same weights would put {chance} there.")
+        said = (f":primary[**{found.name(here)}**] puts **{number(score)}** of its weight on **{role.looks}**, "
+                f"{measured}; shuffled, the same weights would put {chance} there.")
     return f"{said} {_verdict(found, here, place)}"
 
 
@@ -122,7 +118,7 @@ def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Readin
             rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
             continue
         said = example_of(*examples[place], inputs, found.kind, place) if place in examples else "–"
-        rows.append([role.name, str(count.count(place)), name(best), number(found.score[place][best]),
+        rows.append([role.name, str(count.count(place)), found.name(best), number(found.score[place][best]),
                      _chance(found, place, best), said])
     return rows
 
@@ -153,7 +149,7 @@ def to_csv(found: Measured) -> bytes:
         for place, role in enumerate(ROLES):
             score, chance, spread = (one[place, layer, head] for one in (found.score, found.chance, found.spread))
             if not np.isnan(score):
-                writer.writerow([layer, head, role.key, f"{score:.6f}", f"{chance:.6f}", f"{spread:.6f}",
+                writer.writerow([found.numbers[layer], head, role.key, f"{score:.6f}", f"{chance:.6f}", f"{spread:.6f}",
                                  int(found.rows[place]), int(found.counts[place, layer, head]),
                                  int(roles.get((layer, head)) == place)])
     return out.getvalue().encode("utf-8")

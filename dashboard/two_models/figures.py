@@ -14,12 +14,12 @@ TALL = 24  # pixels of a row
 MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
 
 
-def apart(heads: Sequence[Moved], picked: tuple[int, int], in_place: bool, theme: Theme) -> Spec:
+def apart(heads: Sequence[Moved], picked: Moved, in_place: bool, theme: Theme) -> Spec:
     """A cell a head of the first reading, in blue ink from 0 (the same) to 1 (nothing shared); a click picks one."""
     ink = Ink.of(theme)
-    layers = sorted({item.layer for item in heads})
+    layers = sorted({item.number for item in heads})
     across = max(item.head for item in heads) + 1
-    rows = [{"layer": item.layer, "head": item.head, "moved": item.moved, "name": item.name,
+    rows = [{"layer": item.number, "head": item.head, "moved": item.moved, "name": item.name,
              "to": item.name if in_place else f"nearest {item.other}", "text": number(item.moved),
              "short": cell(number(item.moved))} for item in heads]
     at = {"x": _band("head", list(range(across)), ink, "top"), "y": _band("layer", layers, ink, "left")}
@@ -37,11 +37,11 @@ def apart(heads: Sequence[Moved], picked: tuple[int, int], in_place: bool, theme
                 "value": ink.text}
         layered.append({"data": {"values": rows}, "encoding": {**at, "text": {"field": "short"}, "color": text},
                         "mark": {"type": "text", "fontSize": 11, "tooltip": False}})
-    layered.append({"data": {"values": [{"layer": picked[0], "head": picked[1]}]}, "encoding": at,
+    layered.append({"data": {"values": [{"layer": picked.number, "head": picked.head}]}, "encoding": at,
                     "mark": {"type": "rect", "fill": None, "stroke": ink.pick, "strokeWidth": 2.25}})
     return {"layer": layered, "width": "container", "height": {"step": TALL},
             "params": [{"name": PICKED, "views": ["cells"], "select": {
-                "type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}}],
+                "type": "point", "fields": ["name"], "on": "click", "toggle": False}}],
             "config": {"view": {"stroke": None}}}
 
 

@@ -117,7 +117,8 @@ def _picked(heads: list[Moved], chosen: Chosen, kind: Kind) -> Moved:
     """The head that a person pressed, or that the link names, or picked on another page; else the first in rank."""
     there = {(item.layer, item.head): item for item in heads}
     pressed = st.session_state.get("two_models:grid", {}).get("selection", {}).get(figures.PICKED) or []
-    if pressed and (wanted := (int(pressed[0]["layer"]), int(pressed[0]["head"]))) in there:
+    wanted = next(((item.layer, item.head) for item in heads if pressed and item.name == pressed[0]["name"]), None)
+    if wanted is not None:
         pick_head(chosen.ref, kind, wanted)
         write_pair("head", wanted)
         return there[wanted]
@@ -138,7 +139,7 @@ def _picked(heads: list[Moved], chosen: Chosen, kind: Kind) -> Moved:
 def _grid_and_figures(heads: list[Moved], head: Moved, in_place: bool) -> None:
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
-        st.vega_lite_chart(spec=figures.apart(heads, (head.layer, head.head), in_place, theme()), on_select="rerun",
+        st.vega_lite_chart(spec=figures.apart(heads, head, in_place, theme()), on_select="rerun",
                            key="two_models:grid", selection_mode=[figures.PICKED],
                            alt=f"How far each of {len(heads)} heads is apart; most telling {heads[0].name}")
     with right:
@@ -148,9 +149,10 @@ def _grid_and_figures(heads: list[Moved], head: Moved, in_place: bool) -> None:
 
 def _tiles(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> list[Tile]:
     tiles = []
-    for which, (side, place) in enumerate(zip(sides, ((head.layer, head.head), head.to), strict=True)):
-        weights, allowed = found.drawn(which, *place)
-        name = f"{side.name}, {difference.named(*place)}"
+    places, names = ((head.layer, head.head), head.to), (head.name, head.other)
+    for which, side in enumerate(sides):
+        weights, allowed = found.drawn(which, *places[which])
+        name = f"{side.name}, {names[which]}"
         tiles.append(Tile(name, side.note, weights, None if allowed.all() else allowed, which))
     return tiles
 

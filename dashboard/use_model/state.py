@@ -45,7 +45,7 @@ class Answered:
 class Head:
     """A head of a trace (`place` is its map's place there), the row that answers, and its effect if it is known.
 
-    `before` is how many heads change the answer more.
+    `before` is how many heads change the answer more; `number` is the model's own number of the layer.
     """
 
     place: int
@@ -54,10 +54,11 @@ class Head:
     row: int
     effect: Effect | None
     before: int = 0
+    number: int | None = None
 
     @property
     def name(self) -> str:
-        return f"L{self.layer}·H{self.head}"
+        return f"L{self.layer if self.number is None else self.number}·H{self.head}"
 
 
 def answered(ref: ModelRef, question: Question) -> Answered:
@@ -122,10 +123,10 @@ def head_at(found: Answered, known: Effects | None, place: int, head: int) -> He
     item = found.trace.maps[place]
     row = _row(found, place, head)
     if not known:
-        return Head(place, item.layer, head, row, None)
+        return Head(place, item.layer, head, row, None, number=item.number)
     effect = known[item.kind, item.layer, head]
     before = sum(abs(other.change) > abs(effect.change) for other in known.values())
-    return Head(place, item.layer, head, row, effect, before)
+    return Head(place, item.layer, head, row, effect, before, item.number)
 
 
 def _answering(found: Answered) -> int:

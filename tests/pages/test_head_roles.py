@@ -188,7 +188,7 @@ def test_the_equation_says_what_was_measured(found, inputs):
 
 def test_an_even_head_is_said_not_to_have_chosen():
     even = Measured("self", *(np.full((len(ROLES), 1, 1), value) for value in (EVEN + 0.05, 0.7, 0.01)),
-                    rows=np.full(len(ROLES), 9))
+                    rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
     said_of_it = words.fact(even, (0, 0), place("broad"), Inputs((Given("a"),), "kept sentences"))
     assert "so even that it has not chosen" in said_of_it and "1 kept sentence;" in said_of_it

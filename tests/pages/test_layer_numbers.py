@@ -1,0 +1,66 @@
+"""A hybrid, of whose five layers two have attention: every page calls them by the model's own numbers, 2 and 4."""
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import jobs
+from dashboard.head_roles.controls import HEAD
+from tests.tiny_models import build, ids_of, tokenizer
+
+SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 2,
+         "num_key_value_heads": 2, "full_attn_idxs": [2, 4]}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory):
+    folder, reader = tmp_path_factory.mktemp("lfm2"), tokenizer("bytes")
+    reader.save_pretrained(folder)
+    build("Lfm2ForCausalLM", {**SIZES, **ids_of(reader, "Lfm2ForCausalLM")}).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def opened(hybrid, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+
+    def at(page, **state):
+        app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page(f"../pages/{page}.py")
+        app.query_params["inside:model"] = hybrid
+        for name, value in state.items():
+            app.session_state[name.replace("__", ":")] = value
+        app.run()
+        assert not app.exception, app.exception
+        return app
+
+    return at
+
+
+def layers_of(app: AppTest) -> set[int]:
+    """The layers of all heads that the page names, in what it writes and in its figures."""
+    parts = [*app.markdown, *app.caption, *app.selectbox, *app.info]
+    written = [str(part.value) for part in parts] + [part.proto.body for part in app.get("html")]
+    written += [str(option) for box in app.selectbox for option in box.options]
+    written += [part.proto.spec for part in app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")]
+    return {int(layer) for layer in re.findall(r"\bL(\d+)·H\d", " ".join(written))}
+
+
+def test_head_roles_calls_layers_by_the_model_s_numbers(opened):
+    app = opened("head_roles")
+    assert layers_of(app) == {2, 4}
+    app.selectbox(key=HEAD).set_value("L4·H1").run()
+    assert not app.exception and layers_of(app) == {2, 4}
+
+
+@pytest.mark.parametrize("mode", ["texts", "untrained"])
+def test_two_models_calls_layers_by_the_model_s_numbers(opened, mode):
+    layers = layers_of(opened("two_models", two_models__mode=mode))
+    assert layers and layers <= {2, 4}
+
+
+def test_use_a_model_calls_layers_by_the_model_s_numbers(opened):
+    layers = layers_of(opened("use_model"))
+    assert layers and layers <= {2, 4}
