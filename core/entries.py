@@ -41,7 +41,7 @@ class Param:
     """One parameter of an entry: its default, its bounds, and what it means. Sliders are made from it.
 
     A text without choices is typed freely, up to `longest` signs, and `parse` raises ConfigError where it cannot be
-    read.
+    read. `before` is what a stored run goes by that was written before this parameter existed; None: the default.
     """
 
     key: str
@@ -55,6 +55,7 @@ class Param:
     labels: tuple[str, ...] = ()
     parse: Callable[[str], object] | None = None
     longest: int = LONGEST_TEXT
+    before: Value | None = None
 
     def label(self, choice: str) -> str:
         """What a page calls a choice: its label, or the choice itself."""

@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -39,13 +40,7 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Tokens of ids up to the first EOS, without PAD and BOS."""
-        tokens = []
-        for i in map(int, ids):
-            if i == EOS:
-                break
-            if i not in (PAD, BOS):
-                tokens.append(self.tokens[i])
-        return tokens
+        return [self.tokens[i] for i in takewhile(lambda i: i != EOS, map(int, ids)) if i not in (PAD, BOS)]
 
 
 class Example(NamedTuple):
@@ -129,12 +124,16 @@ class TaskConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaskConfig:
+        """The config of a run, which may be older than some of its parameters (Param.before); ConfigError for none."""
+        from core.tasks import task_entry
+
         if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
             raise ConfigError(f"A task is an object with a key; got {quote(data)}.")
         if not isinstance(data.get("params", {}), Mapping):
             raise ConfigError(f"task = {quote_name(data['key'])}: params is an object of names and "
                               f"values; got {quote(data['params'])}.")
-        return cls(data["key"], tuple(sorted(data.get("params", {}).items())), data.get("seed", 0))
+        before = {param.key: param.before for param in task_entry(data["key"]).params if param.before is not None}
+        return cls(data["key"], tuple(sorted({**before, **data.get("params", {})}.items())), data.get("seed", 0))
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,16 @@ def missing(cell: str) -> bool:
     return cell in MISSING
 
 
-def number(cell: str, comma: bool) -> float | None:
+def number(cell: str, comma: bool, thousands: bool = True) -> float | None:
     """The number in a cell, with a decimal comma or else a decimal point; None where it is none, or too large.
 
-    The other sign, or a space, may stand between thousands.
+    With `thousands` the other sign, or a space, may stand between them.
     """
-    cell = _SPACE.sub("", cell)
+    if thousands:
+        cell = _SPACE.sub("", cell)
     if comma:
         cell = cell.translate({ord(","): ".", ord("."): ","})
-    if _THOUSANDS.fullmatch(cell):
+    if thousands and _THOUSANDS.fullmatch(cell):
         cell = cell.replace(",", "")
     value = float(cell) if _NUMBER.fullmatch(cell) else math.inf
     return value if math.isfinite(value) else None

@@ -19,7 +19,7 @@ from core.tasks.data_store import is_reference, path_of, read
 from core.tasks.pairs import PATIENCE, OwnPairs, Pairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS, checked
 from core.tasks.sentences import SentenceTask, words
-from core.tasks.tables import Texts, find_column, parse_table, sheet_of
+from core.tasks.tables import ALL, Texts, find_column, parse_table, sheet_of
 from core.tasks.tabular import Table, TableTask, sides
 from core.tasks.text import FEWEST_WORDS, LENGTH, UNIT, Corpus, TextTask, unseen
 
@@ -86,13 +86,13 @@ def column_names(data: str, header: str = "auto", decimal: str = "auto") -> tupl
     return sheet_of(read(data), header, decimal).names
 
 
-def column_choice(params: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of a table that could be learned from, and those that are unless others are named (none where nothing
-    is left, or a text is read); ConfigError as sheet_of and find_column."""
+def column_choice(params: Mapping[str, str], columns: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a table that could be learned from, and those that are with these `columns` (none where nothing is
+    left, or a text is read); ConfigError as sheet_of and find_column."""
     names = column_names(params["data"], params["header"], params["decimal"])
     target = find_column(names, params["label"], "label") if params["label"].strip() else len(names) - 1
     try:
-        found = own_table(**{**params, "columns": ""})
+        found = own_table(**{**params, "columns": columns})
     except ConfigError:
         found = None
     usual = tuple(column.name for column in found.columns) if isinstance(found, Table) else ()
@@ -161,11 +161,12 @@ OWN_TABLE = TaskEntry(
            "says of some characters stands in until there is one"), HEADER,
      Param("label", "Class", "", meaning="the column to be told, by its name or number; empty: the last one"),
      Param("text", "Text", "", meaning="a column to be read word by word, instead of all columns; empty: none"),
-     Param("dates", "Dates", "out", choices=("out", "numbers"), labels=("left out", "as numbers, in days"),
-           meaning="what is made of columns of dates"),
-     Param("decimal", "Decimals", "auto", choices=("auto", "point", "comma"),
-           labels=("find out", "1.5: a point", "1,5: a comma"), meaning="what stands before decimals"),
+     Param("dates", "Dates", "out", choices=("out", "numbers", "categories"), before="categories",
+           labels=("left out", "as numbers, in days", "as other words"), meaning="what is made of columns of dates"),
+     Param("decimal", "Decimals", "auto", choices=("auto", "point", "comma", "table"), before="table",
+           labels=("find out", "1.5: a point", "1,5: a comma", "find out, one sign for all columns"),
+           meaning="what stands before decimals"),
      Param("columns", "Columns", "", meaning="those to learn from, by name or number, with commas between; empty: all "
-           "but dates, what is always the same, and what is all different as identifiers are",
-           longest=LONGEST_COLUMNS)),
+           "but dates, what is always the same, and what is all different as identifiers are; *: identifiers too",
+           longest=LONGEST_COLUMNS, before=ALL)),
     check_table)

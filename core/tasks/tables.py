@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from core.tasks.tabular import Cell, Column, Table
 FEWEST_ROWS, MOST_CLASSES, MOST_CATEGORIES = 20, 30, 40
 MOST_CHOSEN_CATEGORIES = 1_000  # of a text column that a person puts back
 SAMPLE_ROWS = 500  # that decide what a decimal sign is where a column does not say
+ALL, IDENTIFIERS = "*", "identifiers,"  # all columns, those too
+SAMPLE_OF_ONE = 50  # rows that decide the decimal sign where it is one for the whole table
 NEARLY = 0.95  # a column with this share of numbers is one of numbers, and the rest are mistakes
 
 
@@ -33,7 +36,7 @@ class Texts:
 @dataclass(frozen=True)
 class Sheet:
     """Rows under the names of their columns. `comma` is whether decimals have a comma, column by column where `decimal`
-    is "auto"."""
+    is "auto". With "table" it is one sign for all of them, and nothing stands between thousands."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -44,6 +47,10 @@ class Sheet:
     def has_comma(self, cells: Sequence[str]) -> bool:
         """Whether the numbers of a column have decimal commas."""
         return decimal_comma(cells, self.comma) if self.decimal == "auto" else self.comma
+
+    def numbers(self, cells: Sequence[str], comma: bool) -> dict[str, Cell]:
+        """The number in each different cell, None where it is none."""
+        return {cell: number(cell, comma, self.decimal != "table") for cell in dict.fromkeys(cells)}
 
 
 class Reading(NamedTuple):
@@ -66,7 +73,11 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
         cells = [cell for row in rows[:SAMPLE_ROWS] for cell in row.cells]
         points = any("." in cell and number(cell, False) is not None for cell in cells)
         comma = decimal_comma(cells, usual=delimiter == ";" and not points)
-    named = header == "yes" or header == "auto" and _looks_like_names(rows, comma)
+    elif decimal == "table":
+        found = [cell for row in rows[:SAMPLE_OF_ONE] for cell in row.cells if re.fullmatch(r"[\d.,]+", cell)]
+        comma = delimiter == ";" and not any("." in cell for cell in found)
+    sheet = Sheet((), (), comma, False, decimal)
+    named = header == "yes" or header == "auto" and _looks_like_names(rows, sheet)
     first = rows[0].cells
     names = tuple(name or f"column {i}" for i, name in enumerate(first, 1)) if named else tuple(
         f"column {i}" for i in range(1, len(first) + 1))
@@ -75,10 +86,11 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
     return Sheet(names, tuple(rows[1:] if named else rows), comma, named, decimal)
 
 
-def _looks_like_names(rows: Sequence[Row], comma: bool) -> bool:
+def _looks_like_names(rows: Sequence[Row], sheet: Sheet) -> bool:
     """Whether the first row is unlike those below: all words, and none of them said again in its column."""
     first, rest = rows[0].cells, rows[1:]
-    if any(missing(cell) or number(cell, comma) is not None for cell in first) or len(set(first)) < len(first):
+    numbers = sheet.numbers(first, sheet.comma)
+    if any(missing(cell) or numbers[cell] is not None for cell in first) or len(set(first)) < len(first):
         return False
     return not any(row.cells[i] == cell for i, cell in enumerate(first) for row in rest)
 
@@ -98,8 +110,9 @@ def parse_table(text: str, header: str, label: str, words: str, columns: str = "
     """What is to be learned from a CSV; a Texts when `words` names a column, or when there is nothing else to read.
 
     `label` names the column of the class, the last one when it is empty. `columns` names those to learn from, with
-    commas between; empty: all but those that tell nothing of other rows, which the notes name with the reason. `dates`
-    is "out" or "numbers", `decimal` "auto", "point" or "comma".
+    commas between; empty: all but those that tell nothing of other rows, which the notes name with the reason; "*":
+    identifiers too, unless they count the rows. `dates` is "out", "numbers" or "categories", `decimal` "auto", "point",
+    "comma" or "table". Runs of before these three were parameters go by "*", "categories" and "table".
     """
     sheet = sheet_of(text, header, decimal)
     target = find_column(sheet.names, label, "label") if label.strip() else len(sheet.names) - 1
@@ -109,12 +122,15 @@ def parse_table(text: str, header: str, label: str, words: str, columns: str = "
         if place == target:
             raise ConfigError(f"text = {quote(words)} is the column of the class; take another one.")
         return _texts(sheet, place, rows, labels, classes, notes)
-    chosen = [find_column(sheet.names, name, "columns") for name in columns.split(",")] if columns.strip() else []
+    every = columns.strip() == ALL
+    chosen = [find_column(sheet.names, name, "columns") for name in columns.split(",")
+              ] if columns.strip() and not every else []
     if target in chosen:
         raise ConfigError(f"columns names {sheet.names[target]}, which is the class; leave it out.")
     others = [i for i in range(len(sheet.names)) if i != target]
     read = {i: _column(sheet, i, rows, dates, i in chosen) for i in others if not chosen or i in chosen}
-    kept = [i for i, one in read.items() if one.column is not None and (not one.why or i in chosen)]
+    kept = [i for i, one in read.items() if one.column is not None
+            and (not one.why or i in chosen or every and one.why.startswith(IDENTIFIERS))]
     texts = [i for i, one in read.items() if one.is_text]
     if not kept and texts:
         longest = max(texts, key=lambda i: sum(len(row.cells[i]) for row in rows))
@@ -149,7 +165,7 @@ def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tu
         raise ConfigError(f"The column {name} is always {quote(next(iter(counts)))}; a class to be told needs another.")
     if sum(count > 2 for count in counts.values()) < 2:
         raise ConfigError(f"Two classes of {name} need three rows or more, so that some can be held out.")
-    sizes = {value: number(value, sheet.comma) for value in counts}
+    sizes = sheet.numbers(list(counts), sheet.comma)
     classes = tuple(sorted(counts, key=lambda value: (math.inf if sizes[value] is None else sizes[value], value)))
     place = {value: i for i, value in enumerate(classes)}
     if rare := [value for value in classes if counts[value] <= 2]:
@@ -168,12 +184,11 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
             raise ConfigError(f"The column {name} is empty; leave it out of columns.")
         return Reading(None, "empty", {})
     always = f"always {next(iter(different))}" if len(different) < 2 else ""
-    comma = sheet.has_comma(list(different))
-    numbers = {cell: number(cell, comma) for cell in different}
+    numbers = sheet.numbers(list(different), sheet.has_comma(list(different)))
     wrong = [row for row in there if numbers[row.cells[i]] is None]
     if not wrong:
         return Reading(Column(name), always or _identifier(cells, numbers), numbers)
-    if days := _days(cells):
+    if dates != "categories" and (days := _days(cells)):
         return Reading(Column(name, date=True), always or ("" if dates == "numbers" else "dates"), days)
     if 1 - len(wrong) / len(cells) >= NEARLY:
         told = ", ".join(f"line {row.line} has {quote(row.cells[i])}" for row in wrong[:3])
@@ -196,7 +211,7 @@ def _identifier(cells: Sequence[str], numbers: dict[str, Cell]) -> str:
     if len(set(values)) < len(values) or any(value is None or value != int(value) for value in values):
         return ""
     counts = values == [values[0] + i for i in range(len(values))]  # type: ignore[operator]
-    return "counts the rows" if counts else f"identifiers, {len(values):,} different whole numbers"
+    return "counts the rows" if counts else f"{IDENTIFIERS} {len(values):,} different whole numbers"
 
 
 def _days(cells: Sequence[str]) -> dict[str, Cell]:

@@ -12,6 +12,7 @@ from core.entries import ConfigError, Param
 from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, checked, decoded
+from core.tasks.tables import ALL
 from dashboard.controls import say_unreadable
 from dashboard.panels import plain
 from dashboard.train.options import KEEP
@@ -98,7 +99,8 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
         return ""
     field = f"{key}:{zlib.crc32(repr((names, usual)).encode())}"
     if field not in state or state.get(key, "") != state.get(f"{key}:made", ""):
-        linked = _named(str(state.get(key, "")), every)
+        link = str(state.get(key, ""))
+        linked = column_choice(values, ALL)[1] if link == ALL else _named(link, every)
         state[field] = linked if set(linked) <= set(names) else list(usual)
     chosen = st.multiselect(param.name, names, key=field, help=(
         "Left out by themselves: dates, what is always the same, and what is all different, as identifiers are. Put "
