@@ -100,7 +100,7 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
     field = f"{key}:{zlib.crc32(repr((names, usual)).encode())}"
     if field not in state or state.get(key, "") != state.get(f"{key}:made", ""):
         link = str(state.get(key, ""))
-        linked = column_choice(values, ALL)[1] if link == ALL else _named(link, every)
+        linked = list(column_choice(values, ALL)[1]) if link == ALL else _named(link, every)
         state[field] = linked if set(linked) <= set(names) else list(usual)
     chosen = st.multiselect(param.name, names, key=field, help=(
         "Left out by themselves: dates, what is always the same, and what is all different, as identifiers are. Put "

@@ -152,7 +152,7 @@ def test_the_columns_of_a_link_come_back():
     assert app.multiselect[0].value == ["country", "id"] and config.task["columns"] == "country,id"
     older = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="*", dates="categories")))
     config, app = asked(bring=older)
-    assert app.multiselect[0].value == ["id", "size", "day"] and config.task["columns"] == "id,size,day"
+    assert app.multiselect[0].value == ["id", "size"] and config.task["columns"] == "id,size"
 
 
 @pytest.mark.parametrize("task, found", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),
