@@ -13,7 +13,7 @@ from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.machine import line
 from core.training.shelf import GRACE, KEPT
-from dashboard.numbers import byte_size, percent
+from dashboard.numbers import byte_size, duration, number, percent
 from dashboard.panels import plain
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def room(items: Sequence[Summary], most: int) -> str:
 def result(item: Summary) -> str:
     """What a run reached, in a few words."""
     if item.last is None or (item.last.exact is None and item.last.error is None):
-        return f"a loss of {item.loss:.2f}" if item.loss is not None else "nothing measured yet"
+        return f"a loss of {number(item.loss)}" if item.loss is not None else "nothing measured yet"
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
     said = f"{percent(item.last.exact or 0.0)} exact"
@@ -85,12 +85,12 @@ def fact(picked: Sequence[Summary], items: Sequence[Summary]) -> str:
     """The measured sentence: what the picked run reached, beside the best other one of the same task."""
     first = picked[0]
     text = (f":primary[**{plain(first.name)}**] reaches **{plain(result(first))}** after {first.steps:,} steps, "
-            f"{first.trained:.1f} s of training")
+            f"{duration(first.trained)} of training")
     other = rival(first, [*picked[1:]] or items)
     if other is None:
         return text + "."
     return (f"{text}; **{plain(other.name)}** reaches {plain(result(other))} after {other.steps:,} steps, "
-            f"{other.trained:.1f} s.")
+            f"{duration(other.trained)}.")
 
 
 def rival(item: Summary, items: Sequence[Summary]) -> Summary | None:

@@ -88,7 +88,7 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("better", 0.75, seed=2)
     first = made("first", 0.5, trained=3.0)
     told = words.fact([summary(first)], every_run())
-    assert "**50\u00a0% exact** after 4 steps, 3.0 s" in told and "**better** reaches 75" in told
+    assert "**50\u00a0% exact** after 4 steps, 3\u00a0s" in told and "**better** reaches 75" in told
     assert words.rival(summary(made("alone", task=TaskConfig.of("copy", length=5))), every_run()) is None
 
 
