@@ -6,11 +6,13 @@ as plain specs: a page that follows a run draws six of them twice a second, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from dashboard.attention_view.palette import Ink
+from dashboard.numbers import number
+from dashboard.numbers import percent as as_percent
 
 LINE = 22  # pixels from one name to the next, in a height that the axis shares
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
@@ -52,7 +54,8 @@ def step_chart(
           "y": field("y", None, domain=[0, top * 1.04], axis=_up(ink, percent))}
     layers = [] if guess is None else _guess(guess, at, ink, last_x, _free_side(curves, guess[0], last_x))
     for i, curve in enumerate(curves):
-        layers += _curve(curve, at, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit)
+        layers += _curve(curve, at, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit,
+                         write_share if percent else number)
     layers += _labels(curves, at, ink, last_x, top, gap=LINE / height) if named else []
     if step is not None:
         layers += _picked(curves, step, at, ink)
@@ -75,8 +78,14 @@ def field(name: str, title: str | None, *, domain: Sequence[float] | None = None
     return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
 
 
-def tip(name: str, title: str, form: str) -> Spec:
-    return {"field": name, "type": "quantitative", "title": title, "format": form}
+def whole_tip(name: str, title: str) -> Spec:
+    """A whole number in a tooltip."""
+    return {"field": name, "type": "quantitative", "title": title, "format": ",d"}
+
+
+def text_tip(name: str, title: str) -> Spec:
+    """A field that holds a written number, in a tooltip."""
+    return {"field": name, "type": "nominal", "title": title}
 
 
 def quoted(text: str) -> str:
@@ -114,16 +123,24 @@ def _up(ink: Ink, percent: bool) -> Spec:
     return {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4, **(shares if percent else {})}
 
 
+def write_share(value: float) -> str:
+    """A share that is drawn as 0 to 100, written as a percentage."""
+    return as_percent(value / 100)
+
+
 def _rows(points: Points, name: str = "") -> list[Spec]:
     return [{"x": x, "y": y, "name": name} for x, y in points]
 
 
-def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str) -> list[Spec]:
-    tips = [tip("x", unit, ",d" if unit != "seconds" else ".3~g"), tip("y", curve.name, ".3~f")]
+def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str,
+           written: Callable[[float], str]) -> list[Spec]:
+    """One curve; its tooltips hold x and y as `dashboard.numbers` writes them."""
+    tips = [text_tip("at", unit) if unit == "seconds" else whole_tip("x", unit), text_tip("told", curve.name)]
     points = curve.kept()
+    told = [row | {"at": number(row["x"]), "told": written(row["y"])} for row in _rows(points, curve.name)]
     return [layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
             layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),
-            layer("point", _rows(points, curve.name), {**at, "tooltip": tips}, opacity=0, size=200)]
+            layer("point", told, {**at, "tooltip": tips}, opacity=0, size=200)]
 
 
 def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float, gap: float) -> list[Spec]:

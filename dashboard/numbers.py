@@ -60,6 +60,18 @@ def cell(text: str) -> str:
     return re.sub(r"^([+−]?)0\.(?=.*[1-9])", r"\1.", text)
 
 
+def score(value: float) -> str:
+    """BLEU or chrF, 0 to 100, with the one decimal that sacrebleu prints."""
+    return _rounded(value, 1)
+
+
+def latex(value: float) -> str:
+    """`number` for an equation, where LaTeX sets the minus."""
+    text = number(value).replace(MINUS, "-").replace(",", "{,}").replace("∞", r"\infty")
+    text = r"\text{NaN}" if "not" in text else text
+    return re.sub(r"e-(\d+)$", r" \\cdot 10^{-\1}", text)
+
+
 def byte_size(count: float) -> str:
     """An amount of memory or of a file: 12 bytes, 655 kB, 2.1 MB; MB = 10⁶ bytes."""
     scaled = _scaled(count, THOUSANDS)

@@ -8,7 +8,7 @@ from typing import Any
 from core.training.config import RunConfig
 from dashboard.compare_runs.curves import Measure
 from dashboard.compare_runs.state import Side, expected, latest
-from dashboard.numbers import percent
+from dashboard.numbers import duration, number, percent, score
 from dashboard.panels import plain
 
 MISSING = "–"
@@ -59,18 +59,18 @@ def _row(side: Side, parameters: int | None) -> list[str]:
     place, even, speed = last(expected), last(lambda r: r.even), last(lambda r: r.tokens_per_second)
     end = side.records[-1] if side.records else None
     return [side.name, MISSING if parameters is None else f"{parameters:,}", f"{end.step:,}" if end else MISSING,
-            f"{end.trained:.1f} s" if end else MISSING, MISSING if loss is None else f"{loss:.3f}",
-            MISSING if exact is None else percent(exact), MISSING if bleu is None else f"{bleu:.1f}",
-            MISSING if chrf is None else f"{chrf:.1f}",
+            duration(end.trained) if end else MISSING, MISSING if loss is None else number(loss),
+            MISSING if exact is None else percent(exact), MISSING if bleu is None else score(bleu),
+            MISSING if chrf is None else score(chrf),
             MISSING if error is None else percent(error),
-            MISSING if place is None or even is None else f"{place:.2f} (even {even:.2f})",
+            MISSING if place is None or even is None else f"{number(place)} (even {number(even)})",
             MISSING if not speed else f"{speed:,.0f}"]
 
 
 def told(value: float | None, measure: Measure) -> str:
     if value is None:
         return "nothing measured"
-    return percent(value) if measure.share else f"{value:.1f}" if measure.key in ("bleu", "chrf") else f"{value:.2f}"
+    return percent(value) if measure.share else score(value) if measure.key in ("bleu", "chrf") else number(value)
 
 
 def fact(sides: Sequence[Side], measure: Measure, step: int) -> str:
@@ -84,7 +84,7 @@ def fact(sides: Sequence[Side], measure: Measure, step: int) -> str:
     named = ", ".join(f"**{value}** for {plain(side.name)}" for side, value in zip(able, at_step, strict=True))
     same = ", ".join(at_time[:-1]) + f" and {at_time[-1]}"
     what = measure.name[0].lower() + measure.name[1:] if measure.key not in ("bleu", "chrf") else measure.name
-    return (f"At step :primary[**{step:,}**], {what}: {named}. After the same {seconds:.1f} s of training it is "
+    return (f"At step :primary[**{step:,}**], {what}: {named}. After the same {duration(seconds)} of training it is "
             f"{same}, in that order.")
 
 

@@ -21,7 +21,7 @@ from dashboard.inside.kinds import KINDS
 from dashboard.inside.models import MODEL
 from dashboard.map import STEPS
 from dashboard.multiples import Tile, difference_map, multiples
-from dashboard.numbers import percent
+from dashboard.numbers import number, percent
 from dashboard.panels import fact, plain, theme
 from dashboard.train.curves import balanced_points
 from dashboard.train.tables import confusion
@@ -113,7 +113,7 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
             Curve("learned", [(r.step, r.train_loss) for r in records])]
     columns[0].markdown(":small[**Loss**]")
     columns[0].vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, step=step, height=HEIGHT),
-                               key="fine_tune:loss", alt=f"Held-out loss {records[-1].loss:.3f} at step {last:,}")
+                               key="fine_tune:loss", alt=f"Held-out loss {number(records[-1].loss)} at step {last:,}")
     right = [Curve("right", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
              Curve("balanced accuracy", balanced_points(records)),
              Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records])]
@@ -212,7 +212,7 @@ def _readings(shown: Shown, text: str, row: list) -> Both | None:
     if found is None:
         return None
     said = own.labels(shown, text)
-    row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{share:.2f}**" for name, share in said[:4]) + "]")
+    row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in said[:4]) + "]")
     return _of_kind(*found, shown.records[-1].step, shown)
 
 

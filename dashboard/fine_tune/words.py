@@ -12,7 +12,7 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.models import name_of
 from core.trace import AttentionMap
 from core.training.record import Prediction, Record
-from dashboard.numbers import percent
+from dashboard.numbers import number, percent
 from dashboard.panels import plain
 
 TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
@@ -47,8 +47,9 @@ def gained(head: Moved, before: np.ndarray, now: AttentionMap) -> str:
     weights = now.weights[head.head]
     row, column = (int(at) for at in np.unravel_index((weights - before).argmax(), weights.shape))
     query, key = plain(now.queries[row]), plain(now.keys[column])
-    return (f" In head **{head.name}**, :primary[**{query}**] now puts **{weights[row, column]:.2f}** of its weight on "
-            f"**{key}**, {before[row, column]:.2f} before; {head.moved:.2f} of the head's weight has moved.")
+    return (f" In head **{head.name}**, :primary[**{query}**] now puts **{number(weights[row, column])}** of its "
+            f"weight on **{key}**, {number(before[row, column])} before; {number(head.moved)} of the head's "
+            "weight has moved.")
 
 
 def still(config: FineTuneConfig) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dashboard.attention_view.palette import Ink, Theme, colour_scale
-from dashboard.charts import Spec, axis_style, figure, layer, quoted, tip
+from dashboard.charts import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
+from dashboard.numbers import number
 
 NAME, STRIP, GAP, BARS = 18, 16, 6, 150  # pixels: a strip's name, its height, what is left under it; the bars
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
@@ -28,14 +29,14 @@ def meeting(strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, th
     ink, top = Ink.of(theme), _tall(strips)
     at = _across(len(order))
     rows = [{"at": place, "dimension": int(one), "product": float(products[one]),
-             **_numbers(strips, int(one))} for place, one in enumerate(order)]
+             "told": number(products[one]), **_numbers(strips, int(one))} for place, one in enumerate(order)]
     running = np.cumsum(products[order])
     low, high = (1.2 * float(end) for end in (min(0.0, products.min(), running.min()),
                                               max(0.0, products.max(), running.max())))
     y = {"type": "quantitative", "title": None, "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline,
                                                          "tickCount": 4},
          "scale": {"domain": [low, high or 1.0], "nice": False, "range": [top + BARS, top]}}
-    tips = [*_tips(strips), tip("product", "product", ".3f")]
+    tips = [*_tips(strips), text_tip("told", "product")]
     negative, positive = colour_scale(theme, signed=True)[2], colour_scale(theme, signed=True)[8]
     bars = layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {**y, "field": "product"},
                                "y2": {"datum": 0}, "tooltip": tips,
@@ -43,7 +44,7 @@ def meeting(strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, th
                                          "value": positive}})
     sums = [{"at": place, "sum": float(value)} for place, value in enumerate(running)]
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
-    end = [sums[-1] | {"text": f"q·k = {sums[-1]['sum']:.2f}".replace("-", "−")}]
+    end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
     return _figure([
         *_cells(strips, order, at, theme), _spread(bars),
         layer("line", sums, line, color=ink.text, strokeWidth=1.5, interpolate="step-after", tooltip=False),
@@ -67,7 +68,8 @@ def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, na
     ink = Ink.of(theme)
     finite = np.isfinite(values)
     rows = [{"at": place, "from": place - 0.42, "to": place + 0.42, "token": f"{place} · {tokens[place]}",
-             name: float(values[place]) if finite[place] else 0.0, "seen": "" if finite[place] else "masked",
+             name: float(values[place]) if finite[place] else 0.0,
+             "told": number(values[place] if finite[place] else 0.0), "seen": "" if finite[place] else "masked",
              "picked": bool(place == picked)} for place in range(len(tokens))]
     few = len(tokens) <= MOST_NAMES
     axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
@@ -77,7 +79,7 @@ def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, na
     low, high = float(values[finite].min(initial=0)), float(values[finite].max(initial=0))
     y = {"field": name, "type": "quantitative", "title": None, "scale": {"domain": [low, high or 1e-6], "nice": True},
          "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 3}}
-    tips = [{"field": "token", "title": "key"}, tip(name, name, ".3~g"), {"field": "seen", "title": " "}]
+    tips = [{"field": "token", "title": "key"}, text_tip("told", name), {"field": "seen", "title": " "}]
     colour = {"condition": {"test": "datum.picked", "value": ink.pick}, "value": ink.series[0]}
     bars = layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": y, "y2": {"datum": 0},
                                "color": colour, "tooltip": tips})
@@ -111,14 +113,14 @@ def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -
     colour = {"type": "quantitative", "legend": None,
               "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0}}
     rows = [{"at": place, "dimension": int(one), **_numbers(strips, int(one))} for place, one in enumerate(order)]
-    for number, strip in enumerate(strips):
-        top = number * (NAME + STRIP + GAP)
+    for place, strip in enumerate(strips):
+        top = place * (NAME + STRIP + GAP)
         layers.append(layer("text", [{"text": strip.name}], {"x": {"value": 0}, "y": {"value": top + NAME - 5},
                                                              "text": {"field": "text"}},
                             align="left", baseline="bottom", fontSize=12, color=ink.quiet))
         layers.append(_spread(layer("rect", rows, {
             "x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {"value": top + NAME - 2},
-            "y2": {"value": top + NAME - 2 + STRIP}, "color": {**colour, "field": f"strip{number}"},
+            "y2": {"value": top + NAME - 2 + STRIP}, "color": {**colour, "field": f"strip{place}"},
             "tooltip": _tips(strips)})))
     return layers
 
@@ -130,12 +132,13 @@ def _spread(marks: Spec) -> Spec:
 
 
 def _numbers(strips: Sequence[Strip], dimension: int) -> Spec:
-    return {f"strip{number}": float(strip.values[dimension]) for number, strip in enumerate(strips)}
+    return {f"strip{place}": float(strip.values[dimension]) for place, strip in enumerate(strips)} | {
+        f"told{place}": number(strip.values[dimension]) for place, strip in enumerate(strips)}
 
 
 def _tips(strips: Sequence[Strip]) -> list[Spec]:
-    return [tip("dimension", "dimension", ",d"),
-            *(tip(f"strip{number}", strip.name, ".3f") for number, strip in enumerate(strips))]
+    return [whole_tip("dimension", "dimension"),
+            *(text_tip(f"told{place}", strip.name) for place, strip in enumerate(strips))]
 
 
 def _figure(layers: Sequence[Spec], height: int) -> Spec:

@@ -10,7 +10,7 @@ import numpy as np
 from core.attention import Choice, entry
 from core.formula import parse
 from dashboard.masks.measure import D_MODEL, HEADS, SEED, Look, Pattern, Sentence, distance, spread
-from dashboard.numbers import percent
+from dashboard.numbers import number, percent
 from dashboard.one_query.equations import name, num
 from dashboard.panels import plain
 
@@ -36,8 +36,8 @@ def fact(look: Look) -> str:
         more = f" and {len(look.blind) - 4} more" if len(look.blind) > 4 else ""
         blind = f" No key is left for {who}{more}, so the output there is 0."
     return (f"The mask leaves **{seen} of {cells}** cells, {percent(seen / cells)}. A row spreads over "
-            f"**{spread(look.after):.2f}** nats instead of {spread(look.before):.2f} and looks "
-            f"**{distance(look.after):.1f}** tokens away instead of {distance(look.before):.1f}.{blind}")
+            f"**{number(spread(look.after))}** nats instead of {number(spread(look.before))} and looks "
+            f"**{number(distance(look.after))}** tokens away instead of {number(distance(look.before))}.{blind}")
 
 
 def conditions(head: int, notes: tuple[str, ...]) -> str:
@@ -151,7 +151,7 @@ def batch_fact(sentences: list[Sentence]) -> str:
     total = sum(len(item.names) ** 2 for item in sentences)
     padding = sum((len(item.names) - item.real) * len(item.names) for item in sentences)
     return (f"{padding} of {total} cells are padding. Unmasked, the words of “{words}” would spend "
-            f"**{worst.leak:.2f}** of their weight on it; masked, **{leaked(worst):.2f}**.")
+            f"**{number(worst.leak)}** of their weight on it; masked, **{number(leaked(worst))}**.")
 
 
 def leaked(item: Sentence) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.training.spread import Line, Spread
 from dashboard.attention_view.palette import CATEGORIES, Ink, Theme
+from dashboard.numbers import number
 from dashboard.positions.figures import BESIDE, SIGN, apart, layer, style
 
 HEIGHT, ROW = 240, 30  # pixels of the lines' plot, and of one value's row below
@@ -43,18 +44,19 @@ def heading(text: str, ink: Ink) -> dict:
 
 
 def lines(title: str, x_title: str, last_x: float, names: Sequence[str], drawn: dict[int, Line], scale: Scale,
-          theme: Theme) -> dict:
+          theme: Theme, written: Callable[[float], str] = number) -> dict:
     """The mean of each value along the way, in a band from its lowest to its highest seed, named at its end."""
     ink = Ink.of(theme)
     x = {"field": "x", "type": "quantitative", "title": x_title, "axis": {"grid": False, "tickMinStep": 1},
          "scale": {"domain": [0, last_x], "nice": False}}
     y, layers = scale.axis(horizontal=False), []
     for place, each in drawn.items():
-        rows = [{"x": a, "y": b, "low": low, "high": high, "name": names[place]}
+        rows = [{"x": a, "y": b, "low": low, "high": high, "name": names[place], "at": number(a),
+                 "told": written(b), "told_low": written(low), "told_high": written(high)}
                 for a, b, low, high in zip(each.x, each.mean, each.low, each.high, strict=True)]
-        tips = [{"field": "name", "title": " "}, {"field": "x", "title": x_title, "format": ".3~g"},
-                *({"field": name, "title": said, "format": ".3~g"}
-                  for name, said in (("y", "mean"), ("low", "lowest seed"), ("high", "highest seed")))]
+        tips = [{"field": "name", "title": " "}, *({"field": name, "title": said} for name, said in (
+            ("x" if x_title == "step" else "at", x_title), ("told", "mean"), ("told_low", "lowest seed"),
+            ("told_high", "highest seed")))]
         both, own = {"x": x, "y": y}, {"color": colour(place, theme)}
         layers += [
             layer(rows, {"type": "area", "opacity": 0.09, **own},
@@ -80,7 +82,8 @@ def _names(names: Sequence[str], drawn: dict[int, Line], scale: Scale, theme: Th
             for place, share in zip(drawn, shares, strict=True)]
 
 
-def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Scale, theme: Theme) -> dict:
+def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Scale, theme: Theme,
+          written: Callable[[float], str] = number) -> dict:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
     ink = Ink.of(theme)
     y = {"field": "name", "type": "nominal", "title": None, "sort": list(names),
@@ -92,12 +95,12 @@ def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Sca
         half = each.half_width or 0.0
         middle = [{"x": each.mean, "low": max(scale.low, each.mean - half),
                    "high": min(scale.end, each.mean + half), "name": name}]
-        tips = [{"field": "x", "format": ".4~g", "title": "this seed"}]
+        tips = [{"field": "told", "title": "this seed"}]
         layers += [
             layer(middle, {"type": "rule", "strokeWidth": 6, "opacity": 0.25, **own},
                   {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}),
             layer(middle, {"type": "tick", "thickness": 3, "size": 20, "opacity": 1, **own}, {"x": x, "y": y}),
-            layer([{"x": value, "name": name} for value in each.values],
+            layer([{"x": value, "name": name, "told": written(value)} for value in each.values],
                   {"type": "point", "filled": True, "size": 60, "opacity": 0.75, "shape": SHAPES[place % len(SHAPES)],
                    **own}, {"x": x, "y": y, "tooltip": tips})]
     return {"title": heading(title, ink), "height": ROW * max(1, len(found)), "layer": layers, "config": style(ink),

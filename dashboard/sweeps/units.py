@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dashboard.numbers import number, score
+
 NARROW = "\u00a0"
 SHARES = ("exact", "letters")  # shown in percent
 
@@ -17,8 +19,14 @@ def places(measure: str, mean: float, width: float | None) -> int:
     return 3 if abs(mean) < 0.1 or (width is not None and width < 0.01) else 2
 
 
-def plain_number(value: float, measure: str) -> str:
-    return f"{scaled(value, measure):.{places(measure, scaled(value, measure), None)}f}"
+def plain_number(value: float, measure: str, percent: bool = False) -> str:
+    """One value: a loss or a weight by the rule of all pages, the others to the tenth in which runs differ.
+
+    With `percent` a share is given as 0 to 100, as the figures draw it.
+    """
+    if measure in (*SHARES, "bleu", "chrf", "trained"):
+        return score(value if percent else scaled(value, measure))
+    return number(value)
 
 
 def join(names: list[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.training.spread import Line
@@ -10,7 +12,7 @@ from dashboard.map import PAGES
 from dashboard.panels import fact, plain, theme
 from dashboard.sweeps import differences, figures, words
 from dashboard.sweeps.state import Shown
-from dashboard.sweeps.units import scaled
+from dashboard.sweeps.units import plain_number, scaled
 from dashboard.table import table
 
 OVER = {"steps": "Steps", "trained": "Seconds"}
@@ -73,11 +75,13 @@ def _figures(shown: Shown, measure: str, over: str) -> None:
     values += [s.mean + s.half_width for s in ends.values() if s.half_width] if measure not in TOP else []
     scale = figures.Scale.around(values, TOP.get(measure))
     title = words.figure_title(measure, shown)
+    written = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
-    spec = figures.lines(title, x_title, _last_x(shown, over, drawn), shown.names, drawn, scale, theme())
+    spec = figures.lines(title, x_title, _last_x(shown, over, drawn), shown.names, drawn, scale, theme(), written)
     st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{title} over training, a line each: {', '.join(shown.names)}.")
     if ends:
-        spec = figures.seeds(f"Every seed at its end: {title[0].lower()}{title[1:]}", shown.names, ends, scale, theme())
+        spec = figures.seeds(f"Every seed at its end: {title[0].lower()}{title[1:]}", shown.names, ends, scale, theme(),
+                             written)
         st.vega_lite_chart(spec, key="sweeps:seeds", alt=f"{title} of every seed, by {shown.setting}.")
 
 

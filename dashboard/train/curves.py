@@ -10,7 +10,7 @@ from core.training.diagnose import Finding, diagnose
 from core.training.record import Record
 from dashboard.attention_view.palette import Ink
 from dashboard.charts import Curve, Spec, axis_style, figure, layer, step_chart
-from dashboard.numbers import percent
+from dashboard.numbers import number, percent
 from dashboard.panels import plain
 from dashboard.train import words
 from dashboard.train.state import Shown
@@ -49,12 +49,12 @@ def loss(shown: Shown, step: int, ink: Ink, found: Sequence[Finding]) -> None:
     title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
     curves = [Curve("held-out", [(r.step, r.loss) for r in shown.records]),
               Curve("training", [(r.step, r.train_loss) for r in shown.records])]
-    guess = (task.baseline_loss, f"{words.guessing(task)}: {task.baseline_loss:.2f}")
+    guess = (task.baseline_loss, f"{words.guessing(task)}: {number(task.baseline_loss)}")
     top = _top(shown, guess[0])
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=guess, high=top)
     at = shown.at(step)
     st.vega_lite_chart(spec=drawn, key="train:loss",
-                       alt=f"Held-out loss over training; {words.number(at.loss)} at step {step}.")
+                       alt=f"Held-out loss over training; {number(at.loss)} at step {step}.")
     say(found)
 
 
@@ -123,7 +123,7 @@ def _expected(shown: Shown, step: int, ink: Ink) -> None:
               for _, layer, h in heads[:MOST_HEADS]]
     most = max(w for r in shown.records for row in r.expected or () for w in row)
     high = next(level for level in LEVELS if most <= level)
-    even = (last.even, f"even attention: {last.even:.2f}") if last.even is not None else None
+    even = (last.even, f"even attention: {number(last.even)}") if last.even is not None else None
     _small(shown, curves, step, ink, "expected", high=high, guess=even)
     if len(heads) > MOST_HEADS:
         st.caption(f"The {MOST_HEADS} of {len(heads)} heads that end highest.")
@@ -155,7 +155,7 @@ def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> Spec:
     """Bars on a logarithmic axis, one a part, from the input down to the output."""
     most = max(gradients.values()) or 1.0
     low = min([value for value in gradients.values() if value > 0] or [most]) / 3
-    rows = [{"part": name, "norm": max(value, low), "told": f"{value:.2g}", "low": low}
+    rows = [{"part": name, "norm": max(value, low), "told": number(value), "low": low}
             for name, value in gradients.items()]
     label = {**axis_style(ink), "labelLimit": 150, "labelOverlap": False}
     along = {"field": "norm", "type": "quantitative", "axis": None,

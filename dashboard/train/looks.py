@@ -13,7 +13,8 @@ from PIL import Image
 
 from core.models import ModelConfig
 from dashboard.attention_view.palette import Ink, Theme, colour_scale
-from dashboard.charts import Spec, axis_style, field, figure, layer, tip
+from dashboard.charts import Spec, axis_style, field, figure, layer, text_tip, whole_tip
+from dashboard.numbers import number
 
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
 PLAIN, OVER = 0.85, 0.45  # how strongly a picture is drawn by itself, and over the colours of weights
@@ -94,8 +95,8 @@ def forecast_chart(
 
     def line(name: str, values: Sequence[float], colour: str, dash: list[int], start: int = now) -> Spec:
         joined = values if start == 0 else [past[-1], *values]
-        rows = [{"x": start + i, "y": value} for i, value in enumerate(joined)]
-        tips = [tip("x", "place", ",d"), tip("y", name, ".3~f")]
+        rows = [{"x": start + i, "y": value, "told": number(value)} for i, value in enumerate(joined)]
+        tips = [whole_tip("x", "place"), text_tip("told", name)]
         return layer("line", rows, {**at, "tooltip": tips}, color=colour, strokeWidth=2, strokeDash=dash)
 
     layers = [line("past", past, ink.quiet, [1, 0], 0), line("the last season again", naive, ink.series[1], [2, 2]),
@@ -108,9 +109,10 @@ def forecast_chart(
 def _weighed(past: Sequence[float], weights: np.ndarray, at: Spec, theme: Theme) -> Spec:
     """A dot on each place of the past, larger and fuller with its weight."""
     most = float(weights.max()) or 1.0
-    rows = [{"x": i, "y": value, "w": float(w)} for i, (value, w) in enumerate(zip(past, weights, strict=False))]
+    rows = [{"x": i, "y": value, "w": float(w), "told": number(w)}
+            for i, (value, w) in enumerate(zip(past, weights, strict=False))]
     shared = {"field": "w", "type": "quantitative", "legend": None}
     return layer("circle", rows, {
         **at, "size": {**shared, "scale": {"domain": [0, most], "range": [0, 120]}},
         "color": {**shared, "scale": {"domain": [0, most], "range": colour_scale(theme)}},
-        "tooltip": [tip("x", "place", ",d"), tip("w", "weight", ".3f")]}, opacity=1)
+        "tooltip": [whole_tip("x", "place"), text_tip("told", "weight")]}, opacity=1)

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from core.training.record import Bucket, Prediction
 from dashboard.attention_view.palette import Ink
-from dashboard.numbers import percent
+from dashboard.numbers import number, percent, score
 
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter
 MOST_SIGNS = 400  # of one cell
@@ -62,8 +62,8 @@ def continued(examples: Sequence[Prediction], separator: str, pick: str, line: s
 
 def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
     """The mean absolute error of each window, beside that of the last season again."""
-    cells = [(_cell(f"{i + 1}", line), _cell(f"{own:.3f}", line, "text-align:right"),
-              _cell(f"{naive:.3f}", line, "text-align:right")) for i, (own, naive) in enumerate(rows)]
+    cells = [(_cell(f"{i + 1}", line), _cell(number(own), line, "text-align:right"),
+              _cell(number(naive), line, "text-align:right")) for i, (own, naive) in enumerate(rows)]
     return _table(("window", "error", "the last season again"), cells, line, right=(1, 2))
 
 
@@ -74,7 +74,7 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
     rows = []
     for bucket in buckets:
         shown = [bucket.lengths, f"{bucket.count}", percent(bucket.exact)]
-        shown += [f"{getattr(bucket, key):.1f}" for _, key in scores]
+        shown += [score(getattr(bucket, key)) for _, key in scores]
         rows.append(tuple(_cell(html.escape(text), line, "text-align:right") for text in shown))
     return _table(names, rows, line, right=range(len(names)))
 

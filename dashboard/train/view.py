@@ -12,6 +12,7 @@ from core.training.machine import line
 from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
 from dashboard.attention_view.payload import READS
+from dashboard.numbers import number
 from dashboard.panels import fact, theme
 from dashboard.train import curves, frames, looks, tables, words
 from dashboard.train.examples import examples
@@ -149,8 +150,8 @@ def _looked(shown: Shown, moment: Moment, ink: Ink) -> None:
         outputs, weights = found
         curves.title(f"Where it looks, step {moment.step:,}")
         st.html(looks.tiles(kept.source, task.shape.grid, outputs, weights, theme(), ink))
-        st.caption(f"The fullest patch has {weights.max():.2f} of the weight; even attention would give each "
-                   f"{1 / weights.shape[1]:.2f}.")
+        st.caption(f"The fullest patch has {number(weights.max())} of the weight; even attention would give each "
+                   f"{number(1 / weights.shape[1])}.")
     decoded = shown.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         told = decoded.examples[example]

@@ -8,7 +8,7 @@ from core.tasks import Task
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Status
-from dashboard.numbers import percent
+from dashboard.numbers import duration, number, percent, score
 from dashboard.panels import plain
 
 
@@ -20,10 +20,6 @@ def unit(task: Task) -> tuple[str, str]:
 def guessing(task: Task) -> str:
     """What the loss of knowing nothing is called."""
     return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
-
-
-def number(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.2f}"
 
 
 Baselines = Sequence[tuple[str, float]]
@@ -39,8 +35,8 @@ def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Ba
         only = len(record.expected) * len(record.expected[0]) == 1
         where = "" if only else f" in head L{layer}·H{h}"
         right = f"the right {task.unit}" if task.form == "pairs" else "the expected place"
-        said = f"At step {step} {right} gets **{weight:.2f}** of the weight{where}; "
-        said += f"even attention would give it {record.even:.2f}. "
+        said = f"At step {step} {right} gets **{number(weight)}** of the weight{where}; "
+        said += f"even attention would give it {number(record.even)}. "
     return said + _scores(record, task, "So " if said else f"At step {step}, ", baselines)
 
 
@@ -50,7 +46,7 @@ def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str
         return (f"{start}the forecast is off by **{percent(record.error)}** of what repeating the last season is off "
                 "by.")
     if task.form == "series":
-        return f"{start}the squared error is **{number(record.loss)}**; the mean gives {task.baseline_loss:.2f}."
+        return f"{start}the squared error is **{number(record.loss)}**; the mean gives {number(task.baseline_loss)}."
     if record.letters is None:
         return ""
     if task.form == "label":
@@ -62,12 +58,12 @@ def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str
     text = f"{start}{percent(record.letters)} of the {task.unit}s are right"
     if task.form == "text":
         return f"{text}; the loss is {number(record.loss)} nats a {task.unit}, where guessing gives " \
-               f"{task.baseline_loss:.2f}.{unknown(record, task)}"
+               f"{number(task.baseline_loss)}.{unknown(record, task)}"
     if record.exact is None:
         return text + "."
     join = ", but only " if record.letters - record.exact > 0.2 else " and "
     text += f"{join}{percent(record.exact)} of whole {task.whole}"
-    named = [f"{name} is {value:.0f}" for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
+    named = [f"{name} is {score(value)}" for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
              if value is not None]
     text += f"; {' and '.join(named)}." if named else "."
     return text + cut(record, task) + unknown(record, task)
@@ -86,7 +82,7 @@ def unknown(record: Record, task: Task) -> str:
     if record.unknown is None:
         return ""
     return (f" {percent(record.unknown)} of the held-out {task.unit}s are unknown to the model, which cannot write "
-            f"them: the loss is {number(record.known_loss)} without them, {number(record.loss)} with them.")
+            f"them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} with them.")
 
 
 def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
@@ -119,13 +115,13 @@ def ending(status: Status, records: Sequence[Record]) -> str:
 
 def pace(record: Record, machine: str = "") -> str:
     """Time, speed and data making at a step, and on which machine."""
-    parts = [f"{record.elapsed:.1f} s in, {record.trained:.1f} s of it training"]
+    parts = [f"{duration(record.elapsed)} in, {duration(record.trained)} of it training"]
     if record.tokens_per_second:
         parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
     if record.data_share is not None:
         parts.append(f"{percent(record.data_share)} of the training time makes batches")
     if record.gradient is not None:
-        parts.append(f"gradient norm {record.gradient:.2f}")
+        parts.append(f"gradient norm {number(record.gradient)}")
     if machine:
         parts.append(f"on {plain(machine)}")
     return " · ".join(parts)

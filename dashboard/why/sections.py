@@ -17,6 +17,7 @@ from dashboard.attention_view import attention_view
 from dashboard.attention_view.palette import Ink
 from dashboard.controls import BOUND
 from dashboard.map import PAGES
+from dashboard.numbers import number
 from dashboard.panels import entries_panel, fact, source_panel, theme, title
 from dashboard.table import table
 from dashboard.why import state, words
@@ -181,7 +182,7 @@ def alignment(shown: Shown) -> tuple[np.ndarray | None, int]:
     seen = attention_view(
         trace(sentence, shown.name), key=f"why:map:{shown.name}", layout="frames", frames=list(sentence.frames),
         query=row, live=shown.live, height=420,
-        fact=f"{sentence.target[row]} puts {weights[row, most]:.2f} of its weight on {sentence.source[most]}",
+        fact=f"{sentence.target[row]} puts {number(weights[row, most])} of its weight on {sentence.source[most]}",
         title=f"A held-out sentence of {len(sentence.source)} words",
         reads="output (row) attends to → input (column)")
     return steps[seen.frame if seen.frame in steps else last], row if seen.pin is None else seen.pin[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from core.attention.config import entry
 from core.training.record import Prediction
+from dashboard.numbers import duration, latex
 from dashboard.train.tables import marked, missing, wrong_tokens
 from dashboard.why.experiment import Result
 from dashboard.why.learned import METRICS, Learned, Sentence, Spread, by_length, models
@@ -78,7 +79,7 @@ def conditions(shown: Shown, result: Result | None) -> str:
     seeds = len({one.seed for one in shown.learned})
     ends = sorted({one.points[-1].step for one in shown.learned})
     steps = f"{ends[0]:,} to {ends[-1]:,}" if len(ends) > 1 else f"{ends[0]:,}"
-    spent = ", ".join(f"{called[model]} {seconds:.0f} s" for model, seconds in result.seconds.items())
+    spent = ", ".join(f"{called[model]} {duration(seconds)}" for model, seconds in result.seconds.items())
     over = f"Lines are means of {seeds} seeds, bands and ± the standard deviation between them." if seeds > 1 else ""
     return (f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over} Processor time a run, with "
             f"measuring: {spent}; {result.machine}.")
@@ -86,7 +87,7 @@ def conditions(shown: Shown, result: Result | None) -> str:
 
 def _steps(learned: Sequence[Learned], model: Model) -> str:
     last = [one.points[-1] for one in learned if one.model == model and one.points]
-    return f"{last[0].step:,} steps in {last[0].seconds:.0f} s" if last else "not yet measured"
+    return f"{last[0].step:,} steps in {duration(last[0].seconds)}" if last else "not yet measured"
 
 
 def progress(part: Part, setting: Setting, place: int | None) -> tuple[float, str]:
@@ -105,10 +106,10 @@ def equations(setting: Setting, sentence: Sentence, weights: np.ndarray, row: in
     without = (rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
                rf"\in \mathbb{{R}}^{{{setting.d_model}}}")
     top = np.argsort(-weights[row])[:SHOWN]
-    terms = [rf"{weights[row, key]:.2f}\, h_{{{key}}}^{{\text{{{_safe(sentence.source[key])}}}}}"
+    terms = [rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{_safe(sentence.source[key])}}}}}"
              for key in sorted(top)]
     if (rest := 1 - float(weights[row, top].sum())) >= 0.005:
-        terms.append(rf"{rest:.2f}\,(\text{{rest}})")
+        terms.append(rf"{latex(rest)}\,(\text{{rest}})")
     said = _safe((*sentence.target, "end")[row])
     context = rf"c_{{{row}}}^{{\text{{{said}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
     lines = [" + ".join(terms[at : at + 2]) for at in range(0, len(terms), 2)]  # a narrow column holds two

@@ -119,7 +119,7 @@ def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
     spec = looks.forecast_chart([1.0, 2.0], [3.0], [2.5], [1.0], np.array([[0.25, 0.75]]), LIGHT_INK, "light")
     past, naive, came, said = layers_of(spec, "line")
     assert [row["x"] for row in came["data"]["values"]] == [1, 2]
-    assert said["data"]["values"][-1] == {"x": 2, "y": 2.5}
+    assert said["data"]["values"][-1] == {"x": 2, "y": 2.5, "told": "2.50"}
     assert [row["w"] for row in layers_of(spec, "circle")[0]["data"]["values"]] == [0.25, 0.75]
 
 

@@ -86,7 +86,7 @@ def test_an_equation_has_the_weights_of_its_row():
     shown = Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
     without, with_it = words.equations(Setting(8), shown, weights, 1)
     assert r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}" in without and "c_{2} =" in without
-    for part in (r"c_{1}^{\text{hundert}}", r"0.70\, h_{0}^{\text{two}}", r"0.06\, h_{2}^{\text{;}}", "0.04"):
+    for part in (r"c_{1}^{\text{hundert}}", r"0.70\, h_{0}^{\text{two}}", r"0.060\, h_{2}^{\text{;}}", "0.04"):
         assert part in with_it
     assert r"c_{2}^{\text{end}}" in words.equations(Setting(8), shown, weights, 2)[1]
 

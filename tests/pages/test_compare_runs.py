@@ -14,6 +14,7 @@ from core.training.runs import Run
 from dashboard import jobs
 from dashboard.compare_runs import maps, words
 from dashboard.compare_runs.state import compared, expected, latest, names, sides
+from dashboard.numbers import duration
 from dashboard.runs.kept import KEPT
 from dashboard.runs.state import every_run
 from dashboard.runs.summary import summary
@@ -62,7 +63,7 @@ def test_first_sight_compares_the_two_examples():
     told = said(app)
     step = int(re.search(r"At step (\d+), whole sequences right: \d+\u00a0% for Transformer", told)[1])
     assert step in {r.step for r in KEPT[0].records()}
-    assert f"After the same {KEPT[0].records()[-1].trained:.1f} s" in told
+    assert f"After the same {duration(KEPT[0].records()[-1].trained)} of" in told
     assert "attention.score" in told and "57,822" in told and len(app.get("vega_lite_chart")) == 2
 
 
@@ -70,7 +71,7 @@ def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
     fast, slow = made("fast", 1.0), made("slow", 2.0)
     told = said(opened(fast.id, slow.id))
     assert "At step 4, whole sequences right: 100\u00a0% for fast, 100\u00a0% for slow" in told
-    assert "After the same 4.0 s of training it is 100\u00a0% and 50\u00a0%" in told
+    assert "After the same 4\u00a0s of training it is 100\u00a0% and 50\u00a0%" in told
     assert "They were trained in the very same way." in told
 
 
