@@ -15,6 +15,7 @@ from core.finetune.models import resolve
 from core.finetune.run import create
 from core.pretrained.base import PretrainedError
 from core.tasks.reading import ENCODINGS, decoded
+from core.training.machine import line
 from core.training.record import Record
 from core.training.worker import work
 
@@ -42,6 +43,8 @@ def main() -> int:
         parser.error(str(error))
     state = work(run.path, said=_say)
     print(run.status().message)
+    if where := line(run.asked().get("machines")):
+        print(f"Trained on {where}")
     if config.task == "classify":
         label, share = parse(config.task, config.data, config.seed).majority
         print(f"baseline: the majority class, {label!r}, is right for {share:.1%}")
@@ -51,7 +54,9 @@ def main() -> int:
 def _say(record: Record) -> None:
     loss = "" if record.loss is None else f"loss {record.loss:.3f}"
     balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
-    print(f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s", flush=True)
+    capped = "  ended by the cap on seconds" if record.capped else ""
+    print(f"step {record.step:5,}  {loss}  right {record.exact:.1%}{balanced}  {record.elapsed:.1f} s{capped}",
+          flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A fine-tuning run in its folder: Hugging Face's Trainer learns, and callbacks write what any run here writes.
 
-    run.json        the config under "finetune", when it was asked for, its name
+    run.json        the config under "finetune", when it was asked for, its name, the machines that trained it
     metrics.jsonl   one record a line, frames/ the attention of the watched sentences at that step
     watched.json    the tokens of those sentences, and facts about the model
     NAME-tuned/     the fine-tuned model as an ordinary Hugging Face folder
@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from core.entries import ConfigError
 from core.files import read_object, write_atomically
@@ -37,7 +35,8 @@ from core.finetune.measure import (
 )
 from core.finetune.models import check_words, load_tokenizer
 from core.pretrained.base import Given
-from core.training.record import Record
+from core.training.machine import record_machine
+from core.training.record import Record, cap_reached
 from core.training.runs import Run, new_id, runs_folder
 
 KEY = "finetune"
@@ -79,7 +78,7 @@ def about(run: Run) -> dict[str, Any]:
     """What watched.json says; {} before the start.
 
     `sentences`, counts (`learns`, `weights`, `steps`), `new_words`, `new_head` (whether the head was drawn anew),
-    `labels` (in the order of a record's confusion), `device`.
+    `labels` (in the order of a record's confusion).
     """
     return read_object(run.path / "watched.json")
 
@@ -89,6 +88,7 @@ def work(run: Run, stop: Callable[[], bool], said: Said = lambda record: None) -
     config = config_of(run)
     rows = parse(config.task, config.data, config.seed)
     learner = build(config, rows)
+    record_machine(run, learner.device.type)
     course = Course(run, config, rows, learner, stop, said)
     kept = sorted((run.path / "trainer").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     trainer = make_trainer(course)
@@ -116,6 +116,11 @@ class Course:
     def elapsed(self) -> float:
         return time.perf_counter() - self.began
 
+    @property
+    def capped(self) -> bool:
+        """Whether the cap on seconds ends the run before its last step."""
+        return self.late and self.step < self.steps
+
     def begin(self, step: int) -> None:
         """Before the first step: what the model is, and its record; after a pause, later records are forgotten."""
         self.step = step
@@ -127,8 +132,7 @@ class Course:
         told = {"truncated": truncated(self.learner, rows), "max_tokens": self.learner.max_tokens,
                 "sentences": words(self.givens, watched(self.learner, self.givens)), "learns": learns,
                 "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps,
-                "new_head": self.learner.new_head, "labels": list(self.learner.labels),
-                "device": device_name(self.learner.device)}
+                "new_head": self.learner.new_head, "labels": list(self.learner.labels)}
         write_atomically(self.run.path / "watched.json", json.dumps(told, ensure_ascii=False).encode())
         self.write(None)
 
@@ -150,8 +154,8 @@ class Course:
         record = Record(
             step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=found.loss,
             letters=found.letters, exact=found.exact, cut=found.cut, rate=rate, elapsed=self.elapsed,
-            trained=self.trained, held_out=len(self.rows.held_out), final=self.done, examples=found.said[:TOLD],
-            confusion=found.confusion, maps=frames(watched(self.learner, self.givens)))
+            trained=self.trained, held_out=len(self.rows.held_out), final=self.done, capped=self.capped,
+            examples=found.said[:TOLD], confusion=found.confusion, maps=frames(watched(self.learner, self.givens)))
         self.run.append(record)
         self.said(record)
 
@@ -173,13 +177,8 @@ class Course:
         shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
         if not self.done:
             return "stopped", f"Stopped; everything up to step {self.step:,} is kept."
-        late = f" The cap of {self.config.seconds:g} s was reached." if self.late and self.step < self.steps else ""
-        return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{late}"
-
-
-def device_name(device: torch.device) -> str:
-    """What a device is called: "cpu", or a GPU's kind with the model of the card."""
-    return f"{device.type} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
+        capped = cap_reached(self.config.seconds, self.steps) if self.capped else ""
+        return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{capped}"
 
 
 def givens(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from core.training.runs import Run
+
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str}
 LONGEST, MOST = 100, 5  # characters of a name, and machines, that came from elsewhere
 
@@ -21,6 +23,13 @@ def machine(device: str) -> dict[str, Any]:
         capability = torch.backends.cpu.get_cpu_capability()
     return {"threads": torch.get_num_threads(), "torch": str(torch.__version__), "device": name,
             "capability": capability}
+
+
+def record_machine(run: Run, device: str) -> None:
+    """Add where a run trains to its run.json; a run that goes on elsewhere names both places."""
+    before, here = valid(run.asked().get("machines")), machine(device)
+    if before[-1:] != [here]:
+        run.change(machines=[*before, here])
 
 
 def processor() -> str:

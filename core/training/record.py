@@ -11,6 +11,12 @@ from core.tasks.metrics import balanced_accuracy
 from core.training.fields import LOOSE_FIELDS, fits
 
 
+def cap_reached(seconds: float, steps: int) -> str:
+    """That the cap on seconds ended a run before its last step, as a sentence after another."""
+    return (f" The cap of {seconds:g} s ended it before step {steps:,}: its numbers depend on how fast this machine "
+            "was.")
+
+
 @dataclass(frozen=True)
 class Prediction:
     """A held-out example and what the model, left to itself, makes of it (tokens); `cut` where decoding reached its cap

@@ -23,8 +23,8 @@ from core.attention import ConfigError
 from core.pretrained.base import PretrainedError
 from core.training.config import RunConfig
 from core.training.loop import train
-from core.training.machine import machine, valid
-from core.training.record import Record
+from core.training.machine import record_machine
+from core.training.record import Record, cap_reached
 from core.training.runs import CHECKPOINTS, Run
 from core.training.session import Session, prepare
 
@@ -57,7 +57,7 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
 def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -> tuple[str, str]:
     config = run.config()
     session = prepare(config)
-    _note_machine(run, session.device)
+    record_machine(run, session.device)
     if steps := run.checkpoint_steps():
         session.restore(*run.checkpoint(steps[-1]))
     if config.keep_best and (best := run.best_step()) is not None:
@@ -81,13 +81,6 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."
 
 
-def _note_machine(run: Run, device: str) -> None:
-    """Write down where the run trains; a run that goes on elsewhere names both places."""
-    before, here = valid(run.asked().get("machines")), machine(device)
-    if before[-1:] != [here]:
-        run.change(machines=[*before, here])
-
-
 def _take_up(run: Run, session: Session) -> Record | None:
     """Give the session the record of the step it was restored at; the final record of that step, if it ended there."""
     records = [record for record in run.records() if record.step == session.progress.step]
@@ -99,8 +92,7 @@ def _take_up(run: Run, session: Session) -> Record | None:
 
 
 def _finished(last: Record, config: RunConfig) -> str:
-    capped = (f" The cap of {config.seconds:g} s ended it before step {config.steps:,}: its numbers depend on how fast "
-              "this machine was.") if last.capped else ""
+    capped = cap_reached(config.seconds, config.steps) if last.capped else ""
     from_best = "" if last.best is None else f" Its loss was smallest at step {last.best:,}; those weights count."
     return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
 

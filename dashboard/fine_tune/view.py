@@ -10,6 +10,7 @@ import streamlit as st
 from core.difference import Moved, changes
 from core.pretrained import PretrainedError
 from core.trace import AttentionTrace
+from core.training.machine import line
 from dashboard.attention_view.palette import Ink
 from dashboard.attention_view.payload import READS
 from dashboard.charts import Curve, step_chart
@@ -76,7 +77,8 @@ def _draw(shown: Shown) -> None:
     with right:
         fact(words.fact(shown.config, shown.records[0], shown.at(step), majority) + _gained(both))
         st.caption(" ".join(filter(None, [words.still(shown.config), words.conditions(
-            shown.config, shown.about, len(rows.learned), len(rows.held_out), rows.repeated)])))
+            shown.config, shown.about, len(rows.learned), len(rows.held_out), rows.repeated,
+            line(shown.run.asked().get("machines")))])))
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
     st.markdown(":small[**Held-out rows, and what the model says of them**]")
     st.html(words.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))

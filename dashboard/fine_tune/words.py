@@ -57,12 +57,13 @@ def still(config: FineTuneConfig) -> str:
             else "")
 
 
-def conditions(config: FineTuneConfig, told: dict, learned: int, held_out: int, repeated: int) -> str:
-    """Under which conditions the numbers hold."""
+def conditions(config: FineTuneConfig, told: dict, learned: int, held_out: int, repeated: int,
+               machine: str = "") -> str:
+    """Under which conditions the numbers hold; `machine` is where the run trained, if that is known."""
     said = [f"{plain(name_of(config.model))}, {told.get('learns', 0):,} of {told.get('weights', 0):,} weights learn",
             f"{learned:,} rows learned, {held_out:,} held out", f"seed {config.seed}"]
-    if told.get("device", "cpu") != "cpu":
-        said.append(f"on {plain(told['device'])}")
+    if machine:
+        said.append(f"trained on {plain(machine)}")
     if config.task == "classify" and "new_head" in told:
         said.append("its head is new" if told["new_head"] else "it keeps its own head, which has these labels")
     if new := told.get("new_words"):

@@ -12,6 +12,11 @@ from core.finetune.config import FineTuneConfig, device_of
 from core.finetune.data import parse
 from core.finetune.measure import classes, inputs, targets
 from core.finetune.run import Course, about, create, work
+from core.training.machine import line, machine
+from dashboard.fine_tune.words import conditions
+from dashboard.panels import plain
+from dashboard.runs.summary import summary
+from dashboard.runs.words import about as about_run
 
 
 @pytest.fixture
@@ -50,8 +55,8 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(confi
     assert running.make_trainer(course).args.use_cpu == (kind == "cpu")
 
 
-def test_the_device_is_written_down(config, monkeypatch, tmp_path):
+def test_the_machine_is_written_down_and_told(config, tmp_path):
     run = create(replace(config, device="cpu"), tmp_path)
-    assert work(run, lambda: False)[0] == "finished" and about(run)["device"] == "cpu"
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    assert running.device_name(torch.device("cuda")) == "cuda (NVIDIA H200)"
+    assert work(run, lambda: False)[0] == "finished" and run.asked()["machines"] == [machine("cpu")]
+    where = line(run.asked()["machines"])
+    assert where in about_run(summary(run)) and plain(where) in conditions(config, about(run), 33, 8, 0, where)

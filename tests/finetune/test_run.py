@@ -128,7 +128,8 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
 def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
     run = create(replace(config, epochs=100, seconds=1.0), tmp_path)
     state, words = work(run, never)
-    assert state == "finished" and "The cap of 1 s was reached." in words
+    assert state == "finished" and "The cap of 1 s ended it before step 500" in words
+    assert run.records()[-1].capped and not any(record.capped for record in run.records()[:-1])
     assert run.records()[-1].final and run.records()[-1].step < about(run)["steps"]
 
 

@@ -51,6 +51,7 @@ def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(en
     done = subprocess.run([*command, "--data", str(tmp_path / "rows.csv")], cwd=ROOT, text=True, capture_output=True,
                           timeout=120)
     assert "Finished after 24 steps" in done.stdout and "right" in done.stdout, done.stderr
+    assert "Trained on " in done.stdout
     (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,")
     wrong = subprocess.run([*command[:4], str(tmp_path / "other"), "--data", str(tmp_path / "rows.csv")], cwd=ROOT,
                            text=True, capture_output=True, timeout=120)
