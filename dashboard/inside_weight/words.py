@@ -6,10 +6,9 @@ import numpy as np
 
 from core.pretrained.weight import Layer, Weight
 from dashboard.inside_weight.state import Cell
-from dashboard.numbers import number
-from dashboard.one_query.equations import added, name, num, signed
+from dashboard.numbers import latex, number
+from dashboard.one_query.equations import added, name, signed
 from dashboard.panels import plain
-from dashboard.step_view import number as written
 
 MOST_TERMS = 2
 TELLING = 3  # dimensions named in the fact
@@ -19,14 +18,14 @@ def weight_fact(head: str, one: Weight, query: str, key: str) -> str:
     """How much the two agree, where that comes from, and what it makes of the weight."""
     pair = f"In head **{head}**, :primary[**{plain(query)}**] meets **{plain(key)}**"
     if not one.allowed:
-        return f"{pair} with q·k = **{written(one.dot)}**, but it is masked, so its weight is **0**."
+        return f"{pair} with q·k = **{number(one.dot)}**, but it is masked, so its weight is **0**."
     largest = np.sort(one.products)[::-1] if one.dot >= 0 else np.sort(one.products)
     share, agree = float(largest[:TELLING].sum()), int((one.products > 0).sum())
     rank = 1 + int((one.scores > one.score).sum())
     seen = int(np.isfinite(one.scores).sum())
     place = "the largest" if rank == 1 else f"number {rank}"
-    return (f"{pair} with q·k = **{written(one.dot)}**: they agree in sign in {agree} of {len(one.products)} "
-            f"dimensions, and the {TELLING} largest products add {written(share)}. Its score, {written(one.score)}, "
+    return (f"{pair} with q·k = **{number(one.dot)}**: they agree in sign in {agree} of {len(one.products)} "
+            f"dimensions, and the {TELLING} largest products add {number(share)}. Its score, {number(one.score)}, "
             f"is {place} of {seen} and gets the weight **{number(one.weight)}**; "
             f"even attention would give {number(1 / seen)}.")
 
@@ -38,9 +37,9 @@ def rotation_fact(one: Weight, cell: Cell) -> str:
     apart = abs(cell.query - cell.key)
     places = "place" if apart == 1 else "places"
     stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.plain_q))
-    more = (f"The rotation also stretches both by {stretch:.2f}." if abs(stretch - 1) > 1e-3 else
+    more = (f"The rotation also stretches both by {number(stretch)}." if abs(stretch - 1) > 1e-3 else
             "At one and the same place they would give the former.")
-    return (f"Before rotation their product is {written(before)}; {apart} {places} apart it is {written(one.dot)}. "
+    return (f"Before rotation their product is {number(before)}; {apart} {places} apart it is {number(one.dot)}. "
             f"{more}")
 
 
@@ -48,8 +47,8 @@ def carried_fact(one: Weight, query: str, key: str) -> str:
     """How much of the head's output for this query came through this weight."""
     whole = float(np.linalg.norm(one.out))
     share = float(one.carried @ one.out) / whole**2 if whole else 0.0
-    return (f"Through this weight, {plain(key)} sends α·v of length {written(float(np.linalg.norm(one.carried)))} to "
-            f"{plain(query)}; all keys together send {written(whole)}. Along that sum, this one gives "
+    return (f"Through this weight, {plain(key)} sends α·v of length {number(float(np.linalg.norm(one.carried)))} to "
+            f"{plain(query)}; all keys together send {number(whole)}. Along that sum, this one gives "
             f"**{100 * share:.0f} %**, where the weight alone would say {100 * one.weight:.0f} %.".replace("-", "−"))
 
 
@@ -59,19 +58,19 @@ def equation(cell: Cell, layer: Layer, one: Weight, query: str, key: str) -> tup
     terms = [rf"{signed(float(a))} \cdot {signed(float(b))}" for a, b in zip(one.q, one.k, strict=True)]
     dots = r" + \cdots" if len(terms) > MOST_TERMS else ""
     lines = [symbols(layer, one),
-             rf"{num(one.dot)} = q^\top k = {' + '.join(terms[:MOST_TERMS])}{dots}"]
+             rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MOST_TERMS])}{dots}"]
     if not one.allowed:
         return (*lines, rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0")
     scaled = one.dot * one.scale
     step = _scaled(one) + ("" if one.bias is None else added(one.bias))
     value = scaled + (one.bias or 0.0)
     if one.capped is not None:
-        step = rf"{num(layer.softcap or 0)} \tanh\!\left(\frac{{{step}}}{{{num(layer.softcap or 0)}}}\right)"
+        step = rf"{latex(layer.softcap or 0)} \tanh\!\left(\frac{{{step}}}{{{latex(layer.softcap or 0)}}}\right)"
         value = one.capped
-    lines.append(rf"s_{{{pair}}} = {step} = {num(value)}")
+    lines.append(rf"s_{{{pair}}} = {step} = {latex(value)}")
     shift = float(one.scores.max())
     below = float(np.exp(one.scores - shift).sum()) + (0.0 if one.sink is None else float(np.exp(one.sink - shift)))
-    over = rf"e^{{{num(one.score)}{added(-shift)}}}"
+    over = rf"e^{{{latex(one.score)}{added(-shift)}}}"
     lines.append(rf"\alpha_{{{pair}}} = \frac{{{over}}}{{{below:.3f}}} = {one.weight:.4f}")
     return tuple(lines)
 
@@ -79,9 +78,9 @@ def equation(cell: Cell, layer: Layer, one: Weight, query: str, key: str) -> tup
 def _scaled(one: Weight) -> str:
     """q·k by its scale, as a root where it is one, so that a reader who counts after it finds the same."""
     if one.scale == 1:
-        return num(one.dot)
+        return latex(one.dot)
     if np.isclose(one.scale, len(one.q) ** -0.5):
-        return rf"\frac{{{num(one.dot)}}}{{\sqrt{{{len(one.q)}}}}}"
+        return rf"\frac{{{latex(one.dot)}}}{{\sqrt{{{len(one.q)}}}}}"
     return rf"{one.scale:.4f} \cdot {signed(one.dot)}"
 
 
@@ -107,5 +106,5 @@ def conditions(source: str, cell: Cell, layer: Layer, one: Weight, own: float) -
         said.append("This family scales q before it meets k, so the product is not scaled again.")
     if one.sink is not None:
         rest = 1 - float(one.weights.sum())
-        said.append(f"A learned sink scores {written(one.sink)} in this head and takes {number(rest)} of this row.")
+        said.append(f"A learned sink scores {number(one.sink)} in this head and takes {number(rest)} of this row.")
     return " ".join(said)

@@ -10,8 +10,8 @@ import numpy as np
 from core.attention import Choice, entry
 from core.formula import parse
 from dashboard.masks.measure import D_MODEL, HEADS, SEED, Look, Pattern, Sentence, distance, spread
-from dashboard.numbers import number, percent
-from dashboard.one_query.equations import name, num
+from dashboard.numbers import latex, number, percent
+from dashboard.one_query.equations import name
 from dashboard.panels import plain
 
 MOST_TERMS = 3
@@ -89,11 +89,11 @@ def equation(look: Look, mask: Choice, i: int, j: int, colour: str) -> tuple[str
         return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)"
     powers = look.scores[i]
     shown = sorted(sorted(seen, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS])
-    below = " + ".join(f"e^{{{num(powers[m])}}}" for m in shown) + (r" + \cdots" if len(seen) > len(shown) else "")
-    fraction = rf"\frac{{e^{{{num(powers[j])}}}}}{{{below}}}"
-    factor = "" if look.factor is None else rf" \cdot {num(look.factor[i, j])}"
-    result = pick(rf"\mathbf{{{num(look.after[i, j])}}}")
-    usual = rf"\quad \text{{without the mask }} {num(look.before[i, j])}"
+    below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in shown) + (r" + \cdots" if len(seen) > len(shown) else "")
+    fraction = rf"\frac{{e^{{{latex(powers[j])}}}}}{{{below}}}"
+    factor = "" if look.factor is None else rf" \cdot {latex(look.factor[i, j])}"
+    result = pick(rf"\mathbf{{{latex(look.after[i, j])}}}")
+    usual = rf"\quad \text{{without the mask }} {latex(look.before[i, j])}"
     # What stands in braces never breaks over two lines.
     return first, second, rf"{{{weight} = {fraction}{factor}}}", rf"{{= {result}{usual}}}"
 

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from dashboard.attention_view.palette import PICK, SIGNED, WEIGHTS, Theme
-from dashboard.step_view import number
+from dashboard.numbers import number
 
 NO_KEY = "no key"
 LEAST_KEPT = 5e-3  # less than two decimals show is not drawn

@@ -14,9 +14,9 @@ from core.attention.normalizers.soft import Rest
 from dashboard.normalizers.bars import LEAST_KEPT, NO_KEY
 from dashboard.normalizers.measure import Weighed
 from dashboard.normalizers.state import USUAL, Scores
-from dashboard.one_query.equations import name, num, signed
+from dashboard.numbers import latex, number
+from dashboard.one_query.equations import name, signed
 from dashboard.panels import plain
-from dashboard.step_view import number
 
 MOST_TERMS = 5
 HEAD = ("normalizer", "row sum", "to no key", "exact zeros", "entropy", "largest", "scores that learn")
@@ -81,7 +81,7 @@ def equation(found: Weighed, names: Sequence[str], j: int, colour: str) -> tuple
 
     weight = float(found.weights[j])
     live = numbers(found.normalizer, found, j)
-    left, result = pick(rf"w_{{{name(names[j], j)}}}"), pick(rf"\mathbf{{{num(weight)}}}")
+    left, result = pick(rf"w_{{{name(names[j], j)}}}"), pick(rf"\mathbf{{{latex(weight)}}}")
     return entry("normalizer", found.key).latex, f"{left} = {live} = {result}" if live else f"{left} = {result}"
 
 
@@ -93,7 +93,7 @@ def fraction(found: Weighed, j: int, terms: Sequence[int], first: str = "") -> s
 
 
 def power(found: Weighed, m: int) -> str:
-    return f"e^{{{num(float(found.prepared[m]))}}}"
+    return f"e^{{{latex(float(found.prepared[m]))}}}"
 
 
 def kept(found: Weighed) -> list[int]:
@@ -115,12 +115,12 @@ def _(normalizer: Normalizer, found: Weighed, j: int) -> str:
 @numbers.register
 def _(normalizer: Rest, found: Weighed, j: int) -> str:
     rest = float(normalizer.rest(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).detach().max())
-    return fraction(found, j, kept(found), "1" if rest == 0 else f"e^{{{num(rest)}}}") if j in kept(found) else ""
+    return fraction(found, j, kept(found), "1" if rest == 0 else f"e^{{{latex(rest)}}}") if j in kept(found) else ""
 
 
 @numbers.register
 def _(normalizer: Sigmoid, found: Weighed, j: int) -> str:
-    return rf"\sigma({num(float(found.prepared[j]))})" if j in kept(found) else ""
+    return rf"\sigma({latex(float(found.prepared[j]))})" if j in kept(found) else ""
 
 
 @numbers.register
@@ -129,8 +129,8 @@ def _(normalizer: Entmax, found: Weighed, j: int) -> str:
         return ""
     top, step = int(found.weights.argmax()), normalizer.alpha - 1.0
     threshold = step * found.prepared[top] - found.weights[top] ** step
-    outside = "" if step == 1 else f"^{{{1 / step:.3g}}}"
-    own = num(float(step * found.prepared[j]))
+    outside = "" if step == 1 else f"^{{{latex(1 / step)}}}"
+    own = latex(float(step * found.prepared[j]))
     return rf"\max({own} - {signed(float(threshold))},\ 0){outside}"
 
 
@@ -138,5 +138,5 @@ def _(normalizer: Entmax, found: Weighed, j: int) -> str:
 def _(normalizer: Hard, found: Weighed, j: int) -> str:
     if not kept(found):
         return ""
-    own, top = (num(float(value)) for value in (found.prepared[j], found.prepared[kept(found)].max()))
+    own, top = (latex(float(value)) for value in (found.prepared[j], found.prepared[kept(found)].max()))
     return rf"[\,{own} = \max_m s_m = {top}\,]"

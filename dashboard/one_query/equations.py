@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
+from dashboard.numbers import latex
 from dashboard.one_query.choices import part_of
 from dashboard.one_query.words import is_root
-from dashboard.step_view import Reading, number
+from dashboard.step_view import Reading
 
 MOST_TERMS = 6
 LARGEST_POWER = 8  # above it e^s is a long number, and the fraction of powers says enough
@@ -32,20 +33,14 @@ def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, 
     return symbols, *live.split(BREAK)
 
 
-def num(value: float) -> str:
-    """A number for LaTeX; its minus is U+2212 there too."""
-    text = number(value).replace("−", "-")
-    return r"\text{NaN}" if "not" in text else text.replace("∞", r"\infty")
-
-
 def signed(value: float) -> str:
     """A number that follows an operator, in brackets when it is negative."""
-    return f"({num(value)})" if num(value).startswith("-") else num(value)
+    return f"({latex(value)})" if latex(value).startswith("-") else latex(value)
 
 
 def added(value: float) -> str:
     """A number with its own sign as operator."""
-    return f" - {num(-value)}" if value < 0 or num(value) == "-0.00" else f" + {num(value)}"
+    return f" - {latex(-value)}" if value < 0 else f" + {latex(value)}"
 
 
 def name(label: str, at: int) -> str:
@@ -58,7 +53,7 @@ def pair(reading: Reading, j: int) -> str:
 
 
 def listed(values: np.ndarray, most: int = 4) -> str:
-    shown = [num(v) for v in values[:most]]
+    shown = [latex(v) for v in values[:most]]
     return "(" + r",\ ".join(shown + ([r"\ldots"] if len(values) > most else [])) + ")"
 
 
@@ -76,7 +71,7 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
 
 def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i, result = reading.query, reading.raw[reading.query, j]
-    left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{num(result)}}}")
+    left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(result)}}}")
     if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
         return "s_{ij} = " + ROOT.sub("", part_of("score", config.score)), f"{left} = {value}"
     terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(reading.q[i][:4], reading.k[j][:4], strict=True)]
@@ -86,17 +81,18 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
 
 def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i, dims = reading.query, reading.q.shape[1]
-    symbols, live = "s_{ij}", num(reading.raw[i, j])
+    symbols, live = "s_{ij}", latex(reading.raw[i, j])
     if reading.scale != 1 and is_root(reading):
         symbols, live = r"\frac{s_{ij}}{\sqrt{D}}", rf"\frac{{{live}}}{{\sqrt{{{dims}}}}}"
     elif reading.scale != 1:
-        symbols, live = rf"{num(reading.scale)}\, s_{{ij}}", rf"{num(reading.scale)} \cdot {signed(reading.raw[i, j])}"
+        factor = latex(reading.scale)
+        symbols, live = rf"{factor}\, s_{{ij}}", rf"{factor} \cdot {signed(reading.raw[i, j])}"
     rule = part_of("position", config.position)
     if reading.bias is not None:
         live += added(float(reading.bias[i, j]))
         if not reading.adjusted:
             symbols += rule if rule.startswith("-") else f" + {rule}"
-    left, result = pick(f"b_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{num(reading.scores[i, j])}}}")
+    left, result = pick(f"b_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(reading.scores[i, j])}}}")
     if reading.adjusted:  # its rule says the whole, from what stands left of the arrow
         return rule if "=" in rule or "arrow" in rule else f"b_{{ij}} = {rule}", rf"{left}:\ {live} \;\to\; {result}"
     return f"b_{{ij}} = {symbols}", f"{left} = {live} = {result}"
@@ -106,7 +102,7 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
     i, allowed = reading.query, bool(reading.allowed[reading.query, j])
     rule = mask_latex(config.mask)
     symbols = rf"b_{{ij}} \leftarrow \begin{{cases}} b_{{ij}} & {rule} \\ -\infty & \text{{else}} \end{{cases}}"
-    value = num(reading.scores[i, j]) if allowed else r"-\infty"
+    value = latex(reading.scores[i, j]) if allowed else r"-\infty"
     where = rf"\quad (i = {i},\ j = {j})"
     return symbols, pick(f"b_{{{pair(reading, j)}}}") + " = " + pick(rf"\mathbf{{{value}}}") + where
 
@@ -123,19 +119,19 @@ def mask_latex(mask: Choice) -> str:
 def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     """The normalizer's rule with its result; with every number for a softmax, with both maps where they are folded."""
     i = reading.query
-    left, value = pick(f"w_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{num(reading.weights[i, j])}}}")
+    left, value = pick(f"w_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(reading.weights[i, j])}}}")
     if reading.folded:
-        maps = r",\quad ".join(f"a_{n + 1} = {num(each[i, j])}" for n, each in enumerate(reading.normalized))
+        maps = r",\quad ".join(f"a_{n + 1} = {latex(each[i, j])}" for n, each in enumerate(reading.normalized))
         return part_of("projection", config.projection), rf"{maps}{BREAK}\to\; {left} = {value}"
     if reading.reweighed:
         usual = float(reading.normalized[0][i, j])
         factor = float(reading.weights[i, j]) / usual if usual else 1.0
-        return r"w_{ij} = g_{ij}\, a_{ij}", rf"{left} = {num(factor)} \cdot {num(usual)} = {value}"
+        return r"w_{ij} = g_{ij}\, a_{ij}", rf"{left} = {latex(factor)} \cdot {latex(usual)} = {value}"
     if not reading.allowed[i, j]:
         return weights_latex(config), f"{left} = " + pick(r"\mathbf{0}") + r"\quad (\text{masked})"
     if config.has("normalizer", "softmax"):
         return softmax(reading, config, j, left, value)
-    total = "" if reading.sums_to_one else rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {num(reading.sum)}"
+    total = "" if reading.sums_to_one else rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {latex(reading.sum)}"
     return weights_latex(config), f"{left} = {value}{total}"
 
 
@@ -153,12 +149,12 @@ def softmax(reading: Reading, config: AttentionConfig, j: int, left: str, value:
     symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over(config)}}} e^{{{below}}}}}"
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS]
-    shown = " + ".join(f"e^{{{num(powers[m])}}}" for m in sorted(heaviest))
+    shown = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
     shown += r" + \cdots" if len(allowed) > MOST_TERMS else ""
-    live = rf"{left} ={BREAK}\frac{{e^{{{num(powers[j])}}}}}{{{shown}}}"
+    live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{shown}}}"
     if max(abs(p) for p in powers.values()) < LARGEST_POWER:
         total = sum(math.exp(p) for p in powers.values())
-        live += rf"{BREAK}= \frac{{{num(math.exp(powers[j]))}}}{{{num(total)}}}"
+        live += rf"{BREAK}= \frac{{{latex(math.exp(powers[j]))}}}{{{latex(total)}}}"
     return symbols, f"{live} = {value}"
 
 
@@ -172,7 +168,7 @@ def sum_over(config: AttentionConfig) -> str:
 def weigh(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i = reading.query
     order: Sequence[int] = sorted(reading.allowed[i].nonzero()[0], key=lambda m: -abs(reading.weights[i, m]))
-    terms = [rf"{num(reading.weights[i, m])}\,v_{{{name(reading.keys[m], m)}}}" for m in sorted(order[:4])]
+    terms = [rf"{latex(reading.weights[i, m])}\,v_{{{name(reading.keys[m], m)}}}" for m in sorted(order[:4])]
     more = r" + \cdots" if len(order) > 4 else ""
     extra = "" if reading.extra is None else " + " + listed(reading.extra[i])
     symbols = r"o_i = \sum_j w_{ij}\, v_j" + (r" + p_i" if extra else "")

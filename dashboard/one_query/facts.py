@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from core.attention import AttentionConfig, entry
-from dashboard.step_view import Reading, number
+from dashboard.numbers import number
+from dashboard.step_view import Reading
 from dashboard.step_view.payload import MAP_CELLS
 
 Parts = list[list[str]]  # [text, style]; style "", "pick" or "strong"

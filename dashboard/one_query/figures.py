@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dashboard.attention_view.palette import Ink
+from dashboard.numbers import number
 from dashboard.one_query.scaling import DIMS, KEYS, Point
 
 NAMES = ["without √D", "divided by √D"]
@@ -19,21 +20,22 @@ def figures(points: tuple[Point, ...], ink: Ink) -> tuple[dict, dict]:
     variance = [(p.dims, p.variance, p.scaled_variance) for p in points]
     spread = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
     even = math.log(KEYS)
-    bound = [rule_across(even, ink), text_at(even, f"even, ln {KEYS} = {even:.2f}", ink)]
+    bound = [rule_across(even, ink), text_at(even, f"even, ln {KEYS} = {number(even)}", ink)]
     return (figure("Variance of the scores", variance, ink, {"type": "log"}, []),
             figure("Entropy of the weights, nats", spread, ink, {"domain": [0, 5]}, bound))
 
 
 def figure(title: str, rows: list[tuple], ink: Ink, scale: dict, bound: list[dict]) -> dict:
     """Two curves, each with its end labelled, and whatever bounds them."""
-    values = [{"D": row[0], "value": row[at + 1], "series": NAMES[at]} for row in rows for at in (0, 1)]
+    values = [{"D": row[0], "value": row[at + 1], "told": number(row[at + 1]), "series": NAMES[at]}
+              for row in rows for at in (0, 1)]
     below = 14 if bound else -10  # a label goes under its line where the bound stands over it
     ends = [value for value in values if value["D"] == DIMS[-1]]
     y = {"field": "value", "type": "quantitative", "scale": scale, "axis": {"title": None, "tickCount": 4}}
     both = {"x": X, "y": y, "color": by_series([ink.series[1], ink.series[0]])}
     label = {"type": "text", "align": "right", "dx": -6, "fontSize": 12,
              "dy": {"expr": f"datum.series == '{NAMES[1]}' ? {below} : -10"}}
-    tooltip = [{"field": "series"}, {"field": "D"}, {"field": "value", "format": ".3~g"}]
+    tooltip = [{"field": "series"}, {"field": "D"}, {"field": "told", "title": "value"}]
     layers = [
         layer(values, {"type": "line", "strokeWidth": 2}, {**both, "strokeDash": by_series([[5, 3], [1, 0]])}),
         layer(values, {"type": "point", "opacity": 0, "size": 200}, {**both, "tooltip": tooltip}),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from core.attention import attend
+from dashboard.numbers import number
 
 DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUERIES, KEYS = 64, 64
@@ -46,6 +47,6 @@ def sentence(points: tuple[Point, ...]) -> str:
     """The measured sentence, at the largest D."""
     last = points[-1]
     even = math.log(KEYS)
-    return (f"At D = {last.dims} the dot products vary by {last.variance:.0f} and the weights keep "
-            f"{last.entropy / even:.2f} of the entropy of even attention; divided by √{last.dims} they vary by "
-            f"{last.scaled_variance:.2f} and keep {last.scaled_entropy / even:.2f}.")
+    return (f"At D = {last.dims} the dot products vary by {number(last.variance)} and the weights keep "
+            f"{number(last.entropy / even)} of the entropy of even attention; divided by √{last.dims} they vary by "
+            f"{number(last.scaled_variance)} and keep {number(last.scaled_entropy / even)}.")

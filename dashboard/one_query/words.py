@@ -8,8 +8,9 @@ import re
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
+from dashboard.numbers import number
 from dashboard.one_query.choices import short
-from dashboard.step_view import Reading, StageWords, number
+from dashboard.step_view import Reading, StageWords
 
 _FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
 HEAD = 8  # a longer rule does not fit over a column, so the score's name stands there

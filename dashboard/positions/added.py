@@ -8,11 +8,12 @@ from core.attention import AttentionConfig
 from core.positions import measure
 from dashboard.cache import cached
 from dashboard.multiples import Tile, multiples
+from dashboard.numbers import latex, number
 from dashboard.panels import fact
 from dashboard.positions import run
 from dashboard.positions.figures import Curve, curves
 from dashboard.positions.state import Chosen, key
-from dashboard.positions.words import Equation, chart, ink, latex_number, listed, mean_by_distance, number
+from dashboard.positions.words import Equation, chart, ink, listed, mean_by_distance
 
 SHOWN_DIMS = 4  # curves
 EXAMPLE = 3  # the place in the equation
@@ -52,7 +53,7 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
     fact(f"Two places {far} apart have a cosine of **{number(mean[far][1])}**, two that are neighbours "
          f"{number(mean[min(1, far)][1])}. {alone}: at one distance it differs by {number(spread)} at most.")
     return (r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
-            rf"\text{{mean at }} |i - j| = {far}:\ {latex_number(mean[far][1])}")
+            rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far][1])}")
 
 
 def shift(asked: Chosen, config: AttentionConfig) -> Equation:
@@ -75,4 +76,4 @@ def shift(asked: Chosen, config: AttentionConfig) -> Equation:
          f"{number(fit)}, and by {number(unseen)} on places that it never saw.")
     return (r"P_{i+k} = M_k P_i,\quad M_k = \begin{pmatrix}\cos k\theta_m & \sin k\theta_m\\ "
             r"-\sin k\theta_m & \cos k\theta_m\end{pmatrix}_m",
-            rf"\frac{{\|M_{{{k}}}P_i - P_{{i+{k}}}\|}}{{\|P_{{i+{k}}}\|}} = {latex_number(closed)}")
+            rf"\frac{{\|M_{{{k}}}P_i - P_{{i+{k}}}\|}}{{\|P_{{i+{k}}}\|}} = {latex(closed)}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dashboard.attention_view.palette import Ink
 from dashboard.charts import DASHES
+from dashboard.numbers import number
 
 HEIGHT = 240  # pixels
 SIGN, BESIDE = 6.6, 16  # pixels of one sign of a name at a curve's end, and around it
@@ -64,10 +65,10 @@ def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
 
 
 def drawn(curve: Curve, x: dict, y: dict, colour: str, dash: list[int]) -> list[dict]:
-    rows = [{"x": a, "y": max(b, FLOOR) if y["scale"].get("type") == "log" else b, "name": curve.name}
-            for a, b in curve.points]
+    rows = [{"x": a, "y": max(b, FLOOR) if y["scale"].get("type") == "log" else b, "name": curve.name,
+             "told": number(b)} for a, b in curve.points]
     tips = [{"field": "name", "title": " "}, {"field": "x", "title": x["title"]},
-            {"field": "y", "format": ".3~g", "title": "value"}]
+            {"field": "told", "title": "value"}]
     both = {"x": x, "y": y}
     layers = []
     if curve.band:
@@ -90,7 +91,7 @@ def names(series: Sequence[Curve], ends: tuple[float, float], log: bool, ink: In
     for at, (curve, share) in enumerate(zip(series, apart(shares), strict=True)):
         mark = {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "text": curve.name,
                 "color": ink.series[at % len(ink.series)], "baseline": "middle",
-                "x": "width", "y": {"expr": f"height * {1 - share:.4f}"}}
+                "x": "width", "y": {"expr": f"height * {round(1 - share, 4)}"}}
         layers.append(layer([{}], mark, {}))
     return layers
 

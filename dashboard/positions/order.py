@@ -7,10 +7,11 @@ import streamlit as st
 from core.attention import AttentionConfig
 from dashboard.cache import cached
 from dashboard.multiples import Tile, difference_map, multiples
+from dashboard.numbers import latex, number
 from dashboard.panels import fact, plain
 from dashboard.positions import run
 from dashboard.positions.state import Chosen, key
-from dashboard.positions.words import Equation, latex_number, number, without_rounding
+from dashboard.positions.words import Equation, without_rounding
 
 MAP = 240  # pixels
 ROUNDING = 1e-4  # of an output's length; below it two outputs are the same
@@ -32,7 +33,7 @@ def shuffle(asked: Chosen, config: AttentionConfig) -> Equation:
     with right:
         difference_map(tiles[1], tiles[0], names, key=key("difference"), **shown)
     fact(sentence(names, row, found))
-    return (rf"o(\pi x) {same} \pi\,o(x)", rf"\max\,|o(\pi x) - \pi\,o(x)| = {latex_number(found.largest)}")
+    return (rf"o(\pi x) {same} \pi\,o(x)", rf"\max\,|o(\pi x) - \pi\,o(x)| = {latex(found.largest)}")
 
 
 def short(words) -> str:
@@ -48,5 +49,5 @@ def sentence(names: tuple[str, ...], row: int, found: run.Shuffled) -> str:
         return (f"Shuffled, every word takes out what it took in order: no number of any output changes by more than "
                 f"**{number(found.largest)}**, which is rounding.")
     return (f"Shuffled, :primary[{plain(names[row])}] takes out something else: its output changes by "
-            f"**{change:.2f}** of its length. Without positions no number of any output changes by more than "
+            f"**{number(change)}** of its length. Without positions no number of any output changes by more than "
             f"{number(found.without)}.")

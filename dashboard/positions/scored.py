@@ -8,11 +8,12 @@ import streamlit as st
 from core.attention import AttentionConfig
 from dashboard.cache import cached
 from dashboard.multiples import Tile, difference_map, multiples
+from dashboard.numbers import latex, number
 from dashboard.panels import fact
 from dashboard.positions import run
 from dashboard.positions.figures import Curve, curves
 from dashboard.positions.state import Chosen, key
-from dashboard.positions.words import Equation, chart, ink, latex_number, mean_by_distance, number, without_rounding
+from dashboard.positions.words import Equation, chart, ink, mean_by_distance, without_rounding
 
 MOST_HEADS = 4  # maps and curves at once
 MAP = 230  # pixels
@@ -34,7 +35,7 @@ def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
     fact(f"A key {row} places back has its score changed by **{number(means[most])}** in head {most}{others}. "
          f"The scores without it spread over {number(cached(run.spread, config, asked.seed, asked.places))}.")
     return (run.latex_of(config, asked.seed, asked.item),
-            rf"\Delta s_{{{row},\,{row - 2}}} = {latex_number(found[0, row, row - 2])}\ \text{{in head }} 0")
+            rf"\Delta s_{{{row},\,{row - 2}}} = {latex(found[0, row, row - 2])}\ \text{{in head }} 0")
 
 
 def distance(asked: Chosen, config: AttentionConfig) -> Equation:
@@ -57,7 +58,7 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
     fact(f"In head 0 the key before the query has its score changed by **{number(near)}**, the one {row} places back "
          f"by **{number(far)}**. {alone}")
     return (run.latex_of(config, asked.seed, asked.item),
-            rf"\overline{{\Delta s}}(j - i = -{row}) = {latex_number(far)}\ \text{{in head }} 0")
+            rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")
 
 
 def shift(asked: Chosen, config: AttentionConfig) -> Equation:
@@ -78,4 +79,4 @@ def shift(asked: Chosen, config: AttentionConfig) -> Equation:
          f"**{number(found.largest)}**, of scores up to {number(size)}. With sinusoids added to the input one changes "
          f"by {number(found.beside)}.")
     return (rf"s_{{i+k,\,j+k}} {same} s_{{ij}}", rf"\max\,|s_{{i+{asked.shift},\,j+{asked.shift}}} - s_{{ij}}| = "
-            rf"{latex_number(found.largest)}")
+            rf"{latex(found.largest)}")

@@ -7,12 +7,13 @@ import numpy as np
 from core.attention import AttentionConfig
 from core.positions import measure
 from dashboard.cache import cached
+from dashboard.numbers import latex, number
 from dashboard.panels import fact
 from dashboard.positions import run
 from dashboard.positions.dials import dials, said, some
 from dashboard.positions.figures import Curve, curves
 from dashboard.positions.state import Chosen, key
-from dashboard.positions.words import Equation, chart, ink, latex_number, listed, number
+from dashboard.positions.words import Equation, chart, ink, listed
 
 
 def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
@@ -50,4 +51,4 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
          f"{number(float(rows[0].mean()))}. The distance alone decides it: at one distance it differs by "
          f"{number(spread)} at most.")
     return (r"\overline{(R_i u)^\top (R_j u)} = \tfrac{1}{D}\,\mathrm{tr}(R_i^\top R_j)",
-            rf"|i - j| = {far}:\ {latex_number(float(rows[far].mean()))}")
+            rf"|i - j| = {far}:\ {latex(float(rows[far].mean()))}")

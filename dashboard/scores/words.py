@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.attention import Choice, entry
-from dashboard.numbers import byte_size, duration, number
-from dashboard.one_query.equations import name, num, signed
+from dashboard.numbers import byte_size, duration, latex, number
+from dashboard.one_query.equations import name, signed
 from dashboard.panels import plain
 from dashboard.scores import measure
 from dashboard.scores.measure import Character, Met, Timed
@@ -67,7 +67,7 @@ def equation(met: Met, tokens: Sequence[str], i: int, j: int, colour: str) -> tu
         return rf"\textcolor{{{colour}}}{{{text}}}"
 
     left = pick(rf"s_{{{name(tokens[i], i)},\,{name(tokens[j], j)}}}")
-    result = pick(rf"\mathbf{{{num(met.scores[i, j])}}}")
+    result = pick(rf"\mathbf{{{latex(met.scores[i, j])}}}")
     rule = "s_{ij} = " + entry("score", met.key).latex
     if met.factors is None:
         return rule, f"{left} = {result}"
@@ -75,7 +75,7 @@ def equation(met: Met, tokens: Sequence[str], i: int, j: int, colour: str) -> tu
     terms = " + ".join(rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(one[:MOST_TERMS], other, strict=False))
     terms += r" + \cdots" if len(one) > MOST_TERMS else ""
     return rule, rf"{left} = {terms} = {result}" if met.scale == 1.0 else (
-        rf"{left} = {num(met.scale)} \cdot ({terms}) = {result}")
+        rf"{left} = {latex(met.scale)} \cdot ({terms}) = {result}")
 
 
 def rows(met: Sequence[Met], found: Sequence[Character], timed: Sequence[Timed]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.step_view.payload import StageWords, payload
-from dashboard.step_view.reading import Reading, number, read
+from dashboard.step_view.reading import Reading, read
 
 _HERE = Path(__file__).parent
 _HTML = """
@@ -34,4 +34,4 @@ def step_view(picture: dict[str, Any], *, key: str, on_pick: Callable[[], None])
     _component(data=picture, key=key, on_pick_change=on_pick)
 
 
-__all__ = ["Reading", "StageWords", "number", "payload", "read", "step_view"]
+__all__ = ["Reading", "StageWords", "payload", "read", "step_view"]

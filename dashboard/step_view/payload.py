@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.step_view.reading import Reading, number
+from dashboard.numbers import number
+from dashboard.step_view.reading import Reading
 
 MAP_CELLS = 46  # rows and columns of a small map: two pixels each is the least that can be told apart
 LIST_KEYS = 12  # lines under the maps

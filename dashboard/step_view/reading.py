@@ -119,14 +119,3 @@ def read(
         queries, keys, query, one(steps.q), one(steps.k), one(steps.v, head), one(raw), scale, bias, before, scores,
         np.ones(raw.shape[-2:], bool) if steps.mask is None else spread(steps.mask), normalized, final,
         one(steps.out, head), None if steps.extra is None else one(steps.extra, head))
-
-
-def number(value: float, digits: int = 2) -> str:
-    """A number as the screens write it: two decimals, U+2212 for minus, and never a minus before zero."""
-    if not np.isfinite(value):
-        return "not a number" if np.isnan(value) else ("∞" if value > 0 else "−∞")
-    if abs(value) >= 1000:
-        text = f"{value:.0f}" if abs(value) < 1e5 else f"{value:.1e}"
-    else:
-        text = f"{value:.{digits if abs(value) < 100 else 1}f}"
-    return text[1:] if float(text) == 0 and text.startswith("-") else text.replace("-", "−")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dashboard.numbers import byte_size, cell, duration, number, operations, percent, signed
+from dashboard.numbers import byte_size, cell, duration, latex, number, operations, percent, signed
 
 
 @pytest.mark.parametrize(("value", "text"), [
@@ -52,3 +52,10 @@ def test_signs_percentages_and_cells():
     (operations, 1.21e9, "1.21 G"), (operations, 2e15, "2,000 T")])
 def test_an_amount_has_three_digits_and_the_unit_that_fits(show, value, text):
     assert show(value).replace("\u00a0", " ") == text
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (-0.25, "-0.25"), (0, "0.00"), (-3e-6, r"-3 \cdot 10^{-6}"), (12345.6, "12{,}346"), (float("-inf"), r"-\infty"),
+    (float("nan"), r"\text{NaN}")])
+def test_a_number_in_an_equation(value, text):
+    assert latex(value) == text

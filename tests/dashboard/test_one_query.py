@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from core.attention import AttentionConfig, Choice
+from dashboard.numbers import number
 from dashboard.one_query import equations, facts, matrices, scaling, words
 from dashboard.one_query.run import Source, run
 from dashboard.one_query.sections import entries_of
 from dashboard.one_query.state import SENTENCE
 from dashboard.one_query.text import MAX_TOKENS, embed, labels, tokenize
-from dashboard.step_view import number, payload, read
+from dashboard.step_view import payload, read
 from dashboard.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
@@ -106,14 +107,6 @@ def test_given_matrices_may_have_more_keys_than_queries_under_each_choice():
 
 
 # numbers, payload
-
-@pytest.mark.parametrize(("value", "text"), [
-    (-1.034, "−1.03"), (-0.001, "0.00"), (3.96, "3.96"), (123.456, "123.5"), (12345.6, "12346"), (float("inf"), "∞"),
-    (-1e6, "−1.0e+06".replace("-", "−")), (float("nan"), "not a number"),
-])
-def test_numbers_are_written_as_on_the_screens(value, text):
-    assert number(value) == text
-
 
 def test_small_maps_keep_zero_in_the_middle_and_masked_cells_apart():
     data = small_map(np.array([[-2.0, 0.0, 2.0]]), 2.0, np.array([[True, True, False]]))

@@ -7,8 +7,8 @@ import pytest
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import COMPOSITIONS
+from dashboard.numbers import latex, number
 from dashboard.one_query import equations, facts, words
-from dashboard.step_view import number
 from tests.dashboard.test_one_query import CONFIG, reading, said, shown
 
 
@@ -54,8 +54,8 @@ def test_a_rule_that_adjusts_is_shown_from_before_to_after():
     np.testing.assert_allclose(2 * r.before - 1, r.scores, atol=1e-5)
     symbols, live = equations.equation(r, config, 3, 1, "#B8430F")
     assert "s_{ij}" in symbols
-    assert rf"\frac{{{equations.num(r.raw[4, 1])}}}{{\sqrt{{4}}}} \;\to\;" in live
-    assert equations.num(r.scores[4, 1]) in live
+    assert rf"\frac{{{latex(r.raw[4, 1])}}}{{\sqrt{{4}}}} \;\to\;" in live
+    assert latex(r.scores[4, 1]) in live
 
 
 def test_folded_heads_weigh_by_their_difference():
@@ -80,7 +80,7 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     np.testing.assert_allclose(r.normalized[0].sum(-1), 1, atol=1e-6)
     np.testing.assert_allclose(r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5)  # σ = D/2 = 1
     live = "".join(equations.equation(r, config, 5, 3, "#B8430F"))
-    assert rf"0.61 \cdot {equations.num(r.normalized[0][4, 3])}" in live
+    assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in live
     assert f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00." in said(
         facts.fact(r, config, 5, words.reasons(r, None)))
 

@@ -9,17 +9,9 @@ from dashboard.attention_view.palette import Ink
 from dashboard.positions import run
 from dashboard.positions.dials import MOST_PAIRS, said, some
 from dashboard.positions.figures import APART, Curve, apart, curves
-from dashboard.positions.words import latex_number, listed, number, without_rounding
+from dashboard.positions.words import listed, without_rounding
 
 TOKENS = ("the", "cat", "sat", "on", "it")
-
-
-@pytest.mark.parametrize(("value", "words", "latex"), [
-    (0.0, "0", "0"), (0.357, "0.36", "0.36"), (-2.0, "−2.00", "-2.00"), (0.0312, "0.031", "0.031"),
-    (3.6e-7, "3.6 × 10⁻⁷", r"3.6 \cdot 10^{-7}"), (-1.25e6, "−1.2 × 10⁶", r"-1.2 \cdot 10^{6}"),
-])
-def test_numbers_are_short_and_keep_what_counts(value, words, latex):
-    assert number(value) == words and latex_number(value) == latex
 
 
 def test_a_row_of_numbers_ends_in_dots_when_it_is_cut():

@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induction", "two_models": "induction",
          "use_model": "digits", "pretrained": "induction"}
 CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained", "heads",
-             "efficient", "scores", "transformer", "train", "compare_runs", "fine_tune", "masks")
+             "efficient", "scores", "transformer", "train", "compare_runs", "fine_tune", "masks",
+             "positions", "step_view")
 DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])")
 PERCENT = re.compile(r"[\d.,]+\s?%")
 FORMAT = re.compile(r"\.[1-9]\d*~?[feg]|%")
