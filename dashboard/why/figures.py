@@ -59,8 +59,8 @@ def _layers(x: dict, at: dict, unit: str, theme: Theme) -> list[dict]:
     y = {"field": "y", "type": "quantitative", "title": None, "scale": {"domain": [0, TOP], "nice": False},
          "axis": {"values": [0, 25, 50, 75, 100]}}
     both = {"x": x, "y": y, "color": series(CATEGORIES[theme][: len(SHAPES)])}
-    tips = [{"field": "model", "title": " "}, at, {"field": "y", "title": unit, "format": ".1f"},
-            {"field": "spread", "title": "± between seeds", "format": ".1f"}]
+    tips = [{"field": "model", "title": " "}, at, {"field": "y", "title": unit, "format": ".0f"},
+            {"field": "spread", "title": "± between seeds", "format": ".0f"}]
     label = {"type": "text", "align": "left", "dx": 10, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
     return [
         layer("point", {"type": "errorband", "opacity": 0.16, "interpolate": "linear"},
