@@ -21,7 +21,8 @@ PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induct
 CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained", "heads",
              "efficient", "scores", "transformer", "train", "compare_runs", "fine_tune", "masks",
              "positions", "step_view")
-DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])")
+DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])"
+                     r"(?!\u00a0(?:[mµ]?s|[kMGT]B?)\b)")  # amounts have their own formatters
 PERCENT = re.compile(r"[\d.,]+\s?%")
 FORMAT = re.compile(r"\.[1-9]\d*~?[feg]|%")
 UNIT = re.compile(r"\s?([kMG]i?B|[mµ]s)\b")
