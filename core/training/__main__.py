@@ -68,6 +68,7 @@ def train(chosen: argparse.Namespace) -> int:
     print(f"Training {run.path}{where}", flush=True)
     if "data" in dict(run.config().task.params):
         config = run.config()
+        torch.set_num_threads(1)  # as the run has
         print(in_words(config, estimate(config, make_task(config.task))), flush=True)
     return _work(run)
 

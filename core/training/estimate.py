@@ -13,17 +13,20 @@ from core.decoding import greedy
 from core.models import build_model
 from core.tasks import Task
 from core.training.config import RunConfig, resolve_device
-from core.training.evaluate import CHUNK, measure_given
+from core.training.evaluate import CHUNK, buckets, measure_given
 from core.training.loop import FINAL, one_step
 from core.training.objectives import objective
+from core.training.record import Prediction
 from core.training.session import Progress, Session, make_optimizer
 
-STEPS, DECODED = 3, 6  # steps and decoded tokens that are timed
+BATCHES, TIMES = 8, 3  # batches that are timed, and how often each: others that run beside it only make it slower
+LONGEST = 2.0  # seconds, after which no batch is timed again
+DECODED = 2, 12  # tokens that are decoded, to tell what each costs from what reading the source does
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of one step, of measuring one held-out item with the right past given, and of decoding one by itself."""
+    """Seconds of a step, of measuring one held-out item with the right past given, and of decoding and scoring one."""
 
     step: float
     given: float
@@ -38,9 +41,10 @@ class Pace:
 
 
 def pace(config: RunConfig, task: Task) -> Pace:
-    """Time a few steps and measurements of a run; torch's generator stays as it was.
+    """Time a few steps and measurements of a run, each at its fastest; torch's generator stays as it was.
 
-    The model that is timed is untrained. Decoding is counted up to the longest target, so that it is the most it takes.
+    It takes as many threads as torch has; a run has one. The model is untrained. Decoding is counted up to the longest
+    target of a batch, which a trained model does not pass.
     """
     device = resolve_device(config.device)
     with torch.random.fork_rng(devices=[]):
@@ -48,14 +52,12 @@ def pace(config: RunConfig, task: Task) -> Pace:
         session = Session(config, task, model, make_optimizer(config, model), torch.Generator().manual_seed(0), device,
                           task.held_out(CHUNK)[:CHUNK], Progress())
         one_step(session, 1)  # what only the first pays for
-        step = _fastest(lambda: one_step(session, 2).loss.item(), STEPS)
+        step = _mean_step(session)
         count, model = len(session.held_out), model.eval()
         given = _fastest(lambda: measure_given(model, task, session.held_out, device), 2) / count
         free = 0.0
         if task.form == "pairs" and objective(task).scored:
-            batch = task.collate(session.held_out).to(device)
-            decode = _fastest(lambda: greedy(model, batch.source, batch.source_mask, DECODED), 2)  # type: ignore[arg-type]
-            free = decode / count * (task.max_target + 1) / min(DECODED, task.max_target + 1)
+            free = (_decoding(session) + _scoring(session)) / count
     return Pace(step, given, free)
 
 
@@ -82,6 +84,34 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"
+
+
+def _mean_step(session: Session) -> float:
+    """Mean seconds of a step over some batches, as their lengths differ; each at its fastest."""
+    started, fastest = time.perf_counter(), [math.inf] * BATCHES
+    for _ in range(TIMES):
+        for seed, before in enumerate(fastest):
+            session.data.manual_seed(seed)
+            fastest[seed] = min(before, _fastest(lambda: one_step(session, 2).loss.item(), 1))
+        if time.perf_counter() - started > LONGEST:
+            break
+    return sum(fastest) / BATCHES
+
+
+def _decoding(session: Session) -> float:
+    """Seconds of decoding the session's held-out items, up to the longest of their targets and its end mark."""
+    batch = session.task.collate(session.held_out).to(session.device)
+    few, more = (_fastest(lambda most=most: greedy(session.model, batch.source, batch.source_mask, most), 2)
+                 for most in DECODED)
+    tokens = max(len(example.target) for example in session.held_out) + 1
+    return few + max(0.0, more - few) / (DECODED[1] - DECODED[0]) * (tokens - DECODED[0])
+
+
+def _scoring(session: Session) -> float:
+    """Seconds of scoring as many outputs as held-out items, all of them right."""
+    task = session.task
+    right = [Prediction(example.source, example.target, example.target) for example in session.held_out]
+    return _fastest(lambda: (objective(task).score(task, right), buckets(task, right)), 2)
 
 
 def _fastest(run: Callable[[], object], times: int) -> float:

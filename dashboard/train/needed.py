@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import lru_cache
 
@@ -11,8 +12,11 @@ from core.training.config import RunConfig
 from core.training.estimate import Pace, in_words, pace
 from core.training.loop import FINAL
 from dashboard.panels import plain
+from dashboard.threads import one_thread
 from dashboard.train.own import DATA
 from dashboard.train.state import task_of
+
+FRESH = 60  # seconds after which steps are timed again
 
 
 def time_needed(config: RunConfig) -> None:
@@ -21,7 +25,7 @@ def time_needed(config: RunConfig) -> None:
         return
     with st.spinner("Timing a few steps"):
         found = _pace(replace(config, seed=0, steps=1, seconds=60.0, learning_rate=1e-3, warmup=0, patience=0,
-                              record_every=1, decode_every=1, held_out=1))
+                              record_every=1, decode_every=1, held_out=1), int(time.monotonic() // FRESH))
     task = task_of(config.task)
     held_out = len(task.held_out(config.held_out)[: config.held_out])
     seconds = found.seconds(config, held_out, len(task.held_out(FINAL)))
@@ -29,6 +33,8 @@ def time_needed(config: RunConfig) -> None:
 
 
 @lru_cache(maxsize=32)
-def _pace(config: RunConfig) -> Pace:
-    """What a config takes, timed once whatever of it does not change the time of a step."""
-    return pace(config, task_of(config.task))
+def _pace(config: RunConfig, minute: int) -> Pace:
+    """What a config takes, timed again each `minute`, as the machine may be busy in one; whatever of the config does
+    not change the time of a step is left out by whoever calls."""
+    with one_thread():  # as the run has
+        return pace(config, task_of(config.task))

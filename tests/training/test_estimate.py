@@ -1,12 +1,17 @@
 """What a run will take: counted from timed steps, said with what would end it before, and told before it begins."""
 
+import time
+from dataclasses import replace
+
 import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
 from core.tasks import TaskConfig, make_task
+from core.training import estimate as estimating
 from core.training import recommended
 from core.training.estimate import Pace, duration, estimate, in_words, pace
+from dashboard.train import needed
 
 
 def test_a_run_is_its_steps_its_records_and_its_end():
@@ -27,6 +32,34 @@ def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     assert torch.equal(before, torch.get_rng_state())
     assert found.step > 0 and found.given > 0 and (found.free > 0) == (made.form == "pairs")
     assert estimate(config, made) > config.steps * 1e-5
+
+
+def test_a_busy_moment_is_not_kept(monkeypatch):
+    """The fastest of several timings counts, and a page times again what is a minute old."""
+    made = make_task(TaskConfig.of("own_pairs"))
+    config = recommended(made, "recurrent", batch_size=8)
+    calm, calls = estimating.one_step, []
+
+    def busy(session, step):
+        calls.append(step)
+        if len(calls) < estimating.BATCHES + 2:
+            time.sleep(0.3)
+        return calm(session, step)
+
+    monkeypatch.setattr(estimating, "one_step", busy)
+    monkeypatch.setattr(estimating, "LONGEST", 60.0)
+    assert pace(config, made).step < 0.3
+    clock = [1000.0]
+    monkeypatch.setattr(needed.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(needed, "pace", lambda *given: calls.append("again") or Pace(1, 1, 1))
+    monkeypatch.setattr(needed.st, "caption", lambda text: None)
+    needed._pace.cache_clear()
+    for clock[0], times in ((1000.0, 1), (1001.0, 1), (1100.0, 2)):
+        needed.time_needed(config)
+        assert calls.count("again") == times
+    needed.time_needed(replace(config, batch_size=9))
+    assert calls.count("again") == 3
+    needed._pace.cache_clear()
 
 
 def test_words_name_the_cap_that_would_end_it():
