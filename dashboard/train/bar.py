@@ -18,11 +18,14 @@ from dashboard.train import words
 from dashboard.train.state import Shown, look, show, show_example
 from dashboard.train.view import draw
 
-TROUBLE = "train:trouble"
+TROUBLE, ASKED = "train:trouble", "train:asked"
 
 
 def bar(run: Run, config: RunConfig | None) -> None:
     """The one primary button (Train; Stop while the run is on its way; Continue when it is paused), and progress."""
+    if st.session_state.pop(ASKED, False) and config is not None:
+        _train(run, config)
+        st.rerun()
     live, paused = _live(run), run not in KEPT and run.status().state == "paused"
     row = st.container(horizontal=True, gap="small")
     if live:
@@ -31,15 +34,15 @@ def bar(run: Run, config: RunConfig | None) -> None:
         row.button("", icon=":material/pause:", key="train:pause", help="Pause: it goes on where it was",
                    on_click=_end, args=(run, "pause"))
         row.button("", icon=":material/replay:", key="train:again", disabled=config is None,
-                   help="Stop, and train anew with these settings", on_click=_again, args=(run, config))
+                   help="Stop, and train anew with these settings", on_click=_ask)
     elif paused:
         row.button("Continue", icon=":material/resume:", type="primary", width="stretch", key="train:continue",
                    on_click=_go_on, args=(run,))
         row.button("", icon=":material/replay:", key="train:again", disabled=config is None,
-                   help="Leave it, and train anew with these settings", on_click=_train, args=(config,))
+                   help="Leave it, and train anew with these settings", on_click=_ask)
     else:
         row.button("Train", icon=":material/play_arrow:", type="primary", width="stretch", key="train:train",
-                   disabled=config is None, on_click=_train, args=(config,))
+                   disabled=config is None, on_click=_ask)
         if run not in KEPT and run.checkpoint_steps():
             _longer(run)
     if trouble := st.session_state.pop(TROUBLE, ""):
@@ -77,7 +80,15 @@ def _longer(run: Run) -> None:
         st.button("Go on", icon=":material/resume:", key="train:go-on", on_click=_go_on, args=(run, more))
 
 
-def _train(config: RunConfig) -> None:
+def _ask() -> None:
+    """Train once the page has been made again: what was clicked may still show the settings before a long upload."""
+    st.session_state[ASKED] = True
+
+
+def _train(before: Run, config: RunConfig) -> None:
+    """Begin a run; the one before it is stopped if it is still on its way."""
+    if _live(before):
+        _end(before, "stop")
     try:
         run = jobs.start(config)
     except (jobs.QueueFull, OSError) as error:
@@ -110,11 +121,6 @@ def _go_on(run: Run, more: int = 0) -> None:
         return
     st.session_state["train:follow"] = True
     wait(lambda: run.status().state == "running" and run.alive())
-
-
-def _again(run: Run, config: RunConfig) -> None:
-    _end(run, "stop")
-    _train(config)
 
 
 def _follow(body: Callable[[Shown], None], run: Run, live: bool) -> None:

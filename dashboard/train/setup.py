@@ -198,6 +198,6 @@ def _say_changed(changed: list[str]) -> None:
 
 
 def _short(rate: float) -> str:
-    """0.003 → "3e-3"."""
-    mantissa, exponent = f"{rate:.0e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+    """0.003 → "3e-3", 0.0017 → "1.7e-3": each its own text, as the slider goes by that."""
+    mantissa, exponent = f"{rate:.9e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"

@@ -65,6 +65,22 @@ def test_train_makes_a_run_with_the_settings_of_the_page():
     assert run.id in app.query_params["run"]
 
 
+def test_train_takes_what_has_been_read_since_the_page_was_made():
+    """As when a file is still being read while the page shows the data before it."""
+    app = opened()
+    app.selectbox(key="train:task").set_value("own_pairs").run()
+    data = "\n".join(f"{n} x\t{n * n} y" for n in range(60))
+    app.session_state["train:own_pairs:data"] = data
+    app.button(key="train:train").click().run()
+    assert not app.exception
+    (run,) = list_runs()
+    assert run.config().task["data"] == data and run.id in app.query_params["run"]
+    app.session_state["train:own_pairs:data"] = "one\ttwo"
+    run.set_status("finished")
+    app.run()
+    assert app.button(key="train:train").disabled and len(list_runs()) == 1
+
+
 def unfolded(app: AppTest, group: str) -> AppTest:
     """The page with a popover open: AppTest forgets what stands open."""
     app.session_state[group] = True
