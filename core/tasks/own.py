@@ -18,6 +18,7 @@ from core.tasks.base import Task, TaskConfig, TaskEntry
 from core.tasks.data_store import is_reference, path_of, read
 from core.tasks.pairs import PATIENCE, OwnPairs, Pairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS, checked
+from core.tasks.recipes import for_data
 from core.tasks.sentences import SentenceTask, words
 from core.tasks.tables import ALL, Texts, find_column, parse_table, sheet_of
 from core.tasks.tabular import Table, TableTask, sides
@@ -26,6 +27,7 @@ from core.tasks.text import FEWEST_WORDS, LENGTH, UNIT, Corpus, TextTask, unseen
 HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
                labels=("find out", "names of columns", "data"), meaning="what the first line of the file is")
 OWN_UNIT = replace(UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("find out", *UNIT.choices))
+PASSES = 2  # over a long text
 LONGEST_COLUMNS = 4_000  # signs of the columns that are named
 
 
@@ -50,8 +52,9 @@ class OwnText(TextTask):
         _check_text(data, unit, int(config["length"]))
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
+        windows = len(self.corpus.trained) // self.length
         self.recommended = {kind: replace(recipe, patience=PATIENCE, keep_best=True)
-                            for kind, recipe in self.recommended.items()}
+                            for kind, recipe in for_data(self.recommended, windows, PASSES).items()}
         self.notes = (f"{len(corpus.trained):,} {corpus.unit} are learned, the last {len(corpus.held_out):,} held out; "
                       f"{len(corpus.vocab) - 4:,} different ones.",)
         if corpus.unknown:

@@ -13,11 +13,13 @@ import torch
 from core.entries import ConfigError
 from core.tasks.base import Example, Recipe, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.reading import Row, read_rows
+from core.tasks.recipes import for_data
 from core.tasks.text import MOST_WORDS, split
 from core.tasks.translation import PairTask
 
 FEWEST_PAIRS, MOST_TOKENS = 30, 128
 HELD_OUT = 0.1
+PASSES = 10  # over many pairs; few are seen more often, as the recipe's steps are the least
 PATIENCE = 10  # records, of about 50 in a run
 # What the first line of a file of pairs says when it names its columns.
 NAMES = frozenset("""source target input output src tgt from to question answer text translation word words roman digits
@@ -50,7 +52,7 @@ class OwnPairs(PairTask):
         self.target_vocab = vocabulary(pair.target for pair in pairs.trained)
         self.max_source = max(len(pair.source) for pair in both)
         self.max_target = max(len(pair.target) for pair in both)
-        self.recommended = recipes(pairs.unit)
+        self.recommended = for_data(recipes(pairs.unit), len(pairs.trained), PASSES)
 
     @cached_property
     def pool(self) -> list[Example]:

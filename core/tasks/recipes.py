@@ -5,10 +5,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
 from core.models.config import ModelConfig
 from core.tasks.base import Recipe
 
 Recipes = dict[str, Recipe]
+MOST_STEPS = 5_000  # of a person's own data
+
+
+def for_data(recipes: Mapping[str, Recipe], examples: int, passes: int) -> Recipes:
+    """Recipes with steps for so many passes over the examples, MOST_STEPS at most, and never fewer than they had."""
+    return {kind: replace(one, steps=max(one.steps, min(MOST_STEPS, math.ceil(passes * examples / one.batch_size))))
+            for kind, one in recipes.items()}
 
 
 def recipe(model: ModelConfig, steps: int, rate: float) -> Recipe:

@@ -13,6 +13,7 @@ from core.tasks.base import UNK
 from core.tasks.metrics import score
 from core.tasks.pairs import parse_pairs
 from core.tasks.reading import MOST_SIGNS
+from core.tasks.recipes import MOST_STEPS, for_data
 from core.tasks.samples import roman
 from core.training import prepare, recommended, train
 from core.training.evaluate import measure_given
@@ -152,3 +153,14 @@ def test_any_list_is_pairs_or_refused(lines):
         assert str(error).endswith((".", "?"))
     else:
         assert pairs.held_out and all(pair.source and pair.target for pair in (*pairs.trained, *pairs.held_out))
+
+
+def test_steps_follow_from_the_number_of_pairs():
+    """Ten passes over many pairs, the recipe's own steps over few, and a limit to both."""
+    few, many = (make_task(TaskConfig.of("own_pairs", data="\n".join(f"{n}\t{n}" for n in range(count))))
+                 for count in (100, 9_000))
+    assert few.recommended["recurrent"].steps == 1_000
+    steps = many.recommended["recurrent"].steps
+    assert (steps - 1) * 64 < 10 * len(many.pairs.trained) <= steps * 64
+    assert many.recommended["transformer"].steps == 1_500, "its own steps are more than ten passes"
+    assert for_data(many.recommended, 10**6, 10)["transformer"].steps == MOST_STEPS
