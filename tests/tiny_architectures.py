@@ -25,6 +25,7 @@ TABLES = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "CAUSAL_LM", "MASKED_LM", 
 WIDTH, HEADS, LAYERS, WORDS, PICTURE, PATCH = 32, 4, 2, 128, 16, 4
 IDS = {"pad": 0, "bos": 1, "eos": 2, "decoder_start": 3, "mask": 4}
 RULES: tuple[tuple[str, int], ...] = (
+    (r"num_kv_shared_layers|hidden_size_per_layer_input", 0),
     (r"(\w+_)?vocab_size\w*|num_embeddings|n_vocab|codebook_size", WORDS),
     (r"max_source_positions", 50),
     (r"(max_)?(\w+_)?position(s|_embeddings)|n_positions|n_ctx|max_seq_len\w*", WORDS),
@@ -39,6 +40,15 @@ RULES: tuple[tuple[str, int], ...] = (
      r"|d_latents|n_inner|\w+_size|hidden_sizes|\w+_rank|\w+_dims|dims|encoder_hidden_dim)", WIDTH),
     (r"(\w*_)?(num_(\w+_)?experts|n_(\w+_)?experts|moe_num_experts)", 4),
     (r"(\w*_)?(top_k|experts_per_tok\w*|num_experts_per_tok)", 2),
+    (r"n_group|num_group|num_expert_groups?", 2),
+    (r"topk_group|num_limited_groups", 1),
+    (r"moe_k", 2),
+    (r"num_queries", 10),
+    (r"num_denoising", 0),
+    (r"upsample_groups|(\w+_)?(channels|initial_channel|units|hidden_sizes|hidden_size_global)", WIDTH),
+    (r"num_filters|n_filters", 4),
+    (r"(\w+_)?num_pos_feats", WIDTH // 2),
+    (r"encoder_hash_byte_group_vocab", WORDS),
     (r"num_mel_bins|n_mels|input_feat_per_channel|num_mels", 16),
 )  # fmt: skip
 ATTENDS = ("full_attention", "sliding_attention", "hybrid", "indexed_attention")
@@ -58,14 +68,18 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "glm4v_text", "glm4v_moe_text", "glm_image_text",
                      "glm_ocr_text", "paddleocr_vl_text", "qwen2_5_omni_text", "qwen2_5_omni_talker"), SECTIONS),
     **dict.fromkeys(("gptj", "codegen"), {"rotary_dim": 4}), "led": {"attention_window": [4, 4]},
-    "levit": {"image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1],
-              "key_dim": [8, 8, 8]},
+    "levit": {"image_size": 64, "patch_size": 16, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 3, 4],
+              "depths": [1, 1, 1], "key_dim": [8, 8, 8]},
     "hiera": {"image_size": [32, 32], "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "patch_size": [7, 7],
               "query_stride": [2, 2], "masked_unit_size": [4, 4], "num_query_pool": 1},
     "bamba": {"num_hidden_layers": 5, "attn_layer_indices": [2, 4], **MAMBA},
     "big_bird": {"attention_type": "original_full"}, "bigbird_pegasus": {"attention_type": "original_full"},
-    "bit": {"num_groups": 8}, "cvt": {"depth": [1, 2, 3]},
-    "dbrx": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 4}}, "dots1": EXPERTS, "deepseek_v3": EXPERTS,
+    "bit": {"num_groups": 8}, "mobilenet_v1": {"depth_multiplier": 0.25},
+    **dict.fromkeys(("dac", "xcodec2", "neucodec"), {"encoder_hidden_size": 4, "decoder_hidden_size": 32}),
+    **dict.fromkeys(("efficientnet", "align_vision_model"), {"width_coefficient": 1.0, "depth_coefficient": 1.0}),
+    "cvt": {"depth": [1, 2, 3]},
+    "dbrx": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 4, "clip_qkv": 8.0}},
+    "dots1": EXPERTS, "deepseek_v3": EXPERTS,
     **dict.fromkeys(("encoder-decoder", "vision-encoder-decoder"),
                     {"decoder": {"is_decoder": True, "add_cross_attention": True}}),
     "esm": {"vocab_size": WORDS, "pad_token_id": 0, "mask_token_id": 4},
@@ -79,7 +93,54 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "nemotron_h": {"layers_block_type": ["linear_attention", "full_attention", "moe", "full_attention"],
                    "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 1},
     "qwen3_next": {**HYBRID, "linear_num_key_heads": 2, "linear_num_value_heads": 4},
-    "recurrent_gemma": {"num_hidden_layers": 6}, "reformer": {"is_decoder": True},
+    "recurrent_gemma": {"num_hidden_layers": 6},
+    "reformer": {"is_decoder": True, "axial_pos_embds_dim": [8, 24], "axial_pos_shape": [8, 16]},
+    "chmv2": {"post_process_channels": [8, 8, 8, 8], "neck_hidden_sizes": [8, 8, 8, 8]},
+    "tipsv2_dpt": {"neck_hidden_sizes": [8, 8, 8, 8]},
+    **dict.fromkeys(("deepseek_ocr2_sam_vision_model", "unlimited_ocr_sam_vision_model"),
+                    {"downsample_channels": [16, 32]}),
+    "axk1": EXPERTS, "bailing_hybrid": EXPERTS, "deepseek_v2": EXPERTS,
+    "clvp_encoder": {"hidden_size": 128, "num_attention_heads": 4, "projection_dim": 128},
+    "bridgetower": {"hidden_size": 64, "num_attention_heads": 1, "text_config": {"hidden_size": 64},
+                    "vision_config": {"hidden_size": 64}}, "bridgetower_vision_model": {"hidden_size": 64},
+    "chameleon": {"vocabulary_map": {"<image>": 5}}, "shieldgemma2": {"yes_token_index": 5, "no_token_index": 6},
+    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
+    "step3p5": {"sliding_window": 8},
+    "cosmos3_edge_text": SECTIONS, "hunyuan_vl_text": {**SECTIONS, "head_dim": 8},
+    "ernie4_5_vl_moe_text": {**SECTIONS, "hidden_size": 48}, **dict.fromkeys(("vits", "fastspeech2_conformer"), {
+        "vocab_size": WORDS}), "neomme": {"head_dim": 16}, "nemotron_h_omni": {"vision_config": {
+        "video_temporal_patch_size": 2}}, "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
+    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16,
+                       "indexer_compress_ratio": 4},
+    "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
+        kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("sliding_attention", "full_attention")}},
+    "emu3": {"vocabulary_map": {"<image>": 5, "<|extra_200|>": 6}},
+    "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "conv", "full_attention", "full_attention"],
+                 "num_dense_layers": 1},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"], "num_experts_per_tok": 2},
+    "granitemoehybrid": {"num_hidden_layers": 3, **MAMBA,
+                         "layer_types": ["linear_attention", "linear_attention", "full_attention"]},
+    "zoedepth": {"bottleneck_features": 32, "backbone_config": {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4],
+                                                                 "reshape_hidden_states": False}},
+    **dict.fromkeys(("depth_anything", "prompt_depth_anything"), {"backbone_config": {
+        "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "reshape_hidden_states": False}}),
+    "layoutlmv3": {"coordinate_size": 4, "shape_size": 8}, "lw_detr_vit": {"num_windows": 4},
+    "lw_detr": {"backbone_config": {"num_windows": 4}},
+    "muse_spark_audio": {"num_hidden_layers": 4}, "dots3_note_vision_encoder": {"per_layer_config": {}},
+    "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
+    "granite4_vision": {"deepstack_layer_map": [[0, 0]]}, "moonshine_streaming": {"num_key_value_heads": 4},
+    "pix2struct_text_model": {"initializer_range": 0.02}, "xmod": {"default_language": "en_XX"},
+    **dict.fromkeys(("t5gemma2_text", "t5gemma2_decoder", "t5gemma2_encoder"), {"dropout_rate": 0.0}),
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32}, "esmc": {"vocab_size": WORDS},
+    "vitmatte": {"fusion_hidden_sizes": [8, 8, 8, 8]},
+    "vitpose": {"backbone_config": {"image_size": [16, 16], "patch_size": [8, 8]}},
+    "mobilevitv2": {"image_size": 64}, "videoprism_vision_model": {"tubelet_size": [1, 4, 4]},
+    **dict.fromkeys(("mask2former", "maskformer"), {"backbone_config": {
+        "image_size": 64, "embed_dim": 12, "depths": [1, 1, 1, 1], "num_heads": [3, 3, 3, 3], "window_size": 2}}),
+    "sam2_hiera_det_model": {"embed_dim_per_stage": [8, 16, 24, 32], "image_size": [64, 64]},
+    "dinov3_convnext": {"hidden_sizes": [8, 16, 24, 32]}, "mimo_v2_flash": {"num_key_value_heads": 2},
+    "hgnet_v2": {"stage_in_channels": [48, 8, 16, 24], "stage_mid_channels": [8, 8, 8, 8],
+                 "stage_out_channels": [8, 16, 24, 32]},
     **dict.fromkeys(("zamba", "zamba2"), {"num_hidden_layers": 5, "layers_block_type": [
         "linear_attention", "hybrid", "linear_attention", "linear_attention", "hybrid"]}),
 }  # fmt: skip
@@ -117,7 +178,7 @@ def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) 
     types, usual_types = (getattr(one, "layer_types", None) or [] for one in (config, usual))
     without = [one for one in usual_types if one not in ATTENDS]
     if without and not set(types) & set(ATTENDS) and "layer_types" in inspect.signature(kind).parameters:
-        attends = next(one for one in usual_types if one in ATTENDS)
+        attends = next((one for one in usual_types if one in ATTENDS), "full_attention")
         config = kind(**{**told, "num_hidden_layers": 3, "layer_types": [without[0], without[-1], attends]})
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = IDS["decoder_start"]

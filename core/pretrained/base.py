@@ -28,6 +28,14 @@ def first_line(error: BaseException) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE - 1]}…"
 
 
+def text_config(model: Any) -> Any:
+    """The part of a model's config that is about text: the decoder's where an encoder has one of its own."""
+    try:
+        return model.config.get_text_config()
+    except ValueError:  # two parts of text, as in MusicGen
+        return model.config.get_text_config(decoder=True)
+
+
 def counted(number: int) -> str:
     """A count in a sentence: 1,024, or more than 10^18 where a file from outside says so."""
     return f"{number:,}" if abs(number) <= 10**18 else "more than 10^18"

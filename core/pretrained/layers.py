@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from core.pretrained.base import text_config
+
 STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
 IN_PLACE: tuple[tuple[str, str], ...] = (
@@ -29,7 +31,7 @@ def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
     stacks = {place["stack"] for place in places if place}
     if len(numbers) == len(names) and len(stacks) == 1 and numbers == tuple(sorted(set(numbers))):
         return numbers
-    kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
+    kinds = getattr(text_config(model), "layer_types", None) or ()
     shared = tuple(place for place, kind in enumerate(kinds) if kind == "hybrid")
     return shared if len(shared) == len(names) else tuple(range(len(names)))
 

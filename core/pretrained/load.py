@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.entries import quote
-from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, in_words
+from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, in_words, text_config
 from core.pretrained.fits import check_sizes
 from core.pretrained.memory import keep_freed
 from core.pretrained.pictures import Pictures
@@ -100,7 +100,7 @@ def longest(model: Any) -> int:
 
 def maps_bytes(model: Any, tokens: int) -> int:
     """What the maps of all heads of a text take; of an encoder–decoder, those of its encoder."""
-    config = model.config.get_text_config()
+    config = text_config(model)
     return 4 * _largest(config, "num_hidden_layers") * _largest(config, "num_attention_heads") * tokens**2
 
 
@@ -113,7 +113,7 @@ def _largest(config: Any, name: str) -> int:
 
 def positions(model: Any) -> int:
     """How many tokens the model has a place for; `MOST_TOKENS` where it sets no bound."""
-    config = model.config.get_text_config()
+    config = text_config(model)
     names = ("max_position_embeddings", "max_target_positions")  # Whisper has the latter
     limit = next((int(found) for name in names if (found := getattr(config, name, None))), 0)
     limit = limit if limit > 0 else MOST_TOKENS

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, in_words
+from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, in_words, text_config
 from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
@@ -141,7 +141,7 @@ def _picture(pretrained: Pretrained, given: Given) -> tuple[Batch, Line]:
 def _caption(pretrained: Pretrained) -> Batch:
     """The start of a caption, for a model that reads a picture and writes of it in one pass; nothing for others."""
     model, takes = pretrained.model, inspect.signature(pretrained.model.forward).parameters
-    start = getattr(model.config.get_text_config(), "bos_token_id", None)
+    start = getattr(text_config(model), "bos_token_id", None)
     optional = "input_ids" in takes and takes["input_ids"].default is None  # else it needs more
     if model.config.is_encoder_decoder or not optional or start is None:
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.entries import quote
-from core.pretrained.base import Pretrained, first_line
+from core.pretrained.base import Pretrained, first_line, text_config
 
 # What a family does that leaves no matrix between tokens, by its own code; tests/pretrained/test_architectures.py
 # builds each and holds this against it.
@@ -25,6 +25,8 @@ NO_MATRIX: dict[str, str] = {
     "eomt": "it adds queries of its own to the patches", "eomt_dinov3": "it adds queries of its own to the patches",
     **dict.fromkeys(("sew", "sew-d"), "it squeezes several stretches of sound into one before it attends"),
     "perceiver": "its layers attend from learned vectors, not from tokens",
+    "levit": "its layers work out their weights by themselves and hand none out",
+    "mobilevitv2": "it weighs each patch once for all others, so there is no matrix",
     "canine": "it attends within blocks of characters, and between groups of four of them",
     "reformer": "it attends within chunks, and among tokens that a hash put together",
 }
@@ -41,11 +43,13 @@ INPUTS: dict[str, str] = {
     "hidden_states": "the states of another model", "inputs_embeds": "the states of another model",
     "query_embeds": "learned queries", "encoder_hidden_states": "the states of an encoder",
     "context_hidden_states": "the states of another model", "visual_feats": "the regions of a picture",
-    "prompt_pixel_values": "pictures as examples", "task_inputs": "a task in words", "table_ids": "a table",
+    "prompt_pixel_values": "pictures as examples", "patch_ids": "groups of bytes", "patch_embeds": "groups of bytes",
+    "image_embeds_position_mask": "the place of a picture in the text", "target_sizes": "the size of each picture",
+    "task_inputs": "a task in words", "table_ids": "a table",
     "point_coords": "points", "input_points": "points",
 }  # fmt: skip
 OTHER_FORM = {"spatial_shapes", "grid_thw", "image_grid_thw", "pixel_position_ids"}  # beside patches, not a picture
-LACKS = re.compile(r"NoneType|specif|provid|missing|required|is None|must be given|_forward_unimplemented")
+LACKS = re.compile(r"NoneType|specif|provid|missing|required|is None|cannot be `None`|not-None|must be given")
 STATES = ("inputs_embeds", "hidden_states", "encoder_hidden_states")  # what most models can be given, and none needs
 READS = {"text": "a text", "pair": "a text and its target", "picture": "one picture", "sound": "a sound"}
 SUCH = {"text": "BERT or GPT-2", "pair": "T5 or BART", "picture": "ViT or DINOv2", "sound": "Whisper"}
@@ -58,14 +62,22 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
     """
     name, reads = pretrained.name, pretrained.reads
     takes = inspect.signature(pretrained.model.forward).parameters
+    if pretrained.model.forward.__name__ == "_forward_unimplemented":
+        return f"{name} has no forward pass of its own: only its parts have one. {_take(pretrained)}"
     needs = [key for key, one in takes.items() if one.default is one.empty and key not in batch
              and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     what, lacks = READS[reads], "which this page does not have"
+    books = getattr(text_config(pretrained.model), "num_codebooks", None) or 1
+    ids = next((key for key in ("decoder_input_ids", "input_ids") if key in takes), None)
+    if reads in ("text", "pair") and books > 1 and ids:
+        return (f"{name} does not read {what}: it takes the codes of {books} codebooks at each step ({ids}), {lacks}. "
+                f"{_take(pretrained)}")
     if needs and not batch.keys() & takes.keys():
         return f"{name} does not read {what}: it takes {_words(needs)}, {lacks}. {_take(pretrained)}"
     if needs:
         return f"{name} does not read {what} alone: it also needs {_words(needs)}, {lacks}. {_take(pretrained)}"
-    said, more = str(error), [key for key in takes if key in INPUTS and key not in batch and key not in STATES]
+    said = str(error)
+    more = [key for key in takes if key in INPUTS and key not in batch and (key not in STATES or f"`{key}`" in said)]
     if more and (LACKS.search(said) or OTHER_FORM & set(more)):
         return f"{name} cannot read {what} alone: it also reads {_words(more)}, {lacks}. {_take(pretrained)}"
     return f"{name} does not take {what}: it fails with {quote(first_line(error))}. {_take(pretrained)}"
@@ -111,6 +123,7 @@ REASONS: dict[str, str] = {
     "inputs": "which this page does not have", "videos": "reads videos", "size": "returned maps of",
     "none": "has no attention to draw", "scores": "returned numbers that are no weights",
     "stages": "has no one size of patches", "sound": "takes sound in a form",
+    "parts": "has no forward pass of its own",
 }
 
 
