@@ -109,7 +109,7 @@ class Record:
         """The record as plain JSON values, without maps; a value that is not finite becomes null."""
         data = asdict(replace(self, maps={}))
         del data["maps"]
-        return {key: _finite(value) for key, value in data.items()}
+        return {key: _finite(_lists(value)) for key, value in data.items()}
 
     @classmethod
     def from_json(cls, data: dict) -> Record:
@@ -131,6 +131,13 @@ class Record:
         scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.chrf, self.error, self.expected,
                   self.confusion)
         return (self.step, *scores, self.gradient, self.gradients, self.examples)
+
+
+def _lists(value: object) -> object:
+    """A value with lists where it has tuples, as JSON reads it back."""
+    if isinstance(value, tuple | list):
+        return [_lists(part) for part in value]
+    return {key: _lists(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def _finite(value: object) -> object:
