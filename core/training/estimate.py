@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -101,8 +103,8 @@ def _mean_step(session: Session) -> float:
 def _decoding(session: Session) -> float:
     """Seconds of decoding the session's held-out items, up to the longest of their targets and its end mark."""
     batch = session.task.collate(session.held_out).to(session.device)
-    few, more = (_fastest(lambda most=most: greedy(session.model, batch.source, batch.source_mask, most), 2)
-                 for most in DECODED)
+    model: Any = session.model
+    few, more = (_fastest(partial(greedy, model, batch.source, batch.source_mask, most), 2) for most in DECODED)
     tokens = max(len(example.target) for example in session.held_out) + 1
     return few + max(0.0, more - few) / (DECODED[1] - DECODED[0]) * (tokens - DECODED[0])
 
@@ -115,9 +117,9 @@ def _scoring(session: Session) -> float:
 
 
 def _fastest(run: Callable[[], object], times: int) -> float:
-    found = []
+    seconds = []
     for _ in range(times):
         started = time.perf_counter()
         run()
-        found.append(time.perf_counter() - started)
-    return min(found)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
