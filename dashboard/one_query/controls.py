@@ -122,6 +122,7 @@ def pick_stage(stage: int) -> None:
         st.segmented_control(
             "Stage", list(state.STAGES), default=state.STAGE, required=True, format_func=state.STAGES.get,
             key=key("stage"), label_visibility="collapsed", wrap=True, **BOUND)
+        put("shown_stage", get("stage", state.STAGE))
         st.space("stretch")
         for name, by, end in (("back", -1, 1), ("next", 1, 6)):
             st.button(name.capitalize(), icon=f":material/arrow_{'back' if by < 0 else 'forward'}:", on_click=step,
@@ -129,7 +130,10 @@ def pick_stage(stage: int) -> None:
 
 
 def step(by: int) -> None:
-    put("stage", min(6, max(1, get("stage", state.STAGE) + by)))
+    # From the server's own stage: a second press that interrupts a run brings the browser's older one with it.
+    stage = min(6, max(1, get("shown_stage", state.STAGE) + by))
+    put("stage", stage)
+    put("shown_stage", stage)
 
 
 def take_pick() -> None:

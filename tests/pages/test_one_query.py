@@ -168,6 +168,15 @@ def test_the_worked_example():
     assert r"(0.36,\ 0.62)" in live(at) or r"(0.35,\ 0.62)" in live(at)
 
 
+def test_a_second_press_that_brings_an_older_stage_with_it_moves_one_stage():
+    """As a browser sends it that has not yet heard of the first press."""
+    at = put(opened(), "segmented_control", "stage", 5)
+    at = calm(at.button(key="one:back").click().run())
+    at.segmented_control(key="one:stage").set_value(5)
+    at = calm(at.button(key="one:next").click().run())
+    assert at.segmented_control(key="one:stage").value == 5
+
+
 def test_next_and_back_walk_the_six_stages():
     at = put(opened(), "segmented_control", "stage", 1)
     seen = [live(at)]
