@@ -9,10 +9,12 @@ from playwright.sync_api import Page, expect
 
 from core.training.runs import create_run, find_run, list_runs
 from core.training.shelf import duplicate
+from dashboard.numbers import duration
 from dashboard.runs.kept import KEPT
 from tests.browser.helpers import shot, wait_picture, wait_ready
 
 LAST = KEPT[0].records()[-1]
+TRAINED = duration(LAST.trained).replace("\u00a0", " ")
 
 
 def opened(page: Page, link: str) -> Page:
@@ -42,7 +44,7 @@ def button(page: Page, key: str):
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_first_sight_shows_runs_that_learned(page):
     opened(page, "/runs")
-    expect(page.get_by_text(f"after {LAST.step} steps, {LAST.trained:.1f} s of training")).to_be_visible()
+    expect(page.get_by_text(f"after {LAST.step} steps, {TRAINED} of training")).to_be_visible()
     expect(page.locator("[data-testid='stDataFrame'] canvas").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
@@ -119,7 +121,7 @@ def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_two_runs_stand_side_by_side(page):
     opened(page, "/compare_runs")
-    expect(page.get_by_text(re.compile(f"After the same {LAST.trained:.1f} s of training"))).to_be_visible()
+    expect(page.get_by_text(f"After the same {TRAINED} of training")).to_be_visible()
     expect(page.locator(".mu canvas").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     slider = page.get_by_role("slider").first
