@@ -121,7 +121,7 @@ def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
     field.set_input_files({"name": "bad.csv", "mimeType": "text/csv", "buffer": b"size,kind\n1,x\n2,y,z\n3,x\n"})
     expect(page.get_by_text(re.compile("[Ll]ine 3")).first).to_be_visible()
     expect(press(page, "train")).to_be_disabled()
-    rows = "".join(f"{n},{'small' if n < 50 else 'large'}\n" for n in (37 * i % 101 for i in range(100)))
+    rows = "".join(f"{n},{'small' if n < 50 else 'large'}\n" for n in (37 * i % 101 for i in range(120)))
     field.set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": f"size,kind\n{rows}".encode()})
     expect(page.get_by_text("kind is the class")).to_be_visible()
     press(page, "train").click()
