@@ -199,5 +199,5 @@ def _say_changed(changed: list[str]) -> None:
 
 def _short(rate: float) -> str:
     """0.003 → "3e-3", 0.0017 → "1.7e-3": each its own text, as the slider goes by that."""
-    mantissa, exponent = f"{rate:.9e}".split("e")
+    mantissa, exponent = f"{rate:e}".split("e")
     return f"{float(mantissa):g}e{int(exponent)}"

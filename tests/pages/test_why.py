@@ -98,7 +98,7 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     _, link = pair()
     app = opened(link)
     shown = said(app)
-    assert "Equal seconds of training: one vector 25 steps in 2 s, dot product 25 steps in 2 s" in shown
+    assert "Equal seconds of training: one vector 25 steps in 2.5 s, dot product 25 steps in 2.5 s" in shown
     assert "gets 50 % wholly right (BLEU 20)" in shown
     assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 1)} == {
         ("one vector", "1–10", 20), ("one vector", "11–20", 0),
