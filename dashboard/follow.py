@@ -37,6 +37,20 @@ def follow(look: Callable[[], F], body: Callable[[F], None], live: bool, key: st
     st.fragment(look_again, run_every=BEAT if live else None, key=key)()
 
 
+def press(mark: str) -> None:
+    """A callback of a start button: mark the press in the session.
+
+    The page starts the run once it was made again (see ``pressed``): the config that the browser's page was drawn with
+    may be older than its controls, after a long upload for instance.
+    """
+    st.session_state[mark] = True
+
+
+def pressed(mark: str) -> bool:
+    """Whether the button was pressed in this run of the page; true once."""
+    return bool(st.session_state.pop(mark, False))
+
+
 def wait(done: Callable[[], object]) -> None:
     """Give the worker a moment, so that the page that follows shows its answer already."""
     end = time.monotonic() + PATIENCE

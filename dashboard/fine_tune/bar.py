@@ -18,11 +18,14 @@ from dashboard.fine_tune import words
 from dashboard.fine_tune.state import KEPT, Shown, look, show, show_kept
 from dashboard.panels import plain
 
-TROUBLE = "fine_tune:trouble"
+TROUBLE, START = "fine_tune:trouble", "fine_tune:pressed"
 
 
 def bar(run: Run, config: FineTuneConfig | None) -> None:
     """The one primary button (Fine-tune; Stop while it is on its way; Continue when it is paused), and progress."""
+    if following.pressed(START) and config is not None:
+        _start(config)
+        st.rerun()
     live = run not in KEPT.values() and not run.status().ended
     buttons, told = st.columns([1, 2.4], vertical_alignment="center")
     row = buttons.container(horizontal=True, gap="small")
@@ -35,10 +38,10 @@ def bar(run: Run, config: FineTuneConfig | None) -> None:
         row.button("Continue", icon=":material/resume:", type="primary", width="stretch", key="fine_tune:continue",
                    on_click=_go_on, args=(run,))
         row.button("", icon=":material/replay:", key="fine_tune:again", disabled=config is None,
-                   help="Leave it, and fine-tune anew with these settings", on_click=_start, args=(config,))
+                   help="Leave it, and fine-tune anew with these settings", on_click=following.press, args=(START,))
     else:
         row.button("Fine-tune", icon=":material/play_arrow:", type="primary", width="stretch", key="fine_tune:start",
-                   disabled=config is None, on_click=_start, args=(config,))
+                   disabled=config is None, on_click=following.press, args=(START,))
     with told:
         follow(_progress, run)
         if config is not None and config.data != own_rows(config.task):

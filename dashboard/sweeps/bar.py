@@ -11,16 +11,20 @@ from core.attention import ConfigError
 from core.training.sweep_files import Sweep, delete_sweep, find_sweep, list_sweeps
 from core.training.sweeps import SweepConfig
 from dashboard import jobs
+from dashboard.follow import press, pressed
 from dashboard.panels import plain
 from dashboard.sweeps import queue, view, words
 from dashboard.sweeps.state import EXAMPLE, Shown, look, show, task_of
 
 BEAT = 1.0
-TROUBLE = "sweeps:trouble"
+TROUBLE, START = "sweeps:trouble", "sweeps:pressed"
 
 
 def bar(sweep: Sweep, config: SweepConfig | None) -> None:
     """The one primary button (Start; Stop while runs are on their way; Continue where some are missing), progress."""
+    if pressed(START) and config is not None:
+        _start(config)
+        st.rerun()
     shown = look(sweep)
     live = isinstance(shown, Shown) and shown.live
     if live:
@@ -28,7 +32,7 @@ def bar(sweep: Sweep, config: SweepConfig | None) -> None:
                   on_click=queue.stop, args=(sweep,))
     else:
         st.button("Start sweep", icon=":material/play_arrow:", type="primary", width="stretch", key="sweeps:start",
-                  disabled=config is None, on_click=_start, args=(config,))
+                  disabled=config is None, on_click=press, args=(START,))
         if isinstance(shown, Shown) and not shown.is_example and (missing := len(sweep.missing())):
             st.button(f"Continue: {missing} to go", icon=":material/resume:", width="stretch", key="sweeps:continue",
                       on_click=_go_on, args=(sweep,))

@@ -11,19 +11,19 @@ from core.attention import ConfigError
 from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
 from dashboard import jobs
-from dashboard.follow import follow, wait
+from dashboard.follow import follow, press, pressed, wait
 from dashboard.panels import plain
 from dashboard.runs.kept import KEPT
 from dashboard.train import words
 from dashboard.train.state import Shown, look, show, show_example
 from dashboard.train.view import draw
 
-TROUBLE, ASKED = "train:trouble", "train:asked"
+TROUBLE, START = "train:trouble", "train:pressed"
 
 
 def bar(run: Run, config: RunConfig | None) -> None:
     """The one primary button (Train; Stop while the run is on its way; Continue when it is paused), and progress."""
-    if st.session_state.pop(ASKED, False) and config is not None:
+    if pressed(START) and config is not None:
         _train(run, config)
         st.rerun()
     live, paused = _live(run), run not in KEPT and run.status().state == "paused"
@@ -34,15 +34,15 @@ def bar(run: Run, config: RunConfig | None) -> None:
         row.button("", icon=":material/pause:", key="train:pause", help="Pause: it goes on where it was",
                    on_click=_end, args=(run, "pause"))
         row.button("", icon=":material/replay:", key="train:again", disabled=config is None,
-                   help="Stop, and train anew with these settings", on_click=_ask)
+                   help="Stop, and train anew with these settings", on_click=press, args=(START,))
     elif paused:
         row.button("Continue", icon=":material/resume:", type="primary", width="stretch", key="train:continue",
                    on_click=_go_on, args=(run,))
         row.button("", icon=":material/replay:", key="train:again", disabled=config is None,
-                   help="Leave it, and train anew with these settings", on_click=_ask)
+                   help="Leave it, and train anew with these settings", on_click=press, args=(START,))
     else:
         row.button("Train", icon=":material/play_arrow:", type="primary", width="stretch", key="train:train",
-                   disabled=config is None, on_click=_ask)
+                   disabled=config is None, on_click=press, args=(START,))
         if run not in KEPT and run.checkpoint_steps():
             _longer(run)
     if trouble := st.session_state.pop(TROUBLE, ""):
@@ -78,11 +78,6 @@ def _longer(run: Run) -> None:
         st.caption(f"From step {reached:,} to {reached + more:,}, in {shown.config.seconds:g} seconds more at most. "
                    f"The schedule ({shown.config.schedule}) is stretched over all steps.")
         st.button("Go on", icon=":material/resume:", key="train:go-on", on_click=_go_on, args=(run, more))
-
-
-def _ask() -> None:
-    """Train once the page has been made again: what was clicked may still show the settings before a long upload."""
-    st.session_state[ASKED] = True
 
 
 def _train(before: Run, config: RunConfig) -> None:

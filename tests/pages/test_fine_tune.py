@@ -86,6 +86,14 @@ def test_the_button_asks_for_what_the_controls_say():
     assert run.stop_asked() == "stop" and not app.exception
 
 
+def test_the_button_takes_what_has_been_read_since_the_page_was_made():
+    app = opened(sentence="is the library open")
+    app.session_state["fine_tune:seed:classify"] = 5
+    app.button(key="fine_tune:start").click().run()
+    (run,) = list_runs()
+    assert config_of(run).seed == 5 and not app.exception
+
+
 def test_a_sentence_that_the_kept_run_did_not_watch_is_said():
     app = opened(sentence="is the library open")
     assert "does not watch your sentence" in said(app)

@@ -54,6 +54,14 @@ def test_start_queues_every_value_from_every_seed_and_the_link_finds_it():
     assert not again.exception and again.button(key="sweeps:stop").label == "Stop"
 
 
+def test_start_takes_what_has_been_read_since_the_page_was_made():
+    app = opened()
+    app.session_state["sweeps:seeds"] = 2
+    app.button(key="sweeps:start").click().run()
+    (sweep,) = list_sweeps()
+    assert sweep.config().seeds == (0, 1) and not app.exception
+
+
 def test_stop_and_continue():
     app = opened()
     app.selectbox(key="sweeps:axis").set_value("norm").run()
