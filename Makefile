@@ -40,8 +40,8 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
 
-TUNED := dashboard/fine_tune/kept
-EXAMPLES := dashboard/example_run dashboard/example_recurrent dashboard/example_numbers
+TUNED := dashboard/runtime/examples/fine_tune
+EXAMPLES := $(addprefix dashboard/runtime/examples/,example_run example_recurrent example_numbers)
 example: $(VENV)/.installed
 	for kept in $(EXAMPLES); do \
 	  $(BIN)/python -c "import json, sys; print(json.dumps(json.load(open(sys.argv[1]))['config']))" $$kept/run.json \
@@ -54,7 +54,7 @@ example: $(VENV)/.installed
 	rm -r $(TUNED)/messages/*-tuned  # 91 MB; its frames are enough to look at
 	$(BIN)/python -m core.finetune pairs $(TUNED)/numbers
 
-SWEEP := dashboard/sweeps/scores.json
+SWEEP := dashboard/views/sweeps/scores.json
 sweep: $(VENV)/.installed
 	$(BIN)/python -c "import json; print(json.dumps(json.load(open('$(SWEEP)'))['config']))" > $(VENV)/sweep.json
 	ATTENTION_LAB_RUNS=$$(mktemp -d) $(BIN)/python -m core.training sweep $(VENV)/sweep.json --workers 2 --to $(SWEEP)
@@ -69,10 +69,10 @@ models: $(VENV)/.installed
 	done
 
 measured: $(VENV)/.installed
-	$(BIN)/python -m dashboard.efficient.example
+	$(BIN)/python -m dashboard.views.efficient.example
 
 bottleneck: $(VENV)/.installed
-	$(BIN)/python -m dashboard.why.experiment
+	$(BIN)/python -m dashboard.views.why.experiment
 
 screenshot: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png

@@ -8,7 +8,7 @@ sys.path[:] = [str(ROOT), *(path for path in sys.path if path != str(ROOT))]
 
 import streamlit as st  # noqa: E402
 
-from dashboard.map import GROUPS  # noqa: E402
+from dashboard.navigation import GROUPS  # noqa: E402
 
 ICON = ROOT / "dashboard" / "static" / "icon.svg"  # a material icon here would be fetched from another host
 

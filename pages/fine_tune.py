@@ -3,12 +3,12 @@
 import streamlit as st
 
 from core.finetune.run import make_trainer
-from dashboard import jobs
-from dashboard.fine_tune.bar import bar, follow
-from dashboard.fine_tune.setup import setup
-from dashboard.fine_tune.state import chosen, linked
-from dashboard.fine_tune.view import pictures
-from dashboard.panels import next_page, source_panel, title
+from dashboard.runtime import jobs
+from dashboard.runtime.fine_tune_data import chosen, linked
+from dashboard.views.fine_tune.bar import bar, follow
+from dashboard.views.fine_tune.setup import setup
+from dashboard.views.fine_tune.view import pictures
+from dashboard.widgets.panels import next_page, source_panel, title
 
 title("Fine-tune",
       "A pretrained model goes on learning from your rows. Drag the step and see what its attention does about it.")

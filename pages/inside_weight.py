@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from dashboard.inside import choose
-from dashboard.inside_weight.view import opened_weight
-from dashboard.panels import next_page, title
+from dashboard.views.inside_weight.view import opened_weight
+from dashboard.widgets.model_picker import choose
+from dashboard.widgets.panels import next_page, title
 
 title("Inside one weight", "One cell of one head: how a query and a key make a weight, number by number.")
 chosen = choose("inside_weight", needs=("qkv",))

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from dashboard.masks import sections, state
-from dashboard.panels import next_page, title
+from dashboard.views.masks import sections, state
+from dashboard.widgets.panels import next_page, title
 
 title("Masks", "A mask says who may see whom. Pick one, join two, type a rule or draw the cells yourself.")
 for sentence in state.refusals():

@@ -3,8 +3,8 @@
 import streamlit as st
 
 from core.attention import AXES
-from dashboard.catalogue import sections, state
-from dashboard.panels import next_page, title
+from dashboard.views.mechanisms import sections, state
+from dashboard.widgets.panels import next_page, title
 
 count = sum(len(entries) for entries in AXES.values())
 title("All mechanisms", f"One formula, six axes, {count} choices. Pick one: all else stays as it was.")

@@ -1,7 +1,7 @@
 """Normalizers: the same scores through every rule that turns scores into weights."""
 
-from dashboard.normalizers import sections
-from dashboard.panels import next_page
+from dashboard.views.normalizers import sections
+from dashboard.widgets.panels import next_page
 
 sections.opening()
 sections.explore()

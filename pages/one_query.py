@@ -1,7 +1,7 @@
 """One query, step by step: a sentence or three matrices through the six stages of the formula."""
 
-from dashboard.one_query import sections
-from dashboard.panels import next_page
+from dashboard.views.one_query import sections
+from dashboard.widgets.panels import next_page
 
 sections.opening()
 sections.bench()

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from dashboard.panels import next_page
-from dashboard.positions import sections, state
+from dashboard.views.positions import sections, state
+from dashboard.widgets.panels import next_page
 
 for sentence in state.unknown():
     st.warning(sentence)

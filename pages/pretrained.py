@@ -3,16 +3,16 @@
 import streamlit as st
 
 from core import analysis, lens
-from dashboard.head_roles.marks import role_line
-from dashboard.inside import choose
-from dashboard.inside_weight.link import weight_link
-from dashboard.panels import fact, next_page, source_panel, title
-from dashboard.pretrained import view
-from dashboard.pretrained.export import export_popover
-from dashboard.pretrained.lenses import seen_through, telling
-from dashboard.pretrained.roles import WAITING, known_roles, measure_roles
-from dashboard.pretrained.settings import controls
-from dashboard.pretrained.words import all_heads_fact, conditions, head_fact, pins_fact
+from dashboard.views.head_roles.marks import role_line
+from dashboard.views.inside_weight.link import weight_link
+from dashboard.views.pretrained import view
+from dashboard.views.pretrained.export import export_popover
+from dashboard.views.pretrained.lenses import seen_through, telling
+from dashboard.views.pretrained.roles import WAITING, known_roles, measure_roles
+from dashboard.views.pretrained.settings import controls
+from dashboard.views.pretrained.words import all_heads_fact, conditions, head_fact, pins_fact
+from dashboard.widgets.model_picker import choose
+from dashboard.widgets.panels import fact, next_page, source_panel, title
 
 title("Inside a pretrained model",
       "Every head of a Hugging Face model, on what you give it. Pick a head to read it, a word to follow it.")

@@ -1,7 +1,7 @@
 """Scores: every way in which a query can meet a key, on the same queries and keys."""
 
-from dashboard.panels import next_page
-from dashboard.scores import sections
+from dashboard.views.scores import sections
+from dashboard.widgets.panels import next_page
 
 sections.opening()
 sections.explore()

@@ -4,11 +4,12 @@ import streamlit as st
 
 from core.training.comparisons import compare
 from core.training.sweeps import vary
-from dashboard import jobs, panels
-from dashboard.sweeps.bar import bar, picker, pictures
-from dashboard.sweeps.setup import setup
-from dashboard.sweeps.state import Shown, asked, look
-from dashboard.sweeps.view import runs
+from dashboard.runtime import jobs
+from dashboard.views.sweeps.bar import bar, picker, pictures
+from dashboard.views.sweeps.setup import setup
+from dashboard.views.sweeps.state import Shown, asked, look
+from dashboard.views.sweeps.view import runs
+from dashboard.widgets import panels
 
 panels.title("Sweeps", "Change one setting, keep all else, and train every value from several seeds.")
 jobs.warm_up()

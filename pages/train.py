@@ -4,11 +4,12 @@ import streamlit as st
 
 from core.attention.config import entry
 from core.training.loop import train
-from dashboard import jobs, panels
-from dashboard.train.bar import bar, pictures
-from dashboard.train.needed import time_needed
-from dashboard.train.setup import adopt, setup
-from dashboard.train.state import asked_run, brought, chosen_run
+from dashboard.runtime import jobs
+from dashboard.runtime.run_data import asked_run, brought, chosen_run
+from dashboard.views.train.bar import bar, pictures
+from dashboard.views.train.needed import time_needed
+from dashboard.views.train.setup import adopt, setup
+from dashboard.widgets import panels
 
 panels.title("Train and watch",
              "A small model learns here, in seconds. Drag the step and see what its attention was doing.")

@@ -1,7 +1,7 @@
 """The Transformer: a model as a diagram that opens layer by layer, and what norms do to gradients with depth."""
 
-from dashboard.panels import next_page
-from dashboard.transformer import sections
+from dashboard.views.transformer import sections
+from dashboard.widgets.panels import next_page
 
 sections.explore()
 sections.sources()

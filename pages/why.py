@@ -1,7 +1,7 @@
 """Why attention: the bottleneck as an experiment, measured before and repeated here on request."""
 
-from dashboard.panels import next_page
-from dashboard.why import sections
+from dashboard.views.why import sections
+from dashboard.widgets.panels import next_page
 
 sections.explore()
 sections.sources()

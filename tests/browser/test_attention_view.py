@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.numbers import number
+from dashboard.charts.numbers import number
 from tests.browser.conftest import running
 from tests.browser.helpers import wait_ready
 from tests.browser.view_data import WORDS, weights

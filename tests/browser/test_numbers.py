@@ -5,9 +5,9 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from dashboard.numbers import number
+from dashboard.charts.numbers import number
 
-WORDS = Path(__file__).resolve().parents[2] / "dashboard" / "attention_view" / "words.js"
+WORDS = Path(__file__).resolve().parents[2] / "dashboard" / "components" / "attention_view" / "words.js"
 
 
 def test_the_browser_writes_numbers_as_python_does(page: Page):

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from dashboard.map import GROUPS
+from dashboard.navigation import GROUPS
 from tests.browser.helpers import assert_no_exception, pictures, shot, wait_picture, wait_ready
 
 PATHS = ["" if step.default else step.key for steps in GROUPS.values() for step in steps]

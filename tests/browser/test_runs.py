@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from core.training.runs import create_run, find_run, list_runs
 from core.training.shelf import duplicate
-from dashboard.numbers import duration
-from dashboard.runs.kept import KEPT
+from dashboard.charts.numbers import duration
+from dashboard.runtime.example_runs import KEPT
 from tests.browser.helpers import shot, wait_picture, wait_ready
 
 LAST = KEPT[0].records()[-1]

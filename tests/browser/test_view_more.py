@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from dashboard.numbers import number
+from dashboard.charts.numbers import number
 from tests.browser.test_attention_view import data, hover, open_view, place, server  # noqa: F401
 from tests.browser.view_data import weights
 

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 def script():
     import streamlit as st
 
-    from dashboard.ahead import picture_first
+    from dashboard.runtime.rendering import picture_first
 
     log = st.session_state.setdefault("log", [])
 

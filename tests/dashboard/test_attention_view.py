@@ -9,10 +9,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.attention_view import Patches, ViewState, attention_view, colour_scale, payload
-from dashboard.attention_view.blocks import Blocks
-from dashboard.attention_view.palette import for_browser
-from dashboard.attention_view.state import settle, taken
+from dashboard.charts.palette import for_browser
+from dashboard.components.attention_view import Patches, ViewState, attention_view, colour_scale, payload
+from dashboard.components.attention_view.blocks import Blocks
+from dashboard.components.attention_view.state import settle, taken
 
 RNG = np.random.default_rng(86)
 
@@ -165,7 +165,7 @@ def script():
     import streamlit as st
 
     from core.trace import AttentionMap, AttentionTrace
-    from dashboard.attention_view import attention_view
+    from dashboard.components.attention_view import attention_view
 
     weights = np.full((2, 3, 5), 0.2, dtype=np.float32)
     names = tuple("abcde")
@@ -232,7 +232,7 @@ def pinned_script():
     import streamlit as st
 
     from core.trace import AttentionMap, AttentionTrace
-    from dashboard.attention_view import attention_view
+    from dashboard.components.attention_view import attention_view
 
     names = tuple(map(str, range(st.session_state.get("size", 9))))
     weights = np.ones((1, len(names), len(names)), np.float32)

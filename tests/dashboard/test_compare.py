@@ -10,15 +10,15 @@ from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
 from core.benchmark import Measured
 from core.cost import attention_cost
 from core.pretrained import read
-from dashboard.compare import state, table, words
-from dashboard.compare.controls import addable, added
-from dashboard.compare.costs import Costed, costed, measuring, seen_share
-from dashboard.compare.state import SEEDED, Setup, first, from_query, to_query
-from dashboard.compare.weigh import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
-from dashboard.efficient.racing import ONE_AT_A_TIME
-from dashboard.inside import EMBEDDED, loaded
-from dashboard.numbers import number
-from dashboard.panels import plain
+from dashboard.charts.numbers import number
+from dashboard.runtime.racing import ONE_AT_A_TIME
+from dashboard.views.compare import state, table, words
+from dashboard.views.compare.controls import addable, added
+from dashboard.views.compare.costs import Costed, costed, measuring, seen_share
+from dashboard.views.compare.state import SEEDED, Setup, first, from_query, to_query
+from dashboard.views.compare.weigh import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
+from dashboard.widgets.model_picker import EMBEDDED, loaded
+from dashboard.widgets.panels import plain
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
 SETUP = Setup((DOT, ALIBI), source=SEEDED, text="one two three four five")

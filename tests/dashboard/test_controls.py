@@ -8,7 +8,7 @@ def _page():
 
     from core.entries import Param
     from core.formula import parse
-    from dashboard.controls import param_widget
+    from dashboard.widgets.params import param_widget
 
     param = Param("formula", "Formula", "j <= i", parse=lambda text: parse(text, "mask"), meaning="who sees whom")
     st.write(f"typed {param_widget(param, key='demo:formula')}")

@@ -9,12 +9,13 @@ import torch
 from core.decoding import Prompt, Tree, beam
 from core.decoding.tree import Candidate
 from core.models import ModelConfig, Shape, build_model
-from dashboard.attention_view.palette import Ink
-from dashboard.decode import tree, words
-from dashboard.decode.bars import bars
-from dashboard.decode.measure import Score, sentence
-from dashboard.decode.state import BEAM, GREEDY, SAMPLING, How
-from dashboard.numbers import number
+from dashboard.charts import search_tree
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import Ink
+from dashboard.charts.token_bars import bars
+from dashboard.views.decode import words
+from dashboard.views.decode.measure import Score, sentence
+from dashboard.views.decode.state import BEAM, GREEDY, SAMPLING, How
 
 NAMES = [f"w{i}" for i in range(11)]
 
@@ -30,7 +31,7 @@ def grown(width=16, longest=9) -> Tree:
 def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
     found = grown()
     path = found.path(found.hypotheses[-1].leaf)
-    spots = tree.spots(found, path)
+    spots = search_tree.spots(found, path)
     places = {spot.place for spot in spots}
     assert set(path) <= places and len(places) < len(found.candidates)
     for spot in spots:
@@ -42,16 +43,16 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
         totals = [found.candidates[spot.place].total for spot in sorted(ranks, key=lambda spot: spot.rank)]
         assert totals == sorted(totals, reverse=True) and len(ranks) >= 1
         best = max(one.total for one in found.candidates if one.step == step)
-        assert totals[0] == best or len(ranks) > tree.RANKS
+        assert totals[0] == best or len(ranks) > search_tree.RANKS
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     found = grown(width=3)
     path = found.path(found.hypotheses[0].leaf)
-    svg = tree.picture(found, NAMES, path, theme)
+    svg = search_tree.picture(found, NAMES, path, theme)
     boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
-    assert [int(place) for place, _ in boxes] == [spot.place for spot in tree.spots(found, path)]
+    assert [int(place) for place, _ in boxes] == [spot.place for spot in search_tree.spots(found, path)]
     for place, parent in boxes:
         assert found.candidates[int(place)].parent == int(parent)
         chance = math.exp(found.candidates[int(place)].logp)
@@ -62,7 +63,7 @@ def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
 def test_words_in_the_picture_are_escaped_and_cut():
     found = Tree([Candidate(0, -1, 0, -0.1, -0.1, "ended")])
     found.finish(0, -0.1)
-    svg = tree.picture(found, ["<script>alert(1)</script>"], [0], "light")
+    svg = search_tree.picture(found, ["<script>alert(1)</script>"], [0], "light")
     assert "<script>" not in svg and "&lt;script" in svg and "…" in svg
 
 

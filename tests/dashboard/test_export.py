@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.export import head_csv, map_svg, trace_npz
+from dashboard.widgets.export import head_csv, map_svg, trace_npz
 
 TOKENS = ("=cmd()", "<script>", "שלום")
 WEIGHTS = np.array([[[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]]], np.float32)

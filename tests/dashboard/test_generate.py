@@ -9,12 +9,12 @@ from core.decoding import Hypothesis, Tree
 from core.decoding.tree import Candidate
 from core.pretrained import Given
 from core.pretrained.generate import Settings, begin, generating
-from dashboard.attention_view.palette import WEIGHTS, Ink
-from dashboard.generate import words
-from dashboard.generate.picking import looked_at
-from dashboard.generate.state import Going, Request, outputs, run
-from dashboard.generate.strip import contrast, shade, strip
-from dashboard.inside import EMBEDDED
+from dashboard.charts.palette import WEIGHTS, Ink
+from dashboard.views.generate import words
+from dashboard.views.generate.picking import looked_at
+from dashboard.views.generate.state import Going, Request, outputs, run
+from dashboard.views.generate.strip import contrast, shade, strip
+from dashboard.widgets.model_picker import EMBEDDED
 from tests.tiny_models import tiny
 
 
@@ -68,8 +68,8 @@ def search(**settings):
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):
-    monkeypatch.setattr("dashboard.generate.state.PATIENCE", -1)
-    monkeypatch.setattr("dashboard.generate.state.BETWEEN", -1)
+    monkeypatch.setattr("dashboard.views.generate.state.PATIENCE", -1)
+    monkeypatch.setattr("dashboard.views.generate.state.BETWEEN", -1)
     now, seen = search(strategy="beam", width=3), []
 
     def leave(now):

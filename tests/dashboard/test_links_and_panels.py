@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.map import STEPS
+from dashboard.navigation import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted([*(ROOT / "dashboard").rglob("*.py"), *(ROOT / "pages").glob("*.py")])
@@ -28,7 +28,7 @@ def test_links_are_made_from_the_list_of_pages(path):
     """A path written as text is read from the entry's folder, where no page lies."""
     for call in calls(path, "page_link", "switch_page"):
         target = call.args[0]
-        assert not isinstance(target, ast.Constant | ast.JoinedStr), f"line {call.lineno}: take it from dashboard.map"
+        assert not isinstance(target, ast.Constant | ast.JoinedStr), f"line {call.lineno}: take it from navigation"
         files = {node.value for node in ast.walk(target) if isinstance(node, ast.Constant)
                  and str(node.value).endswith(".py")}
         assert files <= PATHS, f"line {call.lineno}: {files - PATHS} is no page"

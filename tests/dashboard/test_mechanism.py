@@ -4,18 +4,18 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, preset
-from dashboard.mask_parts import adopt_mask, split
-from dashboard.mechanism import clashes, preset_of, repairs
-from dashboard.panels import plain
-from dashboard.short_text import from_text, to_text
+from dashboard.runtime.mechanism_codec import from_text, to_text
+from dashboard.widgets.mask_editor import adopt_mask, split
+from dashboard.widgets.mechanism_editor import clashes, preset_of, repairs
+from dashboard.widgets.panels import plain
 
 
 def _page():
     import streamlit as st
 
     from core.attention import AttentionConfig
-    from dashboard.mechanism import mechanism
-    from dashboard.short_text import to_text
+    from dashboard.runtime.mechanism_codec import to_text
+    from dashboard.widgets.mechanism_editor import mechanism
 
     start = st.session_state.get("start", AttentionConfig(16, 2))
     config = mechanism("demo", start, link="m")

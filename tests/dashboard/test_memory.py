@@ -11,11 +11,11 @@ import torch
 
 from core.pretrained import Given
 from core.pretrained.evidence import Question
-from dashboard import cache
-from dashboard.inside import EMBEDDED, loaded
-from dashboard.inside.asked import asked_of
-from dashboard.memory import Memory, at_most, weigh
-from dashboard.use_model.state import answered
+from dashboard.runtime import cache
+from dashboard.runtime.byte_lru_cache import Memory, at_most, weigh
+from dashboard.views.use_model.state import answered
+from dashboard.widgets.model_picker import EMBEDDED, loaded
+from dashboard.widgets.model_picker.asked import asked_of
 
 
 @dataclass(frozen=True)

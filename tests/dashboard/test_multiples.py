@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.multiples import MARKS, Tile, difference_span, mark_html
-from dashboard.multiples.payload import pack, telling_column
+from dashboard.components.multiples import MARKS, Tile, difference_span, mark_html
+from dashboard.components.multiples.payload import pack, telling_column
 
 RNG = np.random.default_rng(86)
 
@@ -90,7 +90,7 @@ def _page():
     import numpy as np
     import streamlit as st
 
-    from dashboard.multiples import Tile, multiples
+    from dashboard.components.multiples import Tile, multiples
 
     shape = tuple(st.session_state.get("shape", (2, 2)))
     pinned = multiples([Tile("a", "", np.full(shape, 0.5))], ["x", "y"], key="m", pin=st.session_state.get("wish"))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dashboard.numbers import byte_size, cell, duration, latex, number, operations, percent, signed
+from dashboard.charts.numbers import byte_size, cell, duration, latex, number, operations, percent, signed
 
 
 @pytest.mark.parametrize(("value", "text"), [

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from core.attention import AttentionConfig, Choice
-from dashboard.numbers import number
-from dashboard.one_query import equations, facts, matrices, scaling, words
-from dashboard.one_query.run import Source, run
-from dashboard.one_query.sections import entries_of
-from dashboard.one_query.state import SENTENCE
-from dashboard.one_query.text import MAX_TOKENS, embed, labels, tokenize
-from dashboard.step_view import payload, read
-from dashboard.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
+from dashboard.charts.numbers import number
+from dashboard.components.step_view import payload, read
+from dashboard.components.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
+from dashboard.runtime.tokens import MAX_TOKENS, embed, labels, tokenize
+from dashboard.views.one_query import equations, facts, matrices, scaling, words
+from dashboard.views.one_query.run import Source, run
+from dashboard.views.one_query.sections import entries_of
+from dashboard.views.one_query.state import SENTENCE
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
 BOTH = Choice.of("and", Choice("causal"), Choice.of("local", window=0))

@@ -7,8 +7,8 @@ import pytest
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import COMPOSITIONS
-from dashboard.numbers import latex, number
-from dashboard.one_query import equations, facts, words
+from dashboard.charts.numbers import latex, number
+from dashboard.views.one_query import equations, facts, words
 from tests.dashboard.test_one_query import CONFIG, reading, said, shown
 
 

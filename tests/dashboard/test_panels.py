@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboard.map import STEPS, following
-from dashboard.panels import _as_html, plain
+from dashboard.navigation import STEPS, following
+from dashboard.widgets.panels import _as_html, plain
 
 
 @pytest.mark.parametrize("token", ["<script>alert(1)</script>", "**bold**", ":primary[x]", "a]b", "\\", "$x$", "`"])

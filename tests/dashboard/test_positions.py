@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice
-from dashboard.attention_view.palette import Ink
-from dashboard.positions import run
-from dashboard.positions.dials import MOST_PAIRS, said, some
-from dashboard.positions.figures import APART, Curve, apart, curves
-from dashboard.positions.words import listed, without_rounding
+from dashboard.charts.lines import APART, Curve, apart, curves
+from dashboard.charts.palette import Ink
+from dashboard.components.position_dials import MOST_PAIRS, said, some
+from dashboard.views.positions import run
+from dashboard.views.positions.words import listed, without_rounding
 
 TOKENS = ("the", "cat", "sat", "on", "it")
 

@@ -8,10 +8,10 @@ import pytest
 from core.lens import Lens, through
 from core.pretrained import Array, Given, Line
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.pretrained.lenses import Seen, even, first_head, in_order, lens_of, patches_of, shown_pins, telling
-from dashboard.pretrained.settings import Settings
-from dashboard.pretrained.view import COREFERENCE
-from dashboard.pretrained.words import all_heads_fact, called, head_fact, pins_fact
+from dashboard.views.pretrained.lenses import Seen, even, first_head, in_order, lens_of, patches_of, shown_pins, telling
+from dashboard.views.pretrained.settings import Settings
+from dashboard.views.pretrained.view import COREFERENCE
+from dashboard.views.pretrained.words import all_heads_fact, called, head_fact, pins_fact
 
 # [CLS] the un ##kind [SEP] it rains [SEP]
 LINE = Line((0,) * 8, ("[CLS]", "the", "un", "##kind", "[SEP]", "it", "rains", "[SEP]"),

@@ -11,12 +11,12 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig
 from core.training import Record, create_run
 from core.training.archive import pack, unpack
-from dashboard.numbers import percent
-from dashboard.runs import words
-from dashboard.runs.actions import longer
-from dashboard.runs.kept import KEPT, find, status_of
-from dashboard.runs.state import every_run, searched
-from dashboard.runs.summary import summary
+from dashboard.charts.numbers import percent
+from dashboard.runtime.example_runs import KEPT, find, status_of
+from dashboard.runtime.run_summary import summary
+from dashboard.views.runs import words
+from dashboard.views.runs.actions import longer
+from dashboard.views.runs.state import every_run, searched
 from tests.training.small import small_run
 
 

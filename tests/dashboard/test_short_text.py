@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
-from dashboard.short_text import choice_from_text, choice_text, from_text, to_text
+from dashboard.runtime.mechanism_codec import choice_from_text, choice_text, from_text, to_text
 
 
 def test_the_plainest_attention_is_its_sizes_alone():
@@ -63,7 +63,7 @@ def test_every_preset_survives():
 
 @given(st.text(max_size=60))
 def test_any_text_survives_as_a_value(text):
-    from dashboard.short_text import _Reader, _value
+    from dashboard.runtime.mechanism_codec import _Reader, _value
     assert _Reader("x" + _value(text)).text[1:] == _value(text)
     reader = _Reader("k(p=" + _value(text) + ")")
     assert reader.choice()["p"] == text

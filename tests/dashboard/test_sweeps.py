@@ -15,9 +15,9 @@ from core.training import list_runs, recommended
 from core.training.spread import Spread
 from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
-from dashboard import jobs
-from dashboard.sweeps import differences, figures, queue, values, words
-from dashboard.sweeps.state import EXAMPLE, Shown, look
+from dashboard.runtime import jobs
+from dashboard.views.sweeps import differences, figures, queue, values, words
+from dashboard.views.sweeps.state import EXAMPLE, Shown, look
 from tests.training.small import small_run
 
 

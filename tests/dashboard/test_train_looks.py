@@ -8,10 +8,10 @@ import pytest
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.record import Prediction, Record
-from dashboard.attention_view.palette import LIGHT_INK, colour_scale
-from dashboard.charts import Curve, step_chart
-from dashboard.train import looks, tables
-from dashboard.train.curves import balanced_points
+from dashboard.charts import prediction_tables, source_attention
+from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.palette import LIGHT_INK, colour_scale
+from dashboard.charts.training_curves import balanced_points
 
 GRID = (2, 3)
 
@@ -22,7 +22,7 @@ def patches() -> list[list[float]]:
 
 
 def test_patches_become_the_picture_they_were_cut_from():
-    whole = looks.picture(patches(), GRID)
+    whole = source_attention.picture(patches(), GRID)
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
 
@@ -32,14 +32,14 @@ def test_the_digits_of_the_task_come_back_as_scikit_learn_has_them():
 
     task = make_task(TaskConfig.of("digits"))
     images = load_digits().images / 16
-    drawn = looks.picture(task.held_out(1)[0].source, task.shape.grid)
+    drawn = source_attention.picture(task.held_out(1)[0].source, task.shape.grid)
     span = images.max((1, 2), keepdims=True)
     assert np.abs(images / span - drawn).max((1, 2)).min() < 1e-5, "one of the data set's pictures, pixel by pixel"
 
 
 def test_a_patch_has_the_colour_of_its_weight():
     weights = np.array([0, 0.25, 1, 0, 0, 0])
-    drawn = looks.tinted(np.zeros((4, 6), dtype=np.float32), GRID, weights, "light", "#1B2330")
+    drawn = source_attention.tinted(np.zeros((4, 6), dtype=np.float32), GRID, weights, "light", "#1B2330")
     stops = [tuple(int(stop[i : i + 2], 16) for i in (1, 3, 5)) for stop in colour_scale("light")]
     assert tuple(drawn[0, 0]) == stops[0] and tuple(drawn[1, 5]) == stops[-1]
     assert tuple(drawn[0, 2]) not in (stops[0], stops[-1])
@@ -56,7 +56,7 @@ def test_a_patch_has_the_colour_of_its_weight():
 ])
 def test_what_outputs_looked_at_in_three_places(config, kind, rows, columns, expected):
     weights = np.arange(rows * columns, dtype=float).reshape(rows, columns)
-    found = looks.looked(config, kind, weights, [str(i) for i in range(rows)], 3)
+    found = source_attention.looked(config, kind, weights, [str(i) for i in range(rows)], 3)
     assert (None if found is None else found[1].shape) == expected
     if found is not None:
         assert len(found[0]) == expected[0]
@@ -69,22 +69,23 @@ def text(html: str) -> str:
 def test_what_a_reader_typed_is_never_markup():
     bad = "<script>alert(1)</script>"
     told = [Prediction((bad,), (bad,), (f"{bad}!",))]
-    drawn = (tables.written(told, " ", "#f00", "#000"), tables.continued(told, "", "#f00", "#000"),
-             tables.answers([tables.escaped(bad)], told, " ", "#f00", "#000"))
+    drawn = (prediction_tables.written(told, " ", "#f00", "#000"),
+             prediction_tables.continued(told, "", "#f00", "#000"),
+             prediction_tables.answers([prediction_tables.escaped(bad)], told, " ", "#f00", "#000"))
     for table in drawn:
         assert "<script" not in table and "&lt;script&gt;" in table
 
 
 def test_wrong_words_are_marked_and_counted():
-    table = tables.written([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
+    table = prediction_tables.written([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
     assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["q"]
     assert text(table).split()[-1] == "2", "one is wrong, one is missing"
 
 
 def test_a_wrong_class_says_what_it_should_be():
     right, wrong = Prediction(("1",), ("a",), ("a",)), Prediction(("1",), ("a",), ("b",))
-    assert text(tables.answers(["1"], [right], "", "#f", "#0")).split()[-1] == "a"
-    assert text(tables.answers(["1"], [wrong], "", "#f", "#0")).split()[-2:] == ["b", "a"]
+    assert text(prediction_tables.answers(["1"], [right], "", "#f", "#0")).split()[-1] == "a"
+    assert text(prediction_tables.answers(["1"], [wrong], "", "#f", "#0")).split()[-2:] == ["b", "a"]
 
 
 def layers_of(spec: dict, mark: str) -> list[dict]:
@@ -116,7 +117,8 @@ def test_names_at_the_ends_do_not_meet():
 
 
 def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
-    spec = looks.forecast_chart([1.0, 2.0], [3.0], [2.5], [1.0], np.array([[0.25, 0.75]]), LIGHT_INK, "light")
+    spec = source_attention.forecast_chart([1.0, 2.0], [3.0], [2.5], [1.0], np.array([[0.25, 0.75]]), LIGHT_INK,
+                                           "light")
     past, naive, came, said = layers_of(spec, "line")
     assert [row["x"] for row in came["data"]["values"]] == [1, 2]
     assert said["data"]["values"][-1] == {"x": 2, "y": 2.5, "told": "2.50"}

@@ -6,10 +6,10 @@ import pytest
 from core.pretrained import Given, PretrainedError, load_kept
 from core.pretrained.answers import Said, answer
 from core.pretrained.evidence import Effect, Question
-from dashboard.attention_view.palette import LIGHT_INK
-from dashboard.inside import EMBEDDED, ModelRef, reading_of
-from dashboard.tokens import distinct
-from dashboard.use_model import figures, sections, state, words
+from dashboard.charts.palette import LIGHT_INK
+from dashboard.charts.tokens import distinct
+from dashboard.views.use_model import figures, sections, state, words
+from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 
 INDUCTION = ModelRef("lab", "induction")
 QUESTION = Question(Given("the old king walked to the red house . the old king walked to the red"))

@@ -5,11 +5,21 @@ import pytest
 
 from core.training import Record, create_run
 from core.training.record import Bucket, Prediction
-from dashboard.why import experiment, words
-from dashboard.why.figures import Line, rows
-from dashboard.why.learned import Learned, Point, Sentence, Spread, by_length, models, over_time, sentence, thinned
-from dashboard.why.setting import SCORES, SIZES, Model, Setting
-from dashboard.why.state import Shown
+from dashboard.views.why import experiment, words
+from dashboard.views.why.figures import Line, rows
+from dashboard.views.why.learned import (
+    Learned,
+    Point,
+    Sentence,
+    Spread,
+    by_length,
+    models,
+    over_time,
+    sentence,
+    thinned,
+)
+from dashboard.views.why.setting import SCORES, SIZES, Model, Setting
+from dashboard.views.why.state import Shown
 
 NONE, DOT = Model(None, 8), Model("dot", 8)
 

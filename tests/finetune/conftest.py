@@ -6,7 +6,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from dashboard import jobs
+from dashboard.runtime import jobs
 
 WORDS = ("red", "blue", "green", "one", "two", "three", "four", "dog", "cat", "sun", "is", "the", "not")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

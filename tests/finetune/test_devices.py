@@ -13,10 +13,10 @@ from core.finetune.data import parse
 from core.finetune.measure import classes, inputs, targets
 from core.finetune.run import Course, about, create, work
 from core.training.machine import line, machine
-from dashboard.fine_tune.words import conditions
-from dashboard.panels import plain
-from dashboard.runs.summary import summary
-from dashboard.runs.words import about as about_run
+from dashboard.runtime.run_summary import summary
+from dashboard.views.fine_tune.words import conditions
+from dashboard.views.runs.words import about as about_run
+from dashboard.widgets.panels import plain
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create, result
 from core.training.runs import list_runs
-from dashboard import jobs
+from dashboard.runtime import jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 

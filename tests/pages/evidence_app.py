@@ -5,7 +5,7 @@ from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
-from dashboard.evidence import measuring
+from dashboard.views.evidence import measuring
 
 ROOT = Path(__file__).resolve().parents[2]
 

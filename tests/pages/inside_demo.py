@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard.inside import choose
+from dashboard.widgets.model_picker import choose
 
 chosen = choose("demo", st.session_state.get("needs", ()))
 if chosen is None:

@@ -11,13 +11,13 @@ from core.tasks import TaskConfig, make_task
 from core.training import Record, create_run
 from core.training.record import Prediction
 from core.training.runs import Run
-from dashboard import jobs
-from dashboard.compare_runs import maps, words
-from dashboard.compare_runs.state import compared, expected, latest, names, sides
-from dashboard.numbers import duration
-from dashboard.runs.kept import KEPT
-from dashboard.runs.state import every_run
-from dashboard.runs.summary import summary
+from dashboard.charts.numbers import duration
+from dashboard.runtime import jobs
+from dashboard.runtime.example_runs import KEPT
+from dashboard.runtime.run_summary import summary
+from dashboard.views.compare_runs import maps, words
+from dashboard.views.compare_runs.state import compared, expected, latest, names, sides
+from dashboard.views.runs.state import every_run
 from tests.training.small import small_run
 
 

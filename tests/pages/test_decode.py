@@ -13,8 +13,8 @@ from core.decoding import Prompt, beam
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, create_run, prepare, recommended
-from dashboard.decode.state import HALF_TRAINED
-from dashboard.numbers import number
+from dashboard.charts.numbers import number
+from dashboard.views.decode.state import HALF_TRAINED
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 

@@ -12,9 +12,10 @@ from streamlit.testing.v1 import AppTest
 from core.attention import AttentionConfig, Choice
 from core.benchmark import Measured
 from core.cost import attention_cost
-from dashboard.efficient import example, measure, racing, state, words
-from dashboard.efficient.racing import Race
-from dashboard.efficient.state import ENTRIES, Asked, Result
+from dashboard.runtime import racing
+from dashboard.runtime.racing import Race
+from dashboard.views.efficient import example, measure, state, words
+from dashboard.views.efficient.state import ENTRIES, Asked, Result
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 QUICK = ("fused", "linear")
@@ -68,14 +69,14 @@ def test_opens_with_the_kept_measurement_and_nothing_pressed():
     assert [named(chart) for chart in charts(at)] == [[ENTRIES[kernel].name for kernel in state.USUAL]] * 2
     assert words.fact(kept, list(state.USUAL)).replace("**", "") in html(at).replace(
         "<b style='font-weight:600'>", "").replace("</b>", "")
-    assert "python -m dashboard.efficient.example" in at.caption[0].value
+    assert "`make measured`" in at.caption[0].value
     assert "exact from 4,096 tokens (would hold" in at.caption[0].value
 
 
 def test_the_kept_measurement_is_whole():
     """Every kernel there is, each at least to 2,048 tokens, with the closed forms' memory."""
     kept = example.load()
-    assert set(kept.asked.keys) == set(ENTRIES), "run python -m dashboard.efficient.example"
+    assert set(kept.asked.keys) == set(ENTRIES), "run make measured"
     for kernel in ENTRIES:
         points = kept.of(kernel)
         assert points[-1].length >= 2048

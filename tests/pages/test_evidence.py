@@ -9,10 +9,10 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import Given
 from core.pretrained.evidence import Question, ask, every_head, singles, switched_off
-from dashboard.evidence import maps, measuring, words
-from dashboard.evidence.heads import csv_of
-from dashboard.evidence.state import Setup
-from dashboard.inside import ModelRef, loaded, reading_of
+from dashboard.views.evidence import maps, measuring, words
+from dashboard.views.evidence.heads import csv_of
+from dashboard.views.evidence.state import Setup
+from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
 from tests.pages.evidence_app import captions, evidence_app, said, shown
 from tests.tiny_models import save
 
@@ -176,7 +176,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
     def script():
         import streamlit as st
 
-        from dashboard.evidence import measuring
+        from dashboard.views.evidence import measuring
 
         def one(item):
             if item == 5 and not st.session_state.get("pressed"):

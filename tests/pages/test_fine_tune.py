@@ -10,11 +10,11 @@ from core.finetune.config import usual
 from core.finetune.data import parse
 from core.finetune.run import config_of, create
 from core.training import Record, list_runs
-from dashboard import jobs
-from dashboard.decode.state import decodable
-from dashboard.fine_tune.state import KEPT
-from dashboard.sweeps.setup import _own_runs
-from dashboard.transformer.choose import sources
+from dashboard.runtime import jobs
+from dashboard.runtime.fine_tune_data import KEPT
+from dashboard.views.decode.state import decodable
+from dashboard.views.sweeps.setup import _own_runs
+from dashboard.views.transformer.choose import sources
 
 
 @pytest.fixture(autouse=True)

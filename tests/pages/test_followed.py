@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.evidence import measuring
+from dashboard.views.evidence import measuring
 from tests.pages.evidence_app import captions, evidence_app, said, shown
 from tests.tiny_models import save
 

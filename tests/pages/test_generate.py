@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import Given, load_kept
 from core.pretrained.generate import Settings, begin, follow, generate, text_of
 from core.pretrained.looks import on_said, on_said_evenly, telling_head
-from dashboard.generate import state
-from dashboard.inside import examples
-from dashboard.numbers import number
+from dashboard.charts.numbers import number
+from dashboard.views.generate import state
+from dashboard.widgets.model_picker import examples
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
@@ -165,7 +165,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
     monkeypatch.setattr(state, "BETWEEN", -1)
     monkeypatch.setattr(state, "SHARE", 0)
-    monkeypatch.setattr("dashboard.generate.view.run", stop_after_three)
+    monkeypatch.setattr("dashboard.views.generate.view.run", stop_after_three)
     at = opened()
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[state.GOING].tree

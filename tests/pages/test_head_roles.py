@@ -11,9 +11,9 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import Given, load_kept
 from core.roles import ROLES, Inputs, Measured, inputs_for, measure, read_all
 from core.roles.measure import EVEN
-from dashboard.head_roles import figures, words
-from dashboard.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
-from dashboard.numbers import number
+from dashboard.charts.numbers import number
+from dashboard.views.head_roles import figures, words
+from dashboard.views.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
 from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,10 +8,10 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.attention import Attention, AttentionConfig
-from dashboard.heads import measure, shared, split, subtract
-from dashboard.heads.alike import square
-from dashboard.heads.state import IDEAS, Asked
-from dashboard.numbers import byte_size, number
+from dashboard.charts.numbers import byte_size, number
+from dashboard.views.heads import measure, shared, split, subtract
+from dashboard.views.heads.alike import square
+from dashboard.views.heads.state import IDEAS, Asked
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/heads.py"

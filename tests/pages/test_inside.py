@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
-from dashboard.inside.arrays import _example
-from dashboard.inside.inputs import opened_picture, opened_sound
-from dashboard.inside.models import EMBEDDED, ModelRef, stored
+from dashboard.widgets.model_picker.arrays import _example
+from dashboard.widgets.model_picker.inputs import opened_picture, opened_sound
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, stored
 from tests.pages.inside_app import DEMO, button, said, told
 
 

@@ -6,8 +6,8 @@ import time
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.inside import downloads, opening
-from dashboard.inside.opening import loopback
+from dashboard.widgets.model_picker import downloads, opening
+from dashboard.widgets.model_picker.opening import loopback
 from tests.pages.inside_app import DEMO, button, said, told
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import save

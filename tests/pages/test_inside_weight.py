@@ -9,11 +9,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import Given, load_minilm, read
 from core.pretrained.weight import weight_of
-from dashboard.inside import ModelRef, loaded, reading_of
-from dashboard.inside_weight import figures, state, words
-from dashboard.inside_weight.figures import Strip
-from dashboard.inside_weight.state import Cell
-from dashboard.numbers import number
+from dashboard.charts.numbers import number
+from dashboard.views.inside_weight import figures, state, words
+from dashboard.views.inside_weight.figures import Strip
+from dashboard.views.inside_weight.state import Cell
+from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
 from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,8 +5,8 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import jobs
-from dashboard.head_roles.controls import HEAD
+from dashboard.runtime import jobs
+from dashboard.views.head_roles.controls import HEAD
 from tests.tiny_models import build, ids_of, tokenizer
 
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 2,

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, entry
-from dashboard.catalogue import sections, state
+from dashboard.views.mechanisms import sections, state
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 

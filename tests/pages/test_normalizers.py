@@ -10,8 +10,8 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, AttentionConfig, Choice, entry
-from dashboard.normalizers import bars, measure, state, words
-from dashboard.normalizers.state import ScoresError
+from dashboard.views.normalizers import bars, measure, state, words
+from dashboard.views.normalizers.state import ScoresError
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 KEYS = [item.key for item in AXES["normalizer"]]

@@ -1,4 +1,4 @@
-"""One value, one text: every number with decimals on these pages stands as `dashboard.numbers` writes it.
+"""One value, one text: every number with decimals on these pages stands as `dashboard.charts.numbers` writes it.
 
 A number that is written again from its own text comes out the same, so a second precision of it cannot stand anywhere.
 """
@@ -13,7 +13,7 @@ import pytest
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
-from dashboard.numbers import cell, number, percent
+from dashboard.charts.numbers import cell, number, percent
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induction", "two_models": "induction",
@@ -79,14 +79,14 @@ def test_no_number_is_formatted_beside_the_rule(room):
         for node in ast.walk(tree):
             if isinstance(node, ast.FormattedValue) and node.format_spec is not None and id(node) not in exempt:
                 own = "".join(part.value for part in node.format_spec.values if isinstance(part, ast.Constant))
-                assert not FORMAT.search(own), f"{path.name}:{node.lineno} formats with :{own}; take dashboard.numbers"
+                assert not FORMAT.search(own), f"{path.name}:{node.lineno} formats with :{own}; take charts.numbers"
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in exempt:
                 assert not VEGA_FORMAT.fullmatch(node.value), f"{path.name}:{node.lineno} has the format {node.value}"
 
 
 def test_no_amount_is_written_beside_the_formatters():
     """Bytes and times are written by `byte_size` and `duration` alone, so that MB means one thing on every page."""
-    for path in sorted({*(ROOT / "dashboard").rglob("*.py")} - {ROOT / "dashboard" / "numbers.py"}):
+    for path in sorted({*(ROOT / "dashboard").rglob("*.py")} - {ROOT / "dashboard" / "charts" / "numbers.py"}):
         for text in ast.walk(ast.parse(path.read_text())):
             if isinstance(text, ast.JoinedStr):
                 for value, after in pairwise(text.values):

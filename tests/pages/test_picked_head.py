@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.head_roles.controls import HEAD, ROLE
-from dashboard.inside_weight import state as weight
+from dashboard.views.head_roles.controls import HEAD, ROLE
+from dashboard.views.inside_weight import state as weight
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,8 +61,8 @@ def test_another_model_and_another_kind_have_other_heads(app):
     def visit() -> None:
         import streamlit as st
 
-        from dashboard.inside.models import EMBEDDED, ModelRef
-        from dashboard.inside.picked import pick_head, picked_of
+        from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
+        from dashboard.widgets.model_picker.picked import pick_head, picked_of
 
         pick_head(EMBEDDED, "self", (4, 7))
         st.write([picked_of(EMBEDDED, "self", (6, 12)), picked_of(EMBEDDED, "cross", (6, 12)),

@@ -10,8 +10,8 @@ from core.training import Record, create_run, find_run, list_runs
 from core.training.archive import pack
 from core.training.runs import Run
 from core.training.shelf import deleted
-from dashboard import jobs
-from dashboard.runs.kept import KEPT
+from dashboard.runtime import jobs
+from dashboard.runtime.example_runs import KEPT
 from tests.training.small import small_run
 
 LAST = KEPT[0].records()[-1].step

@@ -8,8 +8,8 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, Choice
-from dashboard.scores import measure, state, words
-from dashboard.scores.sections import telling_row
+from dashboard.views.scores import measure, state, words
+from dashboard.views.scores.sections import telling_row
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 TOKENS = ("a", "long", "day", "ends", "a")

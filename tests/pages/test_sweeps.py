@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.training import create_run, list_runs
 from core.training.sweep_files import list_sweeps
-from dashboard import jobs
+from dashboard.runtime import jobs
 from tests.training.small import small_run
 
 

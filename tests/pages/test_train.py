@@ -11,7 +11,7 @@ from core.training import Record, create_run, list_runs
 from core.training.record import Prediction
 from core.training.runs import Run
 from core.training.worker import work
-from dashboard import jobs
+from dashboard.runtime import jobs
 from tests.training.small import small_run
 
 

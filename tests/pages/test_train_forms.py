@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.worker import work
-from dashboard.numbers import percent
+from dashboard.charts.numbers import percent
 
 DATA = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30 + "At last it ends. Or not. " * 9,
@@ -28,8 +28,8 @@ def script():
     import streamlit as st
 
     from core.training.runs import find_run
-    from dashboard.train.state import look
-    from dashboard.train.view import draw
+    from dashboard.runtime.run_data import look
+    from dashboard.views.train.view import draw
 
     draw(look(find_run(st.session_state["id"])))
 

@@ -7,16 +7,17 @@ from streamlit.testing.v1 import AppTest
 from core.entries import Choice
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
-from dashboard.train import options, own, take
+from dashboard.views.train import options
+from dashboard.widgets import data_upload, train_with
 
-TASKS_READY = [entry.key for entry in TASKS if not any(param.key == own.DATA for param in entry.params)]
+TASKS_READY = [entry.key for entry in TASKS if not any(param.key == data_upload.DATA for param in entry.params)]
 SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
 
 
 def script():
     import streamlit as st
 
-    from dashboard.train.setup import adopt, setup
+    from dashboard.views.train.setup import adopt, setup
 
     if st.session_state.get("bring") is not None:
         adopt(st.session_state.pop("bring"))
@@ -90,18 +91,18 @@ def test_the_file_of_a_reader_becomes_the_text(monkeypatch):
     state: dict = {}
     monkeypatch.setattr(st, "session_state", state)
     state["k:file"] = File("a,b\nü,2\n".encode())
-    own._take_file("k")
+    data_upload._take_file("k")
     assert state["k"] == "a,b\nü,2\n" and "k:trouble" not in state
     state["k:file"] = File("a,b\nü,2\n".encode("latin-1"))
-    own._take_file("k")
+    data_upload._take_file("k")
     assert "Line 2" in state["k:trouble"] and state["k"] == "a,b\nü,2\n", "what was there stays"
     state["k:file"] = File("a,b\nÄh €,2\n".encode("cp1252"))
-    own._take_file("k")
+    data_upload._take_file("k")
     assert state["k:windows"] and "k:trouble" in state
-    own._take_file("k", "cp1252")
+    data_upload._take_file("k", "cp1252")
     assert state["k"] == "a,b\nÄh €,2\n" and "k:trouble" not in state and "k:windows" not in state
     state["k:file"] = File(b"a,b\n\x81\xe9,2\n")
-    own._take_file("k")
+    data_upload._take_file("k")
     assert not state["k:windows"], "a byte that Windows-1252 leaves out"
 
 
@@ -109,7 +110,7 @@ def data_app():
     import streamlit as st
 
     from core.tasks import task_entry
-    from dashboard.train.own import data_widget
+    from dashboard.widgets.data_upload import data_widget
 
     st.session_state.setdefault("k", "left\tright\n")
     data_widget(next(param for param in task_entry(st.session_state["task"]).params if param.key == "data"), "k")
@@ -158,7 +159,7 @@ def test_the_columns_of_a_link_come_back():
 @pytest.mark.parametrize("task, found", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),
                                          ("numbers", ("numbers", "transformer")), ("series", ("series", "forecaster"))])
 def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, found):
-    assert take._stacked(task) == found
+    assert train_with._stacked(task) == found
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():

@@ -7,8 +7,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.models.anatomy import Part
-from dashboard.transformer import words
-from dashboard.transformer.measure import Depth
+from dashboard.views.transformer import words
+from dashboard.views.transformer.measure import Depth
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import jobs
+from dashboard.runtime import jobs
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from core.training import Record, create_run, list_runs
 from core.training.record import Bucket, Prediction
-from dashboard import jobs
-from dashboard.why import experiment, words
-from dashboard.why.setting import Setting
+from dashboard.runtime import jobs
+from dashboard.views.why import experiment, words
+from dashboard.views.why.setting import Setting
 
 
 @pytest.fixture(autouse=True)

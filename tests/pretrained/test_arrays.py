@@ -13,7 +13,7 @@ from safetensors.numpy import save
 from core.pretrained import PretrainedError, load_kept, read
 from core.pretrained.arrays import read_arrays
 from core.trace import AttentionTrace
-from dashboard.export import trace_npz
+from dashboard.widgets.export import trace_npz
 
 
 def even(*shape: int) -> np.ndarray:

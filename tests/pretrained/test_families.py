@@ -8,7 +8,7 @@ import torch
 
 from core.pretrained import Given, PretrainedError, encode, forward, read
 from core.pretrained.maps import SINK, with_sink
-from dashboard.attention_view import payload
+from dashboard.components.attention_view import payload
 from tests.tiny_models import FAMILIES, OTHER, READABLE, SENTENCE, WITHOUT, given, plain, tiny
 
 CAUSAL = ("bert_decoder", "gpt2", "gpt_neox", "bloom", "llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_oss",

@@ -10,9 +10,9 @@ from core.attention import ConfigError
 from core.training.runs import ENDED, UNDER_WAY, Run
 from core.training.sweep_files import Sweep, create_sweep, sweep_comparisons
 from core.training.sweeps import SweepConfig
-from dashboard.runs.summary import summary
-from dashboard.sweeps import differences, queue, words
-from dashboard.sweeps.state import Shown, look
+from dashboard.runtime.run_summary import summary
+from dashboard.views.sweeps import differences, queue, words
+from dashboard.views.sweeps.state import Shown, look
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 from tests.training.zips import trained

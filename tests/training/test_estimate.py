@@ -11,7 +11,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import estimate as estimating
 from core.training import recommended
 from core.training.estimate import Pace, duration, estimate, in_words, pace
-from dashboard.train import needed
+from dashboard.views.train import needed
 
 
 def test_a_run_is_its_steps_its_records_and_its_end():
@@ -72,7 +72,7 @@ def test_words_name_the_cap_that_would_end_it():
 def script():
     from core.tasks import TaskConfig, make_task
     from core.training import recommended
-    from dashboard.train.needed import time_needed
+    from dashboard.views.train.needed import time_needed
 
     for task in ("own_pairs", "reverse"):
         time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))

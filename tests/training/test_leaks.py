@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.training import create_run, worker
-from dashboard.train import frames
+from dashboard.runtime import attention_frames
 from tests.training.small import small_run
 from tests.training.zips import trained
 
@@ -40,7 +40,8 @@ def test_a_thousand_openings_of_a_run_leave_nothing_behind(tmp_path):
 
     def look() -> None:
         assert run.status().ended and run.frame(step) and not run.alive()
-        assert frames.sizes(run, step, 0).kinds and frames.head_over_time(run, [step], 0, "cross", 0, 0)
+        assert attention_frames.sizes(run, step, 0).kinds
+        assert attention_frames.head_over_time(run, [step], 0, "cross", 0, 0)
 
     assert_given_back(look, 1000)
     assert_given_back(lambda: run.model(step), 20)

@@ -8,8 +8,8 @@ from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.runs import Run
 from core.training.worker import _train
-from dashboard.runs.summary import summary
-from dashboard.train.state import look
+from dashboard.runtime.run_data import look
+from dashboard.runtime.run_summary import summary
 
 YOUNGER = ("columns", "dates", "decimal")
 ROWS = [(f"{100 + 7 * i}", f"{i % 9},5", f"{1 + i % 5:02}.03.2020", "DE", f"{i}", "yes" if i % 2 else "no")

@@ -1,0 +1,202 @@
+"""Arrays to Vega-Lite figures in the lab's style: a curve ends in a dot, labelled there; the accent rule is the step.
+
+Makes no st call. Colours are LOOK's: one accent for what is picked, category colours for series. Figures are written
+as plain specs: a page that follows a run draws six of them twice a second, and Altair takes 50 ms to check each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dashboard.charts.numbers import number
+from dashboard.charts.numbers import percent as as_percent
+from dashboard.charts.palette import Ink
+
+LINE = 22  # pixels from one name to the next, in a height that the axis shares
+DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
+
+Points = Sequence[tuple[float, float | None]]
+Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named series of (step, value); points without a value are left out. `place` fixes its colour and dash."""
+
+    name: str
+    points: Points
+    place: int | None = None
+
+    def kept(self) -> list[tuple[float, float]]:
+        return [(x, y) for x, y in self.points if y is not None]
+
+
+def step_chart(
+    curves: Sequence[Curve],
+    *,
+    ink: Ink,
+    last_x: float,
+    step: float | None = None,
+    high: float | None = None,
+    guess: tuple[float, str] | None = None,
+    percent: bool = False,
+    height: int = 200,
+    unit: str = "step",
+    named: bool = True,
+) -> Spec:
+    """Curves over training steps, layers or seconds (`unit`); `guess` is a level to beat and its words, on the side
+    where there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
+    curves = [curve for curve in curves if curve.kept()]
+    top = high if high is not None else _top(curves, guess)
+    at = {"x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
+          "y": field("y", None, domain=[0, top * 1.04], axis=_up(ink, percent))}
+    layers = [] if guess is None else _guess(guess, at, ink, last_x, _free_side(curves, guess[0], last_x))
+    for i, curve in enumerate(curves):
+        layers += _curve(curve, at, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)], unit,
+                         write_share if percent else number)
+    layers += _labels(curves, at, ink, last_x, top, gap=LINE / height) if named else []
+    if step is not None:
+        layers += _picked(curves, step, at, ink)
+    return figure(layers, height)
+
+
+def figure(layers: Sequence[Spec], height: int) -> Spec:
+    """Layers over each other, as wide as the page gives."""
+    return {"layer": list(layers), "height": height, "width": "container", "config": {"view": {"stroke": None}}}
+
+
+def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
+    """One mark of rows."""
+    return {"data": {"values": list(rows)}, "mark": {"type": mark, **look}, "encoding": encoding}
+
+
+def field(name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None) -> Spec:
+    """A quantitative field with its scale, ending where `domain` does, and its axis."""
+    scale = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
+    return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
+
+
+def whole_tip(name: str, title: str) -> Spec:
+    """A whole number in a tooltip."""
+    return {"field": name, "type": "quantitative", "title": title, "format": ",d"}
+
+
+def text_tip(name: str, title: str) -> Spec:
+    """A field that holds a written number, in a tooltip."""
+    return {"field": name, "type": "nominal", "title": title}
+
+
+def quoted(text: str) -> str:
+    """Any text as a string of Vega's expressions."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ") + "'"
+
+
+def axis_style(ink: Ink) -> Spec:
+    """How every axis looks."""
+    return {"labelColor": ink.quiet, "labelFontSize": 12, "domain": False, "ticks": False, "labelPadding": 6,
+            "titleColor": ink.quiet, "titleFontSize": 12, "titleFontWeight": "normal"}
+
+
+def _place(curve: Curve, i: int) -> int:
+    return i if curve.place is None else curve.place
+
+
+def _colour(curve: Curve, i: int, ink: Ink) -> str:
+    return ink.series[_place(curve, i) % len(ink.series)]
+
+
+def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
+    values = [y for curve in curves for _, y in curve.kept()] + ([guess[0]] if guess else [])
+    return max(values, default=1.0) or 1.0
+
+
+def _across(ink: Ink, unit: str) -> Spec:
+    # whole steps only: a short run would repeat its rounded labels
+    ticks = {"tickMinStep": 1, "format": ",d"} if unit != "seconds" else {"format": ".3~g"}
+    return {**axis_style(ink), "grid": False, "tickCount": 4, "titleAnchor": "end", "titlePadding": 2, **ticks}
+
+
+def _up(ink: Ink, percent: bool) -> Spec:
+    shares = {"labelExpr": "datum.value + ' %'", "values": [0, 25, 50, 75, 100], "labelOverlap": False}
+    return {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4, **(shares if percent else {})}
+
+
+def write_share(value: float) -> str:
+    """A share that is drawn as 0 to 100, written as a percentage."""
+    return as_percent(value / 100)
+
+
+def _rows(points: Points, name: str = "") -> list[Spec]:
+    return [{"x": x, "y": y, "name": name} for x, y in points]
+
+
+def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str,
+           written: Callable[[float], str]) -> list[Spec]:
+    """One curve; its tooltips hold x and y as `dashboard.charts.numbers` writes them."""
+    tips = [text_tip("at", unit) if unit == "seconds" else whole_tip("x", unit), text_tip("told", curve.name)]
+    points = curve.kept()
+    told = [row | {"at": number(row["x"]), "told": written(row["y"])} for row in _rows(points, curve.name)]
+    return [layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
+            layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),
+            layer("point", told, {**at, "tooltip": tips}, opacity=0, size=200)]
+
+
+def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float, gap: float) -> list[Spec]:
+    """Each curve's name at its end, turned inwards near the right edge and stacked where ends meet."""
+    ends = [curve.kept()[-1] for curve in curves]
+    inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
+    places = _apart([end_y / top for _, end_y in ends], inside, gap)
+    layers = []
+    for i, (curve, (end_x, _), place) in enumerate(zip(curves, ends, places, strict=True)):
+        turned = end_x > 0.62 * last_x
+        layers.append(layer("text", _rows([(end_x, place * top)], curve.name), _written(at),
+                            align="right" if turned else "left", dx=-8 if turned else 9, fontSize=12, fontWeight=600,
+                            color=_colour(curve, i, ink), baseline="middle"))
+    return layers
+
+
+def _written(at: Spec) -> Spec:
+    return {**at, "text": {"field": "name", "type": "nominal"}}
+
+
+def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
+    """Where labels stand, as shares of the height: high ends are stacked downwards, low ones upwards."""
+    places = [0.0] * len(heights)
+    for high in (True, False):
+        sign, before = (-1 if high else 1), None
+        group = sorted((i for i, h in enumerate(heights) if (h > 0.5) == high), key=lambda i: sign * heights[i])
+        for i in group:
+            # a curve that ends high wavers under its end, so its name stands well below it
+            step_off = sign * (0.3 if high else gap) if off_line else 0
+            place = min(max(heights[i] + step_off, 0.06), 0.97)
+            if before is not None:
+                place = min(place, before - gap) if high else max(place, before + gap)
+            places[i] = before = place
+    upper, lower = [[place for place, h in zip(places, heights, strict=True) if (h > 0.5) == high]
+                    for high in (True, False)]
+    lift = max(0.0, max(lower) + gap - min(upper)) if upper and lower else 0.0  # the two stacks must not meet
+    return [place + lift * (h > 0.5) for place, h in zip(places, heights, strict=True)]
+
+
+def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:
+    """The side of the chart on which every curve stays further from a level: its words are not struck through there."""
+    points = [point for curve in curves for point in curve.kept()]
+    left, right = (min((abs(y - level) for x, y in points if (x > last_x / 2) == late), default=float("inf"))
+                   for late in (False, True))
+    return "left" if left > right else "right"
+
+
+def _guess(guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: Literal["left", "right"]) -> list[Spec]:
+    level, words = guess
+    right = side == "right"
+    return [layer("line", _rows([(0, level), (last_x, level)]), at, color=ink.quiet, strokeWidth=1, strokeDash=[2, 2]),
+            layer("text", _rows([(last_x if right else 0, level)], words), _written(at), align=side,
+                  baseline="bottom", dx=0 if right else 4, dy=-3, fontSize=12, color=ink.quiet)]
+
+
+def _picked(curves: Sequence[Curve], step: float, at: Spec, ink: Ink) -> list[Spec]:
+    on = [(step, dict(curve.kept())[step]) for curve in curves[:1] if step in dict(curve.kept())]
+    return [layer("rule", _rows([(step, 0)]), {"x": at["x"]}, color=ink.pick, strokeWidth=1.5),
+            layer("point", _rows(on), at, color=ink.pick, filled=False, size=60, strokeWidth=2, opacity=1)]

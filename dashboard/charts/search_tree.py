@@ -1,0 +1,127 @@
+"""Where each candidate of a tree stands, and the picture of it: a step is a column, the likeliest stands on top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from core.decoding import ROOT, Candidate, Tree
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import WEIGHTS, Ink, Theme
+
+RANKS = 12  # candidates drawn of one step, unless told
+TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
+NARROW, WIDE = 46, 108
+DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}
+Names = Sequence[str] | Mapping[int, str]
+FATES = {"kept": "kept", "ended": "an output", "cut": "cut at the longest", "dropped": "dropped"}
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A candidate that is drawn: its place in the tree, its step and its rank in it."""
+
+    place: int
+    step: int
+    rank: int
+
+
+def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
+    """The first `ranks` candidates of each step by total probability (by samples first, where there are samples), and
+    whatever is on the picked path or leads to what is drawn."""
+    by_step: dict[int, list[int]] = {}
+    for place, one in enumerate(tree.candidates):
+        by_step.setdefault(one.step, []).append(place)
+    wanted = set(picked)
+    drawn = []
+    for step in sorted(by_step, reverse=True):  # from the last step back, so that what leads somewhere is known
+        ranked = sorted(by_step[step], key=lambda place: (-tree.candidates[place].drawn, -tree.candidates[place].total))
+        first = [place for place in ranked if place in wanted]
+        rest = [place for place in ranked if place not in wanted][: max(0, ranks - len(first))]
+        shown = [place for place in ranked if place in {*first, *rest}]
+        wanted |= {tree.candidates[place].parent for place in shown if tree.candidates[place].fate != "dropped"}
+        drawn += [Spot(place, step, rank) for rank, place in enumerate(shown)]
+    return sorted(drawn, key=lambda spot: (spot.step, spot.rank))
+
+
+def hidden(tree: Tree, drawn: Sequence[Spot]) -> int:
+    return len(tree.candidates) - len(drawn)
+
+
+def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step: int = -1, ranks: int = RANKS) -> str:
+    """The tree as SVG; `words` names every token, `picked` are the places of a path, `step` the one that is looked at.
+
+    At most `ranks` candidates of each step are drawn, the path's own among them.
+    """
+    ink, drawn = Ink.of(theme), spots(tree, picked, ranks)
+    longest = max(len(words[tree.candidates[spot.place].token]) for spot in drawn)
+    figures = max(len(_number(one, math.exp(one.logp))) for one in (tree.candidates[spot.place] for spot in drawn))
+    pitch = min(max(NARROW, 8 * longest + 22, 6 * figures + 8), WIDE) + 20
+    at = {spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + GAP)) for spot in drawn}
+    width = (1 + max(spot.step for spot in drawn)) * pitch
+    height = TOP + (1 + max(spot.rank for spot in drawn)) * (TALL + GAP)
+    on = set(picked)
+    lines = [_edge(tree, spot.place, at, pitch, ink, on) for spot in sorted(drawn, key=lambda s: s.place in on)]
+    steps = [f'<text x="{step * pitch + (pitch - 20) / 2:.0f}" y="14" font-size="12" text-anchor="middle" '
+             f'fill="{ink.quiet}">{step + 1}</text>' for step in range(1 + max(spot.step for spot in drawn))]
+    looked = picked[step] if picked else ROOT
+    boxes = [_box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, looked) for spot in drawn]
+    return (f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
+            f'{"".join(steps)}{"".join(filter(None, lines))}{"".join(boxes)}</svg>')
+
+
+def _edge(
+    tree: Tree, place: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int],
+) -> str:
+    one = tree.candidates[place]
+    if one.parent == ROOT or one.parent not in at:
+        return ""
+    (x, y), (to_x, to_y) = at[one.parent], at[place]
+    share = one.drawn / (tree.candidates[one.parent].drawn or 1) if one.chance is not None else math.exp(one.logp)
+    faint = one.fate == "dropped"
+    colour, opacity = (ink.pick, 1.0) if place in on else (ink.text, 0.16 if faint else 0.5)
+    start, end, middle = x + pitch - 20, to_x, (x + pitch - 20 + to_x) / 2
+    y, to_y = y + TALL // 2, to_y + TALL // 2
+    return (f'<path d="M{start} {y}C{middle} {y} {middle} {to_y} {end} {to_y}" fill="none" stroke="{colour}" '
+            f'stroke-opacity="{opacity}" stroke-width="{round(1 + (0 if faint else 3 * share), 1)}"/>')
+
+
+def _box(
+    tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, ink: Ink, theme: Theme, on: set[int],
+    looked: int,
+) -> str:
+    one, (x, y) = tree.candidates[spot.place], at
+    chance = math.exp(one.logp)
+    stops = WEIGHTS[theme]
+    colour = stops[min(len(stops) - 1, round(chance * (len(stops) - 1)))]
+    dark = (chance > 0.45) == (theme == "light")
+    text = "#FFFFFF" if dark and theme == "light" else "#12151B" if chance > 0.6 and theme == "dark" else ink.text
+    name = words[one.token]
+    name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
+    wide = 3 if spot.place == looked else 1.5
+    ring = (f'stroke="{ink.pick}" stroke-width="{wide}"' if spot.place in on
+            else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}')
+    chosen = " picked" if spot.place == looked else ""
+    return (f'<g data-place="{spot.place}" data-parent="{one.parent}" data-step="{spot.step}" data-rank="{spot.rank}" '
+            f'class="{one.fate}{chosen}" opacity="{0.55 if one.fate == "dropped" and spot.place not in on else 1}">'
+            f"<title>{escape(said(tree, spot.place, words))}</title>"
+            f'<rect x="{x + 1.5}" y="{y + 1.5}" width="{width - 3}" height="{TALL - 3}" rx="4" fill="{colour}" {ring}/>'
+            f'<text x="{x + width / 2}" y="{y + 15}" font-size="13" text-anchor="middle" fill="{text}" '
+            f'font-weight="{600 if spot.place in on else 400}">{escape(name)}</text>'
+            f'<text x="{x + width / 2}" y="{y + 28}" font-size="11" text-anchor="middle" fill="{text}">'
+            f"{_number(one, chance)}</text></g>")
+
+
+def _number(one: Candidate, chance: float) -> str:
+    return f"{number(chance)} · {one.drawn}×" if one.drawn else number(chance)
+
+
+def said(tree: Tree, place: int, words: Names) -> str:
+    """A candidate in a sentence."""
+    one = tree.candidates[place]
+    before = " ".join(words[token] for token in tree.tokens(one.parent)) if one.parent != ROOT else "the start"
+    drawn = f", drawn {one.drawn} times" if one.drawn else ""
+    return (f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{drawn}; all together "
+            f"{number(math.exp(one.total))}; {FATES[one.fate]}.")

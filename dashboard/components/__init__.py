@@ -1,0 +1,1 @@
+"""The canvas components: each a Python face and its JavaScript."""

@@ -1,0 +1,164 @@
+"""One canvas component which draws any AttentionTrace: a grid of heads, one head, or frames over training."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import streamlit as st
+
+from dashboard.charts.palette import colour_scale, for_browser
+from dashboard.components.attention_view import payload
+from dashboard.components.attention_view.blocks import Blocks, Pool, Window
+from dashboard.components.attention_view.patches import Patches
+from dashboard.components.attention_view.state import Pair, ViewState, inside, settle, taken
+
+if TYPE_CHECKING:
+    from core.trace import AttentionTrace
+
+__all__ = ["MAP_SCRIPTS", "Patches", "ViewState", "attention_view", "colour_scale"]
+
+HERE = Path(__file__).parent
+MAP_SCRIPTS = ("parts", "color", "layout", "blocks", "words", "matrix")  # other components draw maps by them too
+SCRIPTS = (*MAP_SCRIPTS, "pins", "lines", "patches", "grid", "frames", "dom", "zoom", "keys", "actions", "image",
+           "view")
+FIELDS = ("pick", "pin", "pins", "frame", "window")
+
+Roles: TypeAlias = Mapping[tuple[int, int], int] | None
+Frames: TypeAlias = Sequence[tuple[int, np.ndarray]] | None
+
+
+@functools.cache
+def _component() -> Any:
+    # The scripts share one module scope: no bundler, and each file stays short.
+    script = f"const PALETTE = {json.dumps(for_browser())};\n"
+    script += "\n".join((HERE / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    css = (HERE / "view.css").read_text("utf-8")
+    return st.components.v2.component("attention_view", html='<div class="av"></div>\n', css=css, js=script)
+
+
+def attention_view(
+    trace: AttentionTrace, *, key: str, layer: int = 0, head: int = 0, query: int | None = None,
+    pin: Pair | None = None, pins: Sequence[Pair] | None = None,
+    layout: Literal["one", "grid", "frames"] = "one", show: Literal["both", "matrix", "lines"] = "both",
+    scale: Literal["unit", "largest", "p99.5"] = "unit", pool: Pool = "mean", threshold: float = 0.0,
+    signed: bool = False, roles: Roles = None, patches: Patches | None = None, frames: Frames = None,
+    frame: int | None = None, live: bool = False, fact: str = "", title: str | None = None,
+    reads: str | None = None, caption: str | None = None, height: int | None = None, thumb: int = 34,
+    link: str | None = None,
+) -> ViewState:  # fmt: skip
+    """Draw a trace of one kind (weights (H, T, S) a layer) and return what the person has picked in it.
+
+    ``layer``, ``head``, ``pin`` and ``frame`` are the page's wish: each holds until a person picks something else,
+    and again as soon as the page wishes something new. Views with the same ``link`` share one picked head.
+    With ``pins``, even none, several cells may be pinned. ``query`` is the row drawn in the accent while nothing is
+    pinned. Weights below ``threshold`` are not drawn, though still read. ``roles`` gives (layer, head) a category from
+    0. ``patches`` is the picture whose pieces the tokens are: it takes the place of the lines. A map of more than 512
+    tokens is pooled by ``pool`` until a zoom asks for its part. ``frames`` are (step, weights (T, S)) pairs, oldest
+    first; ``frame`` is a step, None the last one, which is named "live" when ``live``. ``height`` caps the map,
+    ``thumb`` a thumbnail of the grid, in pixels. ``fact`` is what a screen reader hears first; ``title``, ``reads`` and
+    ``caption`` replace the words around the map.
+
+    Raises ValueError when the trace has no map, the layer or head is not in it, or layout "frames" has no frame.
+    """
+    if layout == "frames" and not frames:
+        raise ValueError('layout "frames" needs at least one (step, weights) pair in frames')
+    _check(trace, layer, head)
+    own = st.session_state.setdefault(f"{key}:view", {})
+    shared = st.session_state.setdefault(f"{link}:link", {}) if link else own
+    state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
+    words = {
+        "fact": fact or f"Attention weights of head {trace.label(state.layer, state.head)}",
+        "title": title, "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption,
+    }  # fmt: skip
+    look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
+            "threshold": float(threshold), "patches": patches and patches.sent(), "several": pins is not None,
+            "height": height, "thumb": thumb, "turn": own.get("turn", 0)}  # fmt: skip
+    blocks = _blocks(trace, state, own) if layout == "one" else None
+    data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | words | look
+    callbacks = {f"on_{field}_change": functools.partial(_take, key, link, field) for field in FIELDS}
+    _component()(key=key, data=data, **callbacks)
+    return state
+
+
+def _settled(
+    trace: AttentionTrace, key: str, shared: dict[str, Any], own: dict[str, Any], pick: Pair, pin: Pair | None,
+    pins: Sequence[Pair] | None, frame: int | None,
+) -> ViewState:  # fmt: skip
+    layer, head = settle(shared, key, "pick", pick)
+    if layer >= len(trace.maps) or head >= len(trace.maps[layer].weights):
+        # Another model may have fewer heads than the one in which the person picked.
+        layer, head = shared["pick"] = pick
+    rows, columns = trace.maps[layer].weights.shape[1:]
+    step = settle(own, key, "frame", None if frame is None else int(frame))
+    if pins is not None:
+        wished = tuple((int(i), int(j)) for i, j in pins)
+        own["pins"] = every = inside(settle(own, key, "pins", wished), (rows, columns))
+        return ViewState(layer, head, every[-1] if every else None, step, every)
+    pinned = settle(own, key, "pin", None if pin is None else (int(pin[0]), int(pin[1])))
+    if pinned is not None and not inside([pinned], (rows, columns)):
+        pinned = own["pin"] = None
+    return ViewState(layer, head, pinned, step)
+
+
+def _blocks(trace: AttentionTrace, state: ViewState, own: dict[str, Any]) -> Blocks | None:
+    """The part of the map that a zoom into a pooled one has asked for, for as long as the map keeps its size."""
+    rows, columns = trace.maps[state.layer].weights.shape[1:]
+    if own.get("whole") != (rows, columns):
+        own["whole"], own["window"] = (rows, columns), None
+    window: Window | None = own.get("window")
+    if window is not None:
+        top, bottom, left, right = window
+        if not (0 <= top < bottom <= rows and 0 <= left < right <= columns):
+            window = own["window"] = None
+    return Blocks.of((rows, columns), window)
+
+
+def _check(trace: AttentionTrace, layer: int, head: int) -> None:
+    layers = len(trace.maps)
+    if not layers:
+        raise ValueError("attention_view needs a trace of at least one map; this one has none")
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer {layer} is not in this trace; it has {layers} layers, 0 to {layers - 1}")
+    heads = len(trace.maps[layer].weights)
+    if not 0 <= head < heads:
+        raise ValueError(f"head {head} is not in layer {layer}, which has {heads} heads, 0 to {heads - 1}")
+
+
+def _data(
+    trace: AttentionTrace, state: ViewState, layout: str, signed: bool, roles: Roles, frames: Frames,
+    blocks: Blocks | None, part: Window | None, pool: Pool,
+) -> dict[str, Any]:  # fmt: skip
+    attention = trace.maps[state.layer]
+    data: dict[str, Any] = {
+        "layout": layout,
+        "layer": state.layer,
+        "numbers": [trace.number(place) for place in range(len(trace.maps))],
+        "head": state.head,
+        "pins": list(state.pins) if state.pins else [state.pin] if state.pin else [],
+        "frame": state.frame,
+        "heads": int(attention.weights.shape[0]),
+        **payload.labels(attention, blocks),
+    }
+    if layout == "grid":
+        return data | {"grid": payload.grid(trace, signed), "roles": payload.role_list(roles)}
+    if layout == "one":
+        return data | {"one": payload.one_map(attention, state.head, blocks, pool), "part": part}
+    shape = attention.weights.shape
+    return data | {
+        "frames": payload.frame_maps(frames or ()),
+        "mask": payload.allowed_bits(attention.mask, shape, [state.head]),
+    }
+
+
+def _take(key: str, link: str | None, field: str) -> None:
+    """Keep what the browser sent, before the page runs again."""
+    message = st.session_state[key].get(field)
+    own = st.session_state.setdefault(f"{key}:view", {})
+    store = st.session_state.setdefault(f"{link}:link", {}) if link and field == "pick" else own
+    store[field] = taken(field, message)
+    own["turn"] = int(dict(message or {}).get("turn", 0))

@@ -1,0 +1,37 @@
+"""The picture that a model has read, for the view to draw weights on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dashboard.components.attention_view.payload import encode
+
+LIMIT = 384  # pixels across and down that travel: the picture is drawn no larger
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """A picture (H, W) or (H, W, 3), uint8 or float from 0 to 1, cut into ``rows`` × ``columns`` patches, row by row.
+
+    ``first`` is the token of the patch in its upper left corner: before it stand the tokens that are no patch.
+    """
+
+    picture: np.ndarray
+    rows: int
+    columns: int
+    first: int = 0
+
+    def sent(self) -> dict[str, Any]:
+        """The picture's colours as the browser takes them, thinned where it is large."""
+        pixels = self.picture
+        if pixels.dtype != np.uint8:
+            pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
+        if pixels.ndim == 2:
+            pixels = np.repeat(pixels[..., None], 3, axis=-1)
+        thin = -(-max(pixels.shape[:2]) // LIMIT)
+        pixels = pixels[::thin, ::thin]
+        return {"wide": int(pixels.shape[1]), "high": int(pixels.shape[0]), "rows": self.rows, "cols": self.columns,
+                "first": self.first, "bytes": encode(pixels)}

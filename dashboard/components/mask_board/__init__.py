@@ -1,0 +1,61 @@
+"""A board of cells, clicked or typed on and off: who may see whom, drawn by hand.
+
+    mask_board(allowed, tokens, key="masks:board", on_draw=take)   # st.session_state["masks:board"].cells
+
+`on_draw` is called when a person has changed cells; `drawn(key)` is then the drawing as text (core.masks.Drawing).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+import torch
+
+from core.masks import Drawing, read_drawing
+from core.tokens import token_text
+from dashboard.charts.palette import for_browser
+from dashboard.components.attention_view import MAP_SCRIPTS
+
+__all__ = ["drawn", "mask_board"]
+
+HERE = Path(__file__).parent
+
+
+@functools.cache
+def _component() -> Any:
+    folder = HERE.parent / "attention_view"
+    files = [folder / f"{name}.js" for name in MAP_SCRIPTS] + [HERE / "cells.js", HERE / "board.js"]
+    script = f"const PALETTE = {json.dumps(for_browser())};\n" + "\n".join(file.read_text("utf-8") for file in files)
+    css = (HERE / "board.css").read_text("utf-8")
+    return st.components.v2.component("mask_board", html='<div class="mb"></div>\n', css=css, js=script)
+
+
+def mask_board(
+    allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw: Callable[[], None], query: int | None = None,
+    title: str = "", note: str = "", fact: str = "",
+) -> None:  # fmt: skip
+    """Draw the cells `allowed` (T, T), True = may attend, of at most 64 tokens; a person may switch each on and off.
+
+    `query` is the row in the accent while nothing is under the pointer; `fact` is what a screen reader hears first.
+    """
+    text = Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text()
+    data = {"cells": text, "names": [token_text(str(token)) for token in tokens], "query": query, "title": title,
+            "note": note, "fact": fact, "turn": st.session_state.get(f"{key}:turn", 0)}  # fmt: skip
+    _component()(key=key, data=data, on_cells_change=functools.partial(_take, key, on_draw))
+
+
+def drawn(key: str) -> str:
+    """What was last drawn on the board, as checked text; ConfigError when the browser sent anything else."""
+    text = str(dict(st.session_state[key].get("cells") or {}).get("text", ""))
+    return read_drawing(text).text()
+
+
+def _take(key: str, on_draw: Callable[[], None]) -> None:
+    st.session_state[f"{key}:turn"] = int(dict(st.session_state[key].get("cells") or {}).get("turn", 0))
+    on_draw()

@@ -1,0 +1,56 @@
+"""A model as nested parts that open: each row a part, with its numbers in columns, drawn in the browser.
+
+    diagram(tree, key="transformer:diagram", picked="layers.0.cross", on_pick=take)
+
+A row with parts in it opens and closes without a rerun; a row with a map comes back as `picked(key)`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.models.anatomy import Part
+from dashboard.charts.palette import for_browser
+from dashboard.views.transformer import words
+
+__all__ = ["diagram", "picked"]
+
+HERE = Path(__file__).parent
+
+
+@functools.cache
+def _component() -> Any:
+    script = f"const PALETTE = {json.dumps(for_browser())};\n"
+    script += "\n".join(file.read_text("utf-8") for file in (
+        HERE.parent / "attention_view" / "parts.js", HERE / "diagram.js"))
+    css = (HERE / "diagram.css").read_text("utf-8")
+    return st.components.v2.component("model_diagram", html='<div class="dg"></div>\n', css=css, js=script)
+
+
+def diagram(tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = "") -> None:
+    """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
+    most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
+    data = {"tree": row(tree, tree, most), "heads": words.COLUMNS, "chosen": chosen, "fact": fact}
+    _component()(key=key, data=data, on_pick_change=on_pick)
+
+
+def picked(key: str) -> str:
+    """The path of the row that was pressed last."""
+    return str(dict(st.session_state[key].get("pick") or {}).get("path", ""))
+
+
+def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
+    """A part as the browser draws it: its words, and behind four numbers a bar of its share of the model's."""
+    shares = [part.parameters / max(1, whole.parameters), part.flops / max(1, whole.flops),
+              part.bytes / max(1, whole.bytes)]
+    return {
+        "path": part.path, "title": part.title, "map": words.is_attention(part.path), "cells": words.cells(part),
+        "shares": [round(share, 4) for share in shares],
+        "parts": [row(child, whole, most) for child in part.children],
+    }

@@ -1,0 +1,83 @@
+"""Tiles as the few plain values and base64 bytes which the canvases draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dashboard.components.attention_view.payload import EXACT_CELLS, allowed_bits, packed
+
+Pair: TypeAlias = tuple[int, int]
+
+MOST_TILES = 8
+LEAST_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """One map: weights (T, S), mask bool (True = may attend) broadcastable to them, and two lines of heading.
+
+    ``marker`` is its place in the series (shape and colour), ``span`` its scale's ends, where not 0 to 1. A ``signed``
+    tile is purple and green whatever its numbers.
+    """
+
+    name: str
+    note: str
+    weights: np.ndarray
+    mask: np.ndarray | None = None
+    marker: int | None = None
+    span: tuple[float, float] | None = None
+    signed: bool = False
+
+
+def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[str, Any]:
+    """What the browser needs of the maps; ValueError when there are too many, or the difference names none of them."""
+    if len(maps) > MOST_TILES:
+        raise ValueError(f"multiples draws at most {MOST_TILES} maps; got {len(maps)}")
+    if difference is not None and not all(0 <= at < len(maps) for at in difference):
+        raise ValueError(f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}")
+    together = _span(maps, signed)
+    tiles = [_tile(tile, place, together, signed) for place, tile in enumerate(maps)]
+    spread = None if difference is None else difference_span(maps[difference[0]], maps[difference[1]])
+    return {"tiles": tiles, "difference": None if difference is None else list(difference), "spread": spread}
+
+
+def _tile(tile: Tile, place: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:
+    values = np.asarray(tile.weights, dtype=np.float32)
+    negative = signed or tile.signed or values.min(initial=0.0) < LEAST_NEGATIVE
+    low, high = tile.span or ((-together[1], together[1]) if negative else together)
+    return {
+        "name": tile.name, "note": tile.note, "marker": place if tile.marker is None else int(tile.marker),
+        "signed": bool(negative), "low": float(low), "high": float(high), "rows": values.shape[0],
+        "cols": values.shape[1], "values": packed(values, values.size <= EXACT_CELLS),
+        "mask": allowed_bits(tile.mask, (1, *values.shape), [0]),
+    }  # fmt: skip
+
+
+def _span(maps: Sequence[Tile], signed: bool) -> tuple[float, float]:
+    """One scale for all maps: 0 to 1, to the largest where that is more; for signed numbers the largest both ways."""
+    sizes = [np.abs(tile.weights[np.isfinite(tile.weights)]).max(initial=0.0) for tile in maps if tile.span is None]
+    largest = float(max(sizes, default=1.0))
+    if signed:
+        return -(largest or 1.0), largest or 1.0
+    return 0.0, largest if largest > 1.0005 else 1.0
+
+
+def difference_span(first: Tile, second: Tile) -> float:
+    """The end of a difference's scale, the same both ways: its largest cell, rounded up to one digit."""
+    apart = np.abs(np.asarray(first.weights, dtype=np.float64) - second.weights)
+    largest = float(apart[np.isfinite(apart)].max(initial=0.0))
+    if largest < 1e-9:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(largest))
+    return round(math.ceil(largest / unit - 1e-9) * unit, 12)
+
+
+def telling_column(tile: Tile, query: int) -> int:
+    """The key that a row's map puts most on; numbers that are not finite count for nothing."""
+    row = np.nan_to_num(np.asarray(tile.weights[query], dtype=np.float64), nan=-np.inf)
+    return int(row.argmax())

@@ -1,0 +1,52 @@
+"""Rotation drawn as rotation: one dial for each pair of dimensions and place, its hand turned as the pair is."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.positions.measure import Pair
+from dashboard.charts.palette import Ink
+
+HERE = Path(__file__).parent
+MOST_PAIRS = 8
+
+
+@functools.cache
+def _component() -> Any:
+    script, css = ((HERE / name).read_text("utf-8") for name in ("dials.js", "dials.css"))
+    return st.components.v2.component("attention_lab.dials", html='<div class="dials"></div>\n', css=css, js=script)
+
+
+def dials(
+    pairs: Sequence[Pair], places: int, ink: Ink, *, key: str, label: str, before: Sequence[Pair] = (),
+) -> None:
+    """A row a pair, a column a place; hands start pointing right and turn against the clock, as in the plane.
+
+    `before` are the same pairs under another rule, drawn as faint hands behind.
+    """
+    faint = {(pair.first, pair.second): pair.angle for pair in before}
+    rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": said(pair.wavelength),
+             "before": faint.get((pair.first, pair.second))} for pair in pairs]
+    _component()(key=key, data={"rows": rows, "places": places, "label": label, "hand": ink.series[0],
+                                "pick": ink.pick})
+
+
+def some(pairs: Sequence[Pair]) -> list[Pair]:
+    """At most MOST_PAIRS pairs, from the fastest to the slowest at even steps."""
+    ranked = sorted(pairs, key=lambda pair: -abs(pair.angle))
+    if len(ranked) <= MOST_PAIRS:
+        return ranked
+    return [ranked[round(at * (len(ranked) - 1) / (MOST_PAIRS - 1))] for at in range(MOST_PAIRS)]
+
+
+def said(wavelength: float) -> str:
+    """A number of places: one decimal while it is small, thousands apart when it is large."""
+    if math.isinf(wavelength):
+        return "∞"
+    return f"{wavelength:.1f}" if wavelength < 100 else f"{wavelength:,.0f}"

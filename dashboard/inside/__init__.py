@@ -1,6 +1,0 @@
-"""What all pages of Look inside share: which model, what it is given, and its reading of that."""
-
-from dashboard.inside.choose import Chosen, choose
-from dashboard.inside.models import EMBEDDED, ModelRef, loaded, readable_models, reading_of
-
-__all__ = ["EMBEDDED", "Chosen", "ModelRef", "choose", "loaded", "readable_models", "reading_of"]

@@ -1,0 +1,1 @@
+"""What stands behind the pages: caches, jobs, polling, seeds, links and the example runs."""

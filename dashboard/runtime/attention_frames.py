@@ -1,0 +1,121 @@
+"""The attention that a run kept, one head of one example at a time, and what its rows and columns stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from core.models import map_tokens
+from core.tasks import Example, TaskConfig
+from core.trace import AttentionMap, AttentionTrace, Kind
+from core.training.record import Record
+from core.training.runs import Run
+from dashboard.runtime.run_data import Shown, task_of
+
+KINDS: tuple[Kind, ...] = ("cross", "causal", "self")  # first what a model's outputs look at their source with
+NAMES = {"cross": "Cross-attention", "causal": "Decoder's own", "self": "Encoder's own"}
+MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
+FEWEST_FRAMES = 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The maps that a run keeps of an example: layers and heads, by kind."""
+
+    layers: dict[str, tuple[int, int]]
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in KINDS if kind in self.layers)
+
+
+def kept_steps(shown: Shown) -> list[int]:
+    """The steps that have both a record and its maps."""
+    measured = {record.step for record in shown.records}
+    return [step for step in shown.run.frame_steps() if step in measured]
+
+
+def sizes(run: Run, step: int, example: int) -> Sizes:
+    """What is kept of an example at a step; nothing where the file cannot be read."""
+    found: dict[str, tuple[int, int]] = {}
+    try:
+        with safe_open(run.frame_path(step), "numpy") as file:
+            for name in file.keys():  # noqa: SIM118 — a safetensors file is no dict
+                number, _, kind = name.partition(":")
+                if number == str(example):
+                    shape = file.get_slice(name).get_shape()
+                    if len(shape) == 4:
+                        found[kind] = (shape[0], shape[1])
+    except (OSError, SafetensorError):
+        return Sizes({})
+    return Sizes(found)
+
+
+def watched(run: Run, step: int) -> int:
+    """How many examples have maps at a step."""
+    try:
+        with safe_open(run.frame_path(step), "numpy") as file:
+            return len({name.partition(":")[0] for name in file.keys()})  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return 0
+
+
+def head_over_time(
+    run: Run, steps: list[int], example: int, kind: str, layer: int, head: int, must: int | None = None,
+) -> list[tuple[int, np.ndarray]]:
+    """(step, weights (T, S)) of one head, oldest first; of many large maps every so manieth, with `must` and the last.
+
+    Only that head's numbers are read.
+    """
+    last = _head(run, steps[-1], example, kind, layer, head)
+    if last is None:
+        return []
+    stride = -(-len(steps) // max(FEWEST_FRAMES, MOST_CELLS // last.size))
+    chosen = [step for i, step in enumerate(steps) if i % stride == 0 or step in (must, steps[-1])]
+    found = [(step, _head(run, step, example, kind, layer, head)) for step in chosen]
+    return [(step, weights) for step, weights in found if weights is not None and weights.shape == last.shape]
+
+
+def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -> np.ndarray | None:
+    try:
+        with safe_open(run.frame_path(step), "numpy") as file:
+            weights = file.get_slice(f"{example}:{kind}")[layer, head].astype(np.float32)
+            return weights if weights.ndim == 2 and weights.size else None
+    except (OSError, SafetensorError, IndexError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def watched_examples(config: TaskConfig, count: int) -> tuple[Example, ...]:
+    """The held-out examples that a run watches: numbers too, which its records tell as words."""
+    return task_of(config).held_out(count)[:count]
+
+
+def tokens(shown: Shown, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a map's rows and of its columns."""
+    assert shown.config is not None
+    task = shown.task()
+    source, target = task.shown(watched_examples(shown.config.task, shown.config.watch)[example])
+    return map_tokens(shown.config.model, kind, source, target if task.form in ("pairs", "series") else None)
+
+
+def trace(shown: Shown, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
+    """One head of a map (T, S) as a trace of `heads` heads, all alike: the frames bring what is drawn."""
+    rows, columns = tokens(shown, example, kind)
+    rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
+    mask = np.tri(*weights.shape, dtype=bool) if kind == "causal" else None  # what comes later is hidden
+    each = np.broadcast_to(weights, (heads, *weights.shape))
+    maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
+    return AttentionTrace(maps, source=f"run {shown.run.id}")
+
+
+def best_head(record: Record | None) -> tuple[int, int]:
+    """The (layer, head) that puts most weight where the output comes from; the first where nothing is expected."""
+    if record is None or not record.expected:
+        return 0, 0
+    heads = [(w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)]
+    _, layer, head = max(heads)
+    return -layer, -head

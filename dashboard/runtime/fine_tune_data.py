@@ -1,0 +1,128 @@
+"""Which fine-tuning run the page shows: the one that the link names, the session's last of that task, or a kept one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.entries import ConfigError
+from core.finetune.config import TASKS, FineTuneConfig
+from core.finetune.data import Rows, parse
+from core.finetune.measure import trace_of
+from core.finetune.run import about, config_of, result
+from core.trace import AttentionTrace
+from core.training.record import Record
+from core.training.runs import Run, Status, find_run
+
+HERE = Path(__file__).with_name("examples") / "fine_tune"
+KEPT = {"classify": Run(HERE / "messages"), "pairs": Run(HERE / "numbers")}
+TASK, LAST, FOLLOW = "fine_tune:task", "fine_tune:last", "fine_tune:follow"
+ASKED = "run"  # the link's word
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that one look at a run needs; `trouble` says in words what could not be read."""
+
+    run: Run
+    config: FineTuneConfig | None
+    status: Status
+    records: tuple[Record, ...]
+    about: dict[str, Any]
+    trouble: str = ""
+
+    @property
+    def kept(self) -> bool:
+        return self.run in KEPT.values()
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of which both a record and maps are there."""
+        there = {record.step for record in self.records}
+        return [step for step in self.run.frame_steps() if step in there]
+
+    @property
+    def sentences(self) -> list[dict[str, Any]]:
+        return list(self.about.get("sentences", ()))
+
+    @property
+    def model(self) -> Path | None:
+        """The fine-tuned model's folder, once the run has ended."""
+        return None if self.live else result(self.run)
+
+    def rows(self) -> Rows:
+        assert self.config is not None
+        return parse(self.config.task, self.config.data, self.config.seed)
+
+    def at(self, step: int) -> Record:
+        """The record of a step, or the last one."""
+        return next((record for record in self.records if record.step == step), self.records[-1])
+
+    def trace(self, step: int, sentence: int) -> AttentionTrace:
+        """The attention that was kept of a watched sentence at a step."""
+        maps = _frame(self.run, step, self.run.frame_path(step).stat().st_mtime_ns)
+        return trace_of(maps, sentence, self.sentences[sentence], f"step {step:,}")
+
+
+@lru_cache(maxsize=64)
+def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
+    return run.frame(step)
+
+
+def look(run: Run) -> Shown:
+    """Read a run's folder; one that cannot be understood gives words, not an exception."""
+    status = run.status()
+    if run in KEPT.values() and not status.ended:
+        status = Status("finished")
+    try:
+        config, trouble = config_of(run), ""
+        parse(config.task, config.data, config.seed)
+    except (ConfigError, TypeError) as error:
+        config, trouble = None, f"This run's settings cannot be read: {error}"
+    return Shown(run, config, status, tuple(run.records()), about(run), trouble)
+
+
+def linked() -> str:
+    """Words for a link whose run is not here; one that is here settles the task, before its control is drawn."""
+    asked = st.query_params.get(ASKED)
+    found = find_run(asked) if asked else None
+    task = found.asked().get("finetune", {}).get("task") if found is not None else None
+    if found is not None and task in TASKS:
+        if st.session_state.setdefault(LAST, {}).get(task) != found.id or TASK not in st.session_state:
+            st.session_state[TASK] = task
+        st.session_state[LAST][task] = found.id
+    elif asked:
+        return "The fine-tuned run in the link is not on this machine, or was deleted. Below is the kept one."
+    return ""
+
+
+def chosen(task: str) -> Run:
+    """The session's last run of a task, or the kept one."""
+    return find_run(st.session_state.get(LAST, {}).get(task)) or KEPT[task]
+
+
+def show(run: Run, task: str) -> None:
+    """Make this the run of the page and of its link."""
+    st.query_params[ASKED] = run.id
+    st.session_state.setdefault(LAST, {})[task] = run.id
+    st.session_state.pop(FOLLOW, None)
+
+
+def forget_link() -> None:
+    """Another task is chosen: the link's run is of the one before."""
+    st.query_params.pop(ASKED, None)
+
+
+def show_kept(task: str) -> None:
+    """Leave one's own run for the kept one."""
+    forget_link()
+    st.session_state.get(LAST, {}).pop(task, None)

@@ -1,0 +1,126 @@
+"""Which run the Train page shows: the one the link names, or the kept example."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import streamlit as st
+
+from core.attention import ConfigError
+from core.tasks import Task, TaskConfig, make_task
+from core.training.config import RunConfig
+from core.training.record import Record
+from core.training.runs import Run, Status
+from dashboard.runtime.example_runs import KEPT, find
+
+LAST, SETTINGS_OF = "train:last", "train:settings-of"
+EXAMPLE = KEPT[0]
+
+
+@lru_cache(maxsize=8)
+def task_of(config: TaskConfig) -> Task:
+    """A task, made once for every look at it."""
+    return make_task(config)
+
+
+@lru_cache(maxsize=8)
+def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], ...]:
+    """What knows nothing of attention, by name, and the share of a task's held-out items that it gets: the majority
+    class where a class is told, and a plain method fitted once."""
+    task = task_of(config)
+    majority, peer = task.majority(held_out), task.peer()
+    named = [(f"the majority class “{majority[0]}”", majority[1])] if majority else []
+    return (*named, *([peer] if peer else []))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that one look at a run needs, read once; `trouble` says in words what could not be read."""
+
+    run: Run
+    config: RunConfig | None
+    status: Status
+    records: tuple[Record, ...]
+    trouble: str = ""
+
+    @property
+    def is_example(self) -> bool:
+        return self.run in KEPT
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+    def task(self) -> Task:
+        assert self.config is not None
+        return task_of(self.config.task)
+
+    def baselines(self, held_out: int) -> tuple[tuple[str, float], ...]:
+        assert self.config is not None
+        return baselines_of(self.config.task, held_out)
+
+    def at(self, step: int | None) -> Record:
+        """The record of a step, or the last one."""
+        return next((r for r in self.records if r.step == step), self.records[-1])
+
+    def until(self, step: int) -> tuple[Record, ...]:
+        return tuple(record for record in self.records if record.step <= step)
+
+    def decoded_at(self, step: int) -> Record | None:
+        """The latest record up to a step in which the model ran free."""
+        return next((r for r in reversed(self.records) if r.step <= step and r.examples), None)
+
+
+def chosen_run(asked: str | None) -> tuple[Run, str]:
+    """The run a link names, and words when there is no such run (then the example is shown)."""
+    if not asked:
+        return EXAMPLE, ""
+    run = find(asked)
+    if run is not None:
+        return run, ""
+    return EXAMPLE, "The run in the link is not on this machine, or was deleted. Below is the kept example."
+
+
+def asked_run() -> str | None:
+    """The run the link names; without one, the run this session saw last, put back into the link."""
+    asked = st.query_params.get("run")
+    last = st.session_state.get(LAST)
+    if asked is None and last is not None and find(last) is not None:
+        st.query_params["run"] = asked = last
+    st.session_state[LAST] = asked
+    return asked
+
+
+def show(run: Run) -> None:
+    """Make this the run of the page, whose settings the controls already have."""
+    st.query_params["run"] = run.id
+    st.session_state[SETTINGS_OF] = run.id
+
+
+def show_example() -> None:
+    """Leave the run for the kept example."""
+    st.query_params.clear()
+    st.session_state.pop(LAST, None)
+
+
+def brought(run: Run) -> RunConfig | None:
+    """The settings of a run that a link has just brought, once; None for the example and for one's own runs."""
+    if run == EXAMPLE or st.session_state.get(SETTINGS_OF) == run.id:
+        return None
+    st.session_state[SETTINGS_OF] = run.id
+    return look(run).config
+
+
+def look(run: Run) -> Shown:
+    """Read a run's folder; a folder that cannot be understood gives words, not an exception."""
+    status = run.status()
+    if run in KEPT and not status.ended:
+        status = Status("finished")
+    try:
+        config, trouble = run.config(), ""
+        task_of(config.task)
+    except (ConfigError, TypeError, ValueError, KeyError) as error:
+        config, trouble = None, f"This run's settings cannot be read: {error}"
+    records = {record.step: record for record in run.records()}  # the final one replaces the last of its step
+    return Shown(run, config, status, tuple(records[step] for step in sorted(records)), trouble)

@@ -1,0 +1,113 @@
+"""What a list of runs says of each: read from its folder once, and again only when the folder has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from core.attention import ConfigError
+from core.entries import quote_name
+from core.files import seconds_of, text_of
+from core.finetune.config import FineTuneConfig
+from core.finetune.run import about, config_of, is_fine_tune
+from core.tasks import task_entry
+from core.training.config import RunConfig
+from core.training.record import Record
+from core.training.runs import Run, Status
+from core.training.shelf import LONGEST_NAME, size
+from dashboard.runtime.example_runs import KEPT, status_of
+from dashboard.views.runs import words
+
+CURVE = 40  # points of a small curve
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run in a line; `trouble` says in words why its settings cannot be read."""
+
+    run: Run
+    name: str
+    named: bool
+    config: RunConfig | None  # None for a pretrained model that goes on learning, too
+    task: str
+    status: Status
+    created: float
+    steps: int
+    trained: float  # seconds
+    loss: float | None
+    curve: tuple[float, ...]  # held-out loss
+    last: Record | None  # the latest in which the model ran free
+    kept: tuple[int, ...]  # steps at which weights were kept
+    bytes: int
+    parent: str = ""
+    sweep: str = ""
+    trouble: str = ""
+    tuned: FineTuneConfig | None = None
+    asked_steps: int = 0
+
+    @property
+    def example(self) -> bool:
+        return self.run in KEPT
+
+    @property
+    def plain_name(self) -> str:
+        """The name for what comes of it, which is no example any more."""
+        return self.name.removesuffix(words.EXAMPLE)
+
+    @property
+    def live(self) -> bool:
+        return not self.status.ended
+
+
+def summary(run: Run) -> Summary:
+    """A run in a line; reading it again costs four looks at its folder, as long as nothing has changed."""
+    return _read(run, tuple(map(_changed, (run.path / "metrics.jsonl", run.path / "run.json", run.path / "status.json",
+                                           run.path / "checkpoints"))))
+
+
+def _changed(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=512)
+def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
+    asked, records, trouble = run.asked(), run.records(), ""
+    config: RunConfig | None = None
+    tuned: FineTuneConfig | None = None
+    try:
+        if is_fine_tune(run):
+            tuned = config_of(run)
+        else:
+            config = run.config()
+    except (ConfigError, TypeError, ValueError, KeyError) as error:
+        trouble = f"Its settings cannot be read: {error}"
+    losses = [record.loss for record in records if record.loss is not None]
+    every = -(-len(losses) // CURVE) or 1
+    name, parent, sweep = text_of(asked.get("name"), LONGEST_NAME), asked.get("parent"), asked.get("sweep")
+    return Summary(
+        run=run, name=name or words.name_of(config, run in KEPT, tuned), named=bool(name),
+        config=config, task=task_entry(config.task.key).name if config else words.tuned_task(tuned),
+        status=status_of(run), tuned=tuned, asked_steps=config.steps if config else _count(about(run).get("steps")),
+        created=seconds_of(asked.get("created")), steps=records[-1].step if records else 0,
+        trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
+        curve=tuple(losses[::every]),
+        last=next((r for r in reversed(records) if r.exact is not None or r.error is not None), None),
+        kept=tuple(run.checkpoint_steps()), bytes=size(run), trouble=trouble,
+        parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}" if isinstance(parent, dict) else "",
+        sweep=f"sweep {_shown(sweep, 'id')}" if isinstance(sweep, dict) else "",
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _shown(data: dict[str, Any], name: str) -> str:
+    """What run.json says of where it comes from, short."""
+    return quote_name(data[name]) if name in data else "unknown"

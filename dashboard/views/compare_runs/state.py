@@ -1,0 +1,93 @@
+"""Which runs are compared: those that the link names, or the two that come with the lab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from core.training.record import Record
+from dashboard.runtime.example_runs import KEPT
+from dashboard.runtime.run_data import Shown, look
+from dashboard.runtime.run_summary import Summary
+from dashboard.views.runs.words import rival
+
+ASKED, LAST = "runs", "compare_runs:last"
+MOST = 4
+LONGEST = 30  # characters of a name beside a curve
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the runs: its place, which is its colour and its marker, and all that was read of it."""
+
+    place: int
+    item: Summary
+    shown: Shown
+    name: str
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return self.shown.records
+
+
+def asked_for() -> list[str]:
+    """The names in the link; without any, those that this session compared last."""
+    given = st.query_params.get(ASKED) or st.session_state.get(LAST) or ""
+    return list(dict.fromkeys(name for name in given.split(",") if name))
+
+
+def choose(names: Sequence[str]) -> None:
+    """Put the compared runs into the link."""
+    st.query_params[ASKED] = st.session_state[LAST] = ",".join(names)
+
+
+def compared(every: Sequence[Summary]) -> tuple[list[Summary], str]:
+    """Two to four runs to compare, and words about what the link names and cannot have."""
+    there = {item.run.id: item for item in every}
+    asked = asked_for()
+    found = [there[name] for name in asked if name in there and there[name].config is not None]
+    said = []
+    if missing := len(asked) - len(found):
+        said.append(f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
+                    "cannot be read.")
+    if len(found) > MOST:
+        said.append(f"At most {MOST} runs stand side by side; these are the first {MOST}.")
+    examples = [there[run.id] for run in KEPT]
+    while len(found) < 2:
+        other = rival(found[0], every) if asked and found else None
+        found.append(other or next(item for item in examples if item not in found))
+    return found[:MOST], " ".join(said)
+
+
+def sides(chosen: Sequence[Summary]) -> list[Side]:
+    return [Side(place, item, look(item.run), name)
+            for place, (item, name) in enumerate(zip(chosen, names(chosen), strict=True))]
+
+
+def names(chosen: Sequence[Summary]) -> list[str]:
+    """Names short enough to stand beside a curve, all different; a task that all of them learn needs no saying."""
+    same = len({item.task for item in chosen}) == 1
+    found: list[str] = []
+    for item in chosen:
+        name = item.plain_name
+        if same and not item.named:
+            name = name.removeprefix(f"{item.task}: ")
+            name = name[:1].upper() + name[1:]
+        name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+        found.append(name if name not in found else f"{name} ({len(found) + 1})")
+    return found
+
+
+Value = Callable[[Record], float | None]
+
+
+def expected(record: Record) -> float | None:
+    """The weight on the expected place in the head that puts most there."""
+    return max(map(max, record.expected)) if record.expected else None
+
+
+def latest(records: Sequence[Record], value: Value, until: Callable[[Record], bool]) -> float | None:
+    """The last value measured while `until` held."""
+    return next((found for record in reversed(records) if until(record) and (found := value(record)) is not None), None)

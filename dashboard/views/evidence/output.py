@@ -1,0 +1,70 @@
+"""Which class or token of an answer is followed, and as what: its probability, its logit, or a difference of two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from core.pretrained import PretrainedError
+from core.pretrained.answers import top
+from core.pretrained.evidence import Asked, Quantity, Question, output_id, output_name
+from dashboard.widgets.model_picker import ModelRef
+from dashboard.widgets.model_picker.asked import asked_of
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND
+
+LIKELIEST = "the likeliest"
+OFFERED = 10
+QUANTITIES: dict[str, Quantity | None] = {
+    "automatic": None, "probability": "probability", "logit": "logit", "logit difference": "difference"}
+
+
+def output_of(ref: ModelRef, question: Question) -> Question:
+    """Draw the fields of the output and its quantity; the question with both."""
+    asked = asked_of(ref, question)
+    noun = "Class" if asked.answer.kind == "class" else "Token"
+    output = _field(ref, asked, f"{noun} that is followed", "output", asked.id)
+    if output is not None and output != asked.id:
+        asked = asked_of(ref, replace(question, output=output))
+    name = st.selectbox("Followed as", list(QUANTITIES), key="evidence:quantity", width=170, **BOUND, help=(
+        "A probability hardly moves near 0 and 1; a logit, the number before the softmax, does. The difference of two "
+        "logits leaves out what moves all of them. Automatic: the probability, or the logit where the likeliest has "
+        "more than 0.95."))
+    quantity = QUANTITIES[str(name)]
+    contrast = _field(ref, asked, "Minus the logit of", "contrast", asked.id) if quantity == "difference" else None
+    return replace(question, output=output, quantity=quantity, contrast=contrast)
+
+
+def _field(ref: ModelRef, asked: Asked, label: str, part: str, followed: int | None) -> int | None:
+    """A field in which the likeliest are offered and any other may be typed; None for the likeliest.
+
+    What cannot be followed is told under the field, and the likeliest is followed instead.
+    """
+    offered = [one.id for one in top(asked.pretrained, asked.answer, OFFERED)]
+    if part == "contrast":
+        offered = [one for one in offered if one != followed]
+    names = {output_name(asked.pretrained, asked.answer, one): one for one in offered}
+    kind = "class" if asked.answer.kind == "class" else "token of the vocabulary"
+    with st.container(width=240):
+        typed = st.selectbox(label, [LIKELIEST, *names], key=f"evidence:{part}:{ref.name}", accept_new_options=True,
+                             **BOUND, help=f"The likeliest are offered; any other {kind} can be typed.")
+        try:
+            return None if typed in (LIKELIEST, None) else _meant(asked, str(typed), names, part, followed)
+        except PretrainedError as error:
+            st.markdown(f":small[:red[{plain(str(error))}] Until then, {_instead(asked, part)}.]")
+            return None
+
+
+def _meant(asked: Asked, typed: str, names: dict[str, int], part: str, followed: int | None) -> int:
+    found = names.get(typed)
+    found = output_id(asked.pretrained, asked.answer, typed) if found is None else found
+    if part == "contrast" and found == followed:
+        raise PretrainedError(f"“{typed[:40]}” is followed already, and its difference from itself is always 0.")
+    return found
+
+
+def _instead(asked: Asked, part: str) -> str:
+    if part == "contrast":
+        return "the likeliest other one is taken"
+    return f"the likeliest, {plain(asked.word or '')}, is followed"

@@ -1,0 +1,152 @@
+"""The page's sentences, with the numbers of the reader's own text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from core.pretrained.evidence import Asked, Effect
+from dashboard.charts.numbers import cell, number, percent, signed
+from dashboard.widgets.panels import plain
+
+NAMES = {"weights": "Weights", "written": "Written", "gradient": "Gradient", "rollout": "Rollout", "flow": "Flow"}
+NOTES = {"weights": "α, as the head looks", "written": "‖α·v·W_O‖, share of its row",
+         "gradient": "α · ∂answer/∂α, of the largest", "rollout": "all heads, product over layers",
+         "flow": "all heads, most that can flow"}
+SPOKEN = {"written": "what heads write", "gradient": "the gradient", "rollout": "rollout", "flow": "flow"}
+MEANINGS = {"weights": "mean of all heads", "written": "what all heads write", "gradient": "α·∂answer/∂α, all heads",
+            "rollout": "product over layers", "flow": "most that can flow"}
+
+
+def followed(asked: Asked) -> str:
+    """What the page follows, in a few words."""
+    if asked.word is None:
+        return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
+    kind = "class" if asked.answer.kind == "class" else "answer" if asked.likeliest else "token"
+    name = f"{kind} **{plain(asked.word)}**"
+    if asked.other is not None:
+        return f"the logit of the {name} minus that of **{plain(asked.other)}**"
+    return f"the {asked.quantity} of the {name}"
+
+
+def why_logit(asked: Asked) -> str:
+    """Why the logit is followed where nobody chose it; empty elsewhere."""
+    if asked.question.quantity is not None or asked.quantity != "logit" or asked.answer.probabilities is None:
+        return ""
+    most = number(float(asked.answer.probabilities.max()))
+    return f" The likeliest has a probability of {most}, which hardly moves so close to 1; so the logit is followed."
+
+
+def moves(before: float, after: float) -> str:
+    """From where to where a number falls or rises; by how much, where both are written alike."""
+    verb, first, last = "falls" if after < before else "rises", number(before), number(after)
+    if first == last:
+        return f"{verb} by **{number(abs(after - before))}** from **{first}**"
+    return f"{verb} from **{first}** to **{last}**"
+
+
+def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
+               sharpest: tuple[str, float], agree: tuple[float | None, float | None]) -> str:
+    """Which head and layer the answer needs most, where the picked and the sharpest stand, how the ranks agree."""
+    first, effect = ranked[0]
+    shown = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
+    places = {name: place for place, (name, _) in enumerate(ranked)}
+    said = (f"Without {shown}, {followed(asked)} {moves(asked.value, effect.value)}, "
+            + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head"))
+    said += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
+    if picked != first:
+        said += (f"Without :primary[**{plain(picked)}**] it is {number(ranked[places[picked]][1].value)}, number "
+                 f"{places[picked] + 1}. ")
+    name, sharp = sharpest
+    change = ranked[places[name]][1].change
+    where = "first" if not places[name] else f"number {places[name] + 1}"
+    said += (f"The head that looks hardest, **{plain(name)}** with {number(sharp)} on one token in the mean, is "
+             f"{where}: {signed(change)}.")
+    by_weight, by_slope = agree
+    if by_weight is not None:
+        said += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight)}"
+        said += "." if by_slope is None else f"; what the gradient foresees agrees by {signed(by_slope)}."
+    return said
+
+
+def cell_fact(head: str, query: str, key: str, weight: float, share: float | None, norms: tuple[float, float],
+              slope: float | None, through: tuple[float, float | None]) -> str:
+    """One cell in all measures: what is looked at, what is written, what the answer feels, what arrives in all."""
+    said = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
+            f"**{plain(key)}**")
+    if share is not None:
+        less, more = share < weight - 0.02, share > weight + 0.02
+        said += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
+        said += (f", where v·W_O is {number(norms[0])} long against {number(norms[1])} in the mean"
+                 if less or more else "")
+    if slope is not None:
+        said += f"; to the answer that is worth {signed(slope)}"
+    rolled, flowing = through
+    said += f". By all paths through the layers {number(rolled)} of it comes from {plain(key)}"
+    return said + ("." if flowing is None else f", and at most {number(flowing)} can flow.")
+
+
+def short(change: float, most: float) -> str:
+    """A change in a cell; nothing where it hardly shows beside the largest."""
+    return "" if abs(change) < 0.08 * most else cell(signed(change))
+
+
+def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str, int],
+                agree: Mapping[str, float | None]) -> str:
+    """Which token the answer needs, which one the weights name, and how well each measure orders all of them."""
+    needed = max(range(len(lost)), key=lambda place: abs(lost[place]))
+    named = first["weights"]
+    said = f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+    said += (f"The weights put {plain(tokens[named])} first as well" if named == needed else
+             f"The weights put **{plain(tokens[named])}** first, which changes it by {signed(lost[named])}")
+    known = {name: tau for name, tau in agree.items() if tau is not None}
+    if "weights" not in known:
+        return f"{said}."
+    best = max(known, key=lambda name: known[name])
+    said += f"; over all {len(tokens)} tokens their order agrees with the measured one by τ = "
+    said += f"**{signed(known['weights'])}**"
+    return said + (", most of all measures." if best == "weights" else
+                   f", that of {SPOKEN[best]} by {signed(known[best])}, most of all.")
+
+
+def even_fact(asked: Asked, head: str, even: Effect, off: Effect) -> str:
+    """How much of a head's effect is where it looks, by the same head with weights that are all alike."""
+    said = (f"**Other weights, the same answer?** Made to look evenly, as Wiegreffe and Pinter try it, {plain(head)} "
+            f"gives {number(even.value)} instead of {number(asked.value)}; switched off it gives {number(off.value)}. ")
+    if abs(off.change) < 1e-6:
+        return said + "The head changes nothing, so neither does where it looks."
+    share = even.change / off.change
+    if share < 0.25:
+        return said + ("So what the head writes matters here, and hardly where it looks: other weights would have "
+                       "given nearly the same answer.")
+    if share > 1.25:
+        return said + "So this head's part in the answer is where it looks: elsewhere it does more harm than none."
+    if share > 0.75:
+        return said + "So this head's part in the answer is where it looks: with other weights it is lost."
+    return said + f"So {percent(share)} of what the head gives is where it looks, the rest is what it writes anyway."
+
+
+CAN_TELL = (
+    "**What weights can and cannot tell.** Jain and Wallace (“Attention is not Explanation”, 2019) found that weights "
+    "often order tokens otherwise than gradients and left-out words do, and that other weights can give the same "
+    "answer. Wiegreffe and Pinter (“Attention is not not Explanation”, 2019) reply that a rival is fair only when a "
+    "whole model is trained to have it, and that such rivals carry less: a weight is one account of an answer, if not "
+    "the only one. ")
+
+
+def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
+    """The two papers, and where the reader's own text stands between them (None: not measured).
+
+    `same_first` is whether the weights put first the token that the answer needs most.
+    """
+    if agree is None:
+        return CAN_TELL
+    tau = agree.get("weights")
+    if tau is None:
+        return CAN_TELL + "Here there are too few tokens, or nothing changes, so neither can be seen."
+    side = ("so here the weights are a fair account of which tokens count, and still none of how much"
+            if tau >= 0.6 else "so here they are part of the account" if tau >= 0.2 else
+            "so here they say little about which tokens count")
+    if same_first and tau < 0.6:
+        side += ", though they name the one that counts most"
+    return (f"{CAN_TELL}On your text the weights order the tokens with τ = {signed(tau)} (1 the same order, 0 "
+            f"none), {side}.")

@@ -1,0 +1,56 @@
+"""A sentence that a run did not watch: read by the model before and by the model after, as they lie on the disk."""
+
+from __future__ import annotations
+
+from core.finetune.config import LAB, MINILM
+from core.pretrained import Given, Reading, places
+from core.trace import AttentionTrace
+from dashboard.runtime.fine_tune_data import Shown
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, loaded, reading_of
+
+
+def before(model: str) -> ModelRef:
+    """The model that a run began with."""
+    if model == MINILM:
+        return EMBEDDED
+    return ModelRef("lab", model.removeprefix(LAB)) if model.startswith(LAB) else ModelRef("folder", model)
+
+
+def config_name(ref: ModelRef) -> str:
+    """A model as a run's config writes it: what `before` reads back."""
+    if ref.source == "hub":
+        return str(places.place(ref.name, ref.revision))
+    return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
+
+
+def after(shown: Shown) -> ModelRef | None:
+    """The model that a run ended with, where it is kept."""
+    folder = shown.model
+    if folder is None:
+        return None
+    changed = (folder / "model.safetensors").stat().st_mtime_ns
+    return ModelRef("folder", str(folder), str(changed))
+
+
+def readings(shown: Shown, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
+    """Both models' attention on the text; None while there is no second model. PretrainedError for an empty text."""
+    ref = after(shown)
+    if ref is None or shown.config is None:
+        return None
+    first: Reading = reading_of(before(shown.config.model), Given(text))
+    return first.trace, reading_of(ref, Given(text)).trace
+
+
+def labels(shown: Shown, text: str) -> list[tuple[str, float]]:
+    """What the fine-tuned model makes of the text: each label with its probability, the likeliest first."""
+    from core.pretrained import answer
+
+    ref = after(shown)
+    if ref is None:
+        return []
+    tuned = loaded(ref)
+    found = answer(tuned, Given(text)).probabilities
+    if found is None:
+        return []
+    names = tuned.model.config.id2label
+    return sorted(((str(names[place]), float(share)) for place, share in enumerate(found)), key=lambda one: -one[1])

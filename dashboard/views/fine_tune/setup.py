@@ -1,0 +1,137 @@
+"""What the next run learns: labels or pairs, which model, whose rows, and how long."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from core.entries import ConfigError, Param
+from core.finetune.config import BOUNDS, LAB, TASKS, USUAL, FineTuneConfig, own_rows
+from core.finetune.data import parse
+from core.finetune.models import check_model
+from core.pretrained import PretrainedError
+from core.tasks.data_store import read
+from core.tasks.reading import MOST_SIGNS
+from core.training.config import devices
+from dashboard.runtime.fine_tune_data import TASK, forget_link
+from dashboard.views.fine_tune import words
+from dashboard.views.fine_tune.own import config_name
+from dashboard.widgets.data_upload import data_widget
+from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
+from dashboard.widgets.model_picker.opening import opened, other_panel, use
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND
+
+KEEP: dict[str, Any] = {"persist_state": "session"}
+RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
+SIZES = (4, 8, 16, 32, 64)
+SENTENCE = "fine_tune:sentence"
+EXAMPLE = "could you tell me why nobody answers the phone"
+USUAL_MODEL = {"classify": EMBEDDED, "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB))}
+PLACES = {"classify": "One text, its label", "pairs": "A source, its target"}
+
+
+def setup() -> tuple[str, FineTuneConfig | None]:
+    """The row of controls: the task, and the config; None, with words under it, when they say what cannot be."""
+    st.session_state.setdefault(SENTENCE, EXAMPLE)
+    row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
+    task = row[0].selectbox("Learn", list(TASKS), format_func=words.TASKS.get, key=TASK, on_change=forget_link,
+                            **BOUND) or "classify"
+    name = model_box(row[1], USUAL_MODEL[task])
+    with row[2]:
+        data = _rows(task)
+    with row[3]:
+        more = _settings(task)
+    try:
+        model = _model(name, task)
+        parse(task, data, more["seed"])
+        watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
+        return task, model and FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **more)
+    except PretrainedError as error:
+        st.markdown(f":small[:red[{plain(str(error))}]]")
+        st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=use, args=(USUAL_MODEL[task].name,))
+    except ConfigError as error:
+        if not st.session_state.get(f"fine_tune:data:{task}:panel"):  # there it stands under the field
+            st.markdown(f":small[:red[{plain(str(error))}]]")
+    return task, None
+
+
+def _model(name: str, task: str) -> str | None:
+    """The chosen model as a config writes it; None after the page was told what is still to do to have it.
+
+    PretrainedError when it cannot learn such rows.
+    """
+    if name == OTHER:
+        other_panel(st)
+        return None
+    ref = opened(name) if name not in PANELS else ModelRef("array", name)
+    if ref is None:
+        return None
+    if ref.source == "array":
+        raise PretrainedError(f"{name} holds weights of attention alone, and no model that could learn.")
+    check_model(config_name(ref), task)
+    return config_name(ref)
+
+
+def _rows(task: str) -> str:
+    """Our own rows, or a person's CSV: whole in the run's folder, read nowhere else."""
+    key, own = f"fine_tune:data:{task}", own_rows(task)
+    now = str(st.session_state.get(key, own))
+    # One label whatever is in it: a popover that is renamed closes.
+    panel = st.popover("Rows", icon=":material/table_rows:", width="stretch", on_change="rerun", key=f"{key}:panel")
+    if not panel.open:
+        return _text(now)
+    columns = TASKS[task]
+    with panel:
+        st.markdown(f"**{PLACES[task]}, in each line of a CSV**")
+        st.caption(f"The first line may name the columns: {columns[0]},{columns[1]}. A quarter of the rows is held "
+                   f"out and never learned. Ours: {words.OURS[task]}.")
+        param = Param("data", "Rows", own, meaning=f"CSV with {columns[0]} and {columns[1]}", longest=MOST_SIGNS,
+                      parse=lambda value: parse(task, read(value)))
+        text = _text(data_widget(param, key))
+        if text != own:
+            st.button("Take ours again", key=f"{key}:ours", type="tertiary", on_click=_ours, args=(key, own))
+    return text
+
+
+def _text(value: str) -> str:
+    """The rows themselves, which a fine-tuning run holds whole; none where they are not here, which the field says."""
+    try:
+        return read(value)
+    except ConfigError:
+        return ""
+
+
+def _ours(key: str, own: str) -> None:
+    st.session_state[key] = own
+    st.session_state.pop(f"{key}:trouble", None)
+
+
+def _settings(task: str) -> dict[str, Any]:
+    """How long and how fast it learns; a closed popover draws nothing, and its values are the session's."""
+    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {"seed": 0, "device": "auto"}
+    key = partial("fine_tune:{1}:{0}".format, task)
+    panel = st.popover("Settings", icon=":material/tune:", width="stretch", on_change="rerun", key=key("panel"))
+    if not panel.open:
+        return {name: st.session_state.get(key(name), value) for name, value in usual.items()}
+    low, high = (int(bound) for bound in BOUNDS["epochs"])
+    made: dict[str, Any] = {}
+    with panel:
+        made["epochs"] = st.number_input("Passes over the rows", low, high, usual["epochs"], key=key("epochs"), **KEEP)
+        if task == "classify":
+            made["layers"] = st.number_input("Layers that learn", 0, int(BOUNDS["layers"][1]), usual["layers"],
+                                             key=key("layers"), **KEEP, help=(
+                "Counted from the last; with 0 only the head learns, and no attention changes. Embeddings never learn. "
+                "A classifier of the same labels keeps its head; any other model gets a new one."))
+        made["learning_rate"] = st.select_slider("Learning rate", RATES, usual["learning_rate"], **KEEP,
+                                                 key=key("learning_rate"), format_func=lambda rate: f"{rate:g}")
+        made["batch_size"] = st.select_slider("Rows a step", SIZES, usual["batch_size"], key=key("batch_size"), **KEEP)
+        made["seed"] = st.number_input("Seed", 0, int(BOUNDS["seed"][1]), 0, key=key("seed"), **KEEP,
+                                       help="of the rows that are held out, the new weights and the order")
+        if len(there := devices()) > 2:  # more than automatic and the CPU
+            made["device"] = st.selectbox("Device", there, key=key("device"), **KEEP,
+                                          help="auto takes CUDA where it is there")
+    return made

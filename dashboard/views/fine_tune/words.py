@@ -1,0 +1,107 @@
+"""What the page Fine-tune says, as text; makes no st call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from core.difference import Moved
+from core.finetune.config import FineTuneConfig
+from core.finetune.models import name_of
+from core.trace import AttentionMap
+from core.training.record import Prediction, Record
+from dashboard.charts.numbers import number, percent
+from dashboard.widgets.panels import plain
+
+TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
+OURS = {"classify": "120 messages that are a question, a request, praise or a complaint",
+        "pairs": "400 numbers in English words, to be written in figures"}
+LEAST = 0.005  # of a head's weight: what moved less has not moved
+
+
+def right(config: FineTuneConfig, held_out: int) -> str:
+    return f"{held_out} held-out {'texts' if config.task == 'classify' else 'sources'}"
+
+
+def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str, float] | None) -> str:
+    """What the run reached at a step, beside what it has to beat."""
+    does = "get their right label" if config.task == "classify" else "are written all right"
+    said = (f"At step {now.step:,}, **{percent(now.exact)}** of {right(config, now.held_out)} {does}; before training "
+            f"it was {percent(first.exact)}")
+    if now.balanced is not None:
+        said += f". Balanced accuracy is **{percent(now.balanced)}**"
+    if majority is not None:
+        said += f"; the majority class, “{plain(majority[0])}”, gives {percent(majority[1])}"
+    said += "."
+    if now.cut:
+        said += f" {now.cut:,} were cut at as many tokens as the longest right answer has, before an end mark."
+    return said
+
+
+def gained(head: Moved, before: np.ndarray, now: AttentionMap) -> str:
+    """Where a head looks now and did not before: the cell (query, key) that gained most, and how far the head moved."""
+    if head.moved < LEAST:
+        return ""
+    weights = now.weights[head.head]
+    row, column = (int(at) for at in np.unravel_index((weights - before).argmax(), weights.shape))
+    query, key = plain(now.queries[row]), plain(now.keys[column])
+    return (f" In head **{head.name}**, :primary[**{query}**] now puts **{number(weights[row, column])}** of its "
+            f"weight on **{key}**, {number(before[row, column])} before; {number(head.moved)} of the head's "
+            "weight has moved.")
+
+
+def still(config: FineTuneConfig) -> str:
+    return ("Only the head learns, so no attention changes." if config.task == "classify" and config.layers == 0
+            else "")
+
+
+def conditions(config: FineTuneConfig, told: dict, learned: int, held_out: int, repeated: int,
+               machine: str = "") -> str:
+    """Under which conditions the numbers hold; `machine` is where the run trained, if that is known."""
+    said = [f"{plain(name_of(config.model))}, {told.get('learns', 0):,} of {told.get('weights', 0):,} weights learn",
+            f"{learned:,} rows learned, {held_out:,} held out", f"seed {config.seed}"]
+    if machine:
+        said.append(f"trained on {plain(machine)}")
+    if config.task == "classify" and "new_head" in told:
+        said.append("its head is new" if told["new_head"] else "it keeps its own head, which has these labels")
+    if new := told.get("new_words"):
+        shown = ", ".join(map(plain, new[:10]))
+        said.append(f"{len(new)} words were new to it ({shown}{', …' if len(new) > 10 else ''}), each with a vector "
+                    "drawn around the mean of the others")
+    if repeated:
+        said.append(f"{repeated} repeated rows were taken once")
+    if truncated := told.get("truncated"):
+        said.append(f"{truncated:,} rows are longer than {told.get('max_tokens', 0):,} tokens and are cut there")
+    over = " What moved need not be what helped: to see that, switch heads off on the page Evidence."
+    right_past = " The decoder is given the right target, so that the rows of a map stay the same."
+    return "; ".join(said) + "." + (right_past if config.task == "pairs" else "") + over
+
+
+def progress(records: Sequence[Record], steps: int) -> tuple[float, str]:
+    """How far a run is, and when it will be done at this pace."""
+    at = records[-1].step if records else 0
+    if not at:
+        return 0.0, "The first step comes in a few seconds."
+    left = records[-1].elapsed / at * (steps - at)
+    return min(at / steps, 1.0), f"Step {at:,} of {steps:,}, about {max(1, round(left))} s left"
+
+
+def table(before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], hairline: str,
+          quiet: str) -> str:  # fmt: skip
+    """Held-out rows with what was said of them before training and what is said now; wrong ones are marked."""
+    cell = f'style="padding:3px 12px 3px 0;border-bottom:1px solid {hairline};vertical-align:top"'
+    head = "".join(f'<th {cell[:-1]};text-align:left;font-weight:600">{escape(title)}</th>' for title in columns)
+    rows = []
+    for first, last in zip(before, now, strict=False):
+        cells = [escape(" ".join(last.source)), escape(" ".join(last.target)), _answer(first, quiet),
+                 _answer(last, quiet)]
+        rows.append("<tr>" + "".join(f"<td {cell}>{one}</td>" for one in cells) + "</tr>")
+    return (f'<table style="font-size:14px;line-height:20px;border-collapse:collapse;width:100%"><tr>{head}</tr>'
+            f'{"".join(rows)}</table>')
+
+
+def _answer(told: Prediction, quiet: str) -> str:
+    said = escape(" ".join(told.predicted)) or "nothing"
+    return said if told.right else f'<span style="color:{quiet};text-decoration:line-through">{said}</span>'

@@ -1,0 +1,149 @@
+"""Layers × heads by role and by score, and one head in every role: arrays to Vega-Lite, without any st call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from core.roles import ROLES, Measured
+from dashboard.charts.curves import Spec, axis_style, layer
+from dashboard.charts.numbers import cell, number
+from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
+
+Head = tuple[int, int]
+
+ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
+CELL = (9, 34)
+LETTERS = 26  # px from which a cell has room for its mark or number
+GAP = 0.06
+END = 1.14  # of the bars' scale: right of every bar its number has room
+
+
+def role_grid(found: Measured, picked: Head, theme: Theme) -> Spec:
+    """A cell a head, in the colour and with the mark of its role; a bare cell is none of these."""
+    roles = found.found
+    rows = []
+    for here in _heads(found):
+        place = roles.get(here)
+        fill = WEIGHTS[theme][0] if place is None else CATEGORIES[theme][place]
+        rows.append(_cell(found, here) | {"fill": fill, "ink": readable_on(fill),
+                                   "mark": "" if place is None else ROLES[place].mark,
+                                   "says": "none of these" if place is None else _figure(found, place, here)})
+    return _grid(found, rows, picked, theme)
+
+
+def score_grid(found: Measured, place: int, picked: Head, theme: Theme) -> Spec:
+    """A cell a head, with its score in one role in blue ink from 0 to 1; faint where it is not above its baseline."""
+    rows = []
+    for here in _heads(found):
+        score = found.score[place][here]
+        if np.isnan(score):
+            bare = {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
+            rows.append(_cell(found, here) | bare)
+            continue
+        fill = ink_of(float(score), theme)
+        rows.append(_cell(found, here) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
+                                   "faint": not bool(found.counts[place][here]), "says": _figure(found, place, here)})
+    return _grid(found, rows, picked, theme)
+
+
+def head_bars(found: Measured, here: Head, theme: Theme) -> Spec:
+    """One head: a bar for its score in each role, and a tick with a whisker of 3 spreads where chance would have it."""
+    ink = Ink.of(theme)
+    counts = found.counts
+    rows = [{"role": role.name, "score": float(found.score[place][here]), "chance": float(found.chance[place][here]),
+             "low": max(0.0, float(found.chance[place][here] - 3 * found.spread[place][here])),
+             "high": float(found.chance[place][here] + 3 * found.spread[place][here]),
+             "fill": CATEGORIES[theme][place], "faint": not bool(counts[place][here]),
+             "text": number(found.score[place][here]), "by": number(found.chance[place][here])}
+            for place, role in enumerate(ROLES) if not np.isnan(found.score[place][here])]
+    y = {"field": "role", "type": "nominal", "title": None, "sort": [row["role"] for row in rows],
+         "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130}}
+    x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
+    tips = [{"field": "role", "title": "role"}, {"field": "text", "title": "score"},
+            {"field": "by", "title": "by chance"}]
+    at = {"y": y, "x": {**x, "field": "score"}}
+    layers = [layer("bar", rows, {**at, "tooltip": tips, "color": _literal("fill"), "opacity": _faint(0.35)},
+                    cornerRadius=2, height={"band": 0.62}),
+              layer("rule", rows, {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}, color=ink.text,
+                    strokeWidth=1),
+              layer("tick", rows, {"y": y, "x": {**x, "field": "chance"}, "tooltip": tips}, color=ink.text, thickness=2,
+                    height={"band": 0.8}),
+              layer("text", rows, {"y": y, "x": {**x, "datum": END}, "text": {"field": "text"}}, align="right",
+                    fontSize=12, color=ink.text, baseline="middle")]
+    return {"layer": layers, "height": 26 * len(rows), "width": "container", "config": {"view": {"stroke": None}}}
+
+
+def cell_size(found: Measured) -> int:
+    """How wide a cell is, so that all heads of a layer fit beside each other."""
+    return int(np.clip(ACROSS // found.score.shape[2], *CELL))
+
+
+def ink_of(share: float, theme: Theme) -> str:
+    """The colour of a weight from 0 to 1, as maps have it."""
+    stops = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in WEIGHTS[theme]], dtype=float)
+    place = float(np.clip(share, 0, 1)) * (len(stops) - 1)
+    low = min(int(place), len(stops) - 2)
+    return "#" + "".join(f"{round(one):02x}" for one in stops[low] + (stops[low + 1] - stops[low]) * (place - low))
+
+
+def readable_on(fill: str) -> str:
+    """Dark or white letters, whichever stands out more on this colour (WCAG's relative luminance)."""
+    parts = [int(fill[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#1B2330" if (light + 0.05) / (0.0165 + 0.05) > 1.05 / (light + 0.05) else "#FFFFFF"
+
+
+def _heads(found: Measured) -> Iterator[Head]:
+    """Every head there is: layers may have fewer than the widest one."""
+    for layer_, head in np.ndindex(*found.score.shape[1:]):
+        if not np.isnan(found.score[:, layer_, head]).all():
+            yield layer_, head
+
+
+def _cell(found: Measured, here: Head) -> Spec:
+    return {"layer": found.numbers[here[0]], "head": here[1], "name": found.name(here), "faint": False}
+
+
+def _figure(found: Measured, place: int, here: Head) -> str:
+    score, chance, spread = (number(one[place][here]) for one in (found.score, found.chance, found.spread))
+    return f"{ROLES[place].name} {score}, by chance {chance} ± {spread}"
+
+
+def _literal(field: str) -> Spec:
+    return {"field": field, "type": "nominal", "scale": None, "legend": None}
+
+
+def _faint(opacity: float) -> Spec:
+    return {"condition": {"test": "datum.faint", "value": opacity}, "value": 1}
+
+
+def _grid(found: Measured, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
+    ink, size = Ink.of(theme), cell_size(found)
+    heads = found.score.shape[2]
+
+    def axis(orient: str, values: Sequence[int]) -> Spec:
+        step = 1 if size >= 14 else 4 if size >= 10 else 8
+        return {**axis_style(ink), "orient": orient, "labelAngle": 0, "values": list(values[::step]),
+                "grid": False, "titleAnchor": "start", "titlePadding": 2}
+
+    at = {"x": {"field": "head", "type": "ordinal", "title": "head", "axis": axis("top", range(heads)),
+                "scale": {"domain": list(range(heads)), "paddingInner": GAP, "paddingOuter": GAP}},
+          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", found.numbers),
+                "scale": {"domain": list(found.numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
+    tips = [{"field": "name", "title": "head"}, {"field": "says", "title": "role"}]
+    told = {"description": {"field": "tells", "type": "nominal"}}
+    rows = [row | {"tells": f"{row['name']}: {row['says']}"} for row in rows]
+    chosen = [row for row in rows if row["name"] == found.name(picked)]
+    drawn = [layer("rect", rows, {**at, **told, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
+                   stroke=ink.hairline, strokeWidth=1, cursor="pointer")
+             | {"name": "cells"},
+             layer("rect", chosen, at, fillOpacity=0, stroke=ink.pick, strokeWidth=2.25, cornerRadius=3)]
+    if size >= LETTERS:
+        drawn.append(layer("text", rows, {**at, "text": {"field": "mark"}, "color": _literal("ink"),
+                                          "opacity": _faint(0.62)}, fontSize=11, baseline="middle"))
+    pick = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["cells"]}
+    return {"layer": drawn, "params": [pick], "width": {"step": size}, "height": {"step": size},
+            "config": {"view": {"stroke": None}}, "padding": {"left": 2, "right": 4, "top": 2, "bottom": 2}}

@@ -1,0 +1,155 @@
+"""What the page Head roles says: the fact of a head, the equation with its numbers, the conditions, and the CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+
+from core.pretrained import Reading
+from core.roles import ROLES, Example, Inputs, Measured
+from core.roles.measure import EVEN, LEAST_SHARE, SPREADS
+from core.trace import Kind
+from dashboard.charts.numbers import number
+from dashboard.widgets.panels import plain
+
+Head = tuple[int, int]
+
+LONGEST = 38  # letters of an example's text
+
+
+def rows_of(found: Measured, place: int, inputs: Inputs) -> str:
+    """On how much a role was measured: "454 rows of 30 kept sentences"."""
+    count = len(inputs.givens)
+    what = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
+    return f"{found.rows[place]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
+
+
+def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
+    """A head's score in a role beside its chance, whether that is its role, and how many heads have it."""
+    role, score = ROLES[place], found.score[place][here]
+    chance = _chance(found, place, here)
+    measured = f"over {rows_of(found, place, inputs)}"
+    if role.targets is None:
+        said = (f":primary[**{found.name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
+                f"with random scores it would be {chance}.")
+    else:
+        said = (f":primary[**{found.name(here)}**] puts **{number(score)}** of its weight on **{role.looks}**, "
+                f"{measured}; shuffled, the same weights would put {chance} there.")
+    return f"{said} {_verdict(found, here, place)}"
+
+
+def _chance(found: Measured, place: int, here: Head) -> str:
+    return f"{number(found.chance[place][here])} ± {number(found.spread[place][here])}"
+
+
+def _verdict(found: Measured, here: Head, place: int) -> str:
+    """Which role the head has, and how many others have this one."""
+    own = found.found.get(here)
+    others = sum(one == place for one in found.found.values())
+    total = int((~np.isnan(found.score).all(0)).sum())
+    count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[place].name.lower()}."
+    if own == place:
+        return count
+    if own is not None:
+        return f"Its role is {ROLES[own].name.lower()}; {count}"
+    even = ROLES[place].targets is None and found.score[place][here] >= EVEN
+    why = "so even that it has not chosen" if even else "above the baseline of no role"
+    return f"It is none of these: {why}. {count}"
+
+
+def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, what: str) -> str:
+    """What the head does in what is drawn (a text, a picture), at the row where its role is clearest."""
+    role = ROLES[place]
+    if example is None:
+        return f"Nothing in this {what} could show the role {role.name.lower()}."
+    rows = reading.lines(kind)[0].tokens
+    query = f":primary[**{plain(rows[example.query])}**]"
+    if role.targets is None:
+        return f"In this {what}, {query} spreads widest: its row uses {number(example.value)} of its keys."
+    more = f" and {example.wanted - 1} more" if example.wanted > 1 else ""
+    key = f"**{plain(rows[example.key])}**{more}"
+    return (f"In this {what}, {query} shows it most: it puts {number(example.value)} on {key}, "
+            f"where even attention would put {number(example.even)}.")
+
+
+def equation(found: Measured, here: Head, place: int) -> tuple[str, str, str]:
+    """The score, the test of it against chance, and how much of what chance leaves over: with the head's numbers."""
+    score, chance, spread = (float(one[place][here]) for one in (found.score, found.chance, found.spread))
+    share = float(found.share[place][here])
+    if ROLES[place].targets is None:
+        score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
+    else:
+        score_of = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
+    above = ">" if score > chance + SPREADS * spread else r"\le"
+    enough = r"\ge" if share >= LEAST_SHARE else "<"
+    return (rf"s = {score_of} = {number(score)}",
+            rf"s\ {above}\ c + 3\sigma = {number(chance)} + 3\cdot{number(spread)}",
+            rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(LEAST_SHARE)}")
+
+
+def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -> str:
+    """Under which conditions the page's numbers hold."""
+    attention = "self-attention" if found.kind == "self" else "causal self-attention"
+    on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
+    said = f"{model}, {attention}, measured on {on}."
+    if ROLES[place].targets is None:
+        said += (f" R are the {found.rows[place]:,} rows of four keys or more, nᵢ the keys that row i may see; c and σ "
+                 f"are the mean and spread of rows of random scores. From {number(EVEN)} on it is even, as before "
+                 "training.")
+    else:
+        said += (f" R are the {found.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
+                 "the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
+    said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(LEAST_SHARE)} of "
+             "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
+    if cut:
+        said += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
+                 "words.")
+    return said
+
+
+def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
+    """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
+    rows, count = [], list(found.found.values())
+    for place, role in enumerate(ROLES):
+        best = found.best(place)
+        if best is None:
+            rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
+            continue
+        said = example_of(*examples[place], inputs, found.kind, place) if place in examples else "–"
+        rows.append([role.name, str(count.count(place)), found.name(best), number(found.score[place][best]),
+                     _chance(found, place, best), said])
+    return rows
+
+
+def example_of(reading: Reading, example: Example, inputs: Inputs, kind: Kind, place: int) -> str:
+    """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
+    tokens = reading.lines(kind)[0].tokens
+    said = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
+    if ROLES[place].targets is None:
+        said = f"{tokens[example.query]} uses {number(example.value)} of its keys"
+    given = inputs.givens[example.reading]
+    if given.picture is not None:
+        return f"{said}, in picture {example.reading + 1}"
+    return f"{said}, in “{_shortened(given.text)}”" if given.text else said
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def to_csv(found: Measured) -> bytes:
+    """Every head in every role as a table: score, chance, spread, whether it counts, and the head's role."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["layer", "head", "role", "score", "chance", "spread", "rows", "above_baseline", "is_its_role"])
+    roles = found.found
+    for layer, head in np.ndindex(*found.score.shape[1:]):
+        for place, role in enumerate(ROLES):
+            score, chance, spread = (one[place, layer, head] for one in (found.score, found.chance, found.spread))
+            if not np.isnan(score):
+                writer.writerow([found.numbers[layer], head, role.key, f"{score:.6f}", f"{chance:.6f}", f"{spread:.6f}",
+                                 int(found.rows[place]), int(found.counts[place, layer, head]),
+                                 int(roles.get((layer, head)) == place)])
+    return out.getvalue().encode("utf-8")

@@ -1,0 +1,148 @@
+"""The page's Vega-Lite figures: q and k by dimension, the row that the softmax sees, and what the weight carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dashboard.charts.curves import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import Ink, Theme, colour_scale
+
+NAME, STRIP, GAP, BARS = 18, 16, 6, 150  # pixels: a strip's name, its height, what is left under it; the bars
+TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
+MOST_NAMES = 48  # keys; beyond, their places are written
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A named vector, drawn as one line of coloured cells."""
+
+    name: str
+    values: np.ndarray
+
+
+def meeting(strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, theme: Theme) -> Spec:
+    """q and k as strips, and under each dimension its product as a bar; a line adds the products up to q·k."""
+    ink, top = Ink.of(theme), _tall(strips)
+    at = _across(len(order))
+    rows = [{"at": place, "dimension": int(one), "product": float(products[one]),
+             "told": number(products[one]), **_numbers(strips, int(one))} for place, one in enumerate(order)]
+    running = np.cumsum(products[order])
+    low, high = (1.2 * float(end) for end in (min(0.0, products.min(), running.min()),
+                                              max(0.0, products.max(), running.max())))
+    y = {"type": "quantitative", "title": None, "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline,
+                                                         "tickCount": 4},
+         "scale": {"domain": [low, high or 1.0], "nice": False, "range": [top + BARS, top]}}
+    tips = [*_tips(strips), text_tip("told", "product")]
+    negative, positive = colour_scale(theme, signed=True)[2], colour_scale(theme, signed=True)[8]
+    bars = layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {**y, "field": "product"},
+                               "y2": {"datum": 0}, "tooltip": tips,
+                               "color": {"condition": {"test": "datum.product < 0", "value": negative},
+                                         "value": positive}})
+    sums = [{"at": place, "sum": float(value)} for place, value in enumerate(running)]
+    line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
+    end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
+    return _figure([
+        *_cells(strips, order, at, theme), _spread(bars),
+        layer("line", sums, line, color=ink.text, strokeWidth=1.5, interpolate="step-after", tooltip=False),
+        layer("point", end, line, color=ink.text, filled=True, size=36, opacity=1),
+        layer("text", end, {**line, "text": {"field": "text"}}, align="right", dx=-7,
+              dy=-10 if running[-1] >= 0 else 12, fontSize=12, fontWeight=600, color=ink.text)], top + BARS)
+
+
+def strips_alone(strips: Sequence[Strip], theme: Theme) -> Spec:
+    """Vectors of the same dimensions on one scale."""
+    order = np.arange(len(strips[0].values))
+    return _figure(_cells(strips, order, _across(len(order)), theme), _tall(strips))
+
+
+def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, name: str, level: float | None = None,
+        named: bool = True) -> Spec:  # fmt: skip
+    """One number a key as bars, the picked key in the accent; masked keys (not finite) have none, and say so.
+
+    `level` is a dotted line to compare with; `named` writes the keys below.
+    """
+    ink = Ink.of(theme)
+    finite = np.isfinite(values)
+    rows = [{"at": place, "from": place - 0.42, "to": place + 0.42, "token": f"{place} · {tokens[place]}",
+             name: float(values[place]) if finite[place] else 0.0,
+             "told": number(values[place] if finite[place] else 0.0), "seen": "" if finite[place] else "masked",
+             "picked": bool(place == picked)} for place in range(len(tokens))]
+    few = len(tokens) <= MOST_NAMES
+    axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
+    axis |= {"values": list(range(len(tokens))), "labelAngle": -90, "labelOverlap": True,
+             "labelExpr": f"{_written(tokens)}[datum.value]"} if few else {"tickCount": 8}
+    at = _across(len(tokens)) | {"axis": axis if named else None}
+    low, high = float(values[finite].min(initial=0)), float(values[finite].max(initial=0))
+    y = {"field": name, "type": "quantitative", "title": None, "scale": {"domain": [low, high or 1e-6], "nice": True},
+         "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 3}}
+    tips = [{"field": "token", "title": "key"}, text_tip("told", name), {"field": "seen", "title": " "}]
+    colour = {"condition": {"test": "datum.picked", "value": ink.pick}, "value": ink.series[0]}
+    bars = layer("bar", rows, {"x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": y, "y2": {"datum": 0},
+                               "color": colour, "tooltip": tips})
+    hidden = [one | {"text": "masked"} for one in rows if one["seen"]][:1]
+    layers = [bars, layer("text", hidden, {"x": {**at, "field": "at"}, "y": {"value": 10}, "text": {"field": "text"}},
+                          align="left", dx=-4, fontSize=12, color=ink.quiet)]
+    if level is not None:
+        layers.append(layer("rule", [{"level": level}], {"y": {**y, "field": "level"}}, color=ink.quiet,
+                            strokeDash=[2, 2]))
+    return _figure(layers, TALL + (NAMES if named and few else 0))
+
+
+def _written(tokens: Sequence[str]) -> str:
+    """The tokens as an array that a Vega expression reads."""
+    return f"[{','.join(map(quoted, tokens))}]"
+
+
+def _tall(strips: Sequence[Strip]) -> int:
+    return len(strips) * (NAME + STRIP + GAP)
+
+
+def _across(count: int) -> Spec:
+    scale = {"domain": [-0.5, count - 0.5], "nice": False}
+    return {"type": "quantitative", "title": None, "axis": None, "scale": scale}
+
+
+def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -> list[Spec]:
+    """One line of cells a strip under its name; all share one symmetric scale."""
+    ink, layers = Ink.of(theme), []
+    most = max(float(np.abs(strip.values).max()) for strip in strips) or 1.0
+    colour = {"type": "quantitative", "legend": None,
+              "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0}}
+    rows = [{"at": place, "dimension": int(one), **_numbers(strips, int(one))} for place, one in enumerate(order)]
+    for place, strip in enumerate(strips):
+        top = place * (NAME + STRIP + GAP)
+        layers.append(layer("text", [{"text": strip.name}], {"x": {"value": 0}, "y": {"value": top + NAME - 5},
+                                                             "text": {"field": "text"}},
+                            align="left", baseline="bottom", fontSize=12, color=ink.quiet))
+        layers.append(_spread(layer("rect", rows, {
+            "x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {"value": top + NAME - 2},
+            "y2": {"value": top + NAME - 2 + STRIP}, "color": {**colour, "field": f"strip{place}"},
+            "tooltip": _tips(strips)})))
+    return layers
+
+
+def _spread(marks: Spec) -> Spec:
+    """A layer whose marks reach half a dimension to both sides, with a hair between them."""
+    return marks | {"transform": [{"calculate": "datum.at - 0.46", "as": "from"},
+                                  {"calculate": "datum.at + 0.46", "as": "to"}]}
+
+
+def _numbers(strips: Sequence[Strip], dimension: int) -> Spec:
+    return {f"strip{place}": float(strip.values[dimension]) for place, strip in enumerate(strips)} | {
+        f"told{place}": number(strip.values[dimension]) for place, strip in enumerate(strips)}
+
+
+def _tips(strips: Sequence[Strip]) -> list[Spec]:
+    return [whole_tip("dimension", "dimension"),
+            *(text_tip(f"told{place}", strip.name) for place, strip in enumerate(strips))]
+
+
+def _figure(layers: Sequence[Spec], height: int) -> Spec:
+    """Layers whose colours have scales of their own."""
+    whole = figure(layers, height)
+    return whole | {"resolve": {"scale": {"color": "independent"}},
+                    "config": whole["config"] | {"font": '"Source Sans", sans-serif'}}

@@ -1,0 +1,135 @@
+"""What a mask does to a seeded layer on a sentence, measured; and on a batch of unequal sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from core import analysis
+from core.attention import AXES, AttentionConfig, Choice, Steps
+from core.masks import COMPOSITIONS, build_mask, layers_needed
+from dashboard.runtime.seeding import seeded_layer
+from dashboard.runtime.tokens import embed, labels, tokenize
+
+D_MODEL, HEADS, SEED = 16, 4, 126
+TINY = 1e-30  # in place of a weight of 0, which nothing divides
+PAD = "[pad]"
+BATCH = ("The animal was too tired .", "It slept .", "A long day ends here at last .")
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One head with and without the mask: all are (T, T).
+
+    `factor` is what the mask multiplied the weights by, None for nothing; `needed` how many layers of this mask
+    it takes until a query has something of a token, 0 where no depth is enough.
+    """
+
+    names: tuple[str, ...]
+    scores: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    allowed: np.ndarray
+    factor: np.ndarray | None
+    needed: np.ndarray
+
+    @property
+    def blind(self) -> tuple[int, ...]:
+        """The queries that see no key."""
+        return tuple(int(i) for i in np.flatnonzero(~self.allowed.any(1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sentence:
+    """One row of a padded batch: its tokens and padding, weights and allowed (T, T), and how many tokens are real."""
+
+    names: tuple[str, ...]
+    weights: np.ndarray
+    allowed: np.ndarray
+    real: int
+    leak: float  # the mean weight that its words put on padding when nothing masks it
+
+
+def config_of(mask: Choice) -> AttentionConfig:
+    """The layer of the page with that mask; ConfigError when it cannot be."""
+    return AttentionConfig(D_MODEL, HEADS, mask=mask)
+
+
+def steps_of(mask: Choice, tokens: tuple[str, ...], real: int | None = None) -> Steps:
+    """Every step of the seeded layer on the tokens; from `real` on they are padding."""
+    key_mask = None if real is None else (torch.arange(len(tokens)) < real)[None]
+    with torch.inference_mode():
+        return seeded_layer(config_of(mask), SEED)(embed(tokens, D_MODEL, SEED), key_mask=key_mask)
+
+
+def look(mask: Choice, tokens: tuple[str, ...], real: int | None, head: int) -> Look:
+    """One head of the layer on the tokens, with the mask and without any. ConfigError where the mask cannot be had."""
+    usual, masked = steps_of(Choice("none"), tokens), steps_of(mask, tokens, real)
+    factor = None if masked.normalized is None else _head(masked.weights / masked.normalized.clamp_min(TINY), head)
+    allowed = allowed_of(masked, head)
+    return Look(labels(tokens), _head(masked.scores, head), _head(usual.weights, head), _head(masked.weights, head),
+                allowed, factor, layers_needed(torch.from_numpy(allowed)).numpy())
+
+
+def _head(matrix: torch.Tensor, head: int) -> np.ndarray:
+    return matrix[0, head].float().numpy()
+
+
+def allowed_of(steps: Steps, head: int, item: int = 0) -> np.ndarray:
+    """The mask of one head as a full bool matrix."""
+    if steps.mask is None:
+        return np.ones(steps.scores.shape[-2:], dtype=bool)
+    return np.ascontiguousarray(steps.mask.expand(steps.scores.shape)[item, head].numpy())
+
+
+def spread(weights: np.ndarray) -> float:
+    """Mean entropy of the rows, in nats."""
+    return float(analysis.entropy(weights[None]).mean())
+
+
+def distance(weights: np.ndarray) -> float:
+    """How many tokens away the rows look on average."""
+    return float(analysis.mean_distance(weights[None])[0])
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One mask at its defaults: its cells, layers until all has met that can, and how many pairs never do."""
+
+    name: str
+    rule: str
+    cells: int
+    layers: int
+    never: int
+
+
+def patterns(tokens: int) -> list[Pattern]:
+    """Every mask that follows from the places alone, the fewest cells first."""
+    found = []
+    for item in AXES["mask"]:
+        if item.key in COMPOSITIONS or item.key in ("padding", "drawn") or item.traits:
+            continue
+        config = config_of(Choice(item.key))
+        allowed = build_mask(config.mask, tokens, tokens)
+        whole = torch.ones(tokens, tokens, dtype=torch.bool) if allowed is None else allowed.expand(tokens, tokens)
+        needed = layers_needed(whole)
+        found.append(Pattern(item.name, item.short.format(**dict(config.mask.params)), int(whole.sum()),
+                             int(needed.max()), int((needed == 0).sum())))
+    return sorted(found, key=lambda pattern: pattern.cells)
+
+
+def batch(mask: Choice, head: int) -> list[Sentence]:
+    """Three sentences of unequal length in one batch, with their padding masked; the mask of the page joined to it."""
+    cut = [tokenize(text).tokens for text in BATCH]
+    longest = max(map(len, cut))
+    padded = [tokens + (PAD,) * (longest - len(tokens)) for tokens in cut]
+    x = torch.cat([embed(tokens, D_MODEL, SEED) for tokens in padded])
+    key_mask = torch.tensor([[True] * len(tokens) + [False] * (longest - len(tokens)) for tokens in cut])
+    with torch.inference_mode():
+        masked = seeded_layer(config_of(mask), SEED)(x, key_mask=key_mask)
+        bare = seeded_layer(config_of(Choice("none")), SEED)(x)
+    return [Sentence(tokens, masked.weights[item, head].float().numpy(), allowed_of(masked, head, item), len(words),
+                     float(bare.weights[item, head, : len(words), len(words):].sum(-1).mean()))
+            for item, (tokens, words) in enumerate(zip(padded, cut, strict=True))]

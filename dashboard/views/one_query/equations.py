@@ -1,0 +1,177 @@
+"""The equation of each stage: symbolic, and with the live numbers of one query and one key."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from core.attention import AttentionConfig, Choice, entry
+from dashboard.charts.numbers import latex
+from dashboard.components.step_view import Reading
+from dashboard.views.one_query.choices import part_of
+from dashboard.views.one_query.words import is_root
+
+MOST_TERMS = 6
+LARGEST_POWER = 8  # above it e^s is a long number, and the fraction of powers says enough
+BREAK = " \\\\ "  # where a long line may be broken
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+ROOT = re.compile(r" */ *\\sqrt\{D\}$")
+
+Pick = Callable[[str], str]
+
+
+def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, colour: str) -> tuple[str, ...]:
+    """LaTeX of a stage (1 to 6) for the chosen query and a key: the symbols, then the live numbers in parts.
+
+    The parts stand side by side, or one below the other on a phone; `colour` marks what was picked.
+    """
+    write = (project, score, scale, mask, normalize, weigh)[stage - 1]
+    symbols, live = write(reading, config, focus, lambda text: rf"\textcolor{{{colour}}}{{{text}}}")
+    return symbols, *live.split(BREAK)
+
+
+def signed(value: float) -> str:
+    """A number that follows an operator, in brackets when it is negative."""
+    return f"({latex(value)})" if latex(value).startswith("-") else latex(value)
+
+
+def added(value: float) -> str:
+    """A number with its own sign as operator."""
+    return f" - {latex(-value)}" if value < 0 else f" + {latex(value)}"
+
+
+def name(label: str, at: int) -> str:
+    """A token inside LaTeX: as it is when it is plain letters, else its place."""
+    return rf"\text{{{label}}}" if len(label) <= 12 and set(label) <= SAFE and label else str(at)
+
+
+def pair(reading: Reading, j: int) -> str:
+    return f"{name(reading.name, reading.query)},\\,{name(reading.keys[j], j)}"
+
+
+def listed(values: np.ndarray, most: int = 4) -> str:
+    shown = [latex(v) for v in values[:most]]
+    return "(" + r",\ ".join(shown + ([r"\ldots"] if len(values) > most else [])) + ")"
+
+
+def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+    i = reading.query
+    symbols = part_of("projection", config.projection)
+    symbols = symbols if symbols.startswith("q_i") else "q_i = W_q x_i"  # what else it does, its own stage shows
+    enters = entry("position", config.position.key).enters
+    if enters == "q, k":
+        symbols = symbols.replace("q_i = ", "q_i = R_i ")
+    if enters == "x":
+        symbols = symbols.replace("x_i", "(x_i + p_i)")
+    return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + listed(reading.q[i])
+
+
+def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+    i, result = reading.query, reading.raw[reading.query, j]
+    left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(result)}}}")
+    if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
+        return "s_{ij} = " + ROOT.sub("", part_of("score", config.score)), f"{left} = {value}"
+    terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(reading.q[i][:4], reading.k[j][:4], strict=True)]
+    more = r" + \cdots" if reading.q.shape[1] > 4 else ""
+    return r"s_{ij} = q_i^\top k_j", f"{left} = {' + '.join(terms)}{more} = {value}"
+
+
+def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+    i, dims = reading.query, reading.q.shape[1]
+    symbols, live = "s_{ij}", latex(reading.raw[i, j])
+    if reading.scale != 1 and is_root(reading):
+        symbols, live = r"\frac{s_{ij}}{\sqrt{D}}", rf"\frac{{{live}}}{{\sqrt{{{dims}}}}}"
+    elif reading.scale != 1:
+        factor = latex(reading.scale)
+        symbols, live = rf"{factor}\, s_{{ij}}", rf"{factor} \cdot {signed(reading.raw[i, j])}"
+    rule = part_of("position", config.position)
+    if reading.bias is not None:
+        live += added(float(reading.bias[i, j]))
+        if not reading.adjusted:
+            symbols += rule if rule.startswith("-") else f" + {rule}"
+    left, result = pick(f"b_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(reading.scores[i, j])}}}")
+    if reading.adjusted:  # its rule says the whole, from what stands left of the arrow
+        return rule if "=" in rule or "arrow" in rule else f"b_{{ij}} = {rule}", rf"{left}:\ {live} \;\to\; {result}"
+    return f"b_{{ij}} = {symbols}", f"{left} = {live} = {result}"
+
+
+def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+    i, allowed = reading.query, bool(reading.allowed[reading.query, j])
+    rule = mask_latex(config.mask)
+    symbols = rf"b_{{ij}} \leftarrow \begin{{cases}} b_{{ij}} & {rule} \\ -\infty & \text{{else}} \end{{cases}}"
+    value = latex(reading.scores[i, j]) if allowed else r"-\infty"
+    where = rf"\quad (i = {i},\ j = {j})"
+    return symbols, pick(f"b_{{{pair(reading, j)}}}") + " = " + pick(rf"\mathbf{{{value}}}") + where
+
+
+def mask_latex(mask: Choice) -> str:
+    """Where a mask lets be seen; a composed one by its parts."""
+    if not mask.parts:
+        return part_of("mask", mask)
+    parts = [rf"({mask_latex(part)})" if part.parts or "\\vee" in mask_latex(part) else mask_latex(part)
+             for part in mask.parts]
+    return rf"\neg({parts[0]})" if mask.key == "not" else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
+
+
+def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+    """The normalizer's rule with its result; with every number for a softmax, with both maps where they are folded."""
+    i = reading.query
+    left, value = pick(f"w_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(reading.weights[i, j])}}}")
+    if reading.folded:
+        maps = r",\quad ".join(f"a_{n + 1} = {latex(each[i, j])}" for n, each in enumerate(reading.normalized))
+        return part_of("projection", config.projection), rf"{maps}{BREAK}\to\; {left} = {value}"
+    if reading.reweighed:
+        usual = float(reading.normalized[0][i, j])
+        factor = float(reading.weights[i, j]) / usual if usual else 1.0
+        return r"w_{ij} = g_{ij}\, a_{ij}", rf"{left} = {latex(factor)} \cdot {latex(usual)} = {value}"
+    if not reading.allowed[i, j]:
+        return weights_latex(config), f"{left} = " + pick(r"\mathbf{0}") + r"\quad (\text{masked})"
+    if config.has("normalizer", "softmax"):
+        return softmax(reading, config, j, left, value)
+    total = "" if reading.sums_to_one else rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {latex(reading.sum)}"
+    return weights_latex(config), f"{left} = {value}{total}"
+
+
+def weights_latex(config: AttentionConfig) -> str:
+    """The normalizer's own equation, over what the stages before made of s, which here is b where b is free."""
+    rule = entry("normalizer", config.normalizer.key).latex
+    return rule if "b_{i" in rule else rule.replace("s_{i", "b_{i")
+
+
+def softmax(reading: Reading, config: AttentionConfig, j: int, left: str, value: str) -> tuple[str, str]:
+    i, tau = reading.query, float(config.normalizer["temperature"])
+    allowed = [int(m) for m in reading.allowed[i].nonzero()[0]]
+    top = r"b_{ij}" if tau == 1 else r"b_{ij} / \tau"
+    below = top.replace("j", "m")
+    symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over(config)}}} e^{{{below}}}}}"
+    powers = {m: reading.scores[i, m] / tau for m in allowed}
+    heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS]
+    shown = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
+    shown += r" + \cdots" if len(allowed) > MOST_TERMS else ""
+    live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{shown}}}"
+    if max(abs(p) for p in powers.values()) < LARGEST_POWER:
+        total = sum(math.exp(p) for p in powers.values())
+        live += rf"{BREAK}= \frac{{{latex(math.exp(powers[j]))}}}{{{latex(total)}}}"
+    return symbols, f"{live} = {value}"
+
+
+def sum_over(config: AttentionConfig) -> str:
+    """The keys that a sum runs over; a long rule is left to the stage of the mask."""
+    rule = mask_latex(config.mask)
+    short = config.mask.key != "none" and len(rule) <= 24 and re.search(r"\bj\b", rule)
+    return re.sub(r"\bj\b", "m", rule) if short else "m"
+
+
+def weigh(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+    i = reading.query
+    order: Sequence[int] = sorted(reading.allowed[i].nonzero()[0], key=lambda m: -abs(reading.weights[i, m]))
+    terms = [rf"{latex(reading.weights[i, m])}\,v_{{{name(reading.keys[m], m)}}}" for m in sorted(order[:4])]
+    more = r" + \cdots" if len(order) > 4 else ""
+    extra = "" if reading.extra is None else " + " + listed(reading.extra[i])
+    symbols = r"o_i = \sum_j w_{ij}\, v_j" + (r" + p_i" if extra else "")
+    left = pick(f"o_{{{name(reading.name, i)}}}")
+    middle = " = " + (" + ".join(terms) + more).replace("+ -", "- ") + extra if terms else ""
+    return symbols, f"{left}{middle} = {listed(reading.out[i])}"

@@ -1,0 +1,170 @@
+"""What is seen, in words: one measured sentence a stage, and the conditions under which it holds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.attention import AttentionConfig, entry
+from dashboard.charts.numbers import number
+from dashboard.components.step_view import Reading
+from dashboard.components.step_view.payload import MAP_CELLS
+
+Parts = list[list[str]]  # [text, style]; style "", "pick" or "strong"
+_MARKS = {".": "the full stop", ",": "the comma", "?": "the question mark", "!": "the exclamation mark",
+          ";": "the semicolon", ":": "the colon"}
+LEAST = 5e-3  # a difference that the two decimals of the screens show
+
+
+def say(token: str) -> str:
+    return _MARKS.get(token, token)
+
+
+def capital(text: str, token: str) -> str:
+    """A mark's name opens a sentence with a capital; a token stays as it was typed."""
+    return text[0].upper() + text[1:] if token in _MARKS else text
+
+
+def fact(reading: Reading, config: AttentionConfig, stage: int, whys: dict[int, str], head: int = 0) -> Parts:
+    """The sentence of the stage; where no key may be seen, that."""
+    if not np.isfinite(reading.out[reading.query]).all():
+        return [[reading.name, "pick"], [" has an output that is not a number: the sizes are beyond float32.", ""]]
+    if not reading.sees:
+        return [[reading.name, "pick"], [" sees no key: every weight is 0 and its output is 0.", ""]]
+    if stage == 1:
+        return project(reading, config, head)
+    return (score, scale, mask, normalize, weigh)[stage - 2](reading, config, whys)
+
+
+def project(reading: Reading, config: AttentionConfig, head: int) -> Parts:
+    lengths = np.linalg.norm(reading.k, axis=1)
+    longest = int(lengths.argmax())
+    size = float(np.linalg.norm(reading.q[reading.query]))
+    text = (f" asks with {reading.q.shape[1]} numbers of length {number(size)}; "
+            f"the longest key is {say(reading.keys[longest])}’s, {number(lengths[longest])}.")
+    return [[reading.name, "pick"], [text + sharing(config, head), ""]]
+
+
+def sharing(config: AttentionConfig, head: int) -> str:
+    """Which head of keys and values the chosen head shares, where there are fewer of them."""
+    each = config.num_heads // config.kv_heads if config.kv_heads < config.num_heads else 1
+    if each == 1:
+        return ""
+    first = head // each * each
+    others = [str(n) for n in range(first, first + each) if n != head]
+    named = f"head {others[0]}" if len(others) == 1 else f"heads {', '.join(others[:-1])} and {others[-1]}"
+    return f" Head {head} shares key and value head {head // each} of {config.kv_heads} with {named}."
+
+
+def score(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+    raw = reading.raw[reading.query]
+    top = int(raw.argmax())
+    rest = f"; the mean over {raw.size} keys is {number(raw.mean())}." if raw.size > 1 else "; there is no other key."
+    return [[reading.name, "pick"], [f" meets {say(reading.keys[top])} with the highest score, ", ""],
+            [number(raw[top]), "strong"], [rest, ""]]
+
+
+def scale(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+    raw, scores = reading.raw[reading.query], reading.scores[reading.query]
+    done = []
+    if reading.scale != 1:
+        by = reading.scale if reading.scale > 1 else 1 / reading.scale
+        done.append(f"{'multiplying' if reading.scale > 1 else 'dividing'} by {number(by)}")
+    if reading.bias is not None:
+        done.append(f"the bias of {position(config)}")
+    if reading.adjusted:
+        done.append(f"the rule of {position(config)}")
+    if not done:
+        return [["Nothing is divided and nothing is added: the scores of ", ""], [reading.name, "pick"],
+                [f" still spread over {number(np.ptp(raw))}.", ""]]
+    said = " and ".join(done)
+    return [[said[0].upper() + said[1:] + (" bring" if len(done) > 1 else " brings") + " the spread of the scores of ",
+             ""], [reading.name, "pick"], [f" from {number(np.ptp(raw))} to ", ""],
+            [number(np.ptp(scores)), "strong"], [".", ""]]
+
+
+def position(config: AttentionConfig) -> str:
+    return entry("position", config.position.key).name
+
+
+def mask(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+    hidden = len(reading.keys) - reading.sees
+    if not hidden:
+        return [[reading.name, "pick"], [f" may see all {len(reading.keys)} keys, so nothing is removed.", ""]]
+    parts = [["The mask takes ", ""], [f"{hidden} of {len(reading.keys)}", "strong"], [" keys from ", ""],
+             [reading.name, "pick"]]
+    if not config.has("normalizer", "softmax"):
+        return [*parts, [".", ""]]
+    scores = reading.scores[reading.query] / float(config.normalizer["temperature"])
+    softmax = np.exp(scores - scores.max())
+    lost = float(softmax[list(whys)].sum() / softmax.sum())
+    return [*parts, [f"; without it they would get {number(lost)} of the weight.", ""]]
+
+
+def normalize(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+    i, best = reading.query, reading.best
+    top = int(reading.raw[i].argmax())
+    target = "itself" if best == i and reading.queries == reading.keys else say(reading.keys[best])
+    parts = [[reading.name, "pick"], [" gives ", ""], [number(reading.weights[i, best]), "strong"],
+             [f" to {target}" + ("." if not target.endswith(".") else ""), ""]]
+    if reading.folded:
+        first, *rest = (number(each[i, best]) for each in reading.normalized)
+        return [*parts, [f" The first map gives it {first}, the second {', '.join(rest)}. Its row sums to "
+                         f"{number(reading.sum)}.", ""]]
+    if not reading.sums_to_one:
+        return [*parts, [f" Its row sums to {number(reading.sum)}" + without(reading) + ".", ""]]
+    named = capital(say(reading.keys[top]), reading.keys[top])
+    high = number(reading.raw[i, top])
+    if top == best:
+        even = f" Even attention would give each of {reading.sees} keys {number(1 / reading.sees)}."
+        return [*parts, [even if reading.sees > 1 else " It is the only key it may see.", ""]]
+    if top in whys:
+        return [*parts, [f" {named} scored highest, {high}, but {_because(whys[top])}the mask removes it.", ""]]
+    cost = float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
+    if cost < LEAST:  # equal scores, split by rounding
+        return parts
+    return [*parts, [f" {named} scored highest, {high}, but {position(config)} takes {number(cost)} from it.", ""]]
+
+
+def without(reading: Reading) -> str:
+    """What the row would sum to before the mask's own factor, where it has one."""
+    if not reading.reweighed:
+        return ""
+    return f"; before the mask’s factor it was {number(float(reading.normalized[0][reading.query].sum()))}"
+
+
+def _because(why: str) -> str:
+    return {"padding": "is padding, so ", "too far": "is too far, so ", "comes later": "comes later, so "}.get(why, "")
+
+
+def weigh(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+    i, best = reading.query, reading.best
+    size = float(np.linalg.norm(reading.out[i]))
+    share = float(reading.weights[i, best])
+    longest = float(np.linalg.norm(reading.v[reading.allowed[i]], axis=1).max())
+    end = f"The longest value it may see has {number(longest)}."
+    if reading.extra is not None:
+        own = float(np.linalg.norm(reading.extra[i]))
+        end = f"What {position(config)} adds to the values has length {number(own)}."
+    return [["The output of ", ""], [reading.name, "pick"], [" has length ", ""], [number(size), "strong"],
+            [f"; {say(reading.keys[best])} enters it with weight {number(share)}. {end}", ""]]
+
+
+def caption(seed: int, as_given: bool, notes: tuple[str, ...]) -> str:
+    """The conditions, and whatever was cut."""
+    if as_given:
+        first = "Q, K and V are as given, so every number can be checked by hand."
+    else:
+        first = f"Weights are random (seed {seed}), so the arithmetic is real and the preference means nothing yet."
+    return " ".join([first, *notes])
+
+
+def window(reading: Reading) -> list[str]:
+    """Said when the small maps cannot hold every token."""
+    most, dims = MAP_CELLS, reading.q.shape[1]
+    notes = []
+    if max(len(reading.queries), len(reading.keys)) > most:
+        longest = max(len(reading.queries), len(reading.keys))
+        notes.append(f"The maps show {most} of {longest} tokens, those around the query.")
+    if dims > most:
+        notes.append(f"The first {most} of {dims} dimensions are drawn; all of them are in every number.")
+    return notes

@@ -1,0 +1,86 @@
+"""Published mechanisms on this page: one is chosen, recognised, and said in words."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import streamlit as st
+
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, Preset, preset
+from dashboard.views.one_query import choices
+from dashboard.views.one_query.settings import Settings, settings
+from dashboard.views.one_query.state import D_MODEL, get, given, heads_of, key, put
+from dashboard.widgets.mechanism_editor import preset_of
+from dashboard.widgets.panels import plain
+
+WORKED, CUSTOM = "worked", "custom"
+
+
+def picker() -> None:
+    """The list of presets; it shows the one that the other controls make."""
+    put("preset", current())
+    st.selectbox("Preset", [CUSTOM, WORKED, *(p.key for p in PRESETS)], key=key("preset"), format_func=label,
+                 on_change=apply)
+    if said := get("preset_refused"):
+        st.error(plain(said))
+    put("preset_refused", "")
+
+
+def label(name: str) -> str:
+    if name in (CUSTOM, WORKED):
+        return {CUSTOM: "Your own", WORKED: "Worked example"}[name]
+    item = preset(name)
+    return item.name if str(item.year) in item.name else f"{item.name}, {item.year}"
+
+
+def current() -> str:
+    now = settings()
+    if given():
+        plainest = now.config == AttentionConfig(now.fields["d_model"], 1, Choice("identity"))
+        return WORKED if get("is_worked", True) and plainest else CUSTOM
+    found = found_preset(now.config)
+    return found.key if found else CUSTOM
+
+
+@lru_cache(maxsize=256)
+def found_preset(config: AttentionConfig | None) -> Preset | None:
+    name = preset_of(config)
+    return preset(name) if name else None
+
+
+def apply() -> None:
+    """Set all six axes to a preset at this page's sizes, or at its own number of heads where those do not fit."""
+    name = get("preset")
+    if name == WORKED:
+        put("source", "matrices")
+        put("reset_matrices", True)
+        for axis in AXES:
+            choices.write(axis, getattr(AttentionConfig(), axis))
+    elif name != CUSTOM:
+        put("source", "sentence")
+        d_model = get("d_model", D_MODEL)
+        take(preset(name), d_model, heads_of(d_model))
+
+
+def take(item: Preset, d_model: int, heads: int) -> None:
+    try:
+        config = item.config(d_model, heads)
+    except ConfigError as error:
+        if d_model % item.heads or heads == item.heads:
+            put("preset_refused", str(error))
+        else:
+            take(item, d_model, item.heads)
+        return
+    put("heads", config.num_heads)
+    for axis in AXES:
+        choices.write(axis, getattr(config, axis))
+
+
+def words(now: Settings) -> list[str]:
+    """What the mechanism in the picture changed against Vaswani 2017, a sentence each; none where it is no preset."""
+    item = found_preset(now.config) if now.source and now.source.matrices is None else None
+    if item is None or now.config is None:
+        return []
+    said = item.changed(now.config.d_model, now.config.num_heads) or (item.meaning,)
+    name = item.name if str(item.year) in item.name else f"{item.name} ({item.paper} {item.year})"
+    return [f"{name} beside Vaswani 2017" if len(said) > 1 else name, *said]

@@ -1,0 +1,69 @@
+"""A config and an input → Steps, with every weight drawn from the page's seed and nothing seeded globally."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from core.attention import Attention, AttentionConfig, Steps
+from dashboard.runtime.seeding import spread_of
+from dashboard.runtime.threads import one_thread
+from dashboard.runtime.tokens import embed, labels
+from dashboard.views.one_query.matrices import Matrices
+
+SMALL = 2**20  # products in the score matrix up to which one thread is enough
+
+
+@dataclass(frozen=True)
+class Source:
+    """What attends to what: the names of queries and keys, and either tokens or three given matrices."""
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    tokens: tuple[str, ...] = ()
+    matrices: Matrices | None = None
+
+    @classmethod
+    def sentence(cls, tokens: tuple[str, ...]) -> Source:
+        names = labels(tokens)
+        return cls(names, names, tokens)
+
+    @classmethod
+    def given(cls, matrices: Matrices) -> Source:
+        queries = tuple(f"q{i}" for i in range(len(matrices.q)))
+        return cls(queries, tuple(f"k{j}" for j in range(len(matrices.k))), (), matrices)
+
+
+@lru_cache(maxsize=32)
+def layer_of(config: AttentionConfig, seed: int) -> Attention:
+    """The layer with its weights drawn from the seed; shared between sessions, so nobody may change it."""
+    layer = Attention(config, add_positions=True).eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in layer.named_parameters():
+        if (spread := spread_of(name, weight)) is not None:
+            weight.normal_(std=spread, generator=generator)
+    return layer
+
+
+def learned(config: AttentionConfig, seed: int) -> bool:
+    """Whether the layer has any weight, which then meets matrices that are given too."""
+    return any(True for _ in layer_of(config, seed).parameters())
+
+
+@torch.inference_mode()
+def run(config: AttentionConfig, source: Source, seed: int, real: int | None = None) -> Steps:
+    """Every step of the attention of a source; `real` keys from the left are real, the others are padding."""
+    key_mask = None if real is None else (torch.arange(len(source.keys)) < real)[None]
+    with one_thread(len(source.queries) * len(source.keys) * config.d_model <= SMALL):
+        layer = layer_of(config, seed)
+        if source.matrices is None:
+            return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
+        return run_given(layer, *source.matrices.tensors(), key_mask)
+
+
+def run_given(layer: Attention, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Steps:
+    """The layer from its positions on: Q, K and V are given, so there is nothing to project."""
+    return layer.recorded(replace(layer.problem(q, k, v, key_mask=key_mask), recorded=True))

@@ -1,0 +1,68 @@
+"""The list of runs: a row each, with a small curve of its held-out loss; rows are picked by a click."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.numbers import byte_size, duration, number, percent
+from dashboard.charts.palette import CATEGORIES
+from dashboard.runtime.run_summary import Summary
+from dashboard.views.runs import words
+from dashboard.views.runs.state import pick, picked
+from dashboard.widgets.panels import theme
+
+ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
+WRITTEN = {"exact": percent, "loss": number, "trained": duration, "size": byte_size}
+
+
+def listing(items: Sequence[Summary]) -> None:
+    """Draw the list; what is picked in it goes into the link."""
+    ids = [item.run.id for item in items]
+    # A widget of its own for every list: a pick is a row's number, which means another run in another list.
+    key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
+    chosen = {item.run.id for item in picked(items)}
+
+    def take() -> None:
+        pick([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
+
+    st.dataframe(
+        frame(items).style.format(WRITTEN, na_rep="–"), key=key, on_select=take, selection_mode="multi-row",
+        hide_index=True, placeholder="",
+        selection_default={"selection": {"rows": [row for row, name in enumerate(ids) if name in chosen]}},
+        height=HEAD + ROW * min(len(items), MOST_ROWS), row_height=ROW, column_config=_columns(),
+        alt=f"{len(items)} runs, the newest first; the first is {items[0].name}: {words.result(items[0])}")
+
+
+def frame(items: Sequence[Summary]) -> pd.DataFrame:
+    """A row a run, as the list shows it."""
+    return pd.DataFrame({
+        "name": [item.name for item in items],
+        "exact": [None if item.last is None else item.last.exact for item in items],
+        "loss": [item.loss for item in items],
+        "curve": [list(item.curve) for item in items],
+        "steps": [item.steps for item in items],
+        "trained": [item.trained for item in items],
+        "state": [words.state(item) for item in items],
+        "created": [datetime.fromtimestamp(item.created, UTC) if item.created else None for item in items],
+        "size": [item.bytes for item in items],
+    })
+
+
+def _columns() -> dict[str, object]:
+    column = st.column_config
+    return {
+        "name": column.TextColumn("run", pinned=True, width=226),
+        "exact": column.NumberColumn("exact", width=66, help="Held-out outputs that are all right"),
+        "loss": column.NumberColumn("loss", width=58, help="Held-out, nats a token"),
+        "curve": column.LineChartColumn("held-out loss", width=104, y_min=0, color=CATEGORIES[theme()][0]),
+        "steps": column.NumberColumn("steps", format="localized", width=56),
+        "trained": column.NumberColumn("training", width=70, help="Without measuring"),
+        "state": column.TextColumn("state", width=84),
+        "created": column.DatetimeColumn("made", format="distance", width=112),
+        "size": column.NumberColumn("size", width=66),
+    }

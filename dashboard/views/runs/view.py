@@ -1,0 +1,99 @@
+"""The Runs page: a search, the list, and what the picked run learned with all that can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.training.archive import unpack
+from core.training.shelf import most_bytes
+from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.palette import Ink
+from dashboard.runtime import jobs
+from dashboard.runtime.run_summary import Summary
+from dashboard.views.runs import actions, words
+from dashboard.views.runs.listing import listing
+from dashboard.views.runs.state import every_run, picked, searched, trouble
+from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.params import BOUND
+
+BEAT = 1.0  # seconds between two looks while a run is under way
+
+
+def page() -> None:
+    """All of it; while a run is under way, the list and the picture look again on each beat."""
+    title("Runs", "Everything that was trained here: find it, name it, go on with it, take it away.")
+    controls = st.container()
+    live = any(item.live for item in every_run())
+    with controls:
+        asked = _controls()
+    st.fragment(_board, run_every=BEAT if live else None, key="runs:board")(asked, live)
+    said = st.expander("What is checked of an upload", on_change="rerun", key="runs:source")
+    if said.open:
+        with said:
+            source_panel(unpack)
+    next_page("runs")
+
+
+def _controls() -> str:
+    row = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
+    asked = row[0].text_input("Search", key="runs:search", live=True, icon=":material/search:", max_chars=200,
+                              placeholder="a name, a task, a model, a state", label_visibility="collapsed", **BOUND)
+    with row[1]:
+        actions.upload()
+    return asked or ""
+
+
+def _board(asked: str, live: bool) -> None:
+    """The list and the picked run."""
+    if live:
+        jobs.tick()
+    every = every_run()
+    if live and not any(item.live for item in every):
+        st.rerun()
+    actions.undo()
+    if said := trouble(every):
+        st.warning(plain(said))
+    items = searched(every, asked)
+    if items:
+        listing(items)
+        _chosen(picked(items), every)
+    else:
+        st.info(f"No run has “{plain(asked)}” in its name, task, model or state.", icon=":material/search_off:")
+    st.caption(words.room(every, most_bytes()))
+
+
+def _chosen(chosen: Sequence[Summary], every: Sequence[Summary]) -> None:
+    first = chosen[0]
+    with st.container(gap="small"):
+        head = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
+        with head[0]:
+            actions.name(first)
+        head[1].caption(plain(words.about(first)))
+        actions.actions(chosen)
+    if first.trouble:
+        st.error(plain(first.trouble))
+    elif first.run.records():
+        _curves(first)
+        fact(words.fact(chosen, every))
+    else:
+        st.caption("Nothing is measured yet.")
+
+
+def _curves(item: Summary) -> None:
+    records, ink = item.run.records(), Ink.of(theme())
+    last = max(records[-1].step, item.asked_steps if item.live else 0)
+    left, right = st.columns(2, gap="medium")
+    left.markdown(":small[**Loss**]")
+    loss = [Curve("held-out", [(r.step, r.loss) for r in records]),
+            Curve("training", [(r.step, r.train_loss) for r in records])]
+    left.vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, height=170), key="runs:loss",
+                         alt=f"Held-out and training loss of {item.name} over {last:,} steps")
+    right.markdown(":small[**Right, held-out**]" if item.last is None or item.last.error is None
+                   else ":small[**Error, as a share of repeating the last season**]")
+    shares = [Curve("whole outputs", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
+              Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records]),
+              Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
+    drawn = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].kept() else 100, percent=True, height=170)
+    right.vega_lite_chart(spec=drawn, key="runs:right", alt=f"{item.name}: {words.result(item)}")

@@ -1,0 +1,65 @@
+"""What the Sweeps page writes of tested differences: the sentence, the table of pairs and the test; no st call."""
+
+from __future__ import annotations
+
+from core.training.comparisons import Comparison
+from dashboard.views.sweeps.state import Shown
+from dashboard.views.sweeps.units import NARROW, join, places, scaled
+
+EQUAL = "which does not show that they are equal"
+
+
+def verdict(shown: Shown, measure: str, ranked: list[int]) -> str:
+    """Which values the best differs from, by the tests of all pairs; `ranked` are the values' places, best first."""
+    tested = shown.comparisons(measure)
+    best = ranked[0]
+    own = {pair.second: pair for each in tested if best in (each.first, each.second)
+           for pair in [each if each.first == best else each.turned()]}
+    names = {place: shown.names[place] for place in ranked if place in own}
+    if not own:
+        return ""
+    if len(shown.config.values) == 2:
+        (pair,) = own.values()
+        numbers = (f"{_signed(pair.difference, measure)} (95{NARROW}% interval {_interval(pair, measure)}, "
+                   f"{probability(pair.p)}, {method(tested)})")
+        return (f"The difference of {numbers} is significant." if pair.significant else
+                f"The difference of {numbers} is not significant, {EQUAL}.")
+    ahead = [name for place, name in names.items() if own[place].significant]
+    level = [name for place, name in names.items() if not own[place].significant]
+    parts = [f"**{shown.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
+    parts += [f"no significant difference from {join(level) if ahead else 'any other value'} was found, {EQUAL}"] \
+        if level else []
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]} ({method(tested)}, {len(tested)} pairs, Holm's correction)."
+
+
+def method(tested: list[Comparison]) -> str:
+    """The test and how many seeds it had, such as paired t test, n = 3."""
+    counts = sorted({pair.count for pair in tested})
+    paired = {pair.paired for pair in tested}
+    kind = {(True,): "paired t test", (False,): "Welch's t test"}.get(tuple(paired), "paired and Welch's t tests")
+    return f"{kind}, n = {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'}"
+
+
+
+def probability(p: float) -> str:
+    return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".") if p < 0.9995 else "p = 1"
+
+
+def _signed(value: float, measure: str) -> str:
+    value = scaled(value, measure)
+    return f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
+
+
+def _interval(pair: Comparison, measure: str) -> str:
+    return f"{_signed(pair.low, measure)} to {_signed(pair.high, measure)}"
+
+
+def pairs(shown: Shown, measure: str) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: every pair of values with its difference, interval, corrected p and seeds; smallest p first."""
+    rows = [[f"{shown.names[each.first]} − {shown.names[each.second]}", _signed(each.difference, measure),
+             _interval(each, measure), probability(each.p).removeprefix("p = ").removeprefix("p "),
+             f"{each.count}" if each.paired else f"{each.count}, unpaired",
+             "significant" if each.significant else "not significant"]
+            for each in sorted(shown.comparisons(measure), key=lambda pair: pair.p)]
+    return ["pair", "difference", "95 % interval", "p", "n", "at 5 %"], rows

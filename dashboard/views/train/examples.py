@@ -1,0 +1,67 @@
+"""Held-out examples at a step, as what they are: words with errors marked, pictures, rows of a table, a series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.tasks import Example, Task
+from core.training.record import Prediction, Record
+from dashboard.charts import prediction_tables, source_attention
+from dashboard.charts.palette import Ink
+from dashboard.charts.training_curves import title
+from dashboard.runtime.attention_frames import watched_examples
+from dashboard.runtime.run_data import Shown
+from dashboard.widgets.panels import theme
+
+LONG = 24  # tokens
+LONG_TABLE = 300  # pixels
+PICTURE = 48
+
+
+def examples(shown: Shown, record: Record, ink: Ink) -> None:
+    """The watched examples as the model answered them in a record."""
+    task, told = shown.task(), record.examples
+    title(f"Examples at step {record.step:,}")
+    if task.form == "series":
+        _series(task, told, ink)
+        return
+    long = max(len(e.source) + len(e.predicted) for e in told) > 2 * LONG and task.input == "tokens"
+    # Long sentences scroll, so that the fact below them stays in sight.
+    with st.container(height=LONG_TABLE if long else "content", border=False):
+        st.html(_table(shown, task, told, ink))
+
+
+def _table(shown: Shown, task: Task, told: Sequence[Prediction], ink: Ink) -> str:
+    if task.input == "patches":
+        assert shown.config is not None
+        kept = watched_examples(shown.config.task, shown.config.watch)
+        sources = [_picture(task, example, ink) for example in kept[: len(told)]]
+        return prediction_tables.answers(sources, told, task.separator, ink.pick, ink.hairline)
+    if task.form == "label":
+        joined = task.separator or ("" if task.input == "tokens" else " · ")
+        sources = [prediction_tables.escaped(joined.join(each.source)) for each in told]
+        return prediction_tables.answers(sources, told, task.separator, ink.pick, ink.hairline)
+    if task.form == "text":
+        return prediction_tables.continued(told, task.separator, ink.pick, ink.hairline)
+    return prediction_tables.written(told, task.separator, ink.pick, ink.hairline)
+
+
+def _picture(task: Task, example: Example, ink: Ink) -> str:
+    grid = task.shape.grid
+    whole = source_attention.picture(example.source, grid)
+    return source_attention.image(source_attention.tinted(whole, grid, None, theme(), ink.text), "the picture", PICTURE)
+
+
+def _series(task: Task, told: Sequence[Prediction], ink: Ink) -> None:
+    """How far each forecast is off, beside the last season again."""
+    rows = []
+    for each in told:
+        past, wanted, said = ([float(x) for x in words] for words in (each.source, each.target, each.predicted))
+        rows.append((_off(said, wanted), _off(task.naive(past), wanted)))
+    st.html(prediction_tables.forecasts(rows, ink.hairline))
+
+
+def _off(said: Sequence[float], wanted: Sequence[float]) -> float:
+    return sum(abs(a - b) for a, b in zip(said, wanted, strict=True)) / len(wanted)

@@ -1,0 +1,122 @@
+"""Which attention is trained: a published one by name, any choice on the six axes, or none."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import AXES, PRESETS, AttentionConfig, ConfigError, entry, preset
+from core.models import ModelConfig
+from core.models.blocks import computed_exactly, encoder_masks
+from core.models.config import RECURRENT, STACKED
+from dashboard.widgets.mechanism_editor import mechanism, preset_of
+
+RECOMMENDED, OWN, NONE = "recommended", "own", "none"
+WORDS = {RECOMMENDED: "As recommended", OWN: "Your own choices", NONE: "No attention"}
+AXES_OF = {**dict.fromkeys(STACKED, tuple(AXES)),
+           **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position"))}
+KEEP: dict[str, Any] = {"persist_state": "session"}
+
+
+def choose(
+    name: str, start: ModelConfig, kind: str, d_model: int, heads: int, cell: DeltaGenerator, axes: DeltaGenerator,
+) -> AttentionConfig | None:
+    """Draw the list of mechanisms and the popover of the axes; the attention at those sizes, None for none.
+
+    ConfigError, after the widgets are drawn, when the chosen one cannot have those sizes.
+    """
+    usual = None if start.attention is None else sized(start.attention, d_model, heads)
+    asked = st.session_state.get(now_key(name), usual)
+    trouble, config = None, asked
+    try:
+        config = asked and sized(asked, d_model, heads)
+    except ConfigError as error:
+        trouble, config = error, usual
+    popover = axes.popover("Six axes", icon=":material/tune:", width="stretch", on_change="rerun", key=f"{name}:axes")
+    if popover.open:
+        with popover:
+            first = config or AttentionConfig(d_model, heads, "identity")
+            config, trouble = _edited(name, kind, first, config, trouble)
+    with cell:
+        _names(name, kind, config, usual, (d_model, heads))
+    if trouble is not None:
+        raise trouble
+    return config
+
+
+def now_key(name: str) -> str:
+    """Where the session keeps the attention that was chosen for a task and model."""
+    return f"{name}:attention:now"
+
+
+def sized(config: AttentionConfig, d_model: int, heads: int) -> AttentionConfig:
+    return config.with_(d_model=d_model, num_heads=heads)
+
+
+def _edited(
+    name: str, kind: str, start: AttentionConfig, before: AttentionConfig | None, trouble: ConfigError | None,
+) -> tuple[AttentionConfig | None, ConfigError | None]:
+    """What the editor says; a refusal stands in it, beside its control, and here as the reason not to train."""
+    config = mechanism(f"{name}:attention", start, axes=AXES_OF[kind], presets=False, sizes=False)
+    if config is None:
+        return before, ConfigError("The mechanism cannot be trained as it is; its six axes say why.")
+    if config == start:
+        return before, trouble
+    st.session_state[now_key(name)] = config
+    return config, None
+
+
+def _names(
+    name: str, kind: str, config: AttentionConfig | None, usual: AttentionConfig | None, sizes: tuple[int, int],
+) -> None:
+    """The list of names; it follows the axes, and choosing one sets them."""
+    options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
+    options += [NONE] if kind == "recurrent" else []
+    current = NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
+    if current not in options:
+        options.append(current)
+    st.session_state[f"{name}:mechanism"] = current
+    st.selectbox("Mechanism", options, key=f"{name}:mechanism", on_change=_take, args=(name, usual, sizes),
+                 format_func=lambda key: WORDS.get(key) or named(key), **KEEP)
+
+
+def named(key: str) -> str:
+    item = preset(key)
+    return item.name if str(item.year) in item.name else f"{item.name} {item.year}"
+
+
+@lru_cache(maxsize=1024)
+def fits(key: str, kind: str, sizes: tuple[int, int]) -> bool:
+    """Whether a preset is made for that kind of model, and can be had at those sizes."""
+    try:
+        config = preset(key).config(*sizes)
+        ModelConfig(kind, *sizes, config)
+    except ConfigError:
+        return False
+    return (config.projection.key == "identity") == (kind == "recurrent")
+
+
+def _take(name: str, usual: AttentionConfig | None, sizes: tuple[int, int]) -> None:
+    chosen = st.session_state[f"{name}:mechanism"]
+    if chosen != OWN:
+        config = {RECOMMENDED: usual, NONE: None}.get(chosen) if chosen in WORDS else preset(chosen).config(*sizes)
+        st.session_state[now_key(name)] = config
+
+
+def summary(model: ModelConfig) -> str:
+    """The six choices in a line, and where the kernel gives way to the exact one."""
+    config = model.attention
+    if config is None:
+        return "No attention: the decoder sees the encoder's last state alone."
+    names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
+    said = [f"{names}."]
+    if model.kind == "transformer":
+        if exact := computed_exactly(config):
+            kernel = entry("kernel", config.kernel.key).name
+            said.append(f"{kernel} serves the encoder; {' and '.join(exact)} {'are' if exact[1:] else 'is'} exact.")
+        if masks := encoder_masks(config):
+            said.append(f"{' and '.join(masks)} serves the encoder: it reads the length, which a decoder cannot know.")
+    return " ".join(said)

@@ -1,0 +1,205 @@
+"""The setup of a run as widgets: a task, a model, its mechanism and how to train; ends in a validated RunConfig."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+import torch
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import ConfigError
+from core.attention.config import heads_that_divide
+from core.entries import Param, Value
+from core.models import ModelConfig, Shape, build_model
+from core.models.config import RECURRENT, STACKED
+from core.tasks import TASKS, Task, TaskConfig, TaskEntry, task_entry
+from core.training import recommended
+from core.training.config import RunConfig
+from dashboard.runtime.run_data import task_of
+from dashboard.views.train import options
+from dashboard.views.train.mechanism import choose, now_key, summary
+from dashboard.views.train.options import KEEP, RATES, WIDTHS
+from dashboard.widgets import data_upload
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import param_widget
+
+KINDS = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
+         "classifier": "Transformer encoder, one class", "one_token": "One token a row (attends to itself alone)",
+         "forecaster": "Transformer encoder, numbers ahead", "recurrent": "Recurrent, encoder–decoder",
+         "hybrid": "Hybrid: LSTM and attention"}
+BY_INPUT = {("transformer", "patches"): "Image to text", ("classifier", "patches"): "Vision Transformer"}
+MOST_HEADS = 16
+WIDE = ("task", "told", "own")
+CELLS = ("param", "more", "model", "mechanism", "axes", "heads", "rate", "seed", "sizes", "training")
+
+
+def setup() -> RunConfig | None:
+    """Draw the setup and return the run it asks for; None, with the reason on the page, when it cannot be."""
+    with st.container(gap="small"):
+        cells = {name: st.container() for name in WIDE}
+        with st.grid(min_column_width=150, gap="small"):  # one column beside the pictures, two on a phone
+            cells |= {name: st.container() for name in CELLS}
+    keys = [entry.key for entry in TASKS]
+    key = cells["task"].selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="train:task", **KEEP)
+    entry = task_entry(key)
+    try:
+        task = task_of(_task(entry, cells))
+    except (ConfigError, ValueError) as error:
+        cells["own"].error(plain(str(error)))
+        return None
+    cells["told"].caption(f"{entry.meaning} {entry.look}")
+    if task.notes:
+        cells["own"].caption(plain(" ".join(task.notes)))
+    try:
+        return _run(task, cells)
+    except ConfigError as error:
+        st.error(plain(str(error)))
+        return None
+
+
+@lru_cache(maxsize=128)
+def parameters(model: ModelConfig, shape: Shape) -> int:
+    """How many numbers a model learns; ConfigError where it cannot be built for that shape. Computes nothing."""
+    with torch.device("meta"):
+        return sum(weight.numel() for weight in build_model(model, shape).parameters())
+
+
+def adopt(config: RunConfig) -> None:
+    """Set the widgets to what a run was asked with, so that a link brings its settings too."""
+    task, model = config.task, config.model
+    name = f"train:{task.key}:{model.kind}"
+    values: dict[str, Any] = {
+        "train:task": task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
+        now_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
+        f"{name}:heads:{model.d_model}": _fitting(model)}
+    values |= {f"{name}:{param.key}": getattr(model, param.key) for param in options.of_model(model)}
+    groups = options.of_training(config, "pairs")
+    values |= {f"{name}:{param.key}": getattr(config, param.key) for _, params in groups for param in params}
+    st.session_state.pop(f"train:{task.key}:first", None)
+    st.session_state.update(values | {f"train:{task.key}:{key}": value for key, value in task.params})
+
+
+def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
+    """A reader's own data and all that is asked of it stand open; of another task the first parameter, the others
+    wait in the popover."""
+    values: dict[str, Value] = {}
+    name = f"train:{entry.key}"
+    if any(param.key == data_upload.DATA for param in entry.params):
+        with cells["own"]:
+            return TaskConfig.of(entry.key, **_own_data(entry, name))
+    with cells["param"]:
+        values |= {param.key: param_widget(param, key=f"{name}:{param.key}", keep=KEEP) for param in entry.params[:1]}
+    if entry.params[1:]:
+        with cells["more"]:
+            panel = options.group("Task settings", ":material/tune:", f"{name}:group")
+            with panel:
+                values |= options.values(entry.params[1:], name, panel.open)
+    return TaskConfig.of(entry.key, **values)
+
+
+def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for param in entry.params:
+        key = f"{name}:{param.key}"
+        if param.key == data_upload.DATA:
+            values[param.key] = data_upload.data_widget(param, key)
+        elif param.key in data_upload.UNNAMED:
+            names = data_upload.names_of(str(values[data_upload.DATA]), str(values["header"]))
+            values[param.key] = data_upload.column_widget(param, names, key)
+        elif param.key == data_upload.COLUMNS:
+            names = {name: str(value) for name, value in values.items()}
+            values[param.key] = data_upload.columns_widget(param, names, key)
+        else:
+            values[param.key] = param_widget(param, key=key, keep=KEEP)
+    return values
+
+
+def _follow_data(task: Task) -> None:
+    """Where other data is learned best by another model, take that one, unless a person had taken another."""
+    state, chosen, before = st.session_state, f"train:{task.key}:kind", f"train:{task.key}:first"
+    first = next(iter(task.recommended))
+    if state.get(before, first) != first and state.get(chosen) == state[before]:
+        state[chosen] = first
+    state[before] = first
+
+
+def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
+    _follow_data(task)
+    kind = cells["model"].selectbox("Model", list(task.recommended), key=f"train:{task.key}:kind", **KEEP,
+                                    format_func=lambda kind: BY_INPUT.get((kind, task.input), KINDS[kind]))
+    base = recommended(task, kind)
+    name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
+    with cells["sizes"]:
+        sizes = _sizes(base.model, name)
+    heads = _heads(base.model, sizes["d_model"], name, cells["heads"])
+    with cells["training"]:
+        training = _training(base, task.form, name)
+    asked = st.session_state.get(f"{name}:rate", base.learning_rate)
+    rate = cells["rate"].select_slider("Learning rate", sorted({*RATES, base.learning_rate, asked}), base.learning_rate,
+                                       format_func=_short, key=f"{name}:rate", **KEEP)
+    seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", **KEEP)
+    attention = choose(name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"])
+    if attention is not None and kind in STACKED:
+        attention = attention.with_(dropout=sizes["dropout"])
+    model = replace(base.model, num_heads=heads, attention=attention, **sizes)
+    st.caption(f"{summary(model)} {parameters(model, task.shape):,} parameters.")
+    return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
+
+
+def _heads(start: ModelConfig, d_model: int, name: str, cell: DeltaGenerator) -> int:
+    """Only a model whose layers split into heads is asked for their number."""
+    if start.kind in RECURRENT and start.num_heads == 1:
+        return 1
+    fits = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
+    default = max(heads for heads in fits if heads <= start.num_heads)
+    return cell.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}", **KEEP,
+                              help="Only those that divide d_model.")
+
+
+def _fitting(model: ModelConfig) -> int:
+    """The model's heads, or the most the page offers when it has more."""
+    return max(h for h in heads_that_divide(model.d_model) if h <= min(model.num_heads, MOST_HEADS))
+
+
+def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
+    """The popover of the model: its width, and what its kind reads."""
+    panel = options.group("Model settings", ":material/layers:", f"{name}:sizes")
+    params = options.of_model(start)
+    with panel:
+        width = st.session_state.get(f"{name}:d_model", start.d_model)
+        if panel.open:
+            width = st.select_slider("d_model", sorted({*WIDTHS, start.d_model, width}), start.d_model,
+                                     key=f"{name}:d_model", **KEEP)
+        values = options.values(params, name, panel.open)
+    _say_changed(["d_model " + str(width)] * (width != start.d_model) + options.unlike(values, params))
+    return {"d_model": width, **values}
+
+
+def _training(base: RunConfig, form: str, name: str) -> dict[str, Any]:
+    """The popover of the training, in its groups."""
+    panel = options.group("Training settings", ":material/model_training:", f"{name}:training")
+    values: dict[str, Any] = {}
+    groups = options.of_training(base, form)
+    with panel:
+        for title, params in groups:
+            if panel.open:
+                st.markdown(f"**{title}**")
+            values |= options.values(params, name, panel.open)
+    every: list[Param] = [param for _, params in groups for param in params]
+    _say_changed(options.unlike(values, every))
+    return values
+
+
+def _say_changed(changed: list[str]) -> None:
+    """What a closed popover hides."""
+    if changed:
+        st.caption(plain(f"Changed: {', '.join(changed)}."))
+
+
+def _short(rate: float) -> str:
+    """0.003 → "3e-3", 0.0017 → "1.7e-3": each its own text, as the slider goes by that."""
+    mantissa, exponent = f"{rate:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"

@@ -1,0 +1,157 @@
+"""Which model the page takes apart: one drawn from a seed, or a run's with its trained weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.attention import ConfigError, heads_that_divide
+from core.models import ModelConfig
+from core.models.config import STACKED
+from core.positions import POSITIONS
+from core.tasks import TASKS, Task, TaskConfig, make_task
+from core.training.runs import Run, find_run, list_runs
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND
+
+SEEDED, EXAMPLE = "seeded", "example"
+WEIGHTS, LINKED = "transformer:weights", "transformer:linked"
+KEPT = Run(Path(__file__).resolve().parents[2] / "runtime" / "examples" / "example_run")
+KINDS = {"transformer": "Encoder and decoder", "decoder": "Decoder only", "classifier": "Classifier",
+         "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
+NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
+ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"}
+NORMALIZATIONS = {"layer": "LayerNorm", "rms": "RMSNorm"}
+WIDTHS = (16, 32, 64, 128)
+LISTED = 50  # runs, the newest first
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model: of a run (its id, and the step whose weights are taken), or of a seed."""
+
+    config: ModelConfig
+    task: TaskConfig
+    run: str = SEEDED
+    step: int = 0
+    seed: int = 0
+
+    @property
+    def seeded(self) -> bool:
+        return self.run == SEEDED
+
+
+def run_of(name: str) -> Run | None:
+    return KEPT if name == EXAMPLE else find_run(name)
+
+
+def choose() -> Asked | None:
+    """The row of controls; None where what was asked cannot be had, which is then said."""
+    row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    options = sources()
+    _of_link(options)
+    with row.cell(column_span=2):
+        source = st.selectbox("Weights", options, key=WEIGHTS, format_func=named, persist_state="session",
+                              help="Drawn from a seed, or learned: any run with a stacked model that kept its weights.")
+    _to_link(source)
+    try:
+        return _seeded(row) if source == SEEDED else _trained(source)
+    except (ConfigError, ValueError, KeyError, TypeError) as error:
+        st.error(plain(str(error)))
+        return None
+
+
+def _of_link(options: list[str]) -> None:
+    """Take the run that a link names, once; one that is not here is said."""
+    asked = st.query_params.get("run")
+    if asked is None or asked == st.session_state.get(LINKED):
+        return
+    if asked in options:
+        st.session_state[WEIGHTS] = asked
+    else:
+        st.warning("The run in the link is not on this machine, or its model has no layers. Below is another.")
+
+
+def _to_link(source: str) -> None:
+    st.session_state[LINKED] = source
+    if source == SEEDED:
+        st.query_params.pop("run", None)
+    elif st.query_params.get("run") != source:
+        st.query_params["run"] = source
+
+
+def sources() -> list[str]:
+    """The seed, the kept example, and every run whose model is of layers, the newest first."""
+    return [SEEDED, EXAMPLE, *(run.id for run in reversed(list_runs()[-LISTED:]) if _stacked(run))]
+
+
+def _stacked(run: Run) -> bool:
+    try:
+        return bool(run.checkpoint_steps()) and run.config().model.kind in STACKED
+    except (ConfigError, KeyError, TypeError, ValueError):
+        return False
+
+
+def named(source: str) -> str:
+    if source in (SEEDED, EXAMPLE):
+        return "Drawn from a seed" if source == SEEDED else "Trained: the kept example"
+    run = run_of(source)
+    return f"Trained: {run.name if run else source}"
+
+
+def _trained(source: str) -> Asked:
+    run = run_of(source)
+    steps = run.checkpoint_steps() if run else []
+    if run is None or not steps:
+        raise ValueError("This run is no longer here; take another, or weights drawn from a seed.")
+    config = run.config()
+    return Asked(config.model, config.task, source, run.default_step())
+
+
+def task_label(key: str) -> str:
+    return next(entry.name for entry in TASKS if entry.key == key)
+
+
+def kinds_of(task: Task) -> list[str]:
+    return [kind for kind in task.recommended if kind in STACKED]
+
+
+def _seeded(row: Any) -> Asked:
+    own = [entry.key for entry in TASKS if not any(param.key == "data" for param in entry.params)]
+    with row:
+        config = TaskConfig.of(st.selectbox("Task", own, key="transformer:task", format_func=task_label, **BOUND))
+        kinds = kinds_of(make_task(config))
+        if st.session_state.get("transformer:kind") not in kinds:
+            st.session_state.pop("transformer:kind", None)
+        kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.get, **BOUND)
+        layers = st.slider("Layers", 1, 12, 3, key="transformer:layers", **BOUND)
+        panel = st.popover("Blocks", icon=":material/tune:", key="transformer:blocks", on_change="rerun",
+                           width="stretch")
+    blocks = _blocks(panel)
+    seed = blocks.pop("seed")
+    return Asked(ModelConfig.transformer(kind=kind, layers=layers, **blocks), config, seed=seed)
+
+
+def _blocks(panel: Any) -> dict:
+    """What a layer is made of; drawn while the popover is open, else read from the session."""
+    usual = {"norm": "post", "normalization": "layer", "activation": "relu", "position": "sinusoidal", "d_model": 32,
+             "seed": 0}
+    said = {name: st.session_state.get(f"transformer:{name}", value) for name, value in usual.items()}
+    fits = [heads for heads in heads_that_divide(said["d_model"]) if heads <= 8]
+    said["num_heads"] = st.session_state.get("transformer:heads", 2)
+    if not panel.open:
+        return said
+    with panel:
+        for name, label, names in (("norm", "Norm", NORMS), ("normalization", "Kind of norm", NORMALIZATIONS),
+                                   ("activation", "Activation", ACTIVATIONS)):
+            said[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.get, **BOUND)
+        keys = [entry.key for entry in POSITIONS]
+        said["position"] = st.selectbox("Position", keys, keys.index("sinusoidal"), key="transformer:position", **BOUND,
+                                        format_func=lambda key: next(e.name for e in POSITIONS if e.key == key))
+        said["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **BOUND)
+        said["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads", **BOUND)
+        said["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed", **BOUND))
+    return said

@@ -1,0 +1,127 @@
+"""The page: controls, the diagram with its fact, attention layer by layer, and norms against depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.attention import ConfigError
+from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
+from core.trace import AttentionTrace
+from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.palette import Ink
+from dashboard.components.attention_view import attention_view
+from dashboard.components.model_diagram import diagram, picked
+from dashboard.runtime.cache import cached
+from dashboard.runtime.threads import one_thread
+from dashboard.views.transformer import words
+from dashboard.views.transformer.choose import NORMS, Asked, choose
+from dashboard.views.transformer.measure import Depth, Measured, by_depth, measure
+from dashboard.widgets.panels import fact, plain, source_panel, theme, title
+from dashboard.widgets.params import BOUND
+
+DIAGRAM, PICK = "transformer:diagram", "transformer:pick"
+ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross": "cross-attention"}
+
+
+@st.fragment
+def explore() -> None:
+    """The whole page above the sources; a control reruns nothing else."""
+    title("The Transformer", "Open a model layer by layer: every part with its shape, its share and its gradient.")
+    asked = choose()
+    if asked is None:
+        return
+    try:
+        with one_thread():
+            measured = cached(measure, asked)
+    except (ConfigError, ValueError) as error:
+        st.error(plain(str(error)))
+        return
+    place = _chosen(measured)
+    diagram(measured.tree, key=DIAGRAM, chosen=place, on_pick=_take, fact=words.of_model(measured))
+    fact(words.of_model(measured))
+    st.caption(words.of_memory(measured))
+    _maps(measured, asked, place)
+    _along(measured)
+    _depth(asked)
+
+
+def _take() -> None:
+    st.session_state[PICK] = picked(DIAGRAM)
+
+
+def _chosen(measured: Measured) -> str:
+    """The attention whose maps are drawn: the one picked, where this model has it, else the last that looks across."""
+    paths = [part.path for part in measured.tree.walk() if words.is_attention(part.path)]
+    wanted = st.session_state.get(PICK)
+    return wanted if wanted in paths else next((path for path in paths if path.endswith("cross")), paths[0])
+
+
+def _maps(measured: Measured, asked: Asked, place: str) -> None:
+    """Every layer and head of the kind of attention that was picked, and the picked layer's first head large."""
+    kind, layer = words.kind_and_layer(place)
+    trace: AttentionTrace = measured.trace.of(kind)  # type: ignore[arg-type]
+    weights = "drawn from a seed" if asked.seeded else f"trained for {asked.step:,} steps"
+    st.markdown(f"**{ATTENTION[kind].capitalize()}, every layer and head**")
+    columns = st.columns([1, 2], gap="large")
+    with columns[0]:
+        state = attention_view(
+            trace, key=f"transformer:grid:{kind}", layer=layer, layout="grid", link=f"transformer:{kind}",
+            caption=f"Weights {weights}.")
+    with columns[1]:
+        attention_view(
+            trace, key=f"transformer:map:{kind}", layer=state.layer, head=state.head, link=f"transformer:{kind}",
+            show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
+
+
+def _along(measured: Measured) -> None:
+    """Along the depth of this very model: how widely its numbers spread, and how large the gradients are."""
+    stacks: dict[str, list] = {}
+    for part in measured.tree.layers():
+        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
+    if max(map(len, stacks.values())) > 1:
+        _two({name: ([part.gradient for part in parts], [part.spread for part in parts])
+              for name, parts in stacks.items()}, "along")
+
+
+def _depth(asked: Asked) -> None:
+    """The same model with its norms after and before, at a depth of the reader's choice."""
+    st.markdown("## Where the norm stands")
+    row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
+    layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key="transformer:depth", **BOUND)
+    row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
+    row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
+    with one_thread():
+        found: dict[str, Depth] = {norm: cached(by_depth, asked.config, asked.task, layers, norm) for norm in NORMS}
+    names = {"post": "norm after", "pre": "norm before"}
+    _two({names[norm]: (depth.mean, depth.output) for norm, depth in found.items()}, "depth")
+    fact(words.of_depth(found["post"], found["pre"], layers))
+    st.caption(words.of_depth_conditions(found["post"], found["pre"]))
+
+
+def _two(found: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
+    """Side by side, by name: the gradient in each layer's weights, and the spread of each layer's output."""
+    headings = "Gradient in each layer's weights", "Spread of each layer's output"
+    last = max(len(pair[0]) for pair in found.values()) - 1
+    for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
+        curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in found.items()]
+        chart = step_chart(curves, ink=Ink.of(theme()), last_x=last, unit="layer", height=180)
+        column.markdown(f"**{heading}**")
+        column.vega_lite_chart(spec=chart, key=f"transformer:{key}:{i}")
+
+
+def sources() -> None:
+    """On request: papers and the classes that just ran."""
+    panel = st.expander("Papers and the code that just ran", on_change="rerun", key="transformer:source")
+    if not panel.open:
+        return
+    with panel:
+        st.markdown(
+            "**Attention is all you need**, encoder and decoder, norm after the sum: "
+            "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
+            "[Xiong et al. 2020](https://arxiv.org/abs/2002.04745). **RMSNorm**: "
+            "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
+            "[Shazeer 2020](https://arxiv.org/abs/2002.05202).")
+        for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
+            source_panel(built)

@@ -1,0 +1,69 @@
+"""The page's numbers in words."""
+
+from __future__ import annotations
+
+from core.models.anatomy import Part
+from dashboard.charts.numbers import byte_size, number, operations, percent
+from dashboard.views.transformer.measure import BATCH, SEEDS, Depth, Measured
+
+COLUMNS = ("output", "parameters", "FLOPs", "kept", "mean ± spread", "gradient")
+_ATTENTIONS = {"attention": "self", "causal": "causal", "cross": "cross"}
+
+
+def is_attention(path: str) -> bool:
+    return path.rpartition(".")[2] in _ATTENTIONS
+
+
+def kind_and_layer(path: str) -> tuple[str, int]:
+    """Which kind of map an attention's path stands for, and of which layer; ValueError for another path."""
+    above, _, last = path.rpartition(".")
+    number = above.rpartition(".")[2]
+    if last not in _ATTENTIONS or not number.isdecimal():
+        raise ValueError(f"{path!r} is no attention of a layer.")
+    return _ATTENTIONS[last], int(number)
+
+
+def cells(part: Part) -> list[str]:
+    """The columns of a part: shape, parameters, FLOPs, memory kept, its numbers, its gradient."""
+    shape = "" if part.shape is None else " × ".join(map(str, part.shape))
+    spread = "" if part.spread is None or part.mean is None else f"{number(part.mean)} ± {number(part.spread)}"
+    return [shape, f"{part.parameters:,}" if part.parameters else "", operations(part.flops) if part.flops else "",
+            byte_size(part.bytes) if part.bytes else "", spread,
+            "" if part.gradient is None else number(part.gradient)]
+
+
+def of_model(measured: Measured) -> str:
+    """The fact under the diagram: where the parameters and the products are."""
+    whole = measured.tree
+    parts = [part for part in whole.walk() if part.children and is_attention(part.path)]
+    forward = [part for part in whole.walk() if part.path.endswith("feed_forward")]
+    share = {name: (sum(part.parameters for part in found) / whole.parameters,
+                    sum(part.flops for part in found) / whole.flops)
+             for name, found in (("attention", parts), ("feed-forward", forward))}
+    met = sum(child.flops for part in parts for child in part.children if child.path.endswith("itself"))
+    return (f"Attention holds **{percent(share['attention'][0])}** of {whole.parameters:,} parameters and takes "
+            f"**{percent(share['attention'][1])}** of the products, feed-forward "
+            f"{percent(share['feed-forward'][0])} and {percent(share['feed-forward'][1])}; where queries "
+            f"meet keys, {percent(met / whole.flops)}.")
+
+
+def of_memory(measured: Measured) -> str:
+    """The caption: what was run, and what training keeps."""
+    whole = measured.tree
+    return (f"One pass over {BATCH} held-out examples and back, loss {number(measured.loss)}. FLOPs are those of "
+            f"matrix products, forwards; “kept” is what the backward pass needs of this batch, "
+            f"{byte_size(whole.bytes)}. Weights take {byte_size(4 * whole.parameters)} in fp32; training with AdamW "
+            f"holds {byte_size(16 * whole.parameters)} with gradients and two moments. "
+            "A bar is the part's share of the model.")
+
+
+def of_depth(after: Depth, before: Depth, layers: int) -> str:
+    """What norms do to the gradient of the first layer."""
+    return (f"With {layers} layers and the norm after the sum, the first layer gets **{number(after.ratio)} ×** the "
+            f"last layer's gradient; with the norm before, **{number(before.ratio)} ×**.")
+
+
+def of_depth_conditions(after: Depth, before: Depth) -> str:
+    return (f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
+            f"{number(after.mean[0])} ± {number(after.deviation[0])} after, {number(before.mean[0])} ± "
+            f"{number(before.deviation[0])} before.")

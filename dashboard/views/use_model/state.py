@@ -1,0 +1,166 @@
+"""What the model was asked and what it answers without each of its heads, computed once and shared by all sessions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from core.pretrained import Given, PretrainedError
+from core.pretrained.evidence import Asked, Effect, Question, answering_rows, every_head, greatest, switched_off
+from core.pretrained.jobs import similarities
+from core.trace import AttentionTrace, Kind, to_numpy
+from dashboard.runtime.cache import cached, shared
+from dashboard.runtime.threads import one_thread
+from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
+from dashboard.widgets.model_picker.asked import asked_of, without_model
+
+AT_ONCE = 1e11  # multiplications, a few seconds, that nobody is asked about
+SMALL = 1e9  # of one pass, up to which one thread is the faster
+PROBE = 0.03  # seconds in which asking again is timed
+MOST_SENTENCES = 12
+
+Effects = Mapping[tuple[Kind, int, int], Effect]
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A question's answer, the maps of the kind that answers, and what switching off every head would take.
+
+    `seconds` were measured, and `work` is counted, so that a busy machine does not change what the page does.
+    """
+
+    asked: Asked
+    trace: AttentionTrace
+    heads: int
+    seconds: float
+    work: float
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head of a trace (`place` is its map's place there), the row that answers, and its effect if it is known.
+
+    `before` is how many heads change the answer more; `number` is the model's own number of the layer.
+    """
+
+    place: int
+    layer: int
+    head: int
+    row: int
+    effect: Effect | None
+    before: int = 0
+    number: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"L{self.layer if self.number is None else self.number}·H{self.head}"
+
+
+def answered(ref: ModelRef, question: Question) -> Answered:
+    """The model's answer; PretrainedError as in `ask`."""
+    return replace(shared(_answered, ref, question), asked=asked_of(ref, question))
+
+
+def _answered(ref: ModelRef, question: Question) -> Answered:
+    reading = reading_of(ref, question.given)
+    trace = reading.trace.of(reading.trace.kinds[-1])
+    heads = sum(len(item.weights) for item in trace.maps)
+    work = float((len(reading.source) + len(reading.target or ())) * _maps(loaded(ref).model))
+    with one_thread(work < SMALL):
+        asked = asked_of(ref, question)
+        return Answered(without_model(asked), trace, heads, heads * _quickest(asked), heads * work)
+
+
+def _maps(model: Any) -> int:
+    """The numbers of a model that every token is multiplied by: all but its tables of embeddings."""
+    tables = {id(part.weight) for part in model.modules() if isinstance(part, torch.nn.Embedding)}
+    return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
+
+
+def _quickest(asked: Asked) -> float:
+    """Seconds that asking again takes: the least of a few, as a busy machine only ever adds to it."""
+    least, began = float("inf"), time.perf_counter()
+    while time.perf_counter() - began < PROBE or least == float("inf"):
+        start = time.perf_counter()
+        asked.again()
+        least = min(least, time.perf_counter() - start)
+    return least
+
+
+def effects(ref: ModelRef, question: Question) -> Effects:
+    """What the answer is without each head alone, of the kind that answers."""
+    return shared(_effects, ref, question)
+
+
+def _effects(ref: ModelRef, question: Question) -> Effects:
+    found = answered(ref, question)
+    alone = [off for off in every_head(found.trace) if all(head is not None for *_, head in off)]
+    with one_thread(found.work / found.heads < SMALL):
+        return {next(iter(off)): switched_off(found.asked, off) for off in alone}  # type: ignore[misc]
+
+
+def telling_head(found: Answered, known: Effects | None) -> Head:
+    """The head without which the answer changes most; where that is not known, the one that looks most sharply."""
+    if known:
+        (_, layer, head), _ = greatest(known, 1)[0]  # type: ignore[arg-type, misc]
+        return head_at(found, known, next(i for i, item in enumerate(found.trace.maps) if item.layer == layer), head)
+    hidden, row = np.asarray(found.asked.source.special), _answering(found)
+    best: tuple[float, int, int] = (-1.0, 0, 0)
+    for place, item in enumerate(found.trace.maps):
+        weights = np.where(hidden, 0.0, item.weights[:, row, : len(hidden)])
+        head = int(weights.max(1).argmax())
+        best = max(best, (float(weights[head].max()), place, head))
+    return head_at(found, known, *best[1:])
+
+
+def head_at(found: Answered, known: Effects | None, place: int, head: int) -> Head:
+    """The head of that map, with its effect where effects are known."""
+    item = found.trace.maps[place]
+    row = _row(found, place, head)
+    if not known:
+        return Head(place, item.layer, head, row, None, number=item.number)
+    effect = known[item.kind, item.layer, head]
+    before = sum(abs(other.change) > abs(effect.change) for other in known.values())
+    return Head(place, item.layer, head, row, effect, before, item.number)
+
+
+def _answering(found: Answered) -> int:
+    return int(answering_rows(found.asked, found.trace.kinds[0]).argmax())
+
+
+def _row(found: Answered, place: int, head: int) -> int:
+    """The row that answers; where all do alike (an embedding), the ordinary one that looks most at another one."""
+    row = _answering(found)
+    if found.asked.answer.kind != "embedding":
+        return row
+    weights = found.trace.maps[place].weights[head].copy()
+    hidden = np.asarray(found.asked.source.special)
+    if hidden.all() or len(hidden) < 2:
+        return row
+    weights[hidden], weights[:, hidden] = -1.0, -1.0
+    np.fill_diagonal(weights, -1.0)
+    return int(weights.max(1).argmax())
+
+
+def alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
+    """The cosines of all pairs, (N, N); the answer may be changed."""
+    return cached(_alike, ref, every)
+
+
+def _alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
+    with one_thread():  # sentences are short
+        return to_numpy(similarities(loaded(ref), every))
+
+
+def sentences(first: str, more: str) -> tuple[str, ...]:
+    """The sentence that was chosen and a line each of the others, once each; PretrainedError for too many."""
+    found = tuple(dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip()))
+    if len(found) > MOST_SENTENCES:
+        raise PretrainedError(f"There are {len(found)} sentences; at most {MOST_SENTENCES} are compared at once. "
+                              f"Take {len(found) - MOST_SENTENCES} out.")
+    return found

@@ -1,0 +1,148 @@
+"""A reader's own data: pasted or uploaded, read nowhere but here, and said what is wrong with it where it stands."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+
+import streamlit as st
+
+from core.entries import ConfigError, Param
+from core.tasks import data_store
+from core.tasks.own import column_choice, column_names
+from core.tasks.reading import MOST_SIGNS, EncodingError, checked, decoded
+from core.tasks.tables import ALL
+from dashboard.views.train.options import KEEP
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import say_unreadable
+
+COLUMNS = "columns"
+DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
+MOST_MB = 4 * MOST_SIGNS // 1_000_000  # a character has at most four bytes
+LONG = 4_000  # characters; what is longer is stored and summed up instead of edited
+UNNAMED = {"label": "The last column", "text": "None: all columns"}  # what an empty name of a column stands for
+HEAD_LINES, HEAD_SIGNS = 4, 60
+
+
+def data_widget(param: Param, key: str) -> str:
+    """A field to paste into and a file to upload; the text, or the reference of a long one, with what is wrong with it
+    under it."""
+    st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=_file_key(key),
+                     type=["txt", "csv", "tsv", "md"], max_upload_size=MOST_MB, on_change=_take_file, args=(key,),
+                     help=param.meaning)
+    value = str(st.session_state.get(key, param.default))
+    if len(value) > LONG or data_store.is_reference(value):
+        if not data_store.is_reference(value) and value != param.default:
+            value = data_store.put(value)
+        st.session_state[key] = value  # no widget holds it while it is too long to be edited
+        lines, signs, head = _summary(value)
+        st.code(head, language=None, wrap_lines=False)
+        st.button("Paste something else", key=f"{key}:clear", type="tertiary", on_click=_clear, args=(key,))
+    else:
+        value = st.text_area("Or paste it", param.default, key=key, height=140, max_chars=data_store.INLINE,
+                             **KEEP) or ""
+        lines, signs = len(value.splitlines()), len(value)
+    st.caption(f"{lines:,} lines, {signs:,} of at most {MOST_SIGNS:,} characters. It stays on this machine, in the "
+               "run's own folder, and nothing in it is executed.")
+    if trouble := st.session_state.get(f"{key}:trouble"):
+        st.markdown(f":small[:red[{plain(trouble)}]]")
+        if st.session_state.get(f"{key}:windows"):
+            st.button("Read it as Windows-1252", key=f"{key}:as-windows", icon=":material/translate:",
+                      on_click=_take_file, args=(key, "cp1252"))
+    say_unreadable(param, value)
+    return value
+
+
+@lru_cache(maxsize=8)
+def _summary(value: str) -> tuple[int, int, str]:
+    """The lines and characters of a text, and its head; nothing of stored data that is not here."""
+    try:
+        text = data_store.read(value)
+    except ConfigError:
+        return 0, 0, ""
+    return len(text.splitlines()), len(text), _head(text)
+
+
+def _file_key(key: str) -> str:
+    """The uploader's key: another one after each file that was taken, so that the session lets go of its bytes."""
+    taken = st.session_state.get(f"{key}:files", 0)
+    return f"{key}:file:{taken}" if taken else f"{key}:file"
+
+
+def _head(text: str) -> str:
+    lines = text.split("\n", HEAD_LINES)
+    shown = [line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…" for line in lines[:HEAD_LINES]]
+    return "\n".join([*shown, "…"])
+
+
+def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
+    """One of the table's columns, or what the task takes when none is named."""
+    options = ["", *names]
+    if st.session_state.get(key, "") not in options:
+        st.session_state.pop(key)  # a column of another table
+    return st.selectbox(param.name, options, key=key, help=param.meaning, **KEEP,
+                        format_func=lambda name: name or UNNAMED[param.key]) or ""
+
+
+def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
+    """The columns to learn from: those that the task takes by itself until a person takes others; "" for the former.
+
+    Another table, class or way to read dates begins anew. A link's columns stand under `key`.
+    """
+    try:
+        names, usual = column_choice(values)
+    except ConfigError:
+        return ""
+    state, every = st.session_state, names_of(values[DATA], values["header"])
+    if values["text"] or not names:
+        return ""
+    field = f"{key}:{zlib.crc32(repr((names, usual)).encode())}"
+    if field not in state or state.get(key, "") != state.get(f"{key}:made", ""):
+        link = str(state.get(key, ""))
+        linked = list(column_choice(values, ALL)[1]) if link == ALL else _named(link, every)
+        state[field] = linked if set(linked) <= set(names) else list(usual)
+    chosen = st.multiselect(param.name, names, key=field, help=(
+        "Left out by themselves: dates, what is always the same, and what is all different, as identifiers are. Put "
+        "back what tells something of other rows."), **KEEP)
+    made = "" if set(chosen) == set(usual) else ",".join(
+        name if "," not in name else str(every.index(name) + 1) for name in chosen)
+    state[key] = state[f"{key}:made"] = made
+    return made
+
+
+def _named(columns: str, every: tuple[str, ...]) -> list[str]:
+    """The columns that a text names by name or number, in the table's own writing; what it does not have stays."""
+    known = {str(i): name for i, name in enumerate(every, 1)} | {name.casefold(): name for name in every}
+    return [known.get(name.strip().casefold(), name) for name in columns.split(",")]
+
+
+def names_of(data: str, header: str) -> tuple[str, ...]:
+    """The columns of a table; none where it cannot be read, which the field of the data says."""
+    try:
+        return column_names(data, header)
+    except ConfigError:
+        return ()
+
+
+def _clear(key: str) -> None:
+    st.session_state[key] = ""
+    st.session_state.pop(f"{key}:trouble", None)
+
+
+def _take_file(key: str, encoding: str = "utf-8") -> None:
+    """An uploaded file becomes the text, or says why it cannot, and whether Windows-1252 would read it."""
+    file = st.session_state.get(_file_key(key))
+    st.session_state.pop(f"{key}:trouble", None)
+    st.session_state.pop(f"{key}:windows", None)
+    if file is None:
+        return
+    try:
+        text = checked(decoded(file.getvalue(), encoding), file.name)
+        st.session_state[key] = text
+        if len(text) > LONG:
+            st.session_state[key] = data_store.put(text)
+            st.session_state[f"{key}:files"] = st.session_state.get(f"{key}:files", 0) + 1
+    except ConfigError as error:
+        st.session_state[f"{key}:trouble"] = str(error)
+        st.session_state[f"{key}:windows"] = isinstance(error, EncodingError) and bool(error.fits)

@@ -1,0 +1,249 @@
+"""An editor of any mechanism: presets, six axes and sizes as widgets, all made from the entries.
+
+    config = mechanism("train:attention", AttentionConfig(), link="attention")
+
+A new entry, and each parameter that it names, is in the editor at once. Choices that cannot go together are refused in
+the entry's own words, beside the control and with a button that does what they say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, heads_that_divide, preset
+from core.entries import Entry
+from core.masks import COMPOSITIONS
+from dashboard.runtime.mechanism_codec import choice_text, from_text, to_text
+from dashboard.widgets.mask_editor import adopt_mask, mask_parts
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import params_from, unreadable
+
+AXIS_NAMES = {"projection": "Projection", "score": "Score", "position": "Position", "mask": "Mask",
+              "normalizer": "Normalizer", "kernel": "Kernel"}
+OWN = "own"  # the preset of a mechanism that is no preset
+WIDEST = 1024
+MOST_REPAIRS = 3
+KEEP: dict[str, Any] = {"persist_state": "session"}
+
+Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
+
+
+def mechanism(
+    key: str, start: AttentionConfig, *, link: str | None = None, axes: Collection[str] = tuple(AXES),
+    presets: bool = True, sizes: bool = True,
+) -> AttentionConfig | None:
+    """Draw the editor where the page stands; the mechanism it says, or None with the reason beside the control.
+
+    It starts from `start`, and again as soon as the page passes another one. What is not drawn (`axes`, `sizes`) stays
+    as in `start`. Everything is kept for the session and, under the name `link`, in the URL.
+    """
+    base = _begin(key, start, link)
+    top = st.container() if presets else None
+    fields: Fields = {name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
+    grid = st.grid(min_column_width=210, gap="small")
+    if sizes:
+        with grid.container():
+            fields |= _sizes(key, base)
+    cells, broken = {}, False
+    for axis in (name for name in AXES if name in axes):
+        cells[axis] = grid.container()
+        with cells[axis]:
+            fields[axis] = mask_parts(key, base.mask) if axis == "mask" else _axis(key, axis, getattr(base, axis))
+        broken |= _broken(axis, fields[axis])
+    config = None if broken else _build(key, fields, cells)
+    if top is not None:
+        with top:
+            _presets(key, config)
+    if config is not None:
+        _keep(key, config, start, link)
+        _explain(key, config, axes)
+    return config
+
+
+def adopt(key: str, config: AttentionConfig) -> None:
+    """Set every widget of an editor to a mechanism; for a callback, before the widgets are drawn."""
+    st.session_state.setdefault(f"{key}:mechanism", {})["base"] = config
+    values: dict[str, Any] = {f"{key}:d_model": config.d_model, f"{key}:heads:{config.d_model}": config.num_heads}
+    for axis in AXES:
+        choice = getattr(config, axis)
+        if axis == "mask":
+            values |= adopt_mask(key, choice)
+            continue
+        values[f"{key}:{axis}"] = choice.key
+        values |= {f"{key}:{axis}:{choice.key}:{name}": value for name, value in choice.params}
+    st.session_state.update(values)
+
+
+def repairs(fields: Fields, said: str) -> list[tuple[str, Choice]]:
+    """What a refusal says to take, or else the plainest choice of another axis, as far as it makes these fields fit."""
+    named = re.findall(r"(\w+) = (\w+)", said.partition("take ")[2])
+    wanted = [(axis, Choice(name)) for axis, name in named if axis in AXES]
+    plainest = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
+    found: list[tuple[str, Choice]] = []
+    for axis, choice in wanted or plainest:
+        if (axis, choice) not in found and choice != fields[axis] and refusal({**fields, axis: choice}) is None:
+            found.append((axis, choice))
+    return found[:MOST_REPAIRS]
+
+
+def refusal(fields: Fields) -> str | None:
+    """Why these fields cannot go together, or None."""
+    try:
+        AttentionConfig(**fields)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def clashes(config: AttentionConfig, axes: Collection[str] = tuple(AXES)) -> list[tuple[str, Entry, str]]:
+    """Every choice that the others rule out, by axis, with the sentence that says why."""
+    fields: Fields = {name: getattr(config, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
+    found = [(axis, item, refusal({**fields, axis: Choice(item.key)}))
+             for axis in AXES if axis in axes for item in AXES[axis] if item.key not in COMPOSITIONS]
+    return [(axis, item, said) for axis, item, said in found if said]
+
+
+def _begin(key: str, start: AttentionConfig, link: str | None) -> AttentionConfig:
+    """The mechanism from which the widgets start: the link's, the page's, or what a button put there."""
+    store = st.session_state.setdefault(f"{key}:mechanism", {})
+    if store.get("asked") != start:
+        first = "asked" not in store
+        store["asked"] = start
+        if start == store.get("now"):
+            return store["base"]  # a page that gives back what was edited wishes nothing new
+        adopt(key, _of_link(link, start) if first and link and link in st.query_params else start)
+    return store["base"]
+
+
+def _of_link(link: str, start: AttentionConfig) -> AttentionConfig:
+    try:
+        return from_text(st.query_params[link])
+    except ConfigError as error:
+        st.warning(f"The link's mechanism is not used. {plain(str(error))}")
+        return start
+
+
+def _keep(key: str, config: AttentionConfig, start: AttentionConfig, link: str | None) -> None:
+    st.session_state[f"{key}:mechanism"]["now"] = config
+    if link is None:
+        return
+    text = None if config == start else to_text(config)
+    if text is None:
+        st.query_params.pop(link, None)
+    elif st.query_params.get(link) != text:
+        st.query_params[link] = text
+
+
+def _sizes(key: str, base: AttentionConfig) -> Fields:
+    most = max(WIDEST, base.d_model)
+    d_model = int(st.number_input("d_model", 1, most, base.d_model, 1, key=f"{key}:d_model", **KEEP))
+    fits = heads_that_divide(d_model)
+    usual = max(heads for heads in fits if heads <= base.num_heads)
+    heads = st.selectbox("Heads", fits, fits.index(usual), key=f"{key}:heads:{d_model}", **KEEP,
+                         help="Only those that divide d_model.")
+    return {"d_model": d_model, "num_heads": heads}
+
+
+def _axis(key: str, axis: str, base: Choice) -> Choice:
+    """One axis: its entries, and under them the parameters of the chosen one."""
+    keys = [item.key for item in AXES[axis]]
+    chosen = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
+                          format_func=lambda name: entry_label(entry(axis, name)))
+    item = entry(axis, chosen)
+    return Choice.of(chosen, **params_from(item, base, f"{key}:{axis}", KEEP))
+
+
+def entry_label(item: Entry) -> str:
+    """An entry in a list: its name, and who wrote it down first where that tells it apart."""
+    return f"{item.name} · {item.year}" if item.paper else item.name
+
+
+def _broken(axis: str, choice: Choice) -> bool:
+    """Whether a typed text in it cannot be read; its field says why."""
+    item = entry(axis, choice.key)
+    own = any(unreadable(param, dict(choice.params)[param.key]) for param in item.params
+              if isinstance(param.default, str) and not param.choices and param.key in dict(choice.params))
+    return own or any(_broken(axis, part) for part in choice.parts)
+
+
+def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> AttentionConfig | None:
+    """The config, or its refusal beside the first control that it names, with what would repair it."""
+    said = refusal(fields)
+    if said is None:
+        return AttentionConfig(**fields)
+    named = [axis for axis, _ in re.findall(r"(\w+) = (\w+)", said) if axis in cells]
+    with cells[named[0]] if named else st.container():
+        st.error(plain(said))
+        for axis, choice in repairs(fields, said):
+            st.button(f"Use {axis} = {choice_text(choice, axis)}", key=f"{key}:repair:{axis}:{choice.key}",
+                      on_click=_repair, args=(key, fields, axis, choice))
+    return None
+
+
+def _explain(key: str, config: AttentionConfig, axes: Collection[str]) -> None:
+    """On request: what cannot be taken beside these choices, and why."""
+    asked = st.expander("What does not go with these choices", on_change="rerun", key=f"{key}:clashes")
+    if not asked.open:
+        return
+    lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(said)}" for axis, item, said in clashes(config, axes)]
+    asked.markdown("\n".join(lines) or "Every other choice of an axis goes with the rest.")
+
+
+def _repair(key: str, fields: Fields, axis: str, choice: Choice) -> None:
+    adopt(key, AttentionConfig(**{**fields, axis: choice}))
+
+
+def _presets(key: str, config: AttentionConfig | None) -> None:
+    """The preset that the choices make, if any; choosing another sets all six axes."""
+    picker = f"{key}:preset"
+    st.session_state[picker] = preset_of(config) or OWN
+    options = [OWN, *(item.key for item in PRESETS)]
+    st.selectbox("Preset", options, key=picker, on_change=_take_preset, args=(key,),
+                 format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name))
+    if config is not None and (known := preset_of(config)):
+        changed = preset(known).changed(config.d_model, config.num_heads)
+        st.caption(plain(" ".join(changed) or preset(known).meaning))
+    if said := st.session_state[f"{key}:mechanism"].pop("refused", None):
+        st.error(plain(said))
+
+
+def _preset_label(name: str) -> str:
+    item = preset(name)
+    return item.name if str(item.year) in item.name else f"{item.name} · {item.year}"
+
+
+def preset_of(config: AttentionConfig | None) -> str | None:
+    """The preset that a mechanism is at its own size, whatever its dropout, or None."""
+    if config is None:
+        return None
+    return _presets_at(config.d_model, config.num_heads).get(replace(config, dropout=0.0) if config.dropout else config)
+
+
+@lru_cache(maxsize=32)
+def _presets_at(d_model: int, num_heads: int) -> dict[AttentionConfig, str]:
+    """Every preset that can be had at a size, by what it is there; the first of two that are the same."""
+    found: dict[AttentionConfig, str] = {}
+    for item in PRESETS:
+        try:
+            found.setdefault(item.config(d_model, num_heads), item.key)
+        except ConfigError:
+            continue  # this one cannot be had at that size
+    return found
+
+
+def _take_preset(key: str) -> None:
+    store, name = st.session_state[f"{key}:mechanism"], st.session_state[f"{key}:preset"]
+    if name == OWN:
+        return
+    now = store.get("now", store["base"])
+    try:
+        adopt(key, preset(name).config(now.d_model, now.num_heads))
+    except ConfigError as error:
+        store["refused"] = str(error)

@@ -1,0 +1,51 @@
+"""Attention computed elsewhere: a file is uploaded, judged, and becomes a source like any model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from core.pretrained import Given, PretrainedError
+from core.pretrained.array_file import LIMITS, MOST_BYTES
+from core.pretrained.arrays import SHAPES
+from dashboard.runtime.cache import cached
+from dashboard.widgets.export import trace_npz
+from dashboard.widgets.model_picker import uploads
+from dashboard.widgets.model_picker.examples import TEXT
+from dashboard.widgets.model_picker.models import EMBEDDED, reading_of
+from dashboard.widgets.model_picker.opening import use
+from dashboard.widgets.panels import plain
+
+FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
+
+
+def array_panel(place: Any) -> None:
+    """The limits, the file, its tokens, and an example to begin with."""
+    place.caption(f"{LIMITS} Expected: {SHAPES}. Tokens by the names tokens, or queries and keys: an array of text in "
+                  "an NPZ, a JSON list in the metadata of safetensors.")
+    file, tokens = st.columns([1, 1])
+    file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, max_upload_size=MOST_BYTES // 10**6,
+                       on_change=_uploaded)
+    tokens.text_input("Tokens, if the file has none", key=TOKENS, placeholder="the cat sat", on_change=_uploaded,
+                      help="One word a token, with spaces between.")
+    tokens.download_button("An example, NPZ", lambda: cached(_example), "attention.npz", icon=":material/download:",
+                           on_click="ignore")
+    if wrong := st.session_state.get(WRONG):
+        st.error(plain(wrong), icon=":material/error:")
+
+
+def _uploaded() -> None:
+    """Read what was uploaded, and choose it where it can be read."""
+    st.session_state.pop(WRONG, None)
+    file = st.session_state.get(FILE)
+    if file is None:
+        return
+    try:
+        use(uploads.keep(file.getvalue(), file.name, st.session_state.get(TOKENS) or ""))
+    except PretrainedError as error:
+        st.session_state[WRONG] = str(error)
+
+
+def _example() -> bytes:
+    return trace_npz(reading_of(EMBEDDED, Given(TEXT)).trace)

@@ -1,0 +1,121 @@
+"""What a model reads, as widgets: a text, two sentences, a source and its target, a picture, or a sound."""
+
+from __future__ import annotations
+
+import io
+import wave
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from core.pretrained import Array, Given, Pretrained, PretrainedError
+from core.pretrained.reading import sampling_rate
+from dashboard.widgets.model_picker import examples
+from dashboard.widgets.model_picker.models import ModelRef
+from dashboard.widgets.params import BOUND
+
+TEXT, SECOND, TARGET = "inside:text", "inside:second", "inside:target"
+PICTURE, SOUND = "inside:picture", "inside:sound"
+GROUP, TEXTS = "inside:language", "inside:texts"
+OWN = "Your own…"
+MOST_PIXELS = 40_000_000
+MOST_SECONDS = 30
+
+
+def inputs(ref: ModelRef, pretrained: Pretrained, place: Any) -> Given:
+    """Draw what this model reads into `place`, and what was given; PretrainedError for an upload that is none."""
+    with place:
+        if pretrained.reads == "picture":
+            return Given(picture=_picture(pretrained))
+        if pretrained.reads == "sound":
+            return Given(sound=_sound(pretrained))
+        return _text(ref, pretrained)
+
+
+def _text(ref: ModelRef, pretrained: Pretrained) -> Given:
+    usual = examples.text_of(ref.name)
+    _change_language(ref.name if ref.name in examples.OWN_TEXTS else "", usual)
+    first, other = st.columns([2, 1] if pretrained.reads == "pair" else [4, 1], vertical_alignment="bottom")
+    text = first.text_input("Text", usual, key=TEXT, **BOUND, help=(
+        f"At most 20,000 characters and {pretrained.max_tokens} tokens are read.")) or ""
+    if pretrained.reads == "pair":
+        target = other.text_input("Target", key=TARGET, placeholder="the model writes it", **BOUND,
+                                  help="What the decoder reads. Left empty, the model decodes it itself, greedily.")
+        return Given(text, target=target or None)
+    if pretrained.head == "next":
+        return Given(text)
+    label = "Pair: on" if (st.session_state.get(SECOND) or "").strip() else "Pair"
+    with other.popover(label, width="stretch", help="A second sentence, read together with the first."):
+        second = st.text_input("Sentence B", key=SECOND, **BOUND, help="Left empty, the model reads the text alone.")
+    return Given(text, second=second or None)
+
+
+def _change_language(group: str, usual: str) -> None:
+    """A model with a small vocabulary of its own has its own text; the others share one. Each comes back as it was."""
+    before = st.session_state.get(GROUP)
+    if before is not None and before != group:
+        texts = st.session_state.setdefault(TEXTS, {})
+        texts[before] = st.session_state.get(TEXT)
+        st.session_state[TEXT] = texts.get(group) or usual
+        st.session_state.pop(TARGET, None)
+    st.session_state[GROUP] = group
+
+
+def _picture(pretrained: Pretrained) -> Array:
+    names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))
+    chosen, own = st.columns([1, 1.4], vertical_alignment="bottom")
+    name = chosen.selectbox("Picture", [*names, OWN], key=PICTURE, **BOUND)
+    if name != OWN:
+        return examples.picture(name)
+    file = own.file_uploader("PNG or JPEG, at most 10 MB", ["png", "jpg", "jpeg", "webp"], max_upload_size=10,
+                             key="inside:picture-file")
+    if file is not None:
+        st.session_state["inside:own-picture"] = opened_picture(file.getvalue())
+    if "inside:own-picture" not in st.session_state:
+        raise PretrainedError("Upload a picture, or take one of the list.")
+    return st.session_state["inside:own-picture"]
+
+
+def opened_picture(data: bytes) -> Array:
+    """An uploaded picture, made small; PretrainedError when it is none, or has more than 40 million pixels."""
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(data))
+        if image.width * image.height > MOST_PIXELS:
+            raise PretrainedError(f"The picture has {image.width:,} × {image.height:,} pixels; at most "
+                                  f"{MOST_PIXELS // 10**6} million are opened.")
+        return examples.small(np.asarray(image.convert("RGB")))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise PretrainedError("The file is no picture that can be opened; take a PNG or JPEG.") from error
+
+
+def _sound(pretrained: Pretrained) -> Array:
+    rate = sampling_rate(pretrained)
+    chosen, own = st.columns([1, 1.4], vertical_alignment="bottom")
+    name = chosen.selectbox("Sound", [*examples.SOUNDS, OWN], key=SOUND, **BOUND)
+    if name != OWN:
+        return examples.sound(name, rate)
+    file = own.file_uploader("WAV, at most 10 MB", ["wav"], max_upload_size=10, key="inside:sound-file")
+    if file is not None:
+        st.session_state["inside:own-sound"] = opened_sound(file.getvalue(), rate)
+    if "inside:own-sound" not in st.session_state:
+        raise PretrainedError("Upload a sound, or take one of the list.")
+    return st.session_state["inside:own-sound"]
+
+
+def opened_sound(data: bytes, rate: int) -> Array:
+    """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            own, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
+            frames = file.readframes(own * MOST_SECONDS)
+    except (wave.Error, EOFError) as error:
+        raise PretrainedError("The file is no WAV that can be opened; save the sound as WAV with 16 bits.") from error
+    if width != 2 or not frames or not own:
+        raise PretrainedError(f"The WAV has {8 * width} bits a sample; save it with 16.")
+    samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
+    one = samples.mean(1) / 32768
+    wanted = np.arange(int(len(one) * rate / own)) * own / rate
+    return Array.of(np.interp(wanted, np.arange(len(one)), one).astype(np.float32))

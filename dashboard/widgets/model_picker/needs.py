@@ -1,0 +1,46 @@
+"""What a page needs of a model, which models have it, and the words for one that has not."""
+
+from __future__ import annotations
+
+from core.pretrained import Pretrained, PretrainedError
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, loaded, readable_models
+
+MISSING = {
+    "model": "has weights of attention alone; this page asks a model, which it has none of.",
+    "qkv": "keeps its queries, keys and values where this page cannot see them.",
+    "head": "answers with an embedding, not with words or classes, which this page needs.",
+    "generate": "writes no text, and this page follows a model that does.",
+}
+
+
+def lacks(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
+    """What the model (None for arrays) lacks of what is needed, as the rest of a sentence; empty when nothing."""
+    for need in needs:
+        if pretrained is None:
+            return MISSING["model"]
+        has = {"model": True, "qkv": pretrained.watched, "head": pretrained.head != "none",
+               "generate": pretrained.head in ("next", "seq2seq")}  # fmt: skip
+        if not has[need]:
+            return MISSING[need]
+    return ""
+
+
+def fitting(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
+    """The models, of those that are here, which have all of it; those that read text first."""
+    found = []
+    for ref in readable_models() if among is None else among:
+        try:
+            pretrained = loaded(ref)
+        except PretrainedError:
+            continue
+        if not lacks(pretrained, needs):
+            found.append((pretrained.reads != "text", len(found), ref))
+    return [ref for *_, ref in sorted(found, key=lambda item: item[:2])]
+
+
+def usual_for(needs: tuple[str, ...]) -> ModelRef:
+    """The model that a page shows with nothing chosen: the embedded one, or the first of the lab's own that fits."""
+    if set(needs) <= {"model", "qkv"}:
+        return EMBEDDED
+    own = tuple(ref for ref in readable_models() if ref.source == "lab")  # small, so that looking at each is quick
+    return next(iter(fitting(needs, own)), EMBEDDED)

@@ -1,0 +1,201 @@
+"""From a name that a person typed or a link brought to a model that can be loaded: looked up, weighed, fetched."""
+
+from __future__ import annotations
+
+import os
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.pretrained import PretrainedError, hub, places
+from core.pretrained.hub import COMMIT, Plan
+from core.pretrained.places import megabytes
+from core.training.runs import runs_folder
+from dashboard.widgets.model_picker import downloads
+from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, named
+from dashboard.widgets.panels import plain
+
+DASHBOARD = Path(__file__).resolve().parents[2]
+TYPED, LOOKED, BEFORE = "inside:typed", "inside:looked", "inside:before"
+FOLDER_LIMIT = 1_600_000_000
+SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
+
+
+def use(name: str) -> None:
+    """Choose this model from the next run on; for callbacks."""
+    st.session_state[MODEL], st.session_state[PICKED] = name, True
+
+
+def picked() -> None:
+    """The model in the field is a person's choice from now on, and stays theirs on every page."""
+    st.session_state[PICKED] = True
+    if typed := st.session_state.get(MODEL):
+        st.session_state[MODEL] = _whole(st.session_state.get(BEFORE, ""), typed)
+
+
+def _whole(before: str, typed: str) -> str:
+    """What was typed: the field drops its beginning where that is the name which stood there before."""
+    if typed[0] in "@-":  # no name begins so
+        return before + typed
+    longer = typed[0] == "/" and folders_allowed() and not Path(typed).is_dir() and Path(before + typed).is_dir()
+    return before + typed if longer else typed
+
+
+def opened(name: str) -> ModelRef | None:
+    """The model of that name once it is on this computer; None after the page was told what is still to do.
+
+    PretrainedError when it is none, or a folder that may not be opened.
+    """
+    ref = named(name)
+    if ref.source == "folder":
+        return _folder(ref)
+    return _hub(ref) if ref.source == "hub" else ref
+
+
+def other_panel(place: Any) -> None:
+    """A field for any model of the hub, or a folder where folders may be opened."""
+    folders = ", or the path of a folder" if folders_allowed() else ""
+    place.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
+    st.caption(f"Such as {', '.join(plain(name) for name in SUGGESTED)}. It is looked up first and its size is said; "
+               f"at most {megabytes(hub.most_bytes())} are fetched, safetensors alone, and no code of its own is run.")
+
+
+def _typed() -> None:
+    if (st.session_state.get(TYPED) or "").strip():
+        use(st.session_state.pop(TYPED).strip())
+
+
+def folders_allowed() -> bool:
+    """Whether a person may open folders of the computer that runs this: on one's own computer, or as the owner says.
+
+    The setting ATTENTION_LAB_FOLDERS, 1 or 0, decides; without it, only a browser on the same computer may.
+    """
+    setting = os.environ.get("ATTENTION_LAB_FOLDERS") or secret("ATTENTION_LAB_FOLDERS")
+    if setting:
+        return str(setting).lower() not in ("0", "false", "no")
+    passed_on = {"X-Forwarded-For", "Forwarded", "X-Real-Ip"} & set(st.context.headers)
+    return not passed_on and loopback(st.context.ip_address)
+
+
+def loopback(address: object) -> bool:
+    """Whether a browser's address (None says so too) is that of this computer itself."""
+    try:
+        found = ip_address(str(address or "127.0.0.1"))
+    except ValueError:
+        return False
+    return bool((getattr(found, "ipv4_mapped", None) or found).is_loopback)
+
+
+def secret(name: str) -> str | None:
+    """A line of Streamlit's secrets, or None."""
+    try:
+        return str(st.secrets[name]) or None
+    except (FileNotFoundError, KeyError):
+        return None
+
+
+def _folder(ref: ModelRef) -> ModelRef:
+    if not folders_allowed() and not _of_the_lab(ref.name):
+        raise PretrainedError("Folders of this computer are not open to visitors. Name a model of the hub, or run the "
+                              "lab on your own computer.")
+    folder = places.check_folder(ref.name, FOLDER_LIMIT)
+    newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
+    return ModelRef("folder", str(folder), str(newest))
+
+
+def _of_the_lab(text: str) -> bool:
+    """Whether a folder lies among the lab's runs or its own examples: what was fine-tuned here is everybody's."""
+    try:
+        folder = Path(text).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError):
+        return False
+    return any(folder.is_relative_to(home.resolve()) for home in (runs_folder(), DASHBOARD))
+
+
+def _hub(ref: ModelRef) -> ModelRef | None:
+    kept = places.kept(ref.name)
+    if COMMIT.fullmatch(ref.revision) and ref.revision in kept:
+        return ref
+    if kept and not ref.revision:
+        return ModelRef("hub", ref.name, kept[0])
+    on_way = downloads.following(ref.name)
+    if on_way is not None and not on_way.ended:
+        _follow(ref.name)
+        return None
+    if on_way is not None and on_way.error:
+        _failed(ref, on_way.error)
+        return None
+    found = _look_up(ref)
+    if isinstance(found, Plan) and found.kept:
+        return ModelRef("hub", found.repo, found.commit)
+    if isinstance(found, Plan):
+        _offer(found)
+    else:
+        _failed(ref, found)
+    return None
+
+
+def _look_up(ref: ModelRef) -> Plan | str:
+    """What the hub says of it, asked once for each name that is typed: a plan, or why there is none."""
+    looked = st.session_state.get(LOOKED)
+    if looked is None or looked[0] != ref:
+        with st.spinner(f"Asking the hub for {ref.name}"):
+            try:
+                looked = ref, hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
+            except PretrainedError as error:
+                looked = ref, str(error)
+        st.session_state[LOOKED] = looked
+    found: Plan | str = looked[1]
+    return found
+
+
+def _offer(found: Plan) -> None:
+    """What a download would fetch, and the button that begins it."""
+    said, button = st.columns([3, 1], vertical_alignment="center")
+    said.markdown(f"**{plain(found.repo)}** is a {plain(found.family)} model: {megabytes(found.size)} to fetch in "
+                  f"{len(found.files)} files, {megabytes(found.memory)} in memory, pinned to commit "
+                  f"{found.commit[:7]}.")
+    button.button(f"Load {megabytes(found.size)}", type="primary", icon=":material/download:", width="stretch",
+                  on_click=_begin, args=(found,))
+
+
+def _begin(found: Plan) -> None:
+    try:
+        places.make_room(found.size)
+        downloads.begin(found, secret("HF_TOKEN"))
+        use(f"{found.repo}@{found.commit}")
+    except PretrainedError as error:
+        st.session_state[LOOKED] = named(st.session_state[MODEL]), str(error)
+
+
+@st.fragment(run_every=0.5)
+def _follow(repo: str) -> None:
+    """A download on its way: how far it is, and Stop."""
+    on_way = downloads.following(repo)
+    if on_way is None or on_way.ended:
+        st.rerun()
+    size = on_way.plan.size
+    bar, button = st.columns([4, 1], vertical_alignment="center")
+    bar.progress(min(on_way.done / size, 1.0) if size else 1.0,
+                 f"Fetching {plain(repo)}: {megabytes(on_way.done)} of {megabytes(size)}")
+    button.button("Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop)
+
+
+def _failed(ref: ModelRef, why: str) -> None:
+    st.error(plain(why), icon=":material/error:")
+    with st.container(horizontal=True):
+        st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=_again, args=(ref.name,))
+        st.button(f"Use {EMBEDDED.name}", key="inside:use-embedded", on_click=use, args=(EMBEDDED.name,))
+
+
+def _again(repo: str) -> None:
+    downloads.forget(repo)
+    st.session_state.pop(LOOKED, None)
+
+
+def shelved() -> list[str]:
+    """The hub models that are on this computer already, as the chooser writes them."""
+    found = sorted(path for path in places.shelf().glob("*/*") if COMMIT.fullmatch(path.name))
+    return [f"{places.repo_of(path)}@{path.name}" for path in map(Path, found)]

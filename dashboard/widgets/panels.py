@@ -1,0 +1,71 @@
+"""The parts that every page ends with: the fact, where the equation is from, and the next step."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from html import escape
+
+import streamlit as st
+
+from core.attention import Entry
+from dashboard.charts.palette import PICK, Theme
+from dashboard.navigation import following
+
+
+def title(name: str, lead: str) -> None:
+    """Title and lead in one element, which saves a gap."""
+    st.markdown(f"# {name}\n\n{lead}")
+
+
+def theme() -> Theme:
+    """Which theme this reader's browser shows; light until it has said so."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def plain(text: str) -> str:
+    """Typed text made safe for st.markdown: every sign that Markdown, LaTeX or Streamlit reads is escaped."""
+    return "".join(f"\\{sign}" if sign in r"\`*_{}[]()#+-.!|~$<>:&^=" else sign for sign in text)
+
+
+def fact(text: str) -> None:
+    """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
+    size = "17px/25px" if len(text) > 180 else "19px/28px"
+    st.html(f'<p style="font:400 {size} \'Source Serif\', serif;margin:0;overflow-wrap:anywhere">'
+            f"{_as_html(text, PICK[theme()])}</p>")
+
+
+def _as_html(text: str, accent: str) -> str:
+    """The little Markdown that a fact needs, as HTML in which everything else is escaped."""
+    out, bold = [], False
+    for sign, escaped in re.findall(r"(\\(.)|\*\*|:primary\[|\]|[^\\*:\]]+|.)", text, re.DOTALL):
+        if sign == "**":
+            bold = not bold
+            out.append("<b style='font-weight:600'>" if bold else "</b>")
+        elif sign == ":primary[":
+            out.append(f"<span style='color:{accent}'>")
+        elif sign == "]":
+            out.append("</span>")
+        else:
+            out.append(escape(escaped or sign))
+    return "".join(out)
+
+
+def entries_panel(entries: Iterable[Entry]) -> None:
+    """Name, equation, meaning and paper of each choice in use."""
+    for item in entries:
+        paper = f" [{item.paper} {item.year}]({item.url})" if item.url else ""
+        st.markdown(f"**{item.name}** — {item.meaning}{paper}")
+        st.latex(item.latex)
+
+
+def source_panel(function: object) -> None:
+    """The source of a function, as it just ran."""
+    st.code(inspect.getsource(function), language="python")  # type: ignore[arg-type]
+
+
+def next_page(key: str) -> None:
+    """One line at the end of a page that leads to the next."""
+    step = following(key)
+    st.page_link(step.path, label=f"Next: {step.invite}", icon=":material/arrow_forward:")

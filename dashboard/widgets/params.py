@@ -1,0 +1,73 @@
+"""From an entry's parameters to widgets: a new parameter is a control on the page, with nothing to add here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from core.attention import Choice, ConfigError, Entry, Param
+from core.entries import Value
+from core.formula import FormulaError
+from dashboard.widgets.panels import plain
+
+BOUND: dict[str, Any] = {"bind": "query-params", "persist_state": "session"}
+
+
+def params_of(item: Entry, *, key: str, shown_elsewhere: tuple[str, ...] = ()) -> dict[str, Value]:
+    """A widget for each of the entry's parameters, but those that the page shows in its own way, and their values."""
+    return {param.key: param_widget(param, key=f"{key}:{item.key}:{param.key}")
+            for param in item.params if param.key not in shown_elsewhere}
+
+
+def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
+    """The values that those widgets will have, for what is drawn before them or apart from them."""
+    return {param.key: st.session_state.get(f"{key}:{item.key}:{param.key}", param.default) for param in item.params}
+
+
+def params_from(item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> dict[str, Value]:
+    """The same, starting from another choice's values where it is of that entry."""
+    usual = dict(base.params) if base.key == item.key else {}
+    return {param.key: param_widget(replace(param, default=usual.get(param.key, param.default)),
+                                    key=f"{key}:{item.key}:{param.key}", keep=keep) for param in item.params}
+
+
+def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:
+    """The widget of one parameter: choices, a toggle, free text, a slider of at most a hundred steps, or a number.
+
+    `keep` says where the value lasts: in the link and the session, or in the session alone. What cannot be read of a
+    free text is said under it; the text comes back as it was typed, and the config that takes it is refused.
+    """
+    shared: dict[str, Any] = {"key": key, "help": param.meaning, **keep}
+    if param.choices:
+        first = param.choices.index(str(param.default))
+        return st.selectbox(param.name, param.choices, first, format_func=param.label, **shared)
+    if isinstance(param.default, bool):
+        return st.toggle(param.name, param.default, **shared)
+    if isinstance(param.default, str):
+        typed = st.text_input(param.name, param.default, live=True, **shared) or ""
+        say_unreadable(param, typed)
+        return typed
+    kind: Any = type(param.default)
+    low, high, step = (None if bound is None else kind(bound) for bound in (param.low, param.high, param.step))
+    few = None not in (low, high, step) and high - low <= 100 * step
+    return (st.slider if few else st.number_input)(param.name, low, high, kind(param.default), step, **shared)
+
+
+def unreadable(param: Param, typed: Value) -> ConfigError | None:
+    """Why a typed text cannot be this parameter, or None."""
+    try:
+        param.check(typed, param.name)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def say_unreadable(param: Param, typed: str) -> None:
+    """Under a field: what is wrong with its text, pointing at the character where the error knows it."""
+    error = unreadable(param, typed)
+    if isinstance(error, FormulaError):
+        st.code(error.pointed(), language=None, wrap_lines=False)
+    if error is not None:
+        st.markdown(f":small[:red[{plain(error.why if isinstance(error, FormulaError) else str(error))}]]")
