@@ -19,7 +19,7 @@ FORBIDDEN = {
     "core.attention": ATTENTION_SIDE,
     "core.positions": ATTENTION_SIDE,
     "core.masks": ATTENTION_SIDE,
-    "core.cells": (*ATTENTION_SIDE, "core.attention", "core.positions", "core.masks"),
+    "core.score_block": (*ATTENTION_SIDE, "core.attention", "core.positions", "core.masks"),
     "core.models": ("core.tasks", "core.training"),
     "core.tasks": ("core.training",),
 }

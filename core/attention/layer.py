@@ -13,9 +13,9 @@ from core.attention.config import AttentionConfig, entry
 from core.attention.kernels import KERNELS, Problem, Steps, exact, fused, why_not_fused, without_cells
 from core.attention.normalizers import Softmax
 from core.attention.scores import Dot
-from core.cells import Cells
 from core.entries import ConfigError, find
 from core.masks import make_mask
+from core.score_block import Cells
 
 LARGEST = 1e4  # what fills up a batch may be larger, what a layer reads is not
 

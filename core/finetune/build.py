@@ -14,8 +14,8 @@ from core.entries import ConfigError
 from core.finetune.config import FineTuneConfig, device_of
 from core.finetune.data import Pair, Rows
 from core.finetune.models import SAFE, folder_of, load_tokenizer, name_of
+from core.pretrained.attention_recorder import watch_model
 from core.pretrained.base import Pretrained, PretrainedError, first_line
-from core.pretrained.watch import watch_model
 
 WRITING_HEAD = ("lm_head", "final_logits_bias")
 MOST_NEW_WORDS = 2_000

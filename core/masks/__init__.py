@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from core.cells import Cells
 from core.entries import Area, Choice, ConfigError, Cost, Entry, complete, find
 from core.masks.base import Mask, Rule
 from core.masks.compose import AllOf, AnyOf, NotOf
@@ -17,6 +16,7 @@ from core.masks.luong import LUONG
 from core.masks.patterns import PATTERNS
 from core.masks.reach import layers_needed
 from core.masks.sparse import SPARSE
+from core.score_block import Cells
 
 __all__ = [
     "COMPOSITIONS", "MASKS", "Drawing", "Mask", "Rule", "build_mask", "check_parts", "layers_needed",

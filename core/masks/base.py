@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from core.cells import Cells
+from core.score_block import Cells
 
 
 class Mask(nn.Module):

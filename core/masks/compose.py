@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.cells import Cells
 from core.masks.base import Mask
+from core.score_block import Cells
 
 
 class AllOf(Mask):

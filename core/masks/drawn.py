@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.cells import Cells
 from core.entries import Area, ConfigError, Cost, Entry, Param, quote
 from core.formula import parse
 from core.masks.base import rule
+from core.score_block import Cells
 
 LARGEST_DRAWING = 64  # rows or columns
 

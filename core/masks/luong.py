@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.cells import Cells
 from core.entries import Area, ConfigError, Cost, Entry, Param
 from core.masks.base import Mask
+from core.score_block import Cells
 
 
 class Window(Mask):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.cells import Cells
 from core.entries import ConfigError, Entry, Param, quote
 from core.masks.base import rule
+from core.score_block import Cells
 
 LONGEST = 512  # of a window, a block or a stride, on a slider
 LOOKBACK = Param("lookback", "Lookback", 2, 0, LONGEST, 1, meaning="keys seen strictly before the query's own place")

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.cells import Cells
 from core.entries import Area, Cost, Entry, Param
 from core.masks.base import rule
 from core.masks.patterns import local
+from core.score_block import Cells
 
 # Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut to fit), so that "random" needs no state.
 _MIX = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)

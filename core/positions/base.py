@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.cells import Cells
+from core.score_block import Cells
 
 
 class Position(nn.Module):

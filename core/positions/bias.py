@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.cells import Cells
 from core.entries import Area, Cost, Entry
 from core.positions.base import Position
+from core.score_block import Cells
 
 
 def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:

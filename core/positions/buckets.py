@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from core.cells import Cells
 from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
+from core.score_block import Cells
 
 
 def bucket(

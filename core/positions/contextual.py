@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.cells import Cells
 from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
 from core.positions.distance import needs
+from core.score_block import Cells
 
 
 class Cope(Position):

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from core.cells import Cells
 from core.entries import ConfigError
+from core.score_block import Cells
 
 
 def needs(cells: Cells, name: str, owner: str) -> Tensor:

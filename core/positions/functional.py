@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.cells import Cells
 from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
+from core.score_block import Cells
 
 FIRE_EPS = 1e-6  # the authors': keeps the ratio finite when c reaches 0
 

@@ -9,11 +9,11 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.cells import Cells
 from core.entries import Area, Cost, Entry, Param
 from core.positions.absolute import sinusoids
 from core.positions.base import Position
 from core.positions.distance import clipped, meet, needs, reached
+from core.score_block import Cells
 
 
 class Shaw(Position):

@@ -7,10 +7,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from core.cells import Cells
 from core.entries import Area, Cost, Entry, Param
 from core.formula import Formula, parse
 from core.positions.base import Position
+from core.score_block import Cells
 
 EXAMPLE = "score - 0.5*abs(i-j)"
 

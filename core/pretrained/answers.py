@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from core.pretrained.attention_recorder import NOTHING, Off
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError
 from core.pretrained.lines import CONTINUES, named
 from core.pretrained.reading import encode, forward, tokenized, tokenizer_of
-from core.pretrained.watch import NOTHING, Off
 
 AnswerKind = Literal["next", "mask", "class", "embedding"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from core.pretrained.watch import Watch
+from core.pretrained.attention_recorder import Watch
 
 
 def to_device(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:

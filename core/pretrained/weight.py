@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from core.pretrained.attention_recorder import Seen
 from core.pretrained.base import Given, Pretrained, PretrainedError
 from core.pretrained.maps import allowed_of
 from core.pretrained.reading import encode, forward
-from core.pretrained.watch import Seen
 from core.trace import Kind, to_numpy
 
 Vector = Float[np.ndarray, " D"]

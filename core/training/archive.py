@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 
 from core.entries import quote
 from core.tasks import data_store
-from core.training import checked
+from core.training import validate
 from core.training.fields import count
 from core.training.machine import valid
+from core.training.run_storage import LONGEST_NAME, aside, new_run
 from core.training.runs import ENDED, Run, runs_folder
-from core.training.shelf import LONGEST_NAME, aside, new_run
 
 MOST_ZIPPED = 100_000_000  # bytes
 MOST_UNPACKED = 256_000_000
@@ -123,10 +123,10 @@ def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
 def _adopt(given: Run, root: Path | None) -> Run:
     """Check every file of a folder aside, and make a run of what was understood."""
     data_store.note(given.path, verify=True)
-    config, asked = checked.config(given.path / "run.json")
-    records = checked.records(given.path / "metrics.jsonl")
-    checked.frames(given, config)
-    checked.checkpoints(given, config)
+    config, asked = validate.config(given.path / "run.json")
+    records = validate.records(given.path / "metrics.jsonl")
+    validate.frames(given, config)
+    validate.checkpoints(given, config)
     status = given.status()
     ended = (status.state, status.message[:MOST_TEXT]) if status.state in ENDED else (
         "stopped", "It was under way when it was taken.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from core.attention import ConfigError
 from core.training.runs import Run, create_run
-from core.training.spread import spread
+from core.training.seed_stats import spread
 from core.training.sweep_files import (
     MEASURES,
     Outcome,

@@ -20,7 +20,7 @@ class _Making:
         self.lock = threading.Lock()
 
 
-class Memory:
+class ByteLRUCache:
     """Values by key, each made once however many sessions ask for it at the same time.
 
     When they weigh more than `most_bytes`, or are more than `most`, the longest unused leave; the last made stays, were
@@ -45,7 +45,7 @@ class Memory:
                     return kept
             value = make()
             with self._lock:
-                self._kept[key] = value, weigh(value)
+                self._kept[key] = value, size_bytes(value)
                 while len(self._kept) > 1 and (len(self._kept) > self.most or self.bytes > self.most_bytes):
                     self._kept.popitem(last=False)
         return value
@@ -58,7 +58,7 @@ class Memory:
         return key in self._kept
 
 
-def weigh(value: Any) -> int:
+def size_bytes(value: Any) -> int:
     """The bytes of all arrays, tensors and text in a value, its parts and its parts' parts."""
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
@@ -67,10 +67,10 @@ def weigh(value: Any) -> int:
     if isinstance(value, str | bytes):
         return len(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return sum(weigh(getattr(value, part.name)) for part in fields(value))
+        return sum(size_bytes(getattr(value, part.name)) for part in fields(value))
     if isinstance(value, Mapping):
-        return sum(weigh(part) for part in value.values())
-    return sum(weigh(part) for part in value) if isinstance(value, tuple | list | set | frozenset) else 0
+        return sum(size_bytes(part) for part in value.values())
+    return sum(size_bytes(part) for part in value) if isinstance(value, tuple | list | set | frozenset) else 0
 
 
 def at_most(count: int, share: float) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from dashboard.runtime.byte_lru_cache import Memory, at_most
+from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
 
 MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
 SHARED_BYTES, SHARED_PART = 600_000_000, 1 / 8  # with uploads half of a small machine, which needs the rest to run
@@ -52,10 +52,10 @@ def _data(name: str, key: str, _function: Callable[..., Any], _args: tuple[Any, 
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
-def _results() -> Memory:
-    return Memory(at_most(SHARED_BYTES, SHARED_PART), 32)
+def _results() -> ByteLRUCache:
+    return ByteLRUCache(at_most(SHARED_BYTES, SHARED_PART), 32)
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
-def _models() -> Memory:
-    return Memory(at_most(MODEL_BYTES, MODEL_PART), 8)
+def _models() -> ByteLRUCache:
+    return ByteLRUCache(at_most(MODEL_BYTES, MODEL_PART), 8)

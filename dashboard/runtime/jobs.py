@@ -22,8 +22,8 @@ from typing import Any
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.training.config import RunConfig
+from core.training.run_storage import KEPT, new_run, prune
 from core.training.runs import Run, create_run, list_runs, runs_folder
-from core.training.shelf import KEPT, new_run, prune
 
 ROOT = Path(__file__).resolve().parents[2]
 QUEUE = 100

@@ -23,7 +23,7 @@ class Followed(Protocol):
 F = TypeVar("F", bound=Followed)
 
 
-def follow(look: Callable[[], F], body: Callable[[F], None], live: bool, key: str) -> None:
+def poll(look: Callable[[], F], body: Callable[[F], None], live: bool, key: str) -> None:
     """Run the body now, and again on each beat while the run lives; when it ends, the whole page once more."""
 
     def look_again() -> None:

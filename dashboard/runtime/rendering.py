@@ -18,7 +18,7 @@ Drawn = TypeVar("Drawn")
 AHEAD = 0.02  # seconds: the server sends every 10 ms and the browser collects for 10 ms more; later is not waited for
 
 
-def picture_first(
+def render_before_widgets(
     ready: str, settings: Callable[[], Asked], controls: Callable[[], Asked], show: Callable[[Asked], Drawn],
 ) -> tuple[Asked, Drawn]:
     """What the controls say, and what ``show`` returned for it; the controls stand over what it drew.

@@ -15,8 +15,8 @@ from core.finetune.run import about, config_of, is_fine_tune
 from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.record import Record
+from core.training.run_storage import LONGEST_NAME, size
 from core.training.runs import Run, Status
-from core.training.shelf import LONGEST_NAME, size
 from dashboard.runtime.example_runs import KEPT, status_of
 from dashboard.views.runs import words
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
+from core.training.run_storage import duplicate
 from core.training.runs import create_run, find_run, list_runs
-from core.training.shelf import duplicate
 from dashboard.charts.numbers import duration
 from dashboard.runtime.example_runs import KEPT
 from tests.browser.helpers import shot, wait_picture, wait_ready

@@ -12,7 +12,7 @@ import torch
 from core.pretrained import Given
 from core.pretrained.evidence import Question
 from dashboard.runtime import cache
-from dashboard.runtime.byte_lru_cache import Memory, at_most, weigh
+from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.state import answered
 from dashboard.widgets.model_picker import EMBEDDED, loaded
 from dashboard.widgets.model_picker.asked import asked_of
@@ -25,14 +25,14 @@ class Pair:
 
 
 def test_weights_are_the_bytes_of_what_is_held():
-    assert weigh(np.zeros((3, 5), np.float32)) == weigh(torch.zeros(3, 5)) == 60
+    assert size_bytes(np.zeros((3, 5), np.float32)) == size_bytes(torch.zeros(3, 5)) == 60
     layer = torch.nn.BatchNorm1d(7)
-    assert weigh(layer) == 4 * 7 * 4 + 8  # two parameters, two running figures, and a count of 8 bytes
-    assert weigh(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None))) == 4 + 8 + 3
+    assert size_bytes(layer) == 4 * 7 * 4 + 8  # two parameters, two running figures, and a count of 8 bytes
+    assert size_bytes(Pair(np.zeros(2, np.int16), ({"a": torch.zeros(2)}, "abc", 1.5, None))) == 4 + 8 + 3
 
 
 def test_the_longest_unused_leaves_when_the_bytes_are_spent():
-    memory = Memory(100, 99)
+    memory = ByteLRUCache(100, 99)
     for key in "abc":
         memory.get(key, lambda: np.zeros(40, np.uint8))
         memory.get("a", lambda: pytest.fail("a is there"))
@@ -42,14 +42,14 @@ def test_the_longest_unused_leaves_when_the_bytes_are_spent():
 
 
 def test_the_count_is_bounded_too():
-    memory = Memory(100, 2)
+    memory = ByteLRUCache(100, 2)
     for key in range(5):
         memory.get(key, lambda: 0)
     assert [key in memory for key in range(5)] == [False, False, False, True, True]
 
 
 def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
-    memory, made = Memory(100, 9), []
+    memory, made = ByteLRUCache(100, 9), []
 
     def slowly() -> None:
         time.sleep(0.3)
@@ -67,7 +67,7 @@ def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
 
 
 def test_a_failure_is_not_remembered():
-    memory = Memory(100, 9)
+    memory = ByteLRUCache(100, 9)
     with pytest.raises(ZeroDivisionError):
         memory.get("a", lambda: 1 / 0)
     assert memory.get("a", lambda: 7) == 7
@@ -102,4 +102,4 @@ def test_a_result_that_is_kept_does_not_hold_its_model():
     found = answered(EMBEDDED, question)
     assert found.asked.pretrained is loaded(EMBEDDED) and asked_of(EMBEDDED, question).pretrained is loaded(EMBEDDED)
     kept = [value for value, _ in cache._results()._kept.values()]
-    assert kept and max(map(weigh, kept)) < weigh(loaded(EMBEDDED)) / 50
+    assert kept and max(map(size_bytes, kept)) < size_bytes(loaded(EMBEDDED)) / 50

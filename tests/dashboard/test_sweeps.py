@@ -12,7 +12,7 @@ from core.attention import ConfigError
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training import list_runs, recommended
-from core.training.spread import Spread
+from core.training.seed_stats import Spread
 from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs

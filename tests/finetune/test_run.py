@@ -15,7 +15,7 @@ from core.finetune.data import Pair, parse
 from core.finetune.measure import measure, targets, trace_of
 from core.finetune.run import Course, about, config_of, create, result, work
 from core.pretrained import Given, PretrainedError, answer, load_folder, read
-from core.training.shelf import size
+from core.training.run_storage import size
 
 SQUARES = "source,target\n" + "\n".join(
     f"{a} {b} {c},{c} {b} {a} {a}"

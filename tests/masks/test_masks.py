@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
-from core.cells import Cells
 from core.entries import Area
 from core.masks import COMPOSITIONS, MASKS, Drawing, build_mask, make_mask, read_drawing
+from core.score_block import Cells
 
 CAUSAL = Choice("causal")
 # What each lets 6 queries see of 8 keys, by hand.

@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import PRESETS
 from core.models import ModelConfig, Shape, build_model
-from core.models.anatomy import anatomy
+from core.models.model_summary import anatomy
 from tests.models.stacked import CASES
 
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

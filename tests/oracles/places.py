@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.cells import Cells
+from core.score_block import Cells
 
 
 def cells(q: Tensor, k: Tensor, offset: int = 0, **tensors: Tensor) -> Cells:

@@ -8,8 +8,8 @@ from streamlit.testing.v1 import AppTest
 
 from core.training import Record, create_run, find_run, list_runs
 from core.training.archive import pack
+from core.training.run_storage import deleted
 from core.training.runs import Run
-from core.training.shelf import deleted
 from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import KEPT
 from tests.training.small import small_run

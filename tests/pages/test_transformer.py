@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.models.anatomy import Part
+from core.models.model_summary import Part
 from dashboard.views.transformer import words
 from dashboard.views.transformer.measure import Depth
 

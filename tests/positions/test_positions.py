@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, heads_that_divide
-from core.cells import Cells
 from core.positions import POSITIONS, Position
+from core.score_block import Cells
 
 B, T, S, C, H = 2, 5, 11, 24, 3
 KEYS = [e.key for e in POSITIONS]

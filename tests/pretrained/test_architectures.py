@@ -15,11 +15,11 @@ import torch
 import transformers
 
 from core.pretrained import Array, Given, PretrainedError, encode, read
+from core.pretrained.attention_recorder import NAME
 from core.pretrained.base import first_line
 from core.pretrained.load import finished
 from core.pretrained.readable import refuse_config
 from core.pretrained.refusals import REASONS, reason_of
-from core.pretrained.watch import NAME
 from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from core.pretrained import Given, answer, read
+from core.pretrained.attention_recorder import watching
 from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.reading import encode, forward
-from core.pretrained.watch import watching
 from tests.tiny_models import SENTENCE, given, plain, tiny
 
 

@@ -9,7 +9,7 @@ from core.attention import Choice
 from core.models import ModelConfig, build_model
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.export import check, export, inputs, main, tokenizer_of, words_of
-from core.pretrained.twins import twin_of
+from core.pretrained.hf_export import twin_of
 from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
 from core.training.runs import create_run

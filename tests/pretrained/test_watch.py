@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.pretrained import encode, forward
-from core.pretrained.watch import watching
+from core.pretrained.attention_recorder import watching
 from tests.tiny_models import OTHER, SENTENCE, given, plain, tiny
 
 

@@ -13,8 +13,8 @@ from core.tasks import TaskConfig, data_store, make_task
 from core.training import create_run, recommended
 from core.training.__main__ import main
 from core.training.archive import pack, unpack
+from core.training.run_storage import duplicate, prune
 from core.training.runs import Run
-from core.training.shelf import duplicate, prune
 from core.training.sweeps import SweepConfig
 from core.training.worker import work
 from tests.tasks.grammar import sentence_pairs

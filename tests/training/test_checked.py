@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save_file
 
-from core.training import Record, checked
+from core.training import Record, validate
 from core.training.archive import unpack
 from tests.training.zips import parts, refused, zipped
 
@@ -39,7 +39,7 @@ def test_records_that_cannot_be_are_refused(tmp_path, packed, line, words):
 
 
 def test_every_field_of_a_record_is_checked():
-    assert checked.FIELDS.keys() == {field.name for field in fields(Record)} - {"maps"}
+    assert validate.FIELDS.keys() == {field.name for field in fields(Record)} - {"maps"}
 
 
 def frame(packed: bytes, **arrays) -> bytes:
@@ -59,7 +59,7 @@ def test_frames_must_fit_their_words(tmp_path, packed):
 def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
     path = tmp_path / "weights.safetensors"
     path.write_bytes(parts(packed)["checkpoints/000004.safetensors"])
-    with checked.safe_open(path, "pt") as file:
+    with validate.safe_open(path, "pt") as file:
         text = dict(file.metadata())
     tensors = load_file(path)
     change(tensors, text)
@@ -99,4 +99,4 @@ def test_any_settings_are_taken_or_refused_in_words(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "run.json"
     path.write_text(json.dumps({"config": data}))
     with pytest.raises(ValueError, match="run.json does not describe a run"):
-        checked.config(path)
+        validate.config(path)

@@ -8,7 +8,7 @@ import torch
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
-from core.training import checked, create_run, loop, prepare, train
+from core.training import create_run, loop, prepare, train, validate
 from core.training.config import devices, resolve_device
 from core.training.evaluate import buckets, expected_keys, measure_given
 from core.training.loop import learning_rate
@@ -188,7 +188,7 @@ def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
     assert "generator.cuda" not in session.state()[0]
     session.device = "cuda"
     run.keep(session, run.config())
-    checked.checkpoints(run, run.config())
+    validate.checkpoints(run, run.config())
     again = prepare(run.config())
     again.restore(*run.checkpoint(0))
     assert given == [], "a CPU has no use for it"

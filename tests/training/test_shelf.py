@@ -4,8 +4,8 @@ import time
 import pytest
 
 from core.training import Record, create_run, find_run, list_runs
+from core.training.run_storage import LONGEST_NAME, bring_back, deleted, discard, duplicate, prune, size
 from core.training.runs import Run
-from core.training.shelf import LONGEST_NAME, bring_back, deleted, discard, duplicate, prune, size
 from tests.training.small import small_run
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.training.spread import line, spread
+from core.training.seed_stats import line, spread
 
 
 def test_a_spread_by_hand():

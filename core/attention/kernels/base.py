@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.cells import ALL, Cells
 from core.masks import Mask
 from core.positions import Position
+from core.score_block import ALL, Cells
 
 Columns = slice | Tensor  # some keys: a stretch, or their places
 SAME = frozenset({"same"})  # the trait of a kernel of exact's own weights, which exact then draws

@@ -17,10 +17,10 @@ from core.attention.kernels.base import spans
 from core.attention.kernels.plans import NOTHING, Places, Stretch, planned
 from core.attention.normalizers import NORMALIZERS
 from core.attention.scores import SCORES
-from core.cells import Cells
 from core.entries import Area, Cost, find
 from core.masks import MASKS, make_mask
 from core.positions import POSITIONS
+from core.score_block import Cells
 
 FLOAT, PLACE = 4, 8  # bytes of a number, and of a position i or j
 RULE = 4  # bytes a cell while a mask's rule is computed: comparisons, and what joins them

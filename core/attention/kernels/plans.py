@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention.kernels.base import Problem, spans
-from core.cells import ALL
 from core.entries import Choice
+from core.score_block import ALL
 
 Reach = tuple[float, float]  # how many keys before and after its own place a query may see at most
 EVERYTHING: Reach = (math.inf, math.inf)

@@ -23,8 +23,8 @@ from core.attention.kernels.implied import (
 )
 from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
-from core.cells import Cells
 from core.entries import ConfigError, Entry, Param
+from core.score_block import Cells
 
 
 def retnet_slopes(num_heads: int) -> Tensor:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from core.pretrained.answers import Answer
+from core.pretrained.attention_recorder import Off
 from core.pretrained.base import PretrainedError
 from core.pretrained.evidence.question import Asked
 from core.pretrained.reading import Batch
-from core.pretrained.watch import Off
 from core.trace import AttentionTrace
 
 

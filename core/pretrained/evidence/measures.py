@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from core.pretrained.attention_recorder import Seen, shared_heads
 from core.pretrained.evidence.question import Asked
 from core.pretrained.load import maps_bytes
 from core.pretrained.places import free_memory
 from core.pretrained.reading import forward
-from core.pretrained.watch import Seen, shared_heads
 from core.trace import Kind, to_numpy
 
 # What the library's families call the matrix that brings the heads together.

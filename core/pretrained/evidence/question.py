@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from core.pretrained.answers import Answer, answer_of, words
+from core.pretrained.attention_recorder import NOTHING, Off
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError
 from core.pretrained.evidence.outputs import checked
 from core.pretrained.reading import Batch, encode, forward
-from core.pretrained.watch import NOTHING, Off
 
 Quantity = Literal["probability", "logit", "difference"]
 CONFIDENT = 0.95  # a probability above which the softmax is so flat that it hardly moves

@@ -15,7 +15,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.models.anatomy import Part
+from core.models.model_summary import Part
 from dashboard.charts.palette import for_browser
 from dashboard.views.transformer import words
 

@@ -9,9 +9,9 @@ import torch
 
 from core.attention import AttentionConfig, ConfigError
 from core.benchmark import Measured, race
-from core.cells import Cells
 from core.cost import at_most, attention_cost, parameters
 from core.masks import make_mask
+from core.score_block import Cells
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.views.compare.state import Setup
 

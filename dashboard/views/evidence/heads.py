@@ -8,8 +8,8 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained.answers import top, words
+from core.pretrained.attention_recorder import Off
 from core.pretrained.evidence import Asked, Effect, every_head, looking_evenly, scale, singles, switched_off
-from core.pretrained.watch import Off
 from core.ranks import spearman
 from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink

@@ -54,7 +54,7 @@ def bar(run: Run, config: FineTuneConfig | None) -> None:
 def follow(body: Callable[[Shown], None], run: Run) -> None:
     """Run the body now, and again on each beat while the run lives."""
     live = run not in KEPT.values() and not run.status().ended
-    following.follow(lambda: look(run), body, live, f"fine_tune:{body.__name__}")
+    following.poll(lambda: look(run), body, live, f"fine_tune:{body.__name__}")
 
 
 def _progress(shown: Shown) -> None:

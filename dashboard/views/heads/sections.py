@@ -8,7 +8,7 @@ import streamlit as st
 
 from core.attention import ConfigError, entry
 from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
-from dashboard.runtime.rendering import picture_first
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.heads import shared, split, subtract
 from dashboard.views.heads.state import Asked, choose, key, settings
 from dashboard.widgets.panels import entries_panel, plain, source_panel, title
@@ -22,7 +22,7 @@ SOURCES = {"split": (MultiHead,), "shared": (GroupedQuery, Latent), "subtract": 
 @st.fragment
 def explore() -> None:
     """Title, controls, picture and sentence; a control reruns nothing else."""
-    asked, below = picture_first(key("ready"), settings, controls, show)
+    asked, below = render_before_widgets(key("ready"), settings, controls, show)
     if below is not None:
         below()
     if asked.tokens:

@@ -11,7 +11,7 @@ from dashboard.charts.palette import Ink
 from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.rendering import picture_first
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.masks import measure, state, words
 from dashboard.views.masks.controls import Asked, controls, settings
 from dashboard.views.masks.measure import Look
@@ -27,7 +27,7 @@ SIDES = (1, 2.35)  # the board and the maps beside it, which keep their names fr
 @st.fragment
 def explore() -> None:
     """All that the controls change, which they redraw alone."""
-    asked, drawn = picture_first(key("ready"), settings, controls, show)
+    asked, drawn = render_before_widgets(key("ready"), settings, controls, show)
     if drawn is None:
         return
     look, picked = drawn

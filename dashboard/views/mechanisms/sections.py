@@ -16,7 +16,7 @@ from core.attention.compatible import example, needs, refusals
 from core.entries import complete
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
-from dashboard.runtime.rendering import picture_first
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 from dashboard.views.compare.words import rule
@@ -78,7 +78,8 @@ def weighed(usual: AttentionConfig, config: AttentionConfig) -> Weighed:
 @st.fragment
 def explore(axis: str) -> None:
     """A choice of the axis with its picture and its entry, which its controls redraw alone."""
-    looked, _ = picture_first(f"mechanisms:ready:{axis}", partial(settings, axis), partial(look_up, axis), picture)
+    looked, _ = render_before_widgets(f"mechanisms:ready:{axis}", partial(settings, axis), partial(look_up, axis),
+                                      picture)
     entry_panel(looked)
     for name, label, panel in (("fits", "What it goes with, and what not", compatible_panel),
                                ("code", "The code that just ran", source)):

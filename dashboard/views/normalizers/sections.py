@@ -13,7 +13,7 @@ from dashboard.charts import data_lines
 from dashboard.charts.lines import Curve
 from dashboard.charts.palette import Ink
 from dashboard.runtime.cache import cached
-from dashboard.runtime.rendering import picture_first
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.normalizers import bars, measure, state, words
 from dashboard.views.normalizers.measure import Weighed
 from dashboard.views.normalizers.state import Scores, ScoresError, key
@@ -109,7 +109,7 @@ def chosen(item: Entry, temperature: float) -> Choice:
 @st.fragment
 def explore() -> None:
     """All that the controls change, which they redraw alone."""
-    asked, found = picture_first(key("ready"), settings, controls, show)
+    asked, found = render_before_widgets(key("ready"), settings, controls, show)
     if asked is None:
         return
     st.session_state[key("asked")] = asked

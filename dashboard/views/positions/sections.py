@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig
-from dashboard.runtime.rendering import picture_first
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.positions import added, order, run, scored, turned
 from dashboard.views.positions.state import Chosen, choose, key, settings
 from dashboard.views.positions.words import Equation
@@ -27,7 +27,7 @@ def explore() -> None:
     """Title, controls, picture and sentence; a control reruns nothing else.
 
     """
-    asked, (symbols, said) = picture_first(key("ready"), settings, controls, show)
+    asked, (symbols, said) = render_before_widgets(key("ready"), settings, controls, show)
     if said is not None:
         # One element of two parts, which a narrow page breaks between.
         symbols.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in said), text_alignment="center")

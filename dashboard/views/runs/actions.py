@@ -11,7 +11,7 @@ import streamlit as st
 from core.attention import ConfigError
 from core.training import archive
 from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.shelf import KEPT, LONGEST_NAME, bring_back, discard, duplicate, most_bytes, prune
+from core.training.run_storage import KEPT, LONGEST_NAME, bring_back, discard, duplicate, most_bytes, prune
 from dashboard.charts.numbers import byte_size
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.training.archive import unpack
-from core.training.shelf import most_bytes
+from core.training.run_storage import most_bytes
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime import jobs

@@ -12,7 +12,7 @@ from core.models import ModelConfig
 from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.machine import line
-from core.training.shelf import GRACE, KEPT
+from core.training.run_storage import GRACE, KEPT
 from dashboard.charts.numbers import byte_size, duration, number, percent
 from dashboard.widgets.panels import plain
 

@@ -13,7 +13,7 @@ from dashboard.charts.palette import Ink
 from dashboard.components.multiples import Tile, multiples
 from dashboard.components.multiples.payload import MOST_TILES
 from dashboard.runtime.cache import cached
-from dashboard.runtime.rendering import picture_first
+from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.tokens import labels, tokenize
 from dashboard.views.scores import measure, state, words
 from dashboard.views.scores.measure import Met
@@ -81,7 +81,7 @@ def settings() -> Asked:
 @st.fragment
 def explore() -> None:
     """All that the controls change, which they redraw alone."""
-    asked, drawn = picture_first(key("ready"), settings, controls, show)
+    asked, drawn = render_before_widgets(key("ready"), settings, controls, show)
     st.session_state[key("asked")] = asked
     if drawn is not None:
         equation(*drawn, asked)

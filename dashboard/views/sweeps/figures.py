@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.training.spread import Line, Spread
+from core.training.seed_stats import Line, Spread
 from dashboard.charts.lines import BESIDE, SIGN, apart, layer, style
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import CATEGORIES, Ink, Theme

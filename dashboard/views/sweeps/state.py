@@ -11,7 +11,7 @@ import streamlit as st
 from core.attention import ConfigError
 from core.tasks import Task, TaskConfig, make_task
 from core.training.comparisons import Comparison
-from core.training.spread import Line, Spread, line, spread
+from core.training.seed_stats import Line, Spread, line, spread
 from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep, list_sweeps, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, name_of, told
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.training.spread import Line
+from core.training.seed_stats import Line
 from dashboard.navigation import PAGES
 from dashboard.views.sweeps import differences, figures, words
 from dashboard.views.sweeps.state import Shown

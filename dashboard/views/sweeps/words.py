@@ -6,7 +6,7 @@ import csv
 import io
 
 from core.models.config import RECURRENT
-from core.training.spread import Spread
+from core.training.seed_stats import Spread
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
 from dashboard.views.sweeps.differences import verdict

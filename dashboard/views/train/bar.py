@@ -12,7 +12,7 @@ from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
 from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import KEPT
-from dashboard.runtime.polling import follow, press, pressed, wait
+from dashboard.runtime.polling import poll, press, pressed, wait
 from dashboard.runtime.run_data import Shown, look, show, show_example
 from dashboard.views.train import words
 from dashboard.views.train.view import draw
@@ -119,7 +119,7 @@ def _go_on(run: Run, more: int = 0) -> None:
 
 
 def _follow(body: Callable[[Shown], None], run: Run, live: bool) -> None:
-    follow(lambda: look(run), body, live, f"train:{body.__name__}")
+    poll(lambda: look(run), body, live, f"train:{body.__name__}")
 
 
 def _progress(shown: Shown) -> None:

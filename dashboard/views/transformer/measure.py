@@ -11,7 +11,7 @@ import torch
 
 from core.attention import Steps
 from core.models import Model, ModelConfig, build_model, map_tokens
-from core.models.anatomy import Part, anatomy
+from core.models.model_summary import Part, anatomy
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import objective

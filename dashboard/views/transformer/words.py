@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.models.anatomy import Part
+from core.models.model_summary import Part
 from dashboard.charts.numbers import byte_size, number, operations, percent
 from dashboard.views.transformer.measure import BATCH, SEEDS, Depth, Measured
 

@@ -7,10 +7,10 @@ import re
 
 from core.pretrained import PretrainedError, Reading
 from core.pretrained.arrays import read_arrays
-from dashboard.runtime.byte_lru_cache import Memory, at_most
+from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
 
 NAMED = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
-_readings = Memory(at_most(400_000_000, 1 / 12), 16)
+_readings = ByteLRUCache(at_most(400_000_000, 1 / 12), 16)
 
 
 def keep(data: bytes, name: str, tokens: str) -> str:

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 def script():
     import streamlit as st
 
-    from dashboard.runtime.rendering import picture_first
+    from dashboard.runtime.rendering import render_before_widgets
 
     log = st.session_state.setdefault("log", [])
 
@@ -23,7 +23,7 @@ def script():
         st.markdown(f"picture of {asked}")
         return -asked
 
-    st.session_state["out"] = picture_first("ready", settings, controls, show)
+    st.session_state["out"] = render_before_widgets("ready", settings, controls, show)
 
 
 @pytest.fixture
