@@ -72,7 +72,7 @@ measured: $(VENV)/.installed
 	$(BIN)/python -m dashboard.views.efficient.example
 
 bottleneck: $(VENV)/.installed
-	$(BIN)/python -m dashboard.views.why.experiment
+	$(BIN)/python -m dashboard.views.why.bottleneck
 
 screenshot: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks.screenshot dashboard/static/screenshot.png

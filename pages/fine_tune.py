@@ -5,9 +5,9 @@ import streamlit as st
 from core.finetune.run import make_trainer
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import chosen, linked
-from dashboard.views.fine_tune.bar import bar, follow
-from dashboard.views.fine_tune.setup import setup
-from dashboard.views.fine_tune.view import pictures
+from dashboard.views.fine_tune.controls import setup
+from dashboard.views.fine_tune.page import pictures
+from dashboard.views.fine_tune.run_bar import bar, follow
 from dashboard.widgets.panels import next_page, source_panel, title
 
 title("Fine-tune",

@@ -1,5 +1,5 @@
 """Runs: everything that was trained here, to find, name, fork, compare, take away and bring in."""
 
-from dashboard.views.runs.view import page
+from dashboard.views.runs.page import page
 
 page()

@@ -5,10 +5,10 @@ import streamlit as st
 from core.training.comparisons import compare
 from core.training.sweeps import vary
 from dashboard.runtime import jobs
-from dashboard.views.sweeps.bar import bar, picker, pictures
-from dashboard.views.sweeps.setup import setup
-from dashboard.views.sweeps.state import Shown, asked, look
-from dashboard.views.sweeps.view import runs
+from dashboard.views.sweeps.compute import Shown, asked, look
+from dashboard.views.sweeps.controls import setup
+from dashboard.views.sweeps.page import runs
+from dashboard.views.sweeps.run_bar import bar, picker, pictures
 from dashboard.widgets import panels
 
 panels.title("Sweeps", "Change one setting, keep all else, and train every value from several seeds.")

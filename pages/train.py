@@ -6,9 +6,9 @@ from core.attention.config import entry
 from core.training.loop import train
 from dashboard.runtime import jobs
 from dashboard.runtime.run_data import asked_run, brought, chosen_run
-from dashboard.views.train.bar import bar, pictures
-from dashboard.views.train.needed import time_needed
-from dashboard.views.train.setup import adopt, setup
+from dashboard.views.train.compute import time_needed
+from dashboard.views.train.controls import adopt, setup
+from dashboard.views.train.run_bar import bar, pictures
 from dashboard.widgets import panels
 
 panels.title("Train and watch",

@@ -1,8 +1,8 @@
 """Why attention: the bottleneck as an experiment, measured before and repeated here on request."""
 
-from dashboard.views.why import sections
+from dashboard.views.why import page
 from dashboard.widgets.panels import next_page
 
-sections.explore()
-sections.sources()
+page.explore()
+page.sources()
 next_page("why")

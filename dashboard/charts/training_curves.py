@@ -12,7 +12,7 @@ from dashboard.charts.curves import Curve, Spec, axis_style, figure, layer, step
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.runtime.run_data import Shown
-from dashboard.views.train import words
+from dashboard.views.train import text
 from dashboard.widgets.panels import plain
 
 SMALL = 140  # pixels
@@ -75,7 +75,7 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
                            named=False)
         st.vega_lite_chart(spec=drawn, key="train:exact", alt="Held-out error over training, beside the last season.")
         return
-    one, many = words.unit(task)
+    one, many = text.unit(task)
     scores = [Curve(name, [(r.step, getattr(r, key)) for r in records]) for name, key in
               (("BLEU", "bleu"), ("chrF", "chrf")) if any(getattr(r, key) is not None for r in records)]
     scored = " and ".join(["Exact match", *(curve.name for curve in scores)])

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import streamlit as st
+import torch
 
 from core.attention import ConfigError
+from core.models import ModelConfig, Shape, build_model
 from core.tasks import Task, TaskConfig, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
@@ -32,6 +34,16 @@ def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], 
     majority, peer = task.majority(held_out), task.peer()
     named = [(f"the majority class “{majority[0]}”", majority[1])] if majority else []
     return (*named, *([peer] if peer else []))
+
+
+@lru_cache(maxsize=128)
+def count_parameters(model: ModelConfig, shape: Shape) -> int:
+    """The number of weights that a model learns; ConfigError where it cannot be built for that shape.
+
+    The model is built on the meta device, so nothing is computed or allocated.
+    """
+    with torch.device("meta"):
+        return sum(weight.numel() for weight in build_model(model, shape).parameters())
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from core.training.record import Record
 from core.training.run_storage import LONGEST_NAME, size
 from core.training.runs import Run, Status
 from dashboard.runtime.example_runs import KEPT, status_of
-from dashboard.views.runs import words
+from dashboard.views.runs import text
 
 CURVE = 40  # points of a small curve
 
@@ -54,7 +54,7 @@ class Summary:
     @property
     def plain_name(self) -> str:
         """The name for what comes of it, which is no example any more."""
-        return self.name.removesuffix(words.EXAMPLE)
+        return self.name.removesuffix(text.EXAMPLE)
 
     @property
     def live(self) -> bool:
@@ -91,8 +91,8 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
     every = -(-len(losses) // CURVE) or 1
     name, parent, sweep = text_of(asked.get("name"), LONGEST_NAME), asked.get("parent"), asked.get("sweep")
     return Summary(
-        run=run, name=name or words.name_of(config, run in KEPT, tuned), named=bool(name),
-        config=config, task=task_entry(config.task.key).name if config else words.tuned_task(tuned),
+        run=run, name=name or text.name_of(config, run in KEPT, tuned), named=bool(name),
+        config=config, task=task_entry(config.task.key).name if config else text.tuned_task(tuned),
         status=status_of(run), tuned=tuned, asked_steps=config.steps if config else _count(about(run).get("steps")),
         created=seconds_of(asked.get("created")), steps=records[-1].step if records else 0,
         trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,

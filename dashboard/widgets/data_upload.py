@@ -13,7 +13,7 @@ from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, checked, decoded
 from core.tasks.tables import ALL
-from dashboard.views.train.options import KEEP
+from dashboard.views.train.parameters import KEEP
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import say_unreadable
 

@@ -14,9 +14,9 @@ from core.training.archive import pack, unpack
 from dashboard.charts.numbers import percent
 from dashboard.runtime.example_runs import KEPT, find, status_of
 from dashboard.runtime.run_summary import summary
-from dashboard.views.runs import words
+from dashboard.views.runs import text
 from dashboard.views.runs.actions import longer
-from dashboard.views.runs.state import every_run, searched
+from dashboard.views.runs.controls import every_run, searched
 from tests.training.small import small_run
 
 
@@ -66,7 +66,7 @@ def test_a_run_that_cannot_be_read_says_so():
     (run.path / "run.json").write_text(json.dumps({"config": {"task": 1}, "created": "x"}))
     item = summary(run)
     assert "cannot be read" in item.trouble and item.created == 0 and item.name == "unreadable"
-    assert words.about(item) and words.result(item) and words.state(item)
+    assert text.about(item) and text.result(item) and text.state(item)
 
 
 @pytest.mark.parametrize("asked, found", [
@@ -87,9 +87,9 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("worse", 0.25, seed=1)
     made("better", 0.75, seed=2)
     first = made("first", 0.5, trained=3.0)
-    told = words.fact([summary(first)], every_run())
+    told = text.fact([summary(first)], every_run())
     assert "**50\u00a0% exact** after 4 steps, 3\u00a0s" in told and "**better** reaches 75" in told
-    assert words.rival(summary(made("alone", task=TaskConfig.of("copy", length=5))), every_run()) is None
+    assert text.rival(summary(made("alone", task=TaskConfig.of("copy", length=5))), every_run()) is None
 
 
 @pytest.mark.parametrize("share, said", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])

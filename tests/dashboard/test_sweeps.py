@@ -16,8 +16,8 @@ from core.training.seed_stats import Spread
 from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
-from dashboard.views.sweeps import differences, figures, queue, values, words
-from dashboard.views.sweeps.state import EXAMPLE, Shown, look
+from dashboard.views.sweeps import charts, differences, queue, text, values
+from dashboard.views.sweeps.compute import EXAMPLE, Shown, look
 from tests.training.small import small_run
 
 
@@ -106,31 +106,32 @@ def test_values_are_read_as_offered_or_as_typed():
     assert values.read(base, "mask", "local(window=3)")["window"] == 3
     assert values.read(base, "d_model", "24") == 24 and isinstance(values.read(base, "d_model", "24"), int)
     assert values.read(base, "learning_rate", "1") == 1.0 and isinstance(values.read(base, "learning_rate", "1"), float)
-    for axis, text in (("score", "nonsense"), ("d_model", "wide")):
+    for axis, name in (("score", "nonsense"), ("d_model", "wide")):
         with pytest.raises(ConfigError):
-            values.read(base, axis, text)
+            values.read(base, axis, name)
 
 
 def test_the_fact_tests_the_best_against_the_worst():
-    text = words.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
-    assert "**Dot product** reaches **92.0\u00a0±\u00a05.0**" in text and "**General** **12.0" in text
+    sentence = text.fact(shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "exact")
+    assert "**Dot product** reaches **92.0\u00a0±\u00a05.0**" in sentence and "**General** **12.0" in sentence
     theirs = ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13])
-    assert "+80.0 (95\u00a0% interval +77.5 to +82.5" in text and theirs.pvalue < 0.001 and "p < .001" in text
-    assert "is significant" in text and "paired t test, n = 3" in text
-    assert text.endswith("A single run of Dot product gave 90.0, another 94.0.")
+    assert "+80.0 (95\u00a0% interval +77.5 to +82.5" in sentence and theirs.pvalue < 0.001 and "p < .001" in sentence
+    assert "is significant" in sentence and "paired t test, n = 3" in sentence
+    assert sentence.endswith("A single run of Dot product gave 90.0, another 94.0.")
 
 
 def test_the_fact_never_calls_values_equal():
-    text = words.fact(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
-    assert "is not significant, which does not show that they are equal." in text
-    assert text.endswith("A single run of General gave 5.0, another 99.0.")
+    sentence = text.fact(shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "exact")
+    assert "is not significant, which does not show that they are equal." in sentence
+    assert sentence.endswith("A single run of General gave 5.0, another 99.0.")
 
 
 def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not():
     three = shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]], values=("dot", "general", "cosine"))
-    text = words.fact(three, "exact")
-    assert "**Dot product** differs significantly from Cosine; no significant difference from General was found" in text
-    assert "3 pairs, Holm's correction" in text
+    sentence = text.fact(three, "exact")
+    most = "**Dot product** differs significantly from Cosine; no significant difference from General was found"
+    assert most in sentence
+    assert "3 pairs, Holm's correction" in sentence
     head, rows = differences.pairs(three, "exact")
     assert len(rows) == 3 and rows[0][0] == "Dot product − Cosine" and rows[0][-1] == "significant"
 
@@ -140,40 +141,40 @@ def test_nothing_is_tested_while_runs_go_on():
     shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
     going = Shown(Sweep(Path("one.json")), shown.config, shown.outcomes)
     assert going.live and going.comparisons("exact") == []
-    assert "tested when all runs have ended" in words.fact(going, "exact")
+    assert "tested when all runs have ended" in text.fact(going, "exact")
 
 
 def test_a_smaller_loss_is_the_better_one():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
     loss = {cell: replace(o, measures={"loss": o.measures["exact"]}) for cell, o in shown.outcomes.items()}
-    assert words.fact(Shown(EXAMPLE, shown.config, loss), "loss").startswith("**General**")
+    assert text.fact(Shown(EXAMPLE, shown.config, loss), "loss").startswith("**General**")
 
 
 def test_nothing_is_compared_on_one_seed():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
     half = {cell: o if cell[1] == 0 else replace(o, state="running") for cell, o in shown.outcomes.items()}
-    assert "**2** of 4 runs have finished" in words.fact(Shown(EXAMPLE, shown.config, half), "exact")
+    assert "**2** of 4 runs have finished" in text.fact(Shown(EXAMPLE, shown.config, half), "exact")
 
 
 def test_the_table_counts_what_finished_and_what_failed():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome("failed", "The loss is no longer a number at step 3; take a smaller rate.")
-    head, rows = words.table(shown)
+    head, rows = text.table(shown)
     assert head == ["score", "whole sequences %", "seconds", "seeds"]
     assert rows[0] == ["Dot product", "60\u00a0±\u00a0127", "2.0\u00a0±\u00a00.0", "2"]
     assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
-    assert words.failures(shown) == ["General, seed 1: The loss is no longer a number at step 3; take a smaller rate."]
+    assert text.failures(shown) == ["General, seed 1: The loss is no longer a number at step 3; take a smaller rate."]
 
 
 def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_finished():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome("running", "", (0, 2), (0.0, 1.0), {"exact": (0.0, 0.1)})
     shown.outcomes[1, 0] = Outcome("queued")
-    assert words.progress(shown, 1) == (0.625, "2 of 4 runs done, 1 training, about 4\u00a0s left")  # 1.5 runs of 3 s
+    assert text.progress(shown, 1) == (0.625, "2 of 4 runs done, 1 training, about 4\u00a0s left")  # 1.5 runs of 3 s
 
 
 def test_numbers_to_take_away():
-    rows = list(csv.DictReader(io.StringIO(words.numbers_csv(look(EXAMPLE)).decode())))
+    rows = list(csv.DictReader(io.StringIO(text.numbers_csv(look(EXAMPLE)).decode())))
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
     assert all(0 <= float(row["exact"]) <= 1 for row in rows)
 
@@ -189,8 +190,8 @@ def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
 
 def test_figures_stay_within_their_scale():
     found = {0: Spread((97.0, 99.0, 60.0)), 1: Spread((5.0,))}
-    scale = figures.Scale.around([0.0, 99.0], 100.0)
-    spec = figures.seeds("Title", ["a", "b"], found, scale, "light")
+    scale = charts.Scale.around([0.0, 99.0], 100.0)
+    spec = charts.seeds("Title", ["a", "b"], found, scale, "light")
     rules = [layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert rules[0]["high"] == 100.0 and rules[0]["low"] > 0 and rules[1]["low"] == rules[1]["high"] == 5.0
     marks = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]

@@ -5,9 +5,9 @@ import pytest
 
 from core.training import Record, create_run
 from core.training.record import Bucket, Prediction
-from dashboard.views.why import experiment, words
-from dashboard.views.why.figures import Line, rows
-from dashboard.views.why.learned import (
+from dashboard.views.why import bottleneck, text
+from dashboard.views.why.charts import Line, rows
+from dashboard.views.why.compute import (
     Learned,
     Point,
     Sentence,
@@ -18,7 +18,7 @@ from dashboard.views.why.learned import (
     sentence,
     thinned,
 )
-from dashboard.views.why.setting import SCORES, SIZES, Model, Setting
+from dashboard.views.why.controls import SCORES, SIZES, Model, Setting
 from dashboard.views.why.state import Shown
 
 NONE, DOT = Model(None, 8), Model("dot", 8)
@@ -63,18 +63,18 @@ def test_seeds_are_averaged_and_their_spread_told():
 def test_models_stand_in_one_order_and_the_larger_says_its_size():
     found = (*FOUR, learned(Model(None, 16), 0, (1, 1), (9, 9)), learned(Model("general", 8), 0, (1, 1), (9, 9)))
     assert models(found) == [NONE, DOT, Model("general", 8), Model(None, 16)]
-    assert list(words.names(found).values()) == ["one vector", "dot product", "general", "one vector, 16"]
+    assert list(text.names(found).values()) == ["one vector", "dot product", "general", "one vector, 16"]
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
-    said = words.fact(Shown(Setting(8), FOUR, None)).replace("\u00a0", " ")
+    said = text.fact(Shown(Setting(8), FOUR, None)).replace("\u00a0", " ")
     assert said.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
                            "(BLEU 92 ± 3); through one vector of 8 numbers it is **20 ± 14 %** (BLEU 32 ± 3)")
     assert said.endswith("At 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
-    assert "of 16 numbers 50 % (BLEU 51)" in words.fact(Shown(Setting(8), more, None)).replace("\u00a0", " ")
-    assert words.fact(Shown(Setting(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
-    assert words.numbers(FOUR, ["11–20"])[1] == ["dot product", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
+    assert "of 16 numbers 50 % (BLEU 51)" in text.fact(Shown(Setting(8), more, None)).replace("\u00a0", " ")
+    assert text.fact(Shown(Setting(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
+    assert text.numbers(FOUR, ["11–20"])[1] == ["dot product", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
@@ -94,16 +94,16 @@ def test_an_equation_has_the_weights_of_its_row():
     weights = np.full((3, 4), 0.1, dtype=np.float32)
     weights[1] = (0.7, 0.2, 0.06, 0.04)
     shown = Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
-    without, with_it = words.equations(Setting(8), shown, weights, 1)
+    without, with_it = text.equations(Setting(8), shown, weights, 1)
     assert r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}" in without and "c_{2} =" in without
     for part in (r"c_{1}^{\text{hundert}}", r"0.70\, h_{0}^{\text{two}}", r"0.060\, h_{2}^{\text{;}}", "0.04"):
         assert part in with_it
-    assert r"c_{2}^{\text{end}}" in words.equations(Setting(8), shown, weights, 2)[1]
+    assert r"c_{2}^{\text{end}}" in text.equations(Setting(8), shown, weights, 2)[1]
 
 
 def test_the_sentence_table_counts_errors_and_escapes():
     shown = Sentence(("a", "<b>"), ("x", "y"), {NONE: ("x", "<z>"), DOT: ("x", "y")})
-    drawn = words.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
+    drawn = text.sentence_table(shown, {NONE: "one vector", DOT: "dot product"}, "#f00", "#eee")
     assert "&lt;b&gt;" in drawn and "&lt;z&gt;</b>" in drawn and "<z>" not in drawn
     assert drawn.index(">1</td>") < drawn.index(">0</td>")
 
@@ -132,8 +132,8 @@ def test_as_frames_come_the_kept_ones_stay(count, kept):
 
 def test_the_kept_measurement_is_whole():
     """Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one."""
-    kept = experiment.load()
-    assert set(models(kept.learned)) == set(experiment.MODELS) == set(kept.seconds), "run make bottleneck"
+    kept = bottleneck.load()
+    assert set(models(kept.learned)) == set(bottleneck.MODELS) == set(kept.seconds), "run make bottleneck"
     assert all([b.lengths for b in one.buckets][-1] == "51–60" and one.held_out == 1000 for one in kept.learned)
     assert len({one.points[-1].step for one in kept.learned}) == 1, "equal steps; run make bottleneck when it is quiet"
     weights = kept.sentence.frames[-1][1]
@@ -149,13 +149,13 @@ def test_the_kept_measurement_is_whole():
 def test_the_experiment_in_small(tmp_path, monkeypatch):
     """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
     small = Setting(d_model=8, longest=20)
-    monkeypatch.setattr(experiment, "MODELS", small.pair)
+    monkeypatch.setattr(bottleneck, "MODELS", small.pair)
     monkeypatch.setattr("core.training.loop.FINAL", 20)
-    monkeypatch.setattr(experiment, "KEPT", tmp_path)
-    monkeypatch.setattr(experiment, "ProcessPoolExecutor", _Here)
-    result = experiment.measure(small, 1, 1, tmp_path)
-    experiment.save(result, tmp_path)
-    kept = experiment.load()
+    monkeypatch.setattr(bottleneck, "KEPT", tmp_path)
+    monkeypatch.setattr(bottleneck, "ProcessPoolExecutor", _Here)
+    result = bottleneck.measure(small, 1, 1, tmp_path)
+    bottleneck.save(result, tmp_path)
+    kept = bottleneck.load()
     assert [one.model for one in kept.learned] == list(kept.seconds) == list(small.pair)
     assert all(one.held_out == 20 and one.points[-1].step == 1 for one in kept.learned)
     assert kept.sentence.said == result.sentence.said and all(seconds > 0 for seconds in kept.seconds.values())

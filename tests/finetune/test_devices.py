@@ -14,8 +14,8 @@ from core.finetune.measure import classes, inputs, targets
 from core.finetune.run import Course, about, create, work
 from core.training.machine import line, machine
 from dashboard.runtime.run_summary import summary
-from dashboard.views.fine_tune.words import conditions
-from dashboard.views.runs.words import about as about_run
+from dashboard.views.fine_tune.text import conditions
+from dashboard.views.runs.text import about as about_run
 from dashboard.widgets.panels import plain
 
 

@@ -15,9 +15,9 @@ from dashboard.charts.numbers import duration
 from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import KEPT
 from dashboard.runtime.run_summary import summary
-from dashboard.views.compare_runs import maps, words
-from dashboard.views.compare_runs.state import compared, expected, latest, names, sides
-from dashboard.views.runs.state import every_run
+from dashboard.views.compare_runs import compute, text
+from dashboard.views.compare_runs.controls import compared, expected, latest, names, sides
+from dashboard.views.runs.controls import every_run
 from tests.training.small import small_run
 
 
@@ -142,27 +142,27 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     decoder = made("one line", kinds={"causal": both}, model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder",
                                                                                      position="learned"))
     first, second = found = sides([summary(made("cross")), summary(decoder)])
-    looks = [maps.looks(side, 4, 0) for side in found]
+    looks = [compute.looks(side, 4, 0) for side in found]
     assert looks[0].weights.shape == looks[1].weights.shape == (1, 2, 7, 6)
     np.testing.assert_allclose(looks[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
-    tiles, rows, columns, other = maps.tiles([(first, looks[0], (0, 0)), (second, looks[1], (0, 1))])
+    tiles, rows, columns, other = compute.tiles([(first, looks[0], (0, 0)), (second, looks[1], (0, 1))])
     assert [tile.marker for tile in tiles] == [0, 1] and not other and len(rows) == 7 and len(columns) == 6
 
 
 def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
     (side,) = sides([summary(made("a"))])
-    assert [maps.looks(side, step, 0).step for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
-    np.testing.assert_allclose(maps.looks(side, 3, 1).weights, 0.3, atol=1e-3)
-    assert maps.heads(side) == [(0, 1), (0, 0)], "the head that looks best where the output comes from stands first"
+    assert [compute.looks(side, step, 0).step for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
+    np.testing.assert_allclose(compute.looks(side, 3, 1).weights, 0.3, atol=1e-3)
+    assert compute.heads(side) == [(0, 1), (0, 0)], "the head that looks best where the output comes from stands first"
 
 
 def test_settings_that_differ_are_named_once():
     runs = [made("a"), made("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))]
-    rows, alike = words.differences(sides(list(map(summary, runs))))
+    rows, alike = text.differences(sides(list(map(summary, runs))))
     told = {row[0]: row[1:] for row in rows}
     assert told["learning_rate"] == ["0.003", "0.01"] and told["kind"] == ["transformer", "recurrent"]
     assert told["attention.score"] == ["scaled_dot", "additive"] and "attention.num_heads" not in told
-    assert alike == len(set(words.settings(runs[0].config())) | set(words.settings(runs[1].config()))) - len(rows) - 3
+    assert alike == len(set(text.settings(runs[0].config())) | set(text.settings(runs[1].config()))) - len(rows) - 3
 
 
 def test_the_two_examples_are_the_first_choice_and_a_rival_the_second():

@@ -13,7 +13,7 @@ from core.training import Record, list_runs
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import KEPT
 from dashboard.views.decode.state import decodable
-from dashboard.views.sweeps.setup import _own_runs
+from dashboard.views.sweeps.controls import _own_runs
 from dashboard.views.transformer.choose import sources
 
 

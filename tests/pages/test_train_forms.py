@@ -29,7 +29,7 @@ def script():
 
     from core.training.runs import find_run
     from dashboard.runtime.run_data import look
-    from dashboard.views.train.view import draw
+    from dashboard.views.train.page import draw
 
     draw(look(find_run(st.session_state["id"])))
 

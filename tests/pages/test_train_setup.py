@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 from core.entries import Choice
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
-from dashboard.views.train import options
+from dashboard.views.train import parameters
 from dashboard.widgets import data_upload, train_with
 
 TASKS_READY = [entry.key for entry in TASKS if not any(param.key == data_upload.DATA for param in entry.params)]
@@ -17,7 +17,7 @@ SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(
 def script():
     import streamlit as st
 
-    from dashboard.views.train.setup import adopt, setup
+    from dashboard.views.train.controls import adopt, setup
 
     if st.session_state.get("bring") is not None:
         adopt(st.session_state.pop("bring"))
@@ -51,7 +51,8 @@ def test_every_option_is_drawn_and_asked_for(kind):
     app.run()
     assert not app.exception and not app.error
     drawn = {element.key for group in (app.slider, app.number_input, app.selectbox, app.toggle) for element in group}
-    params = [*options.of_model(base.model), *(p for _, group in options.of_training(base, "pairs") for p in group)]
+    groups = parameters.of_training(base, "pairs")
+    params = [*parameters.of_model(base.model), *(p for _, group in groups for p in group)]
     assert {f"{name}:{param.key}" for param in params} <= drawn
 
 

@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 from core.training import Record, create_run, list_runs
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
-from dashboard.views.why import experiment, words
-from dashboard.views.why.setting import Setting
+from dashboard.views.why import bottleneck, text
+from dashboard.views.why.controls import Setting
 
 
 @pytest.fixture(autouse=True)
@@ -64,14 +64,14 @@ def pair(state: str = "running", decoded: bool = True, **setting):
 
 
 def test_the_app_opens_here_with_the_kept_measurement():
-    app, kept = opened(), experiment.load()
+    app, kept = opened(), bottleneck.load()
     shown = said(app)
     assert "# Why attention" in shown and "make bottleneck" in shown and not app.warning
     assert "the model that looks back gets" in shown and "1,000 held-out" in shown
     points = drawn(app)
-    assert {row["model"] for row in points} == set(words.names(kept.learned).values())
+    assert {row["model"] for row in points} == set(text.names(kept.learned).values())
     first = next(row for row in points if row["model"] == "one vector" and row["name"] == "51–60")
-    assert words.told(words.by_length(kept.learned, words.models(kept.learned)[0], "bleu")["51–60"]).startswith(
+    assert text.told(text.by_length(kept.learned, text.models(kept.learned)[0], "bleu")["51–60"]).startswith(
         f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
 

@@ -11,8 +11,8 @@ from core.training.runs import ENDED, UNDER_WAY, Run
 from core.training.sweep_files import Sweep, create_sweep, sweep_comparisons
 from core.training.sweeps import SweepConfig
 from dashboard.runtime.run_summary import summary
-from dashboard.views.sweeps import differences, queue, words
-from dashboard.views.sweeps.state import Shown, look
+from dashboard.views.sweeps import differences, queue, text
+from dashboard.views.sweeps.compute import Shown, look
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 from tests.training.zips import trained
@@ -99,13 +99,13 @@ def use_sweep(sweep: Sweep) -> None:
         shown.encode()
     else:
         for measure in shown.measures():
-            "".join([words.fact(shown, measure), words.caption(shown, "trained")]).encode()
+            "".join([text.fact(shown, measure), text.caption(shown, "trained")]).encode()
             differences.pairs(shown, measure)
             sweep_comparisons(shown.config, shown.outcomes, measure)
             for place in range(len(shown.names)):
                 shown.line(place, measure, "trained"), shown.line(place, measure, "steps")
-        words.table(shown), words.failures(shown), words.progress(shown, 2), words.numbers_csv(shown)
-        [words.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
+        text.table(shown), text.failures(shown), text.progress(shown, 2), text.numbers_csv(shown)
+        [text.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
         sweep.missing()
     try:
         queue.stop(sweep)

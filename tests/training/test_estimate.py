@@ -11,7 +11,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import estimate as estimating
 from core.training import recommended
 from core.training.estimate import Pace, duration, estimate, in_words, pace
-from dashboard.views.train import needed
+from dashboard.views.train import compute
 
 
 def test_a_run_is_its_steps_its_records_and_its_end():
@@ -50,16 +50,16 @@ def test_a_busy_moment_is_not_kept(monkeypatch):
     monkeypatch.setattr(estimating, "LONGEST", 60.0)
     assert pace(config, made).step < 0.3
     clock = [1000.0]
-    monkeypatch.setattr(needed.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(needed, "pace", lambda *given: calls.append("again") or Pace(1, 1, 1))
-    monkeypatch.setattr(needed.st, "caption", lambda text: None)
-    needed._pace.cache_clear()
+    monkeypatch.setattr(compute.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(compute, "pace", lambda *given: calls.append("again") or Pace(1, 1, 1))
+    monkeypatch.setattr(compute.st, "caption", lambda text: None)
+    compute._pace.cache_clear()
     for clock[0], times in ((1000.0, 1), (1001.0, 1), (1100.0, 2)):
-        needed.time_needed(config)
+        compute.time_needed(config)
         assert calls.count("again") == times
-    needed.time_needed(replace(config, batch_size=9))
+    compute.time_needed(replace(config, batch_size=9))
     assert calls.count("again") == 3
-    needed._pace.cache_clear()
+    compute._pace.cache_clear()
 
 
 def test_words_name_the_cap_that_would_end_it():
@@ -72,7 +72,7 @@ def test_words_name_the_cap_that_would_end_it():
 def script():
     from core.tasks import TaskConfig, make_task
     from core.training import recommended
-    from dashboard.views.train.needed import time_needed
+    from dashboard.views.train.compute import time_needed
 
     for task in ("own_pairs", "reverse"):
         time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))

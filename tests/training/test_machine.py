@@ -13,8 +13,8 @@ from core.training.machine import line, machine, valid
 from core.training.runs import Run
 from core.training.worker import _train
 from dashboard.runtime.run_summary import summary
-from dashboard.views.runs import words as runs_words
-from dashboard.views.train import words as train_words
+from dashboard.views.runs import text as runs_words
+from dashboard.views.train import text as train_words
 from tests.training.small import small_run
 
 OTHER = {"threads": 4, "torch": "2.1.0+cpu", "device": "Another CPU", "capability": "NO AVX"}

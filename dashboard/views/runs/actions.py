@@ -16,7 +16,7 @@ from dashboard.charts.numbers import byte_size
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
 from dashboard.runtime.run_summary import Summary
-from dashboard.views.runs.state import pick
+from dashboard.views.runs.controls import pick
 from dashboard.widgets.panels import plain
 
 TUNED = "A pretrained model that went on learning: it is opened on Fine-tune, and its model lies in its folder."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.training.comparisons import Comparison
-from dashboard.views.sweeps.state import Shown
+from dashboard.views.sweeps.compute import Shown
 from dashboard.views.sweeps.units import NARROW, join, places, scaled
 
 EQUAL = "which does not show that they are equal"

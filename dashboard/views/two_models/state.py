@@ -15,7 +15,7 @@ from core.trace import AttentionTrace, Kind
 from core.training.runs import Run, list_runs
 from dashboard.runtime.cache import model, shared
 from dashboard.runtime.fine_tune_data import KEPT, look
-from dashboard.views.fine_tune.own import after, before
+from dashboard.widgets.fine_tuned_models import after, before
 from dashboard.widgets.model_picker import Chosen, ModelRef, loaded, readable_models, reading_of
 from dashboard.widgets.model_picker.models import named
 from dashboard.widgets.model_picker.opening import shelved

@@ -9,9 +9,9 @@ import streamlit as st
 from core.attention import ConfigError
 from core.training import Run, Status, find_run
 from dashboard.runtime.cache import shared
-from dashboard.views.why import experiment
-from dashboard.views.why.learned import Learned, Sentence, sentence
-from dashboard.views.why.setting import Setting
+from dashboard.views.why import bottleneck
+from dashboard.views.why.compute import Learned, Sentence, sentence
+from dashboard.views.why.controls import Setting
 
 RUNS, LAST = "runs", "why:last"
 Pair = tuple[Run, Run]
@@ -76,9 +76,9 @@ def leave() -> None:
     st.session_state.pop(LAST, None)
 
 
-def kept() -> experiment.Result:
+def kept() -> bottleneck.Result:
     """The measurement of `make bottleneck`; shared by all sessions."""
-    return shared(experiment.load)
+    return shared(bottleneck.load)
 
 
 def look(pair: Pair | None) -> Shown:

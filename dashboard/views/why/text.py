@@ -11,9 +11,9 @@ from core.attention.config import entry
 from core.training.record import Prediction
 from dashboard.charts.numbers import duration, latex
 from dashboard.charts.prediction_tables import marked, missing, wrong_tokens
-from dashboard.views.why.experiment import Result
-from dashboard.views.why.learned import METRICS, Learned, Sentence, Spread, by_length, models
-from dashboard.views.why.setting import Model, Setting
+from dashboard.views.why.bottleneck import Result
+from dashboard.views.why.compute import METRICS, Learned, Sentence, Spread, by_length, models
+from dashboard.views.why.controls import Model, Setting
 from dashboard.views.why.state import Part, Shown
 
 NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}

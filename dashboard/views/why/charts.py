@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dashboard.charts.data_lines import layer
 from dashboard.charts.lines import apart, style
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
-from dashboard.views.why.learned import Spread
+from dashboard.views.why.compute import Spread
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime.run_data import task_of
-from dashboard.views.compare_runs.state import Side, Value, expected
+from dashboard.views.compare_runs.controls import Side, Value, expected
 from dashboard.widgets.panels import theme
 
 

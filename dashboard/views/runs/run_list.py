@@ -12,8 +12,8 @@ import streamlit as st
 from dashboard.charts.numbers import byte_size, duration, number, percent
 from dashboard.charts.palette import CATEGORIES
 from dashboard.runtime.run_summary import Summary
-from dashboard.views.runs import words
-from dashboard.views.runs.state import pick, picked
+from dashboard.views.runs import text
+from dashboard.views.runs.controls import pick, picked
 from dashboard.widgets.panels import theme
 
 ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
@@ -47,7 +47,7 @@ def frame(items: Sequence[Summary]) -> pd.DataFrame:
         "curve": [list(item.curve) for item in items],
         "steps": [item.steps for item in items],
         "trained": [item.trained for item in items],
-        "state": [words.state(item) for item in items],
+        "state": [text.state(item) for item in items],
         "created": [datetime.fromtimestamp(item.created, UTC) if item.created else None for item in items],
         "size": [item.bytes for item in items],
     })

@@ -11,7 +11,7 @@ import numpy as np
 
 from core.training import Record, Run, RunConfig
 from core.training.record import Bucket, Prediction
-from dashboard.views.why.setting import Model
+from dashboard.views.why.controls import Model
 
 METRICS = ("bleu", "exact")
 FRAMES = 10  # of the alignment over training, and the last one

@@ -10,7 +10,7 @@ import numpy as np
 from dashboard.charts.source_attention import looked
 from dashboard.components.multiples import Tile
 from dashboard.runtime.attention_frames import KINDS, best_head, kept_steps, tokens, watched_examples
-from dashboard.views.compare_runs.state import Side
+from dashboard.views.compare_runs.controls import Side
 
 Head = tuple[int, int]
 

@@ -9,7 +9,7 @@ import streamlit as st
 from core.training.runs import list_runs
 from dashboard.runtime.example_runs import KEPT
 from dashboard.runtime.run_summary import Summary, summary
-from dashboard.views.runs.words import matches
+from dashboard.views.runs.text import matches
 
 PICKED = "run"  # the link's word; several are divided by commas
 MOST_PICKED = 20

@@ -20,9 +20,10 @@ from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.navigation import STEPS
 from dashboard.runtime.fine_tune_data import FOLLOW, Shown
-from dashboard.views.fine_tune import own, words
-from dashboard.views.fine_tune.bar import kept_instead
-from dashboard.views.fine_tune.setup import SENTENCE
+from dashboard.views.fine_tune import text
+from dashboard.views.fine_tune.controls import SENTENCE
+from dashboard.views.fine_tune.run_bar import kept_instead
+from dashboard.widgets import fine_tuned_models
 from dashboard.widgets.model_picker.kinds import KINDS
 from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.panels import fact, plain, theme
@@ -75,13 +76,13 @@ def _draw(shown: Shown) -> None:
         with left:
             _apart(both)
     with right:
-        fact(words.fact(shown.config, shown.records[0], shown.at(step), majority) + _gained(both))
-        st.caption(" ".join(filter(None, [words.still(shown.config), words.conditions(
+        fact(text.fact(shown.config, shown.records[0], shown.at(step), majority) + _gained(both))
+        st.caption(" ".join(filter(None, [text.still(shown.config), text.conditions(
             shown.config, shown.about, len(rows.learned), len(rows.held_out), rows.repeated,
             line(shown.run.asked().get("machines")))])))
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
     st.markdown(":small[**Held-out rows, and what the model says of them**]")
-    st.html(words.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))
+    st.html(text.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))
     _confusion(shown, step, ink)
     _elsewhere(shown)
 
@@ -150,7 +151,7 @@ def _gained(both: Both | None) -> str:
         return ""
     head = _picked(both)
     before, now = (trace.map(head.layer) for trace in (both.first, both.now))
-    return words.gained(head, before.weights[head.head], now)
+    return text.gained(head, before.weights[head.head], now)
 
 
 def _tiles(both: Both) -> list[Tile]:
@@ -207,13 +208,13 @@ def _readings(shown: Shown, text: str, row: list) -> Both | None:
         index, step = watched.index(text), _scrub(shown, steps, row[2])
         return _of_kind(shown.trace(steps[0], index), shown.trace(step, index), step, shown)
     try:
-        found = own.readings(shown, text)
+        found = fine_tuned_models.readings(shown, text)
     except PretrainedError as error:
         st.info(plain(str(error)))
         return None
     if found is None:
         return None
-    said = own.labels(shown, text)
+    said = fine_tuned_models.labels(shown, text)
     row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in said[:4]) + "]")
     return _of_kind(*found, shown.records[-1].step, shown)
 

@@ -16,9 +16,9 @@ from core.tasks.data_store import read
 from core.tasks.reading import MOST_SIGNS
 from core.training.config import devices
 from dashboard.runtime.fine_tune_data import TASK, forget_link
-from dashboard.views.fine_tune import words
-from dashboard.views.fine_tune.own import config_name
+from dashboard.views.fine_tune import text
 from dashboard.widgets.data_upload import data_widget
+from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
 from dashboard.widgets.model_picker.opening import opened, other_panel, use
@@ -38,7 +38,7 @@ def setup() -> tuple[str, FineTuneConfig | None]:
     """The row of controls: the task, and the config; None, with words under it, when they say what cannot be."""
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
-    task = row[0].selectbox("Learn", list(TASKS), format_func=words.TASKS.get, key=TASK, on_change=forget_link,
+    task = row[0].selectbox("Learn", list(TASKS), format_func=text.TASKS.get, key=TASK, on_change=forget_link,
                             **BOUND) or "classify"
     name = model_box(row[1], USUAL_MODEL[task])
     with row[2]:
@@ -91,10 +91,10 @@ def _rows(task: str) -> str:
                    f"out and never learned. Ours: {words.OURS[task]}.")
         param = Param("data", "Rows", own, meaning=f"CSV with {columns[0]} and {columns[1]}", longest=MOST_SIGNS,
                       parse=lambda value: parse(task, read(value)))
-        text = _text(data_widget(param, key))
-        if text != own:
+        rows = _text(data_widget(param, key))
+        if rows != own:
             st.button("Take ours again", key=f"{key}:ours", type="tertiary", on_click=_ours, args=(key, own))
-    return text
+    return rows
 
 
 def _text(value: str) -> str:

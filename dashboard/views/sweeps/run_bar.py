@@ -12,8 +12,8 @@ from core.training.sweep_files import Sweep, delete_sweep, find_sweep, list_swee
 from core.training.sweeps import SweepConfig
 from dashboard.runtime import jobs
 from dashboard.runtime.polling import press, pressed
-from dashboard.views.sweeps import queue, view, words
-from dashboard.views.sweeps.state import EXAMPLE, Shown, look, show, task_of
+from dashboard.views.sweeps import page, queue, text
+from dashboard.views.sweeps.compute import EXAMPLE, Shown, look, show, task_of
 from dashboard.widgets.panels import plain
 
 BEAT = 1.0
@@ -117,10 +117,10 @@ def _progress(shown: Shown) -> None:
     if shown.is_example:
         st.caption("A kept sweep. Start makes one of your own.")
     elif shown.live:
-        st.progress(*words.progress(shown, jobs.most_workers()))
+        st.progress(*text.progress(shown, jobs.most_workers()))
     else:
-        st.caption(words.ending(shown))
+        st.caption(text.ending(shown))
 
 
 def _pictures(shown: Shown) -> None:
-    view.draw(shown)
+    page.draw(shown)

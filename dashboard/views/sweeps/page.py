@@ -8,8 +8,8 @@ import streamlit as st
 
 from core.training.seed_stats import Line
 from dashboard.navigation import PAGES
-from dashboard.views.sweeps import differences, figures, words
-from dashboard.views.sweeps.state import Shown
+from dashboard.views.sweeps import charts, differences, text
+from dashboard.views.sweeps.compute import Shown
 from dashboard.views.sweeps.units import plain_number, scaled
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.params import BOUND
@@ -30,15 +30,15 @@ def draw(shown: Shown) -> None:
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with row:
         measure = st.selectbox("Measure", measures, key="sweeps:measure", width=240, **BOUND,
-                               format_func=lambda name: words.figure_title(name, shown))
+                               format_func=lambda name: text.figure_title(name, shown))
         over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
                                     format_func=OVER.get, **BOUND)
     _figures(shown, measure, over)
-    fact(words.fact(shown, measure))
-    head, rows = words.table(shown)
+    fact(text.fact(shown, measure))
+    head, rows = text.table(shown)
     table(head, rows, caption=f"{shown.setting}: mean ± half of its 95 % interval over seeds")
-    st.caption(words.caption(shown, over))
-    for sentence in words.failures(shown):
+    st.caption(text.caption(shown, over))
+    for sentence in text.failures(shown):
         st.warning(plain(sentence))
     _differences(shown, measure)
 
@@ -73,14 +73,14 @@ def _figures(shown: Shown, measure: str, over: str) -> None:
         return
     values = [v for each in drawn.values() for v in (*each.low, *each.high)]
     values += [s.mean + s.half_width for s in ends.values() if s.half_width] if measure not in TOP else []
-    scale = figures.Scale.around(values, TOP.get(measure))
-    title = words.figure_title(measure, shown)
+    scale = charts.Scale.around(values, TOP.get(measure))
+    title = text.figure_title(measure, shown)
     written = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
-    spec = figures.lines(title, x_title, _last_x(shown, over, drawn), shown.names, drawn, scale, theme(), written)
+    spec = charts.lines(title, x_title, _last_x(shown, over, drawn), shown.names, drawn, scale, theme(), written)
     st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{title} over training, a line each: {', '.join(shown.names)}.")
     if ends:
-        spec = figures.seeds(f"Every seed at its end: {title[0].lower()}{title[1:]}", shown.names, ends, scale, theme(),
+        spec = charts.seeds(f"Every seed at its end: {title[0].lower()}{title[1:]}", shown.names, ends, scale, theme(),
                              written)
         st.vega_lite_chart(spec, key="sweeps:seeds", alt=f"{title} of every seed, by {shown.setting}.")
 
@@ -99,10 +99,10 @@ def runs(shown: Shown) -> None:
         return
     folders = shown.sweep.runs()
     with panel:
-        st.download_button("All numbers, CSV", lambda: words.numbers_csv(shown), "sweep.csv", "text/csv",
+        st.download_button("All numbers, CSV", lambda: text.numbers_csv(shown), "sweep.csv", "text/csv",
                            icon=":material/download:", on_click="ignore")
         for cell, outcome in sorted(shown.outcomes.items()):
-            said = words.run_line(shown, cell, outcome)
+            said = text.run_line(shown, cell, outcome)
             if cell in folders:
                 st.page_link(PAGES / "train.py", label=plain(said), query_params={"run": folders[cell].id})
             else:

@@ -15,8 +15,8 @@ from core.training.runs import Run, list_runs
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, SweepConfig, name_of
 from dashboard.runtime import jobs
 from dashboard.views.sweeps import values
-from dashboard.views.sweeps.state import EXAMPLE, Shown, task_of
-from dashboard.views.train.setup import KINDS
+from dashboard.views.sweeps.compute import EXAMPLE, Shown, task_of
+from dashboard.views.train.controls import KINDS
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 

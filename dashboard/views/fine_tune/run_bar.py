@@ -15,7 +15,7 @@ from core.training.runs import Run
 from dashboard.runtime import jobs
 from dashboard.runtime import polling as following
 from dashboard.runtime.fine_tune_data import KEPT, Shown, look, show, show_kept
-from dashboard.views.fine_tune import words
+from dashboard.views.fine_tune import text
 from dashboard.widgets.panels import plain
 
 TROUBLE, START = "fine_tune:trouble", "fine_tune:pressed"
@@ -66,7 +66,7 @@ def _progress(shown: Shown) -> None:
     elif place := jobs.place(shown.run):
         st.progress(0.0, f"Waiting for a free worker, place {place} in the queue")
     else:
-        st.progress(*words.progress(shown.records, int(shown.about.get("steps", 0)) or 1))
+        st.progress(*text.progress(shown.records, int(shown.about.get("steps", 0)) or 1))
 
 
 def _start(config: FineTuneConfig) -> None:

@@ -12,9 +12,9 @@ from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime import jobs
 from dashboard.runtime.run_summary import Summary
-from dashboard.views.runs import actions, words
-from dashboard.views.runs.listing import listing
-from dashboard.views.runs.state import every_run, picked, searched, trouble
+from dashboard.views.runs import actions, text
+from dashboard.views.runs.controls import every_run, picked, searched, trouble
+from dashboard.views.runs.run_list import listing
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
@@ -61,7 +61,7 @@ def _board(asked: str, live: bool) -> None:
         _chosen(picked(items), every)
     else:
         st.info(f"No run has “{plain(asked)}” in its name, task, model or state.", icon=":material/search_off:")
-    st.caption(words.room(every, most_bytes()))
+    st.caption(text.room(every, most_bytes()))
 
 
 def _chosen(chosen: Sequence[Summary], every: Sequence[Summary]) -> None:
@@ -70,13 +70,13 @@ def _chosen(chosen: Sequence[Summary], every: Sequence[Summary]) -> None:
         head = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
         with head[0]:
             actions.name(first)
-        head[1].caption(plain(words.about(first)))
+        head[1].caption(plain(text.about(first)))
         actions.actions(chosen)
     if first.trouble:
         st.error(plain(first.trouble))
     elif first.run.records():
         _curves(first)
-        fact(words.fact(chosen, every))
+        fact(text.fact(chosen, every))
     else:
         st.caption("Nothing is measured yet.")
 

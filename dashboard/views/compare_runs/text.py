@@ -7,8 +7,8 @@ from typing import Any
 
 from core.training.config import RunConfig
 from dashboard.charts.numbers import duration, number, percent, score
-from dashboard.views.compare_runs.curves import Measure
-from dashboard.views.compare_runs.state import Side, expected, latest
+from dashboard.views.compare_runs.charts import Measure
+from dashboard.views.compare_runs.controls import Side, expected, latest
 from dashboard.widgets.panels import plain
 
 MISSING = "–"

@@ -24,8 +24,8 @@ from safetensors.numpy import load_file, save_file
 
 from core.training import Run, create_run
 from core.training.worker import work
-from dashboard.views.why.learned import Learned, Sentence, models, sentence
-from dashboard.views.why.setting import Model, Setting
+from dashboard.views.why.compute import Learned, Sentence, models, sentence
+from dashboard.views.why.controls import Model, Setting
 
 KEPT = Path(__file__).with_name("kept")
 STEPS, SEEDS, AT_ONCE = 900, 3, 2
@@ -106,7 +106,7 @@ def machine() -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m dashboard.views.why.experiment", description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m dashboard.views.why.bottleneck", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, default=SEEDS)

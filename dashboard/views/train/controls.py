@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import streamlit as st
-import torch
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError
 from core.attention.config import heads_that_divide
 from core.entries import Param, Value
-from core.models import ModelConfig, Shape, build_model
+from core.models import ModelConfig
 from core.models.config import RECURRENT, STACKED
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, task_entry
 from core.training import recommended
 from core.training.config import RunConfig
-from dashboard.runtime.run_data import task_of
-from dashboard.views.train import options
+from dashboard.runtime.run_data import count_parameters, task_of
+from dashboard.views.train import parameters
 from dashboard.views.train.mechanism import choose, now_key, summary
-from dashboard.views.train.options import KEEP, RATES, WIDTHS
+from dashboard.views.train.parameters import KEEP, RATES, WIDTHS
 from dashboard.widgets import data_upload
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import param_widget
@@ -60,13 +58,6 @@ def setup() -> RunConfig | None:
         return None
 
 
-@lru_cache(maxsize=128)
-def parameters(model: ModelConfig, shape: Shape) -> int:
-    """How many numbers a model learns; ConfigError where it cannot be built for that shape. Computes nothing."""
-    with torch.device("meta"):
-        return sum(weight.numel() for weight in build_model(model, shape).parameters())
-
-
 def adopt(config: RunConfig) -> None:
     """Set the widgets to what a run was asked with, so that a link brings its settings too."""
     task, model = config.task, config.model
@@ -75,8 +66,8 @@ def adopt(config: RunConfig) -> None:
         "train:task": task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
         now_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
         f"{name}:heads:{model.d_model}": _fitting(model)}
-    values |= {f"{name}:{param.key}": getattr(model, param.key) for param in options.of_model(model)}
-    groups = options.of_training(config, "pairs")
+    values |= {f"{name}:{param.key}": getattr(model, param.key) for param in parameters.of_model(model)}
+    groups = parameters.of_training(config, "pairs")
     values |= {f"{name}:{param.key}": getattr(config, param.key) for _, params in groups for param in params}
     st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(values | {f"train:{task.key}:{key}": value for key, value in task.params})
@@ -94,9 +85,9 @@ def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
         values |= {param.key: param_widget(param, key=f"{name}:{param.key}", keep=KEEP) for param in entry.params[:1]}
     if entry.params[1:]:
         with cells["more"]:
-            panel = options.group("Task settings", ":material/tune:", f"{name}:group")
+            panel = parameters.group("Task settings", ":material/tune:", f"{name}:group")
             with panel:
-                values |= options.values(entry.params[1:], name, panel.open)
+                values |= parameters.values(entry.params[1:], name, panel.open)
     return TaskConfig.of(entry.key, **values)
 
 
@@ -145,7 +136,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=sizes["dropout"])
     model = replace(base.model, num_heads=heads, attention=attention, **sizes)
-    st.caption(f"{summary(model)} {parameters(model, task.shape):,} parameters.")
+    st.caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
@@ -166,30 +157,30 @@ def _fitting(model: ModelConfig) -> int:
 
 def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
     """The popover of the model: its width, and what its kind reads."""
-    panel = options.group("Model settings", ":material/layers:", f"{name}:sizes")
-    params = options.of_model(start)
+    panel = parameters.group("Model settings", ":material/layers:", f"{name}:sizes")
+    params = parameters.of_model(start)
     with panel:
         width = st.session_state.get(f"{name}:d_model", start.d_model)
         if panel.open:
             width = st.select_slider("d_model", sorted({*WIDTHS, start.d_model, width}), start.d_model,
                                      key=f"{name}:d_model", **KEEP)
-        values = options.values(params, name, panel.open)
-    _say_changed(["d_model " + str(width)] * (width != start.d_model) + options.unlike(values, params))
+        values = parameters.values(params, name, panel.open)
+    _say_changed(["d_model " + str(width)] * (width != start.d_model) + parameters.unlike(values, params))
     return {"d_model": width, **values}
 
 
 def _training(base: RunConfig, form: str, name: str) -> dict[str, Any]:
     """The popover of the training, in its groups."""
-    panel = options.group("Training settings", ":material/model_training:", f"{name}:training")
+    panel = parameters.group("Training settings", ":material/model_training:", f"{name}:training")
     values: dict[str, Any] = {}
-    groups = options.of_training(base, form)
+    groups = parameters.of_training(base, form)
     with panel:
         for title, params in groups:
             if panel.open:
                 st.markdown(f"**{title}**")
-            values |= options.values(params, name, panel.open)
+            values |= parameters.values(params, name, panel.open)
     every: list[Param] = [param for _, params in groups for param in params]
-    _say_changed(options.unlike(values, every))
+    _say_changed(parameters.unlike(values, every))
     return values
 
 

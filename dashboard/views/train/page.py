@@ -16,7 +16,7 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.attention_view.payload import READS
 from dashboard.runtime import attention_frames
 from dashboard.runtime.run_data import Shown
-from dashboard.views.train import words
+from dashboard.views.train import text
 from dashboard.views.train.examples import examples
 from dashboard.widgets.panels import fact, theme
 
@@ -186,11 +186,11 @@ def _told(shown: Shown, moment: Moment, ink: Ink) -> None:
         st.html(prediction_tables.lengths(record.buckets, ink.hairline))
     head = moment.head
     place = (head.layer, head.head) if head is not None and head.looks else attention_frames.best_head(record)
-    fact(words.fact(record, shown.task(), place, shown.baselines(record.held_out)))
+    fact(text.fact(record, shown.task(), place, shown.baselines(record.held_out)))
     if shown.live:
         st.session_state.setdefault("train:follow", True)
         st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(shown.run.id,))
-    st.caption(words.pace(record, line(shown.run.asked().get("machines"))))
+    st.caption(text.pace(record, line(shown.run.asked().get("machines"))))
 
 
 def _follow_again(run_id: str) -> None:

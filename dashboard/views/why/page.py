@@ -17,12 +17,12 @@ from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
-from dashboard.views.why import state, words
-from dashboard.views.why.figures import Line, rows
-from dashboard.views.why.figures import by_length as length_figure
-from dashboard.views.why.figures import over_time as time_figure
-from dashboard.views.why.learned import Learned, Sentence, Spread, by_length, over_time
-from dashboard.views.why.setting import LONGEST, SCORES, SECONDS, SIZES, Model, Setting
+from dashboard.views.why import state, text
+from dashboard.views.why.charts import Line, rows
+from dashboard.views.why.charts import by_length as length_figure
+from dashboard.views.why.charts import over_time as time_figure
+from dashboard.views.why.compute import Learned, Sentence, Spread, by_length, over_time
+from dashboard.views.why.controls import LONGEST, SCORES, SECONDS, SIZES, Model, Setting
 from dashboard.views.why.state import Pair, Shown
 from dashboard.widgets.panels import entries_panel, fact, source_panel, theme, title
 from dashboard.widgets.params import BOUND
@@ -111,7 +111,7 @@ def standing(shown: Shown) -> None:
                 tell = st.error if part.status.state == "failed" else st.caption
                 tell(f"{words.name(part.learned.model).capitalize()}: {part.status.message}")
             else:
-                st.progress(*words.progress(part, shown.setting, jobs.place(part.run)))
+                st.progress(*text.progress(part, shown.setting, jobs.place(part.run)))
             st.page_link(PAGES / "train.py", label="All of this run", icon=":material/play_circle:",
                          query_params={"run": part.run.id})
     if not shown.live and st.button("Back to the kept measurement", key="why:kept"):
@@ -126,31 +126,31 @@ def pictures(shown: Shown) -> None:
     for column, metric in zip(st.columns(2, gap="medium"), ("bleu", "exact"), strict=True):
         column.vega_lite_chart(
             rows(lines(shown.learned, partial(_lengths, shown.learned, metric))),
-            length_figure(f"{words.NAMES[metric]}, by the length of the source", words.NAMES[metric], lengths, theme()),
+            length_figure(f"{words.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
             theme=None, key=f"why:{metric}", width="stretch",
             alt=f"{words.NAMES[metric]} against words in the source, one line a model")
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         weights, row = alignment(shown)
     with right:
-        if said := words.fact(shown):
+        if said := text.fact(shown):
             fact(said)
         if weights is not None and shown.sentence is not None:
-            for latex in words.equations(shown.setting, shown.sentence, weights, row):
+            for latex in text.equations(shown.setting, shown.sentence, weights, row):
                 st.latex(latex)
             st.caption("Above: one vector for every output. Below: one for each; a pinned cell picks the output.")
         learning(shown)
     ink = Ink.of(theme())
     if shown.sentence is not None:
-        st.html(words.sentence_table(shown.sentence, words.names(shown.learned), ink.pick, ink.hairline))
-    table(["BLEU / exact %", *lengths], words.numbers(shown.learned, lengths), caption="Quality by source length")
-    st.caption(words.conditions(shown, None if shown.parts else state.kept()))
+        st.html(text.sentence_table(shown.sentence, text.names(shown.learned), ink.pick, ink.hairline))
+    table(["BLEU / exact %", *lengths], text.numbers(shown.learned, lengths), caption="Quality by source length")
+    st.caption(text.conditions(shown, None if shown.parts else state.kept()))
 
 
 def lines(learned: Sequence[Learned], points: Callable[[Model], Iterable[tuple[Any, Spread]]]) -> list[Line]:
     """A line a model through its points."""
     return [Line(called, place, list(points(model))) for place, (model, called) in
-            enumerate(words.names(learned).items())]
+            enumerate(text.names(learned).items())]
 
 
 def _lengths(learned: Sequence[Learned], metric: str, model: Model) -> Iterable[tuple[str, Spread]]:
@@ -175,7 +175,7 @@ def alignment(shown: Shown) -> tuple[np.ndarray | None, int]:
             st.caption("The alignment comes with the first measurement, within seconds." if shown.live else
                        "These runs ended before their first measurement.")
         return None, 0
-    row = words.default_row(sentence)
+    row = text.default_row(sentence)
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
     most = int(weights[row].argmax())

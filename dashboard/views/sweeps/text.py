@@ -9,8 +9,8 @@ from core.models.config import RECURRENT
 from core.training.seed_stats import Spread
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
+from dashboard.views.sweeps.compute import HIGHER, Shown
 from dashboard.views.sweeps.differences import verdict
-from dashboard.views.sweeps.state import HIGHER, Shown
 from dashboard.views.sweeps.units import NARROW, SHARES, places, plain_number, scaled
 
 

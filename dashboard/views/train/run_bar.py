@@ -14,8 +14,8 @@ from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import KEPT
 from dashboard.runtime.polling import poll, press, pressed, wait
 from dashboard.runtime.run_data import Shown, look, show, show_example
-from dashboard.views.train import words
-from dashboard.views.train.view import draw
+from dashboard.views.train import text
+from dashboard.views.train.page import draw
 from dashboard.widgets.panels import plain
 
 TROUBLE, START = "train:trouble", "train:pressed"
@@ -127,11 +127,11 @@ def _progress(shown: Shown) -> None:
         st.caption("A kept run. Train starts one of your own.")
     elif not shown.live:
         tell = st.error if shown.status.state == "failed" else st.caption
-        tell(plain(words.ending(shown.status, shown.records)))
+        tell(plain(text.ending(shown.status, shown.records)))
     elif place := jobs.place(shown.run):
-        st.progress(0.0, words.waiting(place))
+        st.progress(0.0, text.waiting(place))
     elif shown.config is not None:
-        st.progress(*words.progress(shown.records, shown.config))
+        st.progress(*text.progress(shown.records, shown.config))
 
 
 def _pictures(shown: Shown) -> None:

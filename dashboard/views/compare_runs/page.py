@@ -9,12 +9,12 @@ import streamlit as st
 
 from dashboard.components.multiples import MINUS, Tile, difference_map, multiples
 from dashboard.runtime import jobs
+from dashboard.runtime.run_data import count_parameters
 from dashboard.runtime.run_summary import Summary
-from dashboard.views.compare_runs import maps, words
-from dashboard.views.compare_runs.curves import Measure, curves, measured
-from dashboard.views.compare_runs.state import MOST, Side, choose, compared, sides
-from dashboard.views.runs.state import every_run
-from dashboard.views.train.setup import parameters
+from dashboard.views.compare_runs import compute, text
+from dashboard.views.compare_runs.charts import Measure, curves, measured
+from dashboard.views.compare_runs.controls import MOST, Side, choose, compared, sides
+from dashboard.views.runs.controls import every_run
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
@@ -39,7 +39,7 @@ def page() -> None:
                        key="compare_runs:source")
     if asked.open:
         with asked:
-            source_panel(words.fact)
+            source_panel(text.fact)
     next_page("compare_runs")
 
 
@@ -70,15 +70,15 @@ def _board(chosen: Sequence[Summary], live: bool) -> None:
         st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")
         return
     top = st.container(gap="small")
-    same, others = maps.alike(found)
+    same, others = compute.alike(found)
     drawn = _maps(same) if same else None
     step = drawn.step if drawn else max((side.records[-1].step for side in found if side.records), default=0)
     with top:
         measure = _measure(able)
         curves(found, measure, step)
-    _apart(drawn, words.fact(found, measure, step))
+    _apart(drawn, text.fact(found, measure, step))
     if others:
-        st.caption(words.no_maps(others, bool(same)))
+        st.caption(text.no_maps(others, bool(same)))
     _tables(found)
 
 
@@ -103,11 +103,11 @@ def _maps(same: Sequence[Side]) -> Drawn:
     """The maps at one step, with the controls over them."""
     step, example, heads = _pickers(same)
     found = [(side, kept, head) for side, head in zip(same, heads, strict=True)
-             if head is not None and (kept := maps.looks(side, step, example)) is not None]
+             if head is not None and (kept := compute.looks(side, step, example)) is not None]
     if not found:
         st.caption("None of these runs kept attention to its source at this step.")
         return Drawn(step, [], (), ())
-    tiles, rows, columns, other = maps.tiles(found)
+    tiles, rows, columns, other = compute.tiles(found)
     multiples(tiles, rows, columns, key=f"compare_runs:maps:{len(rows)}:{len(columns)}", height=260, link=LINK,
               reads=READS, fact=f"Attention of {len(tiles)} runs at step {step:,} on one held-out example")
     if other:
@@ -123,7 +123,7 @@ def _apart(drawn: Drawn | None, said: str) -> None:
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
         fact(said)
-        st.caption(words.conditions(drawn.step))
+        st.caption(text.conditions(drawn.step))
         first, second = _pair(drawn.tiles)
     with left:
         difference_map(drawn.tiles[first], drawn.tiles[second], drawn.rows, drawn.columns, link=LINK, height=260,
@@ -140,17 +140,17 @@ def _pair(tiles: Sequence[Tile]) -> tuple[int, int]:
                         format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}")
 
 
-def _pickers(same: Sequence[Side]) -> tuple[int, int, list[maps.Head | None]]:
+def _pickers(same: Sequence[Side]) -> tuple[int, int, list[compute.Head | None]]:
     """The step, the held-out example, and a head of each run that has more than one."""
-    told = maps.examples(same[0])
-    kept, own = maps.steps(same), "-".join(side.item.run.id for side in same)
+    told = compute.examples(same[0])
+    kept, own = compute.steps(same), "-".join(side.item.run.id for side in same)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        step = _step(kept, maps.shared_step(same), f"compare_runs:step:{own}") if len(kept) > 1 else kept[0]
+        step = _step(kept, compute.shared_step(same), f"compare_runs:step:{own}") if len(kept) > 1 else kept[0]
         example = st.selectbox("Held-out example", range(len(told)), key=f"compare_runs:example:{own}", width=240,
                                format_func=lambda at: told[at])
-        heads: list[maps.Head | None] = []
+        heads: list[compute.Head | None] = []
         for side in same:
-            there = maps.heads(side)
+            there = compute.heads(side)
             one = there[0] if there else None
             if len(there) > 1:
                 one = st.selectbox(f"Head of {plain(side.name)}", there, key=f"compare_runs:head:{side.item.run.id}",
@@ -171,9 +171,9 @@ def _step(kept: list[int], usual: int, key: str) -> int:
 
 
 def _tables(found: Sequence[Side]) -> None:
-    head, rows = words.results(found, [_parameters(side) for side in found])
+    head, rows = text.results(found, [_parameters(side) for side in found])
     table(head, rows, caption="What each run reached")
-    apart, alike = words.differences(found)
+    apart, alike = text.differences(found)
     st.markdown(":small[**How they differ**]")
     if apart:
         table(["setting", *(side.name for side in found)], apart, caption="Settings in which the runs differ", left=5,
@@ -183,4 +183,4 @@ def _tables(found: Sequence[Side]) -> None:
 
 def _parameters(side: Side) -> int | None:
     config = side.shown.config
-    return None if config is None else parameters(config.model, side.shown.task().shape)
+    return None if config is None else count_parameters(config.model, side.shown.task().shape)

@@ -11,7 +11,7 @@ from core.training.record import Record
 from dashboard.runtime.example_runs import KEPT
 from dashboard.runtime.run_data import Shown, look
 from dashboard.runtime.run_summary import Summary
-from dashboard.views.runs.words import rival
+from dashboard.views.runs.text import rival
 
 ASKED, LAST = "runs", "compare_runs:last"
 MOST = 4
