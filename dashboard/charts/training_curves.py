@@ -49,7 +49,7 @@ def loss(shown: Shown, step: int, ink: Ink, found: Sequence[Finding]) -> None:
     title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
     curves = [Curve("held-out", [(r.step, r.loss) for r in shown.records]),
               Curve("training", [(r.step, r.train_loss) for r in shown.records])]
-    guess = (task.baseline_loss, f"{words.guessing(task)}: {number(task.baseline_loss)}")
+    guess = (task.baseline_loss, f"{text.guessing(task)}: {number(task.baseline_loss)}")
     top = _top(shown, guess[0])
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=guess, high=top)
     at = shown.at(step)

@@ -88,7 +88,7 @@ def _rows(task: str) -> str:
     with panel:
         st.markdown(f"**{PLACES[task]}, in each line of a CSV**")
         st.caption(f"The first line may name the columns: {columns[0]},{columns[1]}. A quarter of the rows is held "
-                   f"out and never learned. Ours: {words.OURS[task]}.")
+                   f"out and never learned. Ours: {text.OURS[task]}.")
         param = Param("data", "Rows", own, meaning=f"CSV with {columns[0]} and {columns[1]}", longest=MOST_SIGNS,
                       parse=lambda value: parse(task, read(value)))
         rows = _text(data_widget(param, key))

@@ -35,7 +35,7 @@ def listing(items: Sequence[Summary]) -> None:
         hide_index=True, placeholder="",
         selection_default={"selection": {"rows": [row for row, name in enumerate(ids) if name in chosen]}},
         height=HEAD + ROW * min(len(items), MOST_ROWS), row_height=ROW, column_config=_columns(),
-        alt=f"{len(items)} runs, the newest first; the first is {items[0].name}: {words.result(items[0])}")
+        alt=f"{len(items)} runs, the newest first; the first is {items[0].name}: {text.result(items[0])}")
 
 
 def frame(items: Sequence[Summary]) -> pd.DataFrame:

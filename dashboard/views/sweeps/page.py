@@ -53,7 +53,7 @@ def _differences(shown: Shown, measure: str) -> None:
         if not rows:
             st.caption("Tested when all runs have ended and two seeds of two values have finished.")
             return
-        table(head, rows, caption=f"{words.figure_title(measure, shown)}: differences of every pair of values",
+        table(head, rows, caption=f"{text.figure_title(measure, shown)}: differences of every pair of values",
               markers=False)
         st.caption("Two-sided t tests at 5 %, paired by seed (Welch's where two values share no seed); p is corrected "
                    f"for these {len(rows)} pairs (Holm 1979), each interval is of its pair alone. A difference that is "

@@ -76,7 +76,7 @@ def controls(running: Pair | None) -> Setting:
 
 def start(setting: Setting) -> None:
     """Ask for both runs, and put them into the link."""
-    asked = [(setting.config(model), {"name": f"Why attention: {words.name(model)}"}) for model in setting.pair]
+    asked = [(setting.config(model), {"name": f"Why attention: {text.name(model)}"}) for model in setting.pair]
     try:
         pair = jobs.start_all(asked)
     except (jobs.QueueFull, OSError) as error:
@@ -109,7 +109,7 @@ def standing(shown: Shown) -> None:
         with column:
             if part.status.ended:
                 tell = st.error if part.status.state == "failed" else st.caption
-                tell(f"{words.name(part.learned.model).capitalize()}: {part.status.message}")
+                tell(f"{text.name(part.learned.model).capitalize()}: {part.status.message}")
             else:
                 st.progress(*text.progress(part, shown.setting, jobs.place(part.run)))
             st.page_link(PAGES / "train.py", label="All of this run", icon=":material/play_circle:",
@@ -126,9 +126,9 @@ def pictures(shown: Shown) -> None:
     for column, metric in zip(st.columns(2, gap="medium"), ("bleu", "exact"), strict=True):
         column.vega_lite_chart(
             rows(lines(shown.learned, partial(_lengths, shown.learned, metric))),
-            length_figure(f"{words.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
+            length_figure(f"{text.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
             theme=None, key=f"why:{metric}", width="stretch",
-            alt=f"{words.NAMES[metric]} against words in the source, one line a model")
+            alt=f"{text.NAMES[metric]} against words in the source, one line a model")
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         weights, row = alignment(shown)
