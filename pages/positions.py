@@ -1,12 +1,4 @@
 """Positions: how order enters attention, one encoding and one idea at a time."""
+from dashboard.views.positions.page import page
 
-import streamlit as st
-
-from dashboard.views.positions import sections, state
-from dashboard.widgets.panels import next_page
-
-for sentence in state.unknown():
-    st.warning(sentence)
-sections.explore()
-sections.source()
-next_page("positions")
+page()

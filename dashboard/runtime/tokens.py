@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+SENTENCE = "The animal was too tired ."  # with which the pages about one layer open
 MAX_CHARACTERS = 20_000
 MAX_TOKENS = 512
 LONGEST_LABEL = 24

@@ -11,11 +11,10 @@ from core.attention import AttentionConfig, Choice
 from dashboard.charts.numbers import number
 from dashboard.components.step_view import payload, read
 from dashboard.components.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
-from dashboard.runtime.tokens import MAX_TOKENS, embed, labels, tokenize
-from dashboard.views.one_query import equations, facts, matrices, scaling, words
-from dashboard.views.one_query.run import Source, run
-from dashboard.views.one_query.sections import entries_of
-from dashboard.views.one_query.state import SENTENCE
+from dashboard.runtime.tokens import MAX_TOKENS, SENTENCE, embed, labels, tokenize
+from dashboard.views.one_query import equations, facts, matrices, scaling, text
+from dashboard.views.one_query.compute import Source, run
+from dashboard.views.one_query.page import entries_of
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
 BOTH = Choice.of("and", Choice("causal"), Choice.of("local", window=0))
@@ -29,9 +28,9 @@ def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=126, real=None, 
 
 def shown(config=CONFIG, stage=5, real=None, **more):
     r = reading(config, real=real, **more)
-    whys = words.reasons(r, real)
+    whys = text.reasons(r, real)
     sentence = facts.fact(r, config, stage, whys)
-    return payload(r, words.stage_words(config, r, real, False), stage, r.best, whys, sentence, "")
+    return payload(r, text.stage_words(config, r, real, False), stage, r.best, whys, sentence, "")
 
 
 def said(parts):
@@ -150,8 +149,8 @@ def test_the_signed_scale_ends_on_a_plain_number():
 
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
-    text = said(facts.fact(r, CONFIG, 5, words.reasons(r, None)))
-    assert text == ("tired gives 0.57 to animal. The full stop scored highest, 3.30, but comes later, "
+    sentence = said(facts.fact(r, CONFIG, 5, text.reasons(r, None)))
+    assert sentence == ("tired gives 0.57 to animal. The full stop scored highest, 3.30, but comes later, "
                     "so the mask removes it.")
     assert r.raw[4].argmax() == 5
     assert round(float(r.weights[4, 1]), 2) == 0.57
@@ -165,16 +164,16 @@ def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
 
 
 @pytest.mark.parametrize("stage", range(1, 7))
-@pytest.mark.parametrize("text", ["one", "a a", "{ } \\ %", "😀 👍", "x " * 80])
+@pytest.mark.parametrize("sentence", ["one", "a a", "{ } \\ %", "😀 👍", "x " * 80])
 @pytest.mark.parametrize("mask", ["none", "causal", "padding", "local", "both"])
-def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, text, mask):
+def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, sentence, mask):
     real = 1 if mask == "padding" else None
     config = CONFIG.with_(mask=BOTH if mask == "both" else Choice(mask))
-    r = reading(config, text, query=0, real=real)
+    r = reading(config, sentence, query=0, real=real)
     latex = "".join(equations.equation(r, config, stage, len(r.keys) - 1, "#B8430F"))
     assert latex.count("{") == latex.count("}")
     assert "−" not in latex  # LaTeX sets its own minus
-    assert said(facts.fact(r, config, stage, words.reasons(r, real))).endswith((".", "…"))
+    assert said(facts.fact(r, config, stage, text.reasons(r, real))).endswith((".", "…"))
 
 
 def test_the_equation_holds_the_live_numbers():
@@ -188,9 +187,9 @@ def test_the_equation_holds_the_live_numbers():
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():
-    assert words.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
+    assert text.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
     plain = CONFIG.with_(score=Choice("dot"), position=Choice("none"))
-    assert words.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
+    assert text.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
 
 
 def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts():

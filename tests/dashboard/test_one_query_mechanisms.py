@@ -8,7 +8,7 @@ import pytest
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import COMPOSITIONS
 from dashboard.charts.numbers import latex, number
-from dashboard.views.one_query import equations, facts, words
+from dashboard.views.one_query import equations, facts, text
 from tests.dashboard.test_one_query import CONFIG, reading, said, shown
 
 
@@ -29,8 +29,8 @@ def test_every_entry_has_words_numbers_and_equations_in_every_stage():
         real = 4 if config.mask.key == "padding" else None
         for half in range(config.score_heads // config.num_heads):
             r = reading(config, head=1, real=real, half=half)
-            whys, name = words.reasons(r, real), repr(config)
-            assert len(words.stage_words(config, r, real, False)) == 6, name
+            whys, name = text.reasons(r, real), repr(config)
+            assert len(text.stage_words(config, r, real, False)) == 6, name
             for stage in range(1, 7):
                 latex = "".join(equations.equation(r, config, stage, r.best, "#B8430F"))
                 assert latex.count("{") == latex.count("}"), name
@@ -82,7 +82,7 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     live = "".join(equations.equation(r, config, 5, 3, "#B8430F"))
     assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in live
     assert f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00." in said(
-        facts.fact(r, config, 5, words.reasons(r, None)))
+        facts.fact(r, config, 5, text.reasons(r, None)))
 
 
 def test_what_shaw_adds_to_the_values_is_in_the_output():
@@ -115,4 +115,4 @@ def test_heads_that_share_keys_are_named():
     (Choice.of("not", Choice.of("local", window=0)), {4: "masked"}),
 ])
 def test_why_a_key_is_masked_follows_from_the_row_itself(mask, why):
-    assert words.reasons(reading(CONFIG.with_(mask=mask)), None) == why
+    assert text.reasons(reading(CONFIG.with_(mask=mask)), None) == why

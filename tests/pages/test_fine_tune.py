@@ -14,7 +14,7 @@ from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import KEPT
 from dashboard.views.decode.state import decodable
 from dashboard.views.sweeps.controls import _own_runs
-from dashboard.views.transformer.choose import sources
+from dashboard.views.transformer.controls import sources
 
 
 @pytest.fixture(autouse=True)

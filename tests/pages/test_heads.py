@@ -9,9 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import Attention, AttentionConfig
 from dashboard.charts.numbers import byte_size, number
-from dashboard.views.heads import measure, shared, split, subtract
-from dashboard.views.heads.alike import square
-from dashboard.views.heads.state import IDEAS, Asked
+from dashboard.views.heads import compute, shared, split, subtract
+from dashboard.views.heads.controls import IDEAS, Asked
+from dashboard.views.heads.similarity import square
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/heads.py"
@@ -96,7 +96,7 @@ def test_every_size_is_drawn_or_refused_in_words(idea, d_model):
 # What is measured, against arithmetic of its own.
 
 def test_all_splits_have_the_same_numbers_in_them():
-    splits = [measure.split(TOKENS, 64, heads, 126) for heads in (1, 2, 4, 8)]
+    splits = [compute.split(TOKENS, 64, heads, 126) for heads in (1, 2, 4, 8)]
     assert {each.parameters for each in splits} == {4 * (64 * 64 + 64)}
     assert [each.weights.shape for each in splits] == [(heads, 6, 6) for heads in (1, 2, 4, 8)]
     assert splits[0].alike is None
@@ -106,41 +106,41 @@ def test_all_splits_have_the_same_numbers_in_them():
 
 @pytest.mark.parametrize(("heads", "kv_heads", "latent"), [(4, 2, 32), (8, 2, 24), (1, 1, 5)])
 def test_bytes_held_are_the_closed_form(heads, kv_heads, latent):
-    ways = measure.ways(64, heads, kv_heads, latent)
+    ways = compute.ways(64, heads, kv_heads, latent)
     for config, numbers in zip(ways, (128, 2 * 64 // heads * kv_heads, 2 * 64 // heads,
                                       latent + 64 // heads // 2), strict=True):
-        found = measure.kept(config, TOKENS, 126, 128)
+        found = compute.kept(config, TOKENS, 126, 128)
         assert found.numbers == numbers and found.bytes == 4 * numbers * 128
 
 
 def test_pooled_keys_leave_the_seeded_layer_alone():
     """The multi-head layer is shared between sessions, so making fewer key heads of it must not change it."""
     config = AttentionConfig(64, 4)
-    before = {name: weight.clone() for name, weight in measure.layer_of(config, 126).named_parameters()}
-    measure.kept(measure.ways(64, 4, 2, 32)[1], TOKENS, 126, 128)
-    assert all(torch.equal(weight, before[name]) for name, weight in measure.layer_of(config, 126).named_parameters())
+    before = {name: weight.clone() for name, weight in compute.layer_of(config, 126).named_parameters()}
+    compute.kept(compute.ways(64, 4, 2, 32)[1], TOKENS, 126, 128)
+    assert all(torch.equal(weight, before[name]) for name, weight in compute.layer_of(config, 126).named_parameters())
 
 
 def test_the_difference_is_what_the_layer_uses():
-    found = measure.subtracted(TOKENS, 64, 4, 126, 2, 4)
-    config = AttentionConfig(64, 4, measure.Choice.of("differential", depth=4))
-    layer = measure.seeded_layer(config, 126)
+    found = compute.subtracted(TOKENS, 64, 4, 126, 2, 4)
+    config = AttentionConfig(64, 4, compute.Choice.of("differential", depth=4))
+    layer = compute.seeded_layer(config, 126)
     assert isinstance(layer, Attention)
-    weights = measure.attend(layer, TOKENS, 126).weights[0, 2].numpy()
+    weights = compute.attend(layer, TOKENS, 126).weights[0, 2].numpy()
     np.testing.assert_allclose(found.difference, weights, atol=1e-6)
 
 
 def test_the_sentences_hold_the_numbers_of_their_pictures():
     asked = Asked("split", TOKENS, (), 64, 4, 126, kv_heads=2, latent=32, length=128)
-    many = measure.split(TOKENS, 64, 4, 126)
-    one = measure.split(TOKENS, 64, 1, 126)
+    many = compute.split(TOKENS, 64, 4, 126)
+    one = compute.split(TOKENS, 64, 1, 126)
     row, column = split.telling(one, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
     text = split.sentence(asked, one, many, (row, column))
     assert f"**{many.weights[:, row, column].max():.2f}**" in text and f"{number(many.alike)} of their weight" in text
-    found = [measure.kept(config, TOKENS, 126, 128) for config in measure.ways(64, 4, 2, 32)]
+    found = [compute.kept(config, TOKENS, 126, 128) for config in compute.ways(64, 4, 2, 32)]
     assert all(byte_size(each.bytes) in shared.sentence(asked, found) for each in found)
-    pair = measure.subtracted(TOKENS, 64, 4, 126, 0, 4)
+    pair = compute.subtracted(TOKENS, 64, 4, 126, 0, 4)
     cell = subtract.telling(pair)
     assert f"**{number(pair.difference[cell])}**" in subtract.sentence(asked, pair, cell)
 

@@ -7,12 +7,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, entry
-from dashboard.views.mechanisms import sections, state
+from dashboard.views.mechanisms import controls, page
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
 
-def page(**query):
+def open_page(**query):
     at = AppTest.from_file(APP, default_timeout=30)
     for name, value in query.items():
         at.query_params[f"mechanisms:{name}"] = value
@@ -22,33 +22,33 @@ def page(**query):
 
 @pytest.mark.parametrize(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
 def test_every_choice_can_be_drawn_and_said(axis, key):
-    looked = state.looked(axis, entry(axis, key), {})
-    usual, changed = sections.steps_of(looked.usual), sections.steps_of(looked.config)
-    head = sections.most_changed_head(usual, changed)
-    (before, _), (after, mask) = sections.head_of(usual, head), sections.head_of(changed, head)
+    looked = controls.looked(axis, entry(axis, key), {})
+    usual, changed = page.steps_of(looked.usual), page.steps_of(looked.config)
+    head = page.most_changed_head(usual, changed)
+    (before, _), (after, mask) = page.head_of(usual, head), page.head_of(changed, head)
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
-    row, column = sections.most_changed(before, after)
-    said = sections.sentence(looked.item, before, after, row, column)
+    row, column = page.most_changed(before, after)
+    said = page.sentence(looked.item, before, after, row, column)
     assert f"{after[row, column]:.2f}".replace("-", "−") in said
 
 
 @pytest.mark.parametrize("axis", list(AXES))
 def test_each_axis_opens_with_its_table(axis):
-    at = page(axis=state.NAMES[axis])
+    at = open_page(axis=controls.NAMES[axis])
     assert not at.exception and not at.warning and not at.error
     assert len(at.dataframe[0].value) == len(AXES[axis])
     assert at.selectbox(key=f"mechanisms:{axis}").options == [f"{e.name} · {e.year}" for e in AXES[axis]]
 
 
 def test_a_link_to_what_is_not_there_is_refused_in_words():
-    at = page(axis="Flavours", score="Bilinear · 1999")
+    at = open_page(axis="Flavours", score="Bilinear · 1999")
     assert not at.exception
     assert "Flavours" in at.warning[0].value and "Bilinear" in at.warning[1].value
 
 
 def test_what_it_goes_with_is_asked_of_every_pair():
-    at = page(axis="Kernels", kernel="Fused · 2022")
+    at = open_page(axis="Kernels", kernel="Fused · 2022")
     at.session_state["mechanisms:fits"] = True
     at.run()
     text = " ".join(m.value for m in at.markdown)

@@ -10,8 +10,8 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, AttentionConfig, Choice, entry
-from dashboard.views.normalizers import bars, measure, state, words
-from dashboard.views.normalizers.state import ScoresError
+from dashboard.views.normalizers import charts, compute, controls, text
+from dashboard.views.normalizers.controls import ScoresError
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 KEYS = [item.key for item in AXES["normalizer"]]
@@ -75,7 +75,7 @@ def test_bad_scores_are_refused_in_words(text, says):
     at = put(opened(), "text_input", "scores", text)
     assert says in re.sub(r"\\(.)", r"\1", at.error[0].value)
     with pytest.raises(ScoresError, match=re.escape(says)):
-        state.parse(text)
+        controls.parse(text)
 
 
 @pytest.mark.parametrize("text", ["5", "x, x", "0, 0, 0", "-1, −2,", "1e4, -1e4",
@@ -91,7 +91,7 @@ def test_a_row_without_keys_is_said_in_words():
 
 @pytest.mark.parametrize("key", KEYS)
 def test_what_is_drawn_is_what_the_module_computes(key):
-    found = measure.weigh(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
+    found = compute.weigh(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
     scores = torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]])
     weights = own(scores, torch.tensor([True, False, True, True])).detach()[0, 0, 0]
@@ -102,10 +102,10 @@ def test_what_is_drawn_is_what_the_module_computes(key):
 
 def test_only_what_gets_weight_learns():
     scores = (3.0, 1.0, 2.5)
-    learn = {key: measure.weigh(Choice(key), scores, 1.0).learn for key in KEYS}
+    learn = {key: compute.weigh(Choice(key), scores, 1.0).learn for key in KEYS}
     assert (learn["softmax"], learn["sparsemax"], learn["hard"]) == (3, 2, 3)
-    assert measure.weigh(Choice.of("hard", gradient="none"), scores, 1.0).learn == 0
-    assert measure.weigh(Choice.of("top_k", k=2), scores, 1.0).learn == 2
+    assert compute.weigh(Choice.of("hard", gradient="none"), scores, 1.0).learn == 0
+    assert compute.weigh(Choice.of("top_k", k=2), scores, 1.0).learn == 2
 
 
 def evaluated(latex):
@@ -118,10 +118,10 @@ def evaluated(latex):
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "hard"])
 def test_the_numbers_in_the_equation_make_the_weight(key):
-    found = measure.weigh(Choice(key), (1.0, 0.25, 1.5), 1.0)
-    for j in words.kept(found):
-        said = words.numbers(found.normalizer, found, j)
-        assert said or type(found.normalizer) not in words.numbers.registry, "it has such a line, and gave none"
+    found = compute.weigh(Choice(key), (1.0, 0.25, 1.5), 1.0)
+    for j in text.kept(found):
+        said = text.numbers(found.normalizer, found, j)
+        assert said or type(found.normalizer) not in text.numbers.registry, "it has such a line, and gave none"
         if not said:
             continue  # a normalizer that no line was written for shows its equation and its result
         assert evaluated(said) == pytest.approx(found.weights[j], abs=0.02), said
@@ -130,26 +130,26 @@ def test_the_numbers_in_the_equation_make_the_weight(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_a_curve_passes_through_the_weight_it_follows(key):
     scores = (1.0, None, 0.5)
-    at = dict(measure.sweep(Choice(key), scores, 2.0, 0))
-    assert at[2.0] == pytest.approx(float(measure.weigh(Choice(key), scores, 2.0).weights[0]))
+    at = dict(compute.sweep(Choice(key), scores, 2.0, 0))
+    assert at[2.0] == pytest.approx(float(compute.weigh(Choice(key), scores, 2.0).weights[0]))
 
 
 def test_names_are_escaped_and_weights_are_the_height_of_bars():
-    tile = bars.weights_tile("a<b", "n", np.array([0.25, 0.5]), (True, False), ("<i>", "y"), 0, 0.25, "f")
+    tile = charts.weights_tile("a<b", "n", np.array([0.25, 0.5]), (True, False), ("<i>", "y"), 0, 0.25, "f")
     assert "<i>:" not in tile and "a&lt;b" in tile
-    assert 'style="height:25.0%"' in tile and "masked" in tile and bars.NO_KEY in tile
+    assert 'style="height:25.0%"' in tile and "masked" in tile and charts.NO_KEY in tile
 
 
 def test_the_example_is_a_real_row():
-    names, query, scores = measure.example()
-    assert query in names and len(scores) == len(names) and state.parse(state.write(scores)) == scores
+    names, query, scores = compute.example()
+    assert query in names and len(scores) == len(names) and controls.parse(controls.write(scores)) == scores
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_snippet_runs_and_makes_the_same_weights(key):
     scores, space = (1.0, None, -0.5), {}
-    exec(words.snippet(Choice(key), scores), space)  # noqa: S102
-    found = measure.weigh(Choice(key), scores, 1.0)
+    exec(text.snippet(Choice(key), scores), space)  # noqa: S102
+    found = compute.weigh(Choice(key), scores, 1.0)
     np.testing.assert_allclose(space["weights"].detach()[0, 0, 0].numpy(), found.weights, rtol=1e-5, atol=1e-7)
 
 

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES
-from dashboard.views.positions.state import IDEAS
+from dashboard.views.positions.controls import IDEAS
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/positions.py"

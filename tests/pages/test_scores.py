@@ -8,8 +8,8 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, Choice
-from dashboard.views.scores import measure, state, words
-from dashboard.views.scores.sections import telling_row
+from dashboard.views.scores import compute, controls, text
+from dashboard.views.scores.page import most_different_query
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 TOKENS = ("a", "long", "day", "ends", "a")
@@ -19,10 +19,10 @@ TOKENS = ("a", "long", "day", "ends", "a")
 def untimed():
     """Times are measured once for all tests: what is looked at here is what stands in the table."""
     torch.set_num_threads(1)
-    found = measure.times(tuple(Choice(item.key) for item in AXES["score"]), 0)
+    timings = compute.timings(tuple(Choice(item.key) for item in AXES["score"]), 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "times", lambda choices, again: found)
-        yield found
+        patch.setattr(compute, "timings", lambda choices, repetition: timings)
+        yield timings
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_parameter_follows_from_its_entry(page):
     assert "10.00" in before and "2.00" in live(put(page, "slider", "params:cosine:tau", 0.5))
 
 
-@pytest.mark.parametrize("show", state.SHOWS)
+@pytest.mark.parametrize("show", controls.SHOWS)
 def test_weights_and_scores_can_be_drawn(page, show):
     put(page, "selectbox", "show", show)
 
@@ -81,22 +81,22 @@ def test_any_text_gives_a_picture(page, text):
     assert live(put(page, "text_input", "tokens", text))
 
 
-@pytest.mark.parametrize("key", list(state.NAMES))
+@pytest.mark.parametrize("key", list(controls.NAMES))
 def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
-    met = measure.meet(Choice(key), TOKENS, 8, 3, 2.0)
-    if met.factors is not None:  # a score that is no sum of products shows its result alone
-        one, other = met.factors
-        np.testing.assert_allclose((one * other).sum(-1) * met.scale, met.scores, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(met.weights.sum(-1), 1, rtol=1e-5)
+    result = compute.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
+    if result.factors is not None:  # a score that is no sum of products shows its result alone
+        first, second = result.factors
+        np.testing.assert_allclose((first * second).sum(-1) * result.scale, result.scores, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result.weights.sum(-1), 1, rtol=1e-5)
 
 
 def test_all_scores_meet_the_same_queries_and_keys():
     """But for QK-norm, which changes them before they meet; and the same word twice is the same key."""
-    found = [measure.meet(Choice(key), TOKENS, 8, 3, 1.0) for key in state.NAMES if key != "qk_norm"]
-    for each in found:
-        np.testing.assert_array_equal(each.q, found[0].q)
+    result = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in controls.NAMES if key != "qk_norm"]
+    for each in result:
+        np.testing.assert_array_equal(each.q, result[0].q)
         np.testing.assert_array_equal(each.weights[:, 0], each.weights[:, 4])
-    assert 0 <= telling_row(found) < len(TOKENS)
+    assert 0 <= most_different_query(result) < len(TOKENS)
 
 
 CHARACTER = {  # rank at D = 8, symmetric, what a query twice as long does, whether turning both alike changes it
@@ -107,42 +107,42 @@ CHARACTER = {  # rank at D = 8, symmetric, what a query twice as long does, whet
 
 @pytest.mark.parametrize("key", CHARACTER)
 def test_the_character_of_a_product_is_known(key):
-    rank, symmetric, twice, turned = CHARACTER[key]
-    found = measure.character(Choice(key), 5)
-    assert (found.rank, found.symmetric, found.turned > 0.01) == (rank, symmetric, turned)
-    assert found.twice == pytest.approx(twice, rel=1e-4)
+    rank, symmetric, doubling, rotated = CHARACTER[key]
+    result = compute.properties(Choice(key), 5)
+    assert (result.rank, result.symmetric, result.rotation > 0.01) == (rank, symmetric, rotated)
+    assert result.doubling == pytest.approx(doubling, rel=1e-4)
 
 
 @pytest.mark.parametrize("key", ["additive", "concat"])
 def test_a_network_is_none_of_that(key):
-    found = measure.character(Choice(key), 5)
-    assert found.rank > 8 and not found.symmetric and found.turned > 0.1 and 0.5 < found.twice < 1.9
+    result = compute.properties(Choice(key), 5)
+    assert result.rank > 8 and not result.symmetric and result.rotation > 0.1 and 0.5 < result.doubling < 1.9
 
 
 def test_what_is_learned_is_counted_from_the_module():
     known = {"additive": 2 * 64 + 8, "dot": 0, "general": 64, "concat": 2 * 64 + 8, "scaled_dot": 0, "cosine": 1,
              "qk_norm": 16}
-    assert {key: measure.meet(Choice(key), TOKENS, 8, 3, 1.0).learned for key in known} == known
+    assert {key: compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters for key in known} == known
 
 
 def test_the_network_takes_more_memory_than_the_product(untimed):
-    times = dict(zip(state.NAMES, untimed, strict=True))
+    times = dict(zip(controls.NAMES, untimed, strict=True))
     assert all(time.seconds > 0 for time in untimed)
     assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
-    rows = words.rows([measure.meet(Choice(key), TOKENS, 8, 3, 1.0) for key in state.NAMES],
-                      [measure.character(Choice(key), 5) for key in state.NAMES], untimed)
-    assert {len(row) for row in rows} == {len(words.HEAD)}
+    rows = text.rows([compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in controls.NAMES],
+                      [compute.properties(Choice(key), 5) for key in controls.NAMES], untimed)
+    assert {len(row) for row in rows} == {len(text.HEAD)}
 
 
 def test_the_fact_counts_who_agrees():
-    met = [measure.meet(Choice(key), TOKENS, 8, 3, 1.0) for key in state.NAMES]
-    column = words.favourite(met, 1)
-    agree = sum(int(each.weights[1].argmax()) == column for each in met)
-    assert f"{agree} of {len(met)} scores put most weight on {TOKENS[column]}" in words.fact(met, TOKENS, 1, 1.0)
+    scores = [compute.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in controls.NAMES]
+    column = text.favourite(scores, 1)
+    agree = sum(int(each.weights[1].argmax()) == column for each in scores)
+    assert f"{agree} of {len(scores)} scores put most weight on {TOKENS[column]}" in text.fact(scores, TOKENS, 1, 1.0)
 
 
-@pytest.mark.parametrize("key", list(state.NAMES))
+@pytest.mark.parametrize("key", list(controls.NAMES))
 def test_the_snippet_runs(key):
     space = {}
-    exec(words.snippet(Choice.of(key), 8), space)  # noqa: S102
+    exec(text.snippet(Choice.of(key), 8), space)  # noqa: S102
     assert space["steps"].weights.shape == (1, 1, 6, 6)

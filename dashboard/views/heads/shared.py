@@ -13,10 +13,10 @@ from dashboard.charts.numbers import byte_size, number
 from dashboard.charts.palette import CATEGORIES
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.views.heads import measure
-from dashboard.views.heads.measure import Kept
-from dashboard.views.heads.state import Asked, key
-from dashboard.views.heads.words import equation
+from dashboard.views.heads import compute
+from dashboard.views.heads.compute import Kept
+from dashboard.views.heads.controls import Asked, key
+from dashboard.views.heads.text import equation
 from dashboard.widgets.panels import fact, theme
 from dashboard.widgets.table import table
 
@@ -29,8 +29,8 @@ BREAK = '<div style="flex-basis:100%;height:0"></div>'
 
 def picture(asked: Asked) -> Callable[[], None]:
     """The same head under four ways to hold keys; the sentence. Returns what draws the rest."""
-    ways = measure.ways(asked.d_model, asked.heads, asked.kv_heads, asked.latent)
-    found = [cached(measure.kept, config, asked.tokens, asked.seed, asked.length) for config in ways]
+    ways = compute.ways(asked.d_model, asked.heads, asked.kv_heads, asked.latent)
+    found = [cached(compute.kept, config, asked.tokens, asked.seed, asked.length) for config in ways]
     tiles = [Tile(name_of(each), f"{each.numbers} numbers a token", each.weights[asked.head]) for each in found]
     multiples(tiles, asked.tokens, key=key("shared"), height=TALLEST, query=row_of(found[0], asked.head),
               link=key("maps"), fact=f"Head {asked.head} of {asked.heads} under four ways to hold keys and values")

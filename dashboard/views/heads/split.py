@@ -13,11 +13,11 @@ from core import analysis
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import MARKS, Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.views.heads import measure
-from dashboard.views.heads.alike import square
-from dashboard.views.heads.measure import Split
-from dashboard.views.heads.state import MOST_HEADS, Asked, key
-from dashboard.views.heads.words import equation
+from dashboard.views.heads import compute
+from dashboard.views.heads.compute import Split
+from dashboard.views.heads.controls import MOST_HEADS, Asked, key
+from dashboard.views.heads.similarity import square
+from dashboard.views.heads.text import equation
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.table import table
 
@@ -29,7 +29,7 @@ NAMES = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "sev
 
 def picture(asked: Asked) -> Callable[[], None]:
     """One head on the left, many on the right; the sentence. Returns what draws the rest."""
-    one, many = (cached(measure.split, asked.tokens, asked.d_model, heads, asked.seed) for heads in (1, asked.heads))
+    one, many = (cached(compute.split, asked.tokens, asked.d_model, heads, asked.seed) for heads in (1, asked.heads))
     cell = maps(asked, one, many)
     fact(sentence(asked, one, many, cell))
     return partial(below, asked, many)
@@ -96,7 +96,7 @@ def numbers(asked: Asked) -> str:
 
 def rows(asked: Asked) -> None:
     """Each number of heads that divides d_model, with the same layer's numbers."""
-    splits = [cached(measure.split, asked.tokens, asked.d_model, heads, asked.seed) for heads in listed(asked)]
+    splits = [cached(compute.split, asked.tokens, asked.d_model, heads, asked.seed) for heads in listed(asked)]
     head = ["heads", "size of each", "parameters", "entropy", "distance", "in common"]
     body = [[str(each.heads), str(asked.d_model // each.heads), f"{each.parameters:,}", number(each.entropy),
              number(each.distance), "–" if each.alike is None else number(each.alike)] for each in splits]

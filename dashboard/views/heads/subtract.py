@@ -10,10 +10,10 @@ import streamlit as st
 from dashboard.charts.numbers import number
 from dashboard.components.multiples import MINUS, Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.views.heads import measure
-from dashboard.views.heads.measure import Subtracted
-from dashboard.views.heads.state import Asked, key
-from dashboard.views.heads.words import equation
+from dashboard.views.heads import compute
+from dashboard.views.heads.compute import Subtracted
+from dashboard.views.heads.controls import Asked, key
+from dashboard.views.heads.text import equation
 from dashboard.widgets.panels import fact, plain
 
 TALLEST = 250
@@ -21,7 +21,7 @@ TALLEST = 250
 
 def picture(asked: Asked) -> Callable[[], None]:
     """The two maps and what is left of them; the sentence. Returns what draws the rest."""
-    found = cached(measure.subtracted, asked.tokens, asked.d_model, asked.heads, asked.seed, asked.head, asked.depth)
+    found = cached(compute.subtracted, asked.tokens, asked.d_model, asked.heads, asked.seed, asked.head, asked.depth)
     cell = telling(found)
     tiles = [Tile("A₁", "the head's first query and key", found.first),
              Tile("λA₂", f"λ = {number(found.weight)} times its second", found.weight * found.second),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from core.pretrained.weight import Layer, Weight
+from dashboard.charts.latex import added, name, signed
 from dashboard.charts.numbers import latex, number
 from dashboard.views.inside_weight.state import Cell
-from dashboard.views.one_query.equations import added, name, signed
 from dashboard.widgets.panels import plain
 
 MOST_TERMS = 2

@@ -9,9 +9,9 @@ import streamlit as st
 
 from core.attention import Choice, Param, entry
 from dashboard.runtime.tokens import tokenize
-from dashboard.views.masks import state
-from dashboard.views.masks.measure import HEADS
-from dashboard.views.masks.state import key
+from dashboard.views.masks import session
+from dashboard.views.masks.compute import HEADS
+from dashboard.views.masks.session import key
 from dashboard.widgets.params import BOUND, param_widget, unreadable
 
 TEXT_COLUMNS = 3
@@ -33,12 +33,12 @@ def controls() -> Asked:
     """Draw the controls and read them."""
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        st.text_input("Tokens", state.SENTENCE, key=key("tokens"), **BOUND)
+        st.text_input("Tokens", session.SENTENCE, key=key("tokens"), **BOUND)
     with grid:
-        first = pick("first", "Mask", state.MASKS, state.FIRST, on_change=state.begin_drawing)
-        join = pick("join", "Combine", state.JOINS, "alone")
+        first = pick("first", "Mask", session.MASKS, session.FIRST, on_change=session.begin_drawing)
+        join = pick("join", "Combine", session.JOINS, "alone")
         st.selectbox("Head", range(HEADS), key=key("head"), **BOUND)
-        second = pick("second", "Second mask", state.MASKS, state.SECOND) if joins_two(join) else None
+        second = pick("second", "Second mask", session.MASKS, session.SECOND) if joins_two(join) else None
     draw_params("first", first, grid)
     if second:
         draw_params("second", second, grid, ", 2nd")
@@ -52,12 +52,12 @@ def controls() -> Asked:
 def settings() -> Asked:
     """What the controls say, from the session: also before they are drawn."""
     tokens, notes = sentence()
-    first, join = state.get("first") or state.FIRST, state.get("join") or "alone"
-    second = (state.get("second") or state.SECOND) if joins_two(join) else None
+    first, join = session.get("first") or session.FIRST, session.get("join") or "alone"
+    second = (session.get("second") or session.SECOND) if joins_two(join) else None
     parts = [with_params("first", first)] + ([with_params("second", second)] if second else [])
-    real = int(state.get("real", usual_real(len(tokens)))) if "padding" in (first, second) else None
+    real = int(session.get("real", usual_real(len(tokens)))) if "padding" in (first, second) else None
     masks = [part for part, _ in parts]
-    return Asked(tokens, state.composed(join, *masks), real, state.get("head") or 0, notes,
+    return Asked(tokens, session.composed(join, *masks), real, session.get("head") or 0, notes,
                  any(stale for _, stale in parts))
 
 
@@ -81,11 +81,11 @@ def with_params(name: str, chosen: str) -> tuple[Choice, bool]:
     values, stale = {}, False
     for param in entry("mask", chosen).params:
         own = f"{name}:{chosen}:{param.key}"
-        value = state.get(own, param.default)
+        value = session.get(own, param.default)
         if is_text(param) and unreadable(param, value):
-            value, stale = state.get(f"{own}:read", param.default), True
+            value, stale = session.get(f"{own}:read", param.default), True
         elif is_text(param):
-            state.put(f"{own}:read", value)
+            session.put(f"{own}:read", value)
         values[param.key] = value
     return Choice.of(chosen, **values), stale
 
@@ -98,8 +98,8 @@ def pick(name: str, label: str, names: dict[str, str], default: str, **more) -> 
 
 def sentence() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens, at most 64, and what was cut."""
-    cut = tokenize(state.get("tokens", state.SENTENCE) or "")
-    notes, most = cut.notes, state.MOST_TOKENS
+    cut = tokenize(session.get("tokens", session.SENTENCE) or "")
+    notes, most = cut.notes, session.MOST_TOKENS
     if len(cut.tokens) > most:
         notes += (f"The text has {len(cut.tokens)} tokens; the first {most} are used.",)
     return cut.tokens[:most], notes

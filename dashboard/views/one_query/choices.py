@@ -11,7 +11,7 @@ import streamlit as st
 from core.attention import AXES, AttentionConfig, Choice, Param, entry
 from core.entries import Value
 from core.masks import COMPOSITIONS
-from dashboard.views.one_query.state import USUAL, get, given, key, put
+from dashboard.views.one_query.session import USUAL, get, given, key, put
 from dashboard.widgets.mechanism_editor import refusal
 from dashboard.widgets.params import params_from, unreadable
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
+from dashboard.charts.latex import added, coloured, listed, name, signed
 from dashboard.charts.numbers import latex
 from dashboard.components.step_view import Reading
 from dashboard.views.one_query.choices import part_of
-from dashboard.views.one_query.words import is_root
+from dashboard.views.one_query.text import is_root
 
 MOST_TERMS = 6
 LARGEST_POWER = 8  # above it e^s is a long number, and the fraction of powers says enough
 BREAK = " \\\\ "  # where a long line may be broken
-SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 ROOT = re.compile(r" */ *\\sqrt\{D\}$")
 
 Pick = Callable[[str], str]
@@ -29,32 +29,17 @@ def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, 
     The parts stand side by side, or one below the other on a phone; `colour` marks what was picked.
     """
     write = (project, score, scale, mask, normalize, weigh)[stage - 1]
-    symbols, live = write(reading, config, focus, lambda text: rf"\textcolor{{{colour}}}{{{text}}}")
+    symbols, live = write(reading, config, focus, lambda text: coloured(text, colour))
     return symbols, *live.split(BREAK)
-
-
-def signed(value: float) -> str:
-    """A number that follows an operator, in brackets when it is negative."""
-    return f"({latex(value)})" if latex(value).startswith("-") else latex(value)
-
-
-def added(value: float) -> str:
-    """A number with its own sign as operator."""
-    return f" - {latex(-value)}" if value < 0 else f" + {latex(value)}"
-
-
-def name(label: str, at: int) -> str:
-    """A token inside LaTeX: as it is when it is plain letters, else its place."""
-    return rf"\text{{{label}}}" if len(label) <= 12 and set(label) <= SAFE and label else str(at)
 
 
 def pair(reading: Reading, j: int) -> str:
     return f"{name(reading.name, reading.query)},\\,{name(reading.keys[j], j)}"
 
 
-def listed(values: np.ndarray, most: int = 4) -> str:
-    shown = [latex(v) for v in values[:most]]
-    return "(" + r",\ ".join(shown + ([r"\ldots"] if len(values) > most else [])) + ")"
+def vector(values: np.ndarray) -> str:
+    """The first numbers of a vector, in brackets."""
+    return f"({listed(values)})"
 
 
 def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
@@ -66,7 +51,7 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
         symbols = symbols.replace("q_i = ", "q_i = R_i ")
     if enters == "x":
         symbols = symbols.replace("x_i", "(x_i + p_i)")
-    return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + listed(reading.q[i])
+    return symbols, pick(f"q_{{{name(reading.name, i)}}}") + " = " + vector(reading.q[i])
 
 
 def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
@@ -170,8 +155,8 @@ def weigh(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     order: Sequence[int] = sorted(reading.allowed[i].nonzero()[0], key=lambda m: -abs(reading.weights[i, m]))
     terms = [rf"{latex(reading.weights[i, m])}\,v_{{{name(reading.keys[m], m)}}}" for m in sorted(order[:4])]
     more = r" + \cdots" if len(order) > 4 else ""
-    extra = "" if reading.extra is None else " + " + listed(reading.extra[i])
+    extra = "" if reading.extra is None else " + " + vector(reading.extra[i])
     symbols = r"o_i = \sum_j w_{ij}\, v_j" + (r" + p_i" if extra else "")
     left = pick(f"o_{{{name(reading.name, i)}}}")
     middle = " = " + (" + ".join(terms) + more).replace("+ -", "- ") + extra if terms else ""
-    return symbols, f"{left}{middle} = {listed(reading.out[i])}"
+    return symbols, f"{left}{middle} = {vector(reading.out[i])}"

@@ -7,10 +7,11 @@ import streamlit as st
 from core.attention import AXES, Choice, ConfigError, check_sizes
 from core.entries import complete
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
-from dashboard.runtime.tokens import labels, tokenize
-from dashboard.views.one_query import choices, state
-from dashboard.views.one_query.state import SIZES, USUAL, get, key, put
+from dashboard.runtime.tokens import SENTENCE, labels, tokenize
+from dashboard.views.one_query import choices, session
+from dashboard.views.one_query.session import USUAL, get, key, put
 from dashboard.widgets.panels import plain
+from dashboard.widgets.params import D_MODELS
 
 BOUND_NAMES = ("source", "tokens", "d_model", "heads", "seed", "real", "query", "head", "half", "stage", "matrices")
 LONGEST_SAID = 40  # signs of a link's value that a sentence repeats
@@ -65,11 +66,11 @@ def _take_axis(axis: str, text: str) -> list[str]:
 def _refused(asked: dict[str, str]) -> list[str]:
     """What the widgets that bind themselves would drop without a word."""
     found = [*_refused_sizes(asked)]
-    for name, allowed in (("source", state.SOURCES), ("stage", state.STAGES)):
+    for name, allowed in (("source", session.SOURCES), ("stage", session.STAGES)):
         if name in asked and asked[name] not in allowed.values():
             found.append(f"The link says {name} = {plain(asked[name][:LONGEST_SAID])}; expected one of "
                          f"{' · '.join(allowed.values())}.")
-    for name, (low, high) in state.NUMBERS.items():
+    for name, (low, high) in session.NUMBERS.items():
         if name in asked and not _within(asked[name], low, high):
             found.append(f"The link says {name} = {plain(asked[name][:LONGEST_SAID])}; expected a number from "
                          f"{low:g} to {high:g}.")
@@ -82,32 +83,32 @@ def _refused(asked: dict[str, str]) -> list[str]:
 
 def _refused_sizes(asked: dict[str, str]) -> list[str]:
     wanted: dict[str, int | None] = {}
-    for name, usual in (("d_model", state.D_MODEL), ("heads", None)):
+    for name, usual in (("d_model", session.D_MODEL), ("heads", None)):
         text = asked.get(name)
         if text is not None and not (text.isascii() and text.isdigit() and len(text) < 7):
             return [f"The link says {name} = {plain(text[:LONGEST_SAID])}; expected a whole number from 1."]
         wanted[name] = usual if text is None else int(text)
     d_model, heads = wanted["d_model"], wanted["heads"]
-    if d_model not in SIZES:
-        sizes = ", ".join(map(str, SIZES))
-        return [f"The link says d_model = {d_model}; this page takes one of {sizes}. {state.D_MODEL} is shown."]
+    if d_model not in D_MODELS:
+        sizes = ", ".join(map(str, D_MODELS))
+        return [f"The link says d_model = {d_model}; this page takes one of {sizes}. {session.D_MODEL} is shown."]
     if heads is None:
         return []
     try:
         check_sizes(d_model, heads)
     except ConfigError as error:
-        return [f"In the link, {error} {state.default_heads(d_model)} is shown."]
+        return [f"In the link, {error} {session.default_heads(d_model)} is shown."]
     return []
 
 
 def _refused_row(asked: dict[str, str]) -> list[str]:
     """A query that is no token of the sentence, or a head that the layer does not have."""
-    found, given = [], asked.get("source") == state.SOURCES["matrices"]
-    names = labels(tokenize(asked.get("tokens", state.SENTENCE)).tokens)
+    found, given = [], asked.get("source") == session.SOURCES["matrices"]
+    names = labels(tokenize(asked.get("tokens", SENTENCE)).tokens)
     if "query" in asked and not given and asked["query"] not in {*names, *map(plain, names)}:
         said = plain(asked["query"][:LONGEST_SAID])
         found.append(f"The link asks for the query {said}, which is no token of this sentence.")
-    heads = asked.get("heads", str(state.HEADS))
+    heads = asked.get("heads", str(session.HEADS))
     if "head" in asked and not given and heads.isdigit() and asked["head"] not in map(str, range(int(heads[:4]))):
         last = int(heads) - 1
         found.append(f"The link says head = {plain(asked['head'][:LONGEST_SAID])}; with {heads} heads they run from 0 "

@@ -8,8 +8,8 @@ import streamlit as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, Preset, preset
 from dashboard.views.one_query import choices
-from dashboard.views.one_query.settings import Settings, settings
-from dashboard.views.one_query.state import D_MODEL, get, given, heads_of, key, put
+from dashboard.views.one_query.controls import Settings, settings
+from dashboard.views.one_query.session import D_MODEL, get, given, heads_of, key, put
 from dashboard.widgets.mechanism_editor import preset_of
 from dashboard.widgets.panels import plain
 

@@ -10,9 +10,9 @@ from dashboard.charts.lines import Curve, curves
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
-from dashboard.views.positions import run
-from dashboard.views.positions.state import Chosen, key
-from dashboard.views.positions.words import Equation, chart, ink, listed, mean_by_distance
+from dashboard.views.positions import compute
+from dashboard.views.positions.controls import Chosen, key
+from dashboard.views.positions.text import Equation, chart, ink, listed, mean_by_distance
 from dashboard.widgets.panels import fact
 
 SHOWN_DIMS = 4  # curves
@@ -23,7 +23,7 @@ SAME = 1e-3  # of a vector's length; a map that misses by less is the map
 
 def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
     """What is added as a map of places and dimensions, and some dimensions as curves."""
-    table = cached(run.table_of, config, asked.seed, asked.places)
+    table = cached(compute.table_of, config, asked.seed, asked.places)
     places, dims = table.shape
     at = min(EXAMPLE, places - 1)
     multiples([Tile("What is added", f"{places} places × {dims} dimensions", table.numpy())],
@@ -40,7 +40,7 @@ def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
 
 def distance(asked: Chosen, config: AttentionConfig) -> Equation:
     """The cosine of two places' vectors against how far they stand apart, mean and range."""
-    alike = measure.cosines(cached(run.table_of, config, asked.seed, asked.places)).numpy()
+    alike = measure.cosines(cached(compute.table_of, config, asked.seed, asked.places)).numpy()
     rows = [np.diagonal(alike, d) for d in range(len(alike))]
     mean = [(d, float(row.mean())) for d, row in enumerate(rows)]
     band = [(float(row.min()), float(row.max())) for row in rows]
@@ -58,7 +58,7 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
 
 def shift(asked: Chosen, config: AttentionConfig) -> Equation:
     """P(i + k) as a linear map of P(i): the rotation in closed form, the least-squares map, and how far each misses."""
-    found = cached(run.linear, config, asked.seed, asked.shift)
+    found = cached(compute.linear, config, asked.seed, asked.shift)
     k, closed, fit, unseen, still = found.at(asked.shift)
     names = [str(m) for m in range(config.d_model)]
     multiples([Tile("Closed form", f"rotations, from P({k}) alone", found.closed),

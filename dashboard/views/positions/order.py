@@ -8,9 +8,9 @@ from core.attention import AttentionConfig
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
-from dashboard.views.positions import run
-from dashboard.views.positions.state import Chosen, key
-from dashboard.views.positions.words import Equation, without_rounding
+from dashboard.views.positions import compute
+from dashboard.views.positions.controls import Chosen, key
+from dashboard.views.positions.text import Equation, without_rounding
 from dashboard.widgets.panels import fact, plain
 
 MAP = 240  # pixels
@@ -20,7 +20,7 @@ ROUNDING = 1e-4  # of an output's length; below it two outputs are the same
 def shuffle(asked: Chosen, config: AttentionConfig) -> Equation:
     """One head's weights in order, and shuffled with rows and columns put back, and their difference."""
     names = asked.tokens
-    found = cached(run.shuffled, config, names, asked.seed, asked.order)
+    found = cached(compute.shuffled, config, names, asked.seed, asked.order)
     row = int(found.change.argmax())
     mixed = [names[at] for at in found.order]
     same = "=" if found.change[row] < ROUNDING else r"\neq"
@@ -41,7 +41,7 @@ def short(words) -> str:
     return text if len(text) <= 34 else text[:33] + "…"
 
 
-def sentence(names: tuple[str, ...], row: int, found: run.Shuffled) -> str:
+def sentence(names: tuple[str, ...], row: int, found: compute.Shuffled) -> str:
     change = float(found.change[row])
     if len(names) < 2:
         return "One word has no order: type another."

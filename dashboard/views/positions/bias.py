@@ -10,9 +10,9 @@ from dashboard.charts.lines import Curve, curves
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
-from dashboard.views.positions import run
-from dashboard.views.positions.state import Chosen, key
-from dashboard.views.positions.words import Equation, chart, ink, mean_by_distance, without_rounding
+from dashboard.views.positions import compute
+from dashboard.views.positions.controls import Chosen, key
+from dashboard.views.positions.text import Equation, chart, ink, mean_by_distance, without_rounding
 from dashboard.widgets.panels import fact
 
 MOST_HEADS = 4  # maps and curves at once
@@ -22,7 +22,7 @@ BACK = 8  # places back in the sentence
 
 def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
     """What each score changes by, a map a head, all on one scale."""
-    found = cached(run.changes, config, asked.seed, asked.places)
+    found = cached(compute.changes, config, asked.seed, asked.places)
     heads = range(min(MOST_HEADS, len(found)))
     row = min(BACK, asked.places - 1)
     span = float(np.abs(found[: len(heads)]).max()) or 1.0
@@ -33,14 +33,14 @@ def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
     most, least = int(np.argmax(np.abs(means))), int(np.argmin(np.abs(means)))
     others = f", and by {number(means[least])} in head {least}" if most != least else ""
     fact(f"A key {row} places back has its score changed by **{number(means[most])}** in head {most}{others}. "
-         f"The scores without it spread over {number(cached(run.spread, config, asked.seed, asked.places))}.")
-    return (run.latex_of(config, asked.seed, asked.item),
+         f"The scores without it spread over {number(cached(compute.spread, config, asked.seed, asked.places))}.")
+    return (compute.latex_of(config, asked.seed, asked.item),
             rf"\Delta s_{{{row},\,{row - 2}}} = {latex(found[0, row, row - 2])}\ \text{{in head }} 0")
 
 
 def distance(asked: Chosen, config: AttentionConfig) -> Equation:
     """The mean change of a score against where the key stands from the query, a curve a head."""
-    found = cached(run.changes, config, asked.seed, asked.places)
+    found = cached(compute.changes, config, asked.seed, asked.places)
     last = asked.places - 1
     series, widest = [], 0.0
     for h, change in enumerate(found[:MOST_HEADS]):
@@ -57,13 +57,13 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
              f"The distance does not decide it: at one distance it differs by up to {number(widest)}.")
     fact(f"In head 0 the key before the query has its score changed by **{number(near)}**, the one {row} places back "
          f"by **{number(far)}**. {alone}")
-    return (run.latex_of(config, asked.seed, asked.item),
+    return (compute.latex_of(config, asked.seed, asked.item),
             rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")
 
 
 def shift(asked: Chosen, config: AttentionConfig) -> Equation:
     """The scores of the same words, at the start and some places later."""
-    found = cached(run.moved, config, asked.tokens, asked.seed, asked.shift)
+    found = cached(compute.moved, config, asked.tokens, asked.seed, asked.shift)
     same = "=" if found.largest < 1e-3 else r"\neq"
     tiles = [Tile("At the start", "scores of head 0", found.first[0]),
              Tile(f"{asked.shift} places later", "after other words", without_rounding(found.later[0], found.first[0]))]

@@ -8,7 +8,6 @@ import streamlit as st
 
 from core.attention import AXES
 
-SENTENCE = "The animal was too tired ."
 SEED, DIMS = 126, 16
 MOST_SCORES, LARGEST = 32, 1e4
 SPREADS = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]

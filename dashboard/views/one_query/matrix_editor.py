@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.views.one_query import matrices
-from dashboard.views.one_query.state import get, put
+from dashboard.views.one_query.session import get, put
 
 PARAM = "one:matrices"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.models.model_summary import Part
 from dashboard.charts.numbers import byte_size, number, operations, percent
-from dashboard.views.transformer.measure import BATCH, SEEDS, Depth, Measured
+from dashboard.views.transformer.compute import BATCH, SEEDS, Depth, Measured
 
 COLUMNS = ("output", "parameters", "FLOPs", "kept", "mean ± spread", "gradient")
 _ATTENTIONS = {"attention": "self", "causal": "causal", "cross": "cross"}

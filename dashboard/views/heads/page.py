@@ -10,13 +10,21 @@ from core.attention import ConfigError, entry
 from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.heads import shared, split, subtract
-from dashboard.views.heads.state import Asked, choose, key, settings
-from dashboard.widgets.panels import entries_panel, plain, source_panel, title
+from dashboard.views.heads.controls import Asked, choose, key, settings, unknown
+from dashboard.widgets.panels import entries_panel, next_page, plain, source_panel, title
 
 PICTURES = {"split": split.picture, "shared": shared.picture, "subtract": subtract.picture}
 ENTRIES = {"split": ("multi_head",), "shared": ("grouped_query", "multi_query", "latent"),
            "subtract": ("differential",)}
 SOURCES = {"split": (MultiHead,), "shared": (GroupedQuery, Latent), "subtract": (Differential,)}
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    for sentence in unknown():
+        st.warning(sentence)
+    explore()
+    next_page("heads")
 
 
 @st.fragment

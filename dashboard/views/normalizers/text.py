@@ -11,11 +11,11 @@ import torch
 from core.attention import Choice, entry
 from core.attention.normalizers import Entmax, Hard, Normalizer, Sigmoid, Softmax, TopK
 from core.attention.normalizers.soft import Rest
+from dashboard.charts.latex import name, signed
 from dashboard.charts.numbers import latex, number
-from dashboard.views.normalizers.bars import LEAST_KEPT, NO_KEY
-from dashboard.views.normalizers.measure import Weighed
-from dashboard.views.normalizers.state import USUAL, Scores
-from dashboard.views.one_query.equations import name, signed
+from dashboard.views.normalizers.charts import LEAST_KEPT, NO_KEY
+from dashboard.views.normalizers.compute import Weighed
+from dashboard.views.normalizers.controls import USUAL, Scores
 from dashboard.widgets.panels import plain
 
 MOST_TERMS = 5

@@ -9,9 +9,9 @@ import numpy as np
 
 from core.attention import Choice, entry
 from core.formula import parse
+from dashboard.charts.latex import name
 from dashboard.charts.numbers import latex, number, percent
-from dashboard.views.masks.measure import D_MODEL, HEADS, SEED, Look, Pattern, Sentence, distance, spread
-from dashboard.views.one_query.equations import name
+from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, Look, Pattern, Sentence, distance, spread
 from dashboard.widgets.panels import plain
 
 MOST_TERMS = 3

@@ -20,13 +20,26 @@ from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 from dashboard.views.compare.words import rule
-from dashboard.views.mechanisms.state import D_MODEL, HEADS, NAMES, Looked, look_up, settings
-from dashboard.widgets.panels import fact, plain
+from dashboard.views.mechanisms.controls import D_MODEL, HEADS, NAMES, Looked, look_up, pick_axis, settings, unknown
+from dashboard.widgets.panels import fact, next_page, plain, title
 
 SENTENCE = "The animal didn't cross the street because it was too tired ."
 SEED, PADDED = 126, 3
 MAP = 216  # pixels, so that both maps and their difference stand in one row
 SAME, SEEN = 5e-4, 5e-3  # below the first no weight is drawn differently, below the second no number is
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    count = sum(len(entries) for entries in AXES.values())
+    title("All mechanisms", f"One formula, six axes, {count} choices. Pick one: all else stays as it was.")
+    for sentence in unknown():
+        st.warning(sentence)
+    axis = pick_axis()
+    explore(axis)
+    st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
+    axis_table(axis)
+    next_page("mechanisms")
 
 
 @dataclass(frozen=True)

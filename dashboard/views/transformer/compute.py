@@ -15,7 +15,7 @@ from core.models.model_summary import Part, anatomy
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import objective
-from dashboard.views.transformer.choose import Asked, run_of
+from dashboard.views.transformer.controls import Asked, run_of
 
 BATCH, SEEDS = 8, 3
 _SEEDING = threading.Lock()  # torch's generator is one for the whole process

@@ -8,8 +8,6 @@ import streamlit as st
 
 from core.attention import AttentionConfig, Choice, heads_that_divide
 
-SENTENCE = "The animal was too tired ."
-SIZES = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 D_MODEL, HEADS, SEED, STAGE = 16, 4, 126, 5
 STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
 SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core.attention import heads_that_divide
-from dashboard.runtime.tokens import labels, tokenize
-from dashboard.views.one_query.state import SENTENCE, SIZES
+from dashboard.runtime.tokens import SENTENCE, labels, tokenize
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.params import BOUND, D_MODELS
 
 IDEAS = {"split": "One head or many", "shared": "Shared keys and values", "subtract": "Two maps, subtracted"}
 FIRST = "split"
-SIZES_HERE = [size for size in SIZES if 4 <= size <= 256]
+SIZES = [size for size in D_MODELS if 4 <= size <= 256]
 LENGTHS = [128, 512, 1024, 2048, 4096, 8192, 16384]
 D_MODEL, HEADS, SEED, LENGTH, DEPTH = 64, 4, 126, 4096, 4
 MOST_HEADS, MOST_TOKENS, DEEPEST, LARGEST_SEED = 8, 32, 48, 999_999
@@ -55,7 +54,7 @@ def choose(corner) -> Asked:
     words = row.cell(column_span=1 if idea == "shared" else 2)
     words.text_input("Words", SENTENCE, key=key("tokens"), **BOUND)
     with row:
-        d_model = st.select_slider("d_model", SIZES_HERE, D_MODEL, key=key("d_model"), **BOUND)
+        d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND)
         fits = heads_that_fit(idea, d_model)
         if len(fits) > 1:  # a slider needs two places
             st.select_slider("Heads", fits, usual_heads(fits), key=heads_key(idea, d_model), **BOUND)
@@ -137,7 +136,7 @@ def unknown() -> list[str]:
     """What a link asks for that is not on this page, a sentence each; asked before the first widget takes it."""
     found, asked = [], {name: st.query_params.get(key(name)) for name in ("idea", "d_model", "length")
                         if key(name) not in st.session_state}
-    allowed = {"idea": (list(IDEAS.values()), IDEAS[FIRST]), "d_model": (list(map(str, SIZES_HERE)), str(D_MODEL)),
+    allowed = {"idea": (list(IDEAS.values()), IDEAS[FIRST]), "d_model": (list(map(str, SIZES)), str(D_MODEL)),
                "length": ([f"{length:,}" for length in LENGTHS], f"{LENGTH:,}")}
     for name, wanted in asked.items():
         options, shown = allowed[name]

@@ -15,14 +15,21 @@ from dashboard.components.attention_view import attention_view
 from dashboard.components.model_diagram import diagram, picked
 from dashboard.runtime.cache import cached
 from dashboard.runtime.threads import one_thread
-from dashboard.views.transformer import words
-from dashboard.views.transformer.choose import NORMS, Asked, choose
-from dashboard.views.transformer.measure import Depth, Measured, by_depth, measure
-from dashboard.widgets.panels import fact, plain, source_panel, theme, title
+from dashboard.views.transformer import text
+from dashboard.views.transformer.compute import Depth, Measured, by_depth, measure
+from dashboard.views.transformer.controls import NORMS, Asked, choose
+from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
 DIAGRAM, PICK = "transformer:diagram", "transformer:pick"
 ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross": "cross-attention"}
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    explore()
+    sources()
+    next_page("transformer")
 
 
 @st.fragment
@@ -39,9 +46,9 @@ def explore() -> None:
         st.error(plain(str(error)))
         return
     place = _chosen(measured)
-    diagram(measured.tree, key=DIAGRAM, chosen=place, on_pick=_take, fact=words.of_model(measured))
-    fact(words.of_model(measured))
-    st.caption(words.of_memory(measured))
+    diagram(measured.tree, key=DIAGRAM, chosen=place, on_pick=_take, fact=text.of_model(measured))
+    fact(text.of_model(measured))
+    st.caption(text.of_memory(measured))
     _maps(measured, asked, place)
     _along(measured)
     _depth(asked)
@@ -53,14 +60,14 @@ def _take() -> None:
 
 def _chosen(measured: Measured) -> str:
     """The attention whose maps are drawn: the one picked, where this model has it, else the last that looks across."""
-    paths = [part.path for part in measured.tree.walk() if words.is_attention(part.path)]
+    paths = [part.path for part in measured.tree.walk() if text.is_attention(part.path)]
     wanted = st.session_state.get(PICK)
     return wanted if wanted in paths else next((path for path in paths if path.endswith("cross")), paths[0])
 
 
 def _maps(measured: Measured, asked: Asked, place: str) -> None:
     """Every layer and head of the kind of attention that was picked, and the picked layer's first head large."""
-    kind, layer = words.kind_and_layer(place)
+    kind, layer = text.kind_and_layer(place)
     trace: AttentionTrace = measured.trace.of(kind)  # type: ignore[arg-type]
     weights = "drawn from a seed" if asked.seeded else f"trained for {asked.step:,} steps"
     st.markdown(f"**{ATTENTION[kind].capitalize()}, every layer and head**")
@@ -96,8 +103,8 @@ def _depth(asked: Asked) -> None:
         found: dict[str, Depth] = {norm: cached(by_depth, asked.config, asked.task, layers, norm) for norm in NORMS}
     names = {"post": "norm after", "pre": "norm before"}
     _two({names[norm]: (depth.mean, depth.output) for norm, depth in found.items()}, "depth")
-    fact(words.of_depth(found["post"], found["pre"], layers))
-    st.caption(words.of_depth_conditions(found["post"], found["pre"]))
+    fact(text.of_depth(found["post"], found["pre"], layers))
+    st.caption(text.of_depth_conditions(found["post"], found["pre"]))
 
 
 def _two(found: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:

@@ -9,17 +9,26 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.positions import added, order, run, scored, turned
-from dashboard.views.positions.state import Chosen, choose, key, settings
-from dashboard.views.positions.words import Equation
-from dashboard.widgets.panels import entries_panel, plain, source_panel, title
+from dashboard.views.positions import added, bias, compute, order, rotation
+from dashboard.views.positions.controls import Chosen, choose, key, settings, unknown
+from dashboard.views.positions.text import Equation
+from dashboard.widgets.panels import entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
 
 PICTURES = {
     "x": {"encoding": added.encoding, "distance": added.distance, "shift": added.shift},
-    "q, k": {"encoding": turned.encoding, "distance": turned.distance, "shift": scored.shift},
-    "scores": {"encoding": scored.encoding, "distance": scored.distance, "shift": scored.shift},
+    "q, k": {"encoding": rotation.encoding, "distance": rotation.distance, "shift": bias.shift},
+    "scores": {"encoding": bias.encoding, "distance": bias.distance, "shift": bias.shift},
 }
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    for sentence in unknown():
+        st.warning(sentence)
+    explore()
+    source()
+    next_page("positions")
 
 
 @st.fragment
@@ -73,7 +82,7 @@ def picture(asked: Chosen, config: AttentionConfig) -> Equation | None:
 
 def conditions(asked: Chosen, config: AttentionConfig) -> str:
     """What is learned here, and under which conditions the numbers hold."""
-    layer = run.layer_of(config, asked.seed)
+    layer = compute.layer_of(config, asked.seed)
     own = sum(weight.numel() for weight in layer.position.parameters())
     others = sum(weight.numel() for weight in layer.parameters()) - own
     learned = f"learns {own:,} numbers" if own else "learns nothing"
@@ -95,7 +104,7 @@ def source() -> None:
     with panel:
         entries_panel([asked.item])
         if asked.config is not None:
-            built = type(run.layer_of(asked.config, asked.seed).position)
+            built = type(compute.layer_of(asked.config, asked.seed).position)
             source_panel(built)
             if inspect.getmro(built)[1].__module__ == built.__module__:
                 source_panel(inspect.getmro(built)[1])

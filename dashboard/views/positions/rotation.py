@@ -10,17 +10,17 @@ from dashboard.charts.lines import Curve, curves
 from dashboard.charts.numbers import latex, number
 from dashboard.components.position_dials import dials, said, some
 from dashboard.runtime.cache import cached
-from dashboard.views.positions import run
-from dashboard.views.positions.state import Chosen, key
-from dashboard.views.positions.words import Equation, chart, ink, listed
+from dashboard.views.positions import compute
+from dashboard.views.positions.controls import Chosen, key
+from dashboard.views.positions.text import Equation, chart, ink, listed
 from dashboard.widgets.panels import fact
 
 
 def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
     """Each pair of dimensions as a hand that turns from place to place."""
-    found = measure.pairs(cached(run.turns_of, config, asked.seed, asked.places))
-    shown, plain = some(found), run.unscaled(config)
-    before = measure.pairs(cached(run.turns_of, plain, asked.seed, asked.places)) if plain else ()
+    found = measure.pairs(cached(compute.turns_of, config, asked.seed, asked.places))
+    shown, plain = some(found), compute.unscaled(config)
+    before = measure.pairs(cached(compute.turns_of, plain, asked.seed, asked.places)) if plain else ()
     dials(shown, asked.places, ink(), key=key("dials"), before=before,
           label=f"{len(shown)} pairs of dimensions turning over {asked.places} places")
     between = f" ({len(found) - len(shown)} more pairs lie between)" if len(found) > len(shown) else ""
@@ -35,7 +35,7 @@ def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
 
 def distance(asked: Chosen, config: AttentionConfig) -> Equation:
     """The score of one vector with itself, turned apart: mean over all directions, and two single pairs."""
-    turns = cached(run.turns_of, config, asked.seed, asked.places)
+    turns = cached(compute.turns_of, config, asked.seed, asked.places)
     alike = measure.alignment(turns).numpy()
     rows = [np.diagonal(alike, d) for d in range(len(alike))]
     spread = max(float(np.ptp(row)) for row in rows)

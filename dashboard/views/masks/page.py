@@ -12,16 +12,25 @@ from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.masks import measure, state, words
+from dashboard.views.masks import compute, session, text
+from dashboard.views.masks.compute import Look
 from dashboard.views.masks.controls import Asked, controls, settings
-from dashboard.views.masks.measure import Look
-from dashboard.views.masks.state import key
-from dashboard.widgets.panels import entries_panel, fact, plain, source_panel, theme
+from dashboard.views.masks.session import key
+from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.train_with import train_with
 
 MAP = 300  # px, the tallest a map may be
 MOST_BESIDE = 24  # tokens; with more, a board in a column has cells too small to press
 SIDES = (1, 2.35)  # the board and the maps beside it, which keep their names from 600 px on
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    title("Masks", "A mask says who may see whom. Pick one, join two, type a rule or draw the cells yourself.")
+    for sentence in session.refusals():
+        st.warning(sentence)
+    explore()
+    next_page("masks")
 
 
 @st.fragment
@@ -44,33 +53,33 @@ def show(asked: Asked) -> tuple[Look, tuple[int, int]] | None:
         st.warning("There is no token here. Type a word, or a sentence: each word becomes one token.")
         return None
     if asked.stale:
-        st.caption(f"Drawn is the last text that could be read: {plain(words.said(asked.mask))}.")
+        st.caption(f"Drawn is the last text that could be read: {plain(text.said(asked.mask))}.")
     try:
-        look = cached(measure.look, asked.mask, asked.tokens, asked.real, asked.head)
+        look = cached(compute.look, asked.mask, asked.tokens, asked.real, asked.head)
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    state.shown(look.allowed)
+    session.shown(look.allowed)
     picked = picture(look, asked)
-    fact(words.fact(look))
-    st.caption(words.conditions(asked.head, asked.notes))
+    fact(text.fact(look))
+    st.caption(text.conditions(asked.head, asked.notes))
     return look, picked
 
 
 def picture(look: Look, asked: Asked) -> tuple[int, int]:
     """The mask as a board that can be drawn on, and the weights without it and with it; returns the cell picked."""
     row = telling_row(look)
-    name, note = words.title(asked.mask), words.said(asked.mask)
+    name, note = text.title(asked.mask), text.said(asked.mask)
     beside = len(look.names) <= MOST_BESIDE
     left, right = st.columns(SIDES, gap="small") if beside else (st.container(), st.container())
     with left:
-        mask_board(look.allowed, look.names, key=key("board"), on_draw=state.take_drawing, query=row, title=name,
+        mask_board(look.allowed, look.names, key=key("board"), on_draw=session.take_drawing, query=row, title=name,
                    note=note, fact=f"{name}: {int(look.allowed.sum())} of {look.allowed.size} cells may be seen.")
     column = int(look.after[row].argmax())
     tiles = [Tile("Without the mask", "every key", look.before), Tile("With it", note, look.after, look.allowed)]
     with right:
         pin = multiples(tiles, look.names, key=key("maps"), query=row, column=column, height=MAP,
-                        fact=words.fact(look).replace("*", ""))
+                        fact=text.fact(look).replace("*", ""))
     return pin or (row, column)
 
 
@@ -83,7 +92,7 @@ def telling_row(look: Look) -> int:
 
 def equation(look: Look, asked: Asked, picked: tuple[int, int]) -> None:
     """Whom the picked query may see, and one of its weights with the numbers in it."""
-    parts = words.equation(look, asked.mask, *picked, Ink.of(theme()).pick)
+    parts = text.equation(look, asked.mask, *picked, Ink.of(theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
 
 
@@ -95,25 +104,25 @@ def stack(look: Look) -> None:
     with left:
         multiples([Tile("Layers needed", "until the query has something of the key", look.needed, look.needed > 0,
                         span=(0.0, float(most)))], look.names, key=key("stack"), noun="layers", height=MAP,
-                  fact=words.stack_fact(look.needed).replace("*", ""))
+                  fact=text.stack_fact(look.needed).replace("*", ""))
         st.caption("Each layer has this same mask, and the residual path lets a token keep what it has. "
                    "Hatched: never.")
     with right:
-        st.html(words.pattern_table(cached(measure.patterns, len(look.names)), len(look.names)))
-    fact(words.stack_fact(look.needed))
+        st.html(text.pattern_table(cached(compute.patterns, len(look.names)), len(look.names)))
+    fact(text.stack_fact(look.needed))
 
 
 def batch(asked: Asked) -> None:
     """The same mask on three sentences of unequal length, with their padding masked."""
     st.markdown("## A batch of unequal sentences")
-    sentences = cached(measure.batch, asked.mask, asked.head)
+    sentences = cached(compute.batch, asked.mask, asked.head)
     tiles = [Tile(" ".join(item.names[:item.real]), f"{item.real} tokens, {len(item.names) - item.real} padding",
                   item.weights, item.allowed) for item in sentences]
     places = [str(place) for place in range(len(sentences[0].names))]
     multiples(tiles, places, key=key("batch"), height=MAP,
               reads="place of the query (row) attends to → place of the key (column)",
-              fact=words.batch_fact(sentences).replace("*", ""))
-    fact(words.batch_fact(sentences))
+              fact=text.batch_fact(sentences).replace("*", ""))
+    fact(text.batch_fact(sentences))
 
 
 def sources(mask: Choice) -> None:
@@ -121,11 +130,11 @@ def sources(mask: Choice) -> None:
     panel = st.expander("Equation, paper and the rule that just ran", on_change="rerun", key=key("sources"))
     if not panel.open:
         return
-    config = measure.config_of(mask)
+    config = compute.config_of(mask)
     with panel:
         for choice in config.mask.walk():
             item, piece = entry("mask", choice.key), make_mask(choice, config)
             entries_panel([item])
             source_panel(item.build if isinstance(piece, Rule) else type(piece))
         st.markdown("The same layer in a notebook:")
-        st.code(words.snippet(mask), language="python")
+        st.code(text.snippet(mask), language="python")

@@ -8,16 +8,15 @@ import streamlit as st
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, entry, heads_that_divide
 from core.entries import Param, Value
-from dashboard.runtime.tokens import labels, tokenize
-from dashboard.views.one_query.state import SENTENCE, SIZES
+from dashboard.runtime.tokens import SENTENCE, labels, tokenize
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND, param_widget, params_of
+from dashboard.widgets.params import BOUND, D_MODELS, param_widget, params_of
 
 IDEAS = {"shuffle": "Shuffle the words", "encoding": "The encoding", "distance": "By distance", "shift": "Shift"}
 ENTRIES = {item.key: item for item in AXES["position"]}
 NAMES = {item.key: f"{item.name} · {item.year}" for item in ENTRIES.values()}
 START = {"position": "sinusoidal", "idea": "shuffle"}
-SIZES_HERE = [size for size in SIZES if 4 <= size <= 128]
+SIZES = [size for size in D_MODELS if 4 <= size <= 128]
 D_MODEL, HEADS, SEED, PLACES, SHIFT = 64, 4, 126, 24, 5
 MOST_PLACES, MOST_SHIFT, MOST_TOKENS, LARGEST_SEED = 64, 32, 48, 999_999
 FEW = 2  # parameters that stand in the row of controls; more go into the popover
@@ -55,7 +54,7 @@ def settings() -> Chosen:
 def choose(corner) -> Chosen:
     """Draw the controls and read them: sizes and seed in the popover of `corner`, the rest in one row."""
     with corner.popover("Sizes", icon=":material/tune:", help="Sizes, seed and further parameters"):
-        d_model = st.select_slider("d_model", SIZES_HERE, D_MODEL, key=key("d_model"), **BOUND)
+        d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND)
         heads = st.select_slider("Heads", heads_that_divide(d_model), usual_heads(d_model), key=key(f"heads:{d_model}"),
                                  **BOUND)
         seed = st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,

@@ -15,17 +15,25 @@ from dashboard.components.step_view import Reading, payload, read, step_view
 from dashboard.runtime.cache import cached
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.runtime.rendering import AHEAD
-from dashboard.views.one_query import choices, controls, equations, facts, figures, link, presets, scaling, words
-from dashboard.views.one_query.run import learned, run
-from dashboard.views.one_query.settings import EXACT, Settings, settings
-from dashboard.views.one_query.state import SEED, get, given, key, put
+from dashboard.views.one_query import charts, choices, control_row, equations, facts, link, presets, scaling, text
+from dashboard.views.one_query.compute import learned, run
+from dashboard.views.one_query.controls import EXACT, Settings, settings
+from dashboard.views.one_query.session import SEED, get, given, key, put
 from dashboard.widgets.mechanism_editor import repairs
-from dashboard.widgets.panels import entries_panel, fact, plain, source_panel, theme, title
+from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 
 NAME = "One query, step by step"
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
 LEAD = "Follow one token’s query from projection to output. Change any control and every number follows."
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    opening()
+    bench()
+    root_of_d()
+    next_page("one_query")
 
 
 def opening() -> None:
@@ -34,7 +42,7 @@ def opening() -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         with st.container(width=700):
             title(NAME, LEAD)
-        controls.popover()
+        control_row.popover()
 
 
 @st.fragment
@@ -69,13 +77,13 @@ def row_of_controls() -> Settings:
     """The row, and which query, head and stage; what is refused stands under the row."""
     say_refused(get("found", []))
     put("found", [])
-    controls.row()
+    control_row.row()
     now = settings()
     if now.config is None or now.source is None:
         refusal(now)
     else:
-        controls.looked_at(now)
-        controls.pick_stage(now.stage)
+        control_row.looked_at(now)
+        control_row.pick_stage(now.stage)
     return settings()
 
 
@@ -117,13 +125,13 @@ def picture(now: Settings, view: DeltaGenerator) -> Reading | None:
     reading = read(steps, now.source.queries, now.source.keys, now.query, now.head, half=now.half,
                    adjusts=config.has("position", "adjusts"))
     put("names", now.source.queries)
-    as_given, whys = now.source.matrices is not None, words.reasons(reading, now.real)
+    as_given, whys = now.source.matrices is not None, text.reasons(reading, now.real)
     bare = as_given and not learned(config, now.seed)
     said = facts.caption(now.seed, bare, (kernel_note(now.config), *facts.window(reading), *now.notes))
-    shown = payload(reading, words.stage_words(config, reading, now.real, as_given), now.stage, focus_of(reading, now),
+    shown = payload(reading, text.stage_words(config, reading, now.real, as_given), now.stage, focus_of(reading, now),
                     whys, facts.fact(reading, config, now.stage, whys, now.head), said, presets.words(now))
     with view:
-        step_view(shown, key=key("view"), on_pick=controls.take_pick)
+        step_view(shown, key=key("view"), on_pick=control_row.take_pick)
     return reading
 
 
@@ -184,7 +192,7 @@ def root_of_d() -> None:
     st.markdown("## What √D does")
     points = cached(scaling.measure, SEED)
     left, right = st.columns(2, gap="medium")
-    drawn = figures.figures(points, Ink.of(theme()))
+    drawn = charts.figures(points, Ink.of(theme()))
     for place, figure, alt in zip((left, right), drawn, ("Variance", "Entropy"), strict=True):
         place.vega_lite_chart(figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
     fact(scaling.sentence(points))

@@ -13,8 +13,8 @@ from core import analysis
 from core.attention import AttentionConfig, Choice, entry
 from core.attention.normalizers import Normalizer
 from dashboard.runtime.seeding import seeded_layer
-from dashboard.runtime.tokens import embed, labels, tokenize
-from dashboard.views.normalizers.state import DIMS, SEED, SENTENCE, Scores
+from dashboard.runtime.tokens import SENTENCE, embed, labels, tokenize
+from dashboard.views.normalizers.controls import DIMS, SEED, Scores
 
 LEARNS = 1e-12  # a gradient smaller than this moves nothing, in double precision
 SWEEP = np.linspace(-6.0, 6.0, 97)  # the scores that one key is given in the curves

@@ -1,0 +1,150 @@
+"""Scores of the same queries and keys by each rule, the properties of each rule, and its cost, measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.attention import Attention, AttentionConfig, Choice
+from core.attention.scores import Score
+from core.benchmark import Work, peak_bytes, workload
+from dashboard.runtime.racing import ONE_AT_A_TIME
+from dashboard.runtime.seeding import generator, seeded_layer
+from dashboard.runtime.tokens import embed
+
+PROBE_DIMS, PROBE_TOKENS = 8, 48  # of the properties: more tokens than dimensions, so that the rank shows
+PARAMETER_STD = 0.5  # of the noise added to learned numbers, so that a gain of 1 does not pass for a constant
+TOLERANCE = 1e-9  # relative, in double precision
+TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4
+LOCK_TIMEOUT = 2.0  # seconds to wait for another measurement on this server; then both share the machine
+MAX_ROUNDS, MIN_ROUNDS, TIME_LIMIT = 20, 3, 0.8  # no round starts after that many seconds
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMaps:
+    """One score on the page's queries and keys: q and k (T, D), scores and weights (T, S).
+
+    `factors` holds, for each query and key, the numbers whose products sum to the raw score; None where none do.
+    """
+
+    key: str
+    q: np.ndarray
+    k: np.ndarray
+    scores: np.ndarray
+    weights: np.ndarray
+    scale: float
+    factors: tuple[np.ndarray, np.ndarray] | None
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What a score can express, measured at D = 8 on 48 random queries and keys with random learned numbers.
+
+    `rank` of its matrix; `symmetric`: s(a, b) = s(b, a); `doubling`: the median of |s(2q, k) / s(q, k)|; `rotation`:
+    the mean change when q and k are rotated alike, in standard deviations of the scores.
+    """
+
+    rank: int
+    symmetric: bool
+    doubling: float
+    rotation: float
+
+
+def config_of(choice: Choice, dims: int) -> AttentionConfig:
+    """One head of that size around the score."""
+    return AttentionConfig(dims, 1, score=choice)
+
+
+@torch.inference_mode()
+def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float) -> ScoreMaps:
+    """Score seeded q and k of the tokens; weights of equal names are equal, so every score gets the same q and k."""
+    layer = seeded_layer(config_of(choice, dims), seed)
+    x = embed(tokens, dims, seed)
+    q, k, v = layer.projection(x, x)
+    steps = layer.recorded(replace(layer.problem(q * stretch, k, v, x, x), recorded=True))
+    scale = float(torch.as_tensor(steps.scale).flatten()[0])
+    matrices = (each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights))
+    parameters = sum(weight.numel() for weight in layer.score.parameters())
+    return ScoreMaps(choice.key, *matrices, scale, factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]), parameters)
+
+
+def factors_of(score: Score, q: Tensor, k: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+    """The factors of every pair of q (T, D) and k (S, D), (T, S, D) each, or None."""
+    rows, columns = len(q), len(k)
+    pairs = q.repeat_interleave(columns, 0), k.repeat(rows, 1)
+    factors = score.factors(*(part[:, None, None] for part in pairs))  # a batch of T·S, one query and one key each
+    if factors is None:
+        return None
+    first, second = (part.reshape(rows, columns, -1).numpy() for part in factors)
+    return first, second
+
+
+def randomized_score(choice: Choice, seed: int) -> Score:
+    """The score in double precision, with noise added to every learned number."""
+    layer = Attention(config_of(choice, PROBE_DIMS)).double().requires_grad_(False)
+    for name, weight in layer.score.named_parameters():
+        weight += PARAMETER_STD * torch.randn(weight.shape, generator=generator(seed, name), dtype=weight.dtype)
+    score: Score = layer.score
+    return score
+
+
+@torch.inference_mode()
+def properties(choice: Choice, seed: int) -> Properties:
+    """Measure the properties on the built module."""
+    score, draw = randomized_score(choice, seed), generator(seed, "character")
+    a, b = (torch.randn(1, 1, PROBE_TOKENS, PROBE_DIMS, generator=draw, dtype=torch.float64) for _ in range(2))
+    rotation = torch.linalg.qr(torch.randn(PROBE_DIMS, PROBE_DIMS, generator=draw, dtype=torch.float64)).Q
+
+    def scores(q: Tensor, k: Tensor) -> Tensor:
+        return score(*score.before_turning(q, k))[0, 0]
+
+    plain = scores(a, b)
+    std = float(plain.std())
+    asymmetry = float((plain - scores(b, a).mT).abs().max()) / std
+    change = float((plain - scores(a @ rotation, b @ rotation)).abs().mean()) / std
+    doubling = float((scores(2 * a, b) / plain).abs().median())
+    return Properties(int(torch.linalg.matrix_rank(plain)), asymmetry < TOLERANCE, doubling,
+                      change if change > TOLERANCE else 0.0)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One training step of an attention with the score: its seconds, and the most bytes alive at once."""
+
+    seconds: float
+    bytes: int
+
+
+def processor_seconds(work: Work) -> float:
+    """The processor time of this thread in one call; waiting on a busy machine does not count."""
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start
+
+
+def timings(choices: tuple[Choice, ...], repetition: int) -> tuple[Timing, ...]:
+    """Time a forward and backward pass of each score; `repetition` only makes the cache measure again.
+
+    The quickest round counts, in processor time: the clock would include what else a shared machine was doing.
+    """
+    locked = ONE_AT_A_TIME.acquire(timeout=LOCK_TIMEOUT)
+    try:
+        return _timings(choices)
+    finally:
+        if locked:
+            ONE_AT_A_TIME.release()
+
+
+def _timings(choices: tuple[Choice, ...]) -> tuple[Timing, ...]:
+    works = [workload(AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=choice), TIMED_TOKENS, backward=True)
+             for choice in choices]
+    sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
+    rounds, start = [], time.perf_counter()
+    while len(rounds) < MIN_ROUNDS or (len(rounds) < MAX_ROUNDS and time.perf_counter() - start < TIME_LIMIT):
+        rounds.append([processor_seconds(work) for work in works])
+    return tuple(Timing(min(each), size) for each, size in zip(zip(*rounds, strict=True), sizes, strict=True))

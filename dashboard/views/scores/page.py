@@ -1,0 +1,151 @@
+"""The page: maps of every score on the same q and k, one score's equation, the table of costs, and the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+import torch
+
+from core.attention import AXES, Choice, entry
+from dashboard.charts.palette import Ink
+from dashboard.components.multiples import Tile, multiples
+from dashboard.components.multiples.payload import MOST_TILES
+from dashboard.runtime.cache import cached
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.views.scores import compute, text
+from dashboard.views.scores.compute import ScoreMaps
+from dashboard.views.scores.controls import (
+    BASELINE,
+    NAMES,
+    SEED,
+    SIZE,
+    Controls,
+    draw_controls,
+    get,
+    key,
+    read_controls,
+)
+from dashboard.widgets.panels import entries_panel, fact, next_page, source_panel, theme, title
+from dashboard.widgets.params import BOUND, params_of
+from dashboard.widgets.table import table
+
+MAP_HEIGHT = 260  # px, at most
+
+
+def page() -> None:
+    """Draw the page from top to bottom."""
+    header()
+    explore()
+    costs()
+    sources()
+    next_page("scores")
+
+
+def header() -> None:
+    """Draw the title and the scores' own parameters, outside the fragment: a slider does not send them again."""
+    with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
+        with st.container(width=700):
+            title("Scores", "The same queries meet the same keys. Only the rule by which they meet changes.")
+        with st.popover("Parameters", icon=":material/tune:", help="What some scores have of their own"):
+            for item in AXES["score"]:
+                if item.params:
+                    st.markdown(f"**{item.name}**")
+                params_of(item, key=key("params"))
+
+
+@st.fragment
+def explore() -> None:
+    """Draw the controls and all that they change, which reruns alone."""
+    controls, result = render_before_widgets(key("ready"), read_controls, draw_controls, show)
+    st.session_state[key("asked")] = controls
+    if result is not None:
+        equation(*result, controls)
+
+
+def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
+    """Draw the maps, the sentence and the conditions; returns the numbers and the picked cell."""
+    if not controls.tokens:
+        st.warning("There is no token here. Type a word, or a sentence: each word becomes one token.")
+        return None
+    scores = [cached(compute.score_maps, choice, controls.tokens, controls.dims, SEED, controls.stretch)
+              for choice in controls.choices]
+    cell = maps(scores, controls, most_different_query(scores))
+    fact(text.fact(scores, controls.names, cell[0], controls.stretch))
+    st.caption(text.conditions(scores, controls.dims, controls.tokens, controls.notes))
+    return scores, cell
+
+
+def most_different_query(scores: Sequence[ScoreMaps]) -> int:
+    """The query on which the scores' weights differ most."""
+    weights = np.stack([each.weights for each in scores])
+    return int(np.ptp(weights, axis=0).sum(1).argmax())
+
+
+def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[int, int]:
+    """Draw a map for each score under one crosshair; returns the pinned cell, or else the query's favourite key."""
+    column, pin = text.favourite(scores, query), None
+    largest = max(float(np.abs(each.scores).max()) for each in scores)
+    noun = "weight" if controls.show == "weights" else "score"
+    for first in range(0, len(scores), MOST_TILES):
+        tiles = [tile(each, first + at, controls.show, largest)
+                 for at, each in enumerate(scores[first:first + MOST_TILES])]
+        pin = multiples(tiles, controls.names, key=key(f"maps{first}"), query=query, column=column, height=MAP_HEIGHT,
+                        signed=noun == "score", noun=noun, link=key("maps"),
+                        fact=text.fact(scores, controls.names, query, controls.stretch).replace("*", ""))
+    return pin or (query, column)
+
+
+def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
+    """One score's map: its weights, or its scores on the common scale ± `largest` or on its own."""
+    name, note = entry("score", each.key).name, text.note(each, show)
+    if show == "weights":
+        return Tile(name, note, each.weights, marker=marker)
+    span = (float(np.abs(each.scores).max()) if show == "own" else largest) or 1.0
+    return Tile(name, note, each.scores, marker=marker, span=(-span, span))
+
+
+def equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Controls) -> None:
+    """Draw one score's rule, and its number at the picked query and key."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        name = st.selectbox("Equation of", list(NAMES), list(NAMES).index(BASELINE), width=200, format_func=NAMES.get,
+                            key=key("equation"), label_visibility="collapsed", **BOUND) or BASELINE
+        each = next(each for each in scores if each.key == name)
+        parts = text.equation(each, controls.names, *cell, Ink.of(theme()).pick)
+        st.markdown(r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content")
+
+
+@st.fragment
+def costs() -> None:
+    """Draw what each score learns, takes and can express; measured at the first visit, and again on request."""
+    st.markdown("## What each costs and what it can say")
+    repetition = get("again", 0)
+    choices = tuple(Choice(item.key) for item in AXES["score"])
+    with st.spinner("Measuring each score, about a second", show_time=False):
+        scores = [cached(compute.score_maps, choice, ("a",), get("dims", SIZE), SEED, 1.0) for choice in choices]
+        properties = [cached(compute.properties, choice, SEED) for choice in choices]
+        timings = cached(compute.timings, choices, repetition)
+    table(text.HEAD, text.rows(scores, properties, timings), caption="Cost and character of each score", left=2)
+    fact(text.table_fact(scores, properties, timings))
+    st.caption(text.table_note(torch.get_num_threads()))
+    st.button("Measure again", key=key("measure"), icon=":material/timer:", on_click=measure_again)
+
+
+def measure_again() -> None:
+    st.session_state[key("again")] = get("again", 0) + 1
+
+
+def sources() -> None:
+    """Draw, on request, where each score is from and the class that just ran."""
+    panel = st.expander("Equations, papers and the code that just ran", on_change="rerun", key=key("sources"))
+    if not panel.open:
+        return
+    controls: Controls = st.session_state[key("asked")]
+    name = get("equation") or BASELINE
+    choice = next(choice for choice in controls.choices if choice.key == name)
+    with panel:
+        source_panel(type(compute.randomized_score(choice, SEED)))
+        st.markdown("The same layer in a notebook:")
+        st.code(text.snippet(choice, controls.dims), language="python")
+        entries_panel(AXES["score"])
