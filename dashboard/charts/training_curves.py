@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from core.tasks import Task
 from core.training.diagnose import Finding, diagnose
 from core.training.record import Record
 from dashboard.charts.curves import Curve, Spec, axis_style, figure, layer, step_chart
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.runtime.run_data import Shown
-from dashboard.views.train import text
 from dashboard.widgets.panels import plain
 
 SMALL = 140  # pixels
@@ -49,13 +49,18 @@ def loss(shown: Shown, step: int, ink: Ink, found: Sequence[Finding]) -> None:
     title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
     curves = [Curve("held-out", [(r.step, r.loss) for r in shown.records]),
               Curve("training", [(r.step, r.train_loss) for r in shown.records])]
-    guess = (task.baseline_loss, f"{text.guessing(task)}: {number(task.baseline_loss)}")
+    guess = (task.baseline_loss, f"{baseline_name(task)}: {number(task.baseline_loss)}")
     top = _top(shown, guess[0])
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=guess, high=top)
     at = shown.at(step)
     st.vega_lite_chart(spec=drawn, key="train:loss",
                        alt=f"Held-out loss over training; {number(at.loss)} at step {step}.")
     say(found)
+
+
+def baseline_name(task: Task) -> str:
+    """The name of the prediction that gives the baseline loss."""
+    return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
 
 
 def _top(shown: Shown, guess: float) -> float:
@@ -75,7 +80,7 @@ def metric(shown: Shown, step: int, ink: Ink) -> None:
                            named=False)
         st.vega_lite_chart(spec=drawn, key="train:exact", alt="Held-out error over training, beside the last season.")
         return
-    one, many = text.unit(task)
+    one, many = task.unit, task.whole
     scores = [Curve(name, [(r.step, getattr(r, key)) for r in records]) for name, key in
               (("BLEU", "bleu"), ("chrF", "chrf")) if any(getattr(r, key) is not None for r in records)]
     scored = " and ".join(["Exact match", *(curve.name for curve in scores)])

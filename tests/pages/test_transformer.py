@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.models.model_summary import Part
-from dashboard.views.transformer import text
+from dashboard.components.model_diagram.cells import cells, is_attention, kind_and_layer
 from dashboard.views.transformer.compute import Depth
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,11 +72,11 @@ def test_the_kept_examples_weights_have_learned(app):
 
 def test_numbers_as_they_are_written():
     part = Part("layers.0.cross", "Cross-attention", (8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002)
-    assert text.cells(part) == ["8 × 11 × 32", "4,224", "1.23\u00a0M", "999\u00a0bytes", "−0.034 ± 1.50", "0.00002"]
-    assert text.kind_and_layer(part.path) == ("cross", 0) and text.is_attention(part.path)
+    assert cells(part) == ["8 × 11 × 32", "4,224", "1.23\u00a0M", "999\u00a0bytes", "−0.034 ± 1.50", "0.00002"]
+    assert kind_and_layer(part.path) == ("cross", 0) and is_attention(part.path)
     for wrong in ("layers.0", "attention", "encoder.layers.0.feed_forward"):
         with pytest.raises(ValueError, match="no attention"):
-            text.kind_and_layer(wrong)
+            kind_and_layer(wrong)
     assert Depth((1.0, 4.0), (0.0, 0.0), (1.0, 1.0)).ratio == 0.25
 
 

@@ -17,7 +17,7 @@ import streamlit as st
 
 from core.models.model_summary import Part
 from dashboard.charts.palette import for_browser
-from dashboard.views.transformer import text
+from dashboard.components.model_diagram.cells import COLUMNS, cells, is_attention
 
 __all__ = ["diagram", "picked"]
 
@@ -36,7 +36,7 @@ def _component() -> Any:
 def diagram(tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = "") -> None:
     """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
     most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
-    data = {"tree": row(tree, tree, most), "heads": text.COLUMNS, "chosen": chosen, "fact": fact}
+    data = {"tree": row(tree, tree, most), "heads": COLUMNS, "chosen": chosen, "fact": fact}
     _component()(key=key, data=data, on_pick_change=on_pick)
 
 
@@ -50,7 +50,7 @@ def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
     shares = [part.parameters / max(1, whole.parameters), part.flops / max(1, whole.flops),
               part.bytes / max(1, whole.bytes)]
     return {
-        "path": part.path, "title": part.title, "map": text.is_attention(part.path), "cells": text.cells(part),
+        "path": part.path, "title": part.title, "map": is_attention(part.path), "cells": cells(part),
         "shares": [round(share, 4) for share in shares],
         "parts": [row(child, whole, most) for child in part.children],
     }

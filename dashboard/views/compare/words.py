@@ -9,6 +9,7 @@ import numpy as np
 from core.attention import AXES, AttentionConfig, Choice, entry, preset
 from core.entries import Entry
 from dashboard.charts.numbers import number
+from dashboard.charts.rules import rule
 from dashboard.views.compare.state import Setup
 from dashboard.views.compare.weigh import Tokens, Weighed
 from dashboard.widgets.mechanism_editor import preset_of
@@ -75,23 +76,6 @@ def note_of(config: AttentionConfig) -> str:
     if len(axes) == 1:
         rules.append(source(entry(axes[0], getattr(config, axes[0]).key)))
     return " · ".join(filter(None, rules)) or name_of(config)
-
-
-def rule(axis: str, choice: Choice) -> str:
-    """An entry's rule in plain signs with the parameters in it; what is typed or has none, by its parameters."""
-    item = entry(axis, choice.key)
-    if choice.parts:
-        if choice.key == "not":
-            return f"not ({rule(axis, choice.parts[0])})"
-        return f" {choice.key} ".join(rule(axis, part) for part in choice.parts if part.key != "none")
-    given = dict(choice.params)
-    try:
-        said = item.short.format(**given)
-    except KeyError:
-        said = item.name.lower()
-    shown = [f"{param.name.lower()} {given[param.key]}" for param in item.params
-             if given.get(param.key) != param.default and f"{{{param.key}}}" not in item.short]
-    return ", ".join(filter(None, [said, *shown]))
 
 
 def source(item: Entry) -> str:

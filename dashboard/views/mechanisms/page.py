@@ -14,12 +14,12 @@ from core import analysis
 from core.attention import AXES, Attention, AttentionConfig, ConfigError, Entry, Steps, entry
 from core.attention.compatible import example, needs, refusals
 from core.entries import complete
+from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
-from dashboard.views.compare.words import rule
 from dashboard.views.mechanisms.controls import D_MODEL, HEADS, NAMES, Looked, look_up, pick_axis, settings, unknown
 from dashboard.widgets.panels import fact, next_page, plain, title
 

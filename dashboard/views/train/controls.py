@@ -18,11 +18,12 @@ from core.training import recommended
 from core.training.config import RunConfig
 from dashboard.runtime.run_data import count_parameters, task_of
 from dashboard.views.train import parameters
-from dashboard.views.train.mechanism import choose, now_key, summary
+from dashboard.views.train.mechanism import choose, summary
 from dashboard.views.train.parameters import KEEP, RATES, WIDTHS
 from dashboard.widgets import data_upload
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import param_widget
+from dashboard.widgets.train_with import attention_key
 
 KINDS = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
          "classifier": "Transformer encoder, one class", "one_token": "One token a row (attends to itself alone)",
@@ -64,7 +65,7 @@ def adopt(config: RunConfig) -> None:
     name = f"train:{task.key}:{model.kind}"
     values: dict[str, Any] = {
         "train:task": task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
-        now_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
+        attention_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
         f"{name}:heads:{model.d_model}": _fitting(model)}
     values |= {f"{name}:{param.key}": getattr(model, param.key) for param in parameters.of_model(model)}
     groups = parameters.of_training(config, "pairs")

@@ -13,6 +13,7 @@ from core.models import ModelConfig
 from core.models.blocks import computed_exactly, encoder_masks
 from core.models.config import RECURRENT, STACKED
 from dashboard.widgets.mechanism_editor import mechanism, preset_of
+from dashboard.widgets.train_with import attention_key
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
 WORDS = {RECOMMENDED: "As recommended", OWN: "Your own choices", NONE: "No attention"}
@@ -29,7 +30,7 @@ def choose(
     ConfigError, after the widgets are drawn, when the chosen one cannot have those sizes.
     """
     usual = None if start.attention is None else sized(start.attention, d_model, heads)
-    asked = st.session_state.get(now_key(name), usual)
+    asked = st.session_state.get(attention_key(name), usual)
     trouble, config = None, asked
     try:
         config = asked and sized(asked, d_model, heads)
@@ -47,11 +48,6 @@ def choose(
     return config
 
 
-def now_key(name: str) -> str:
-    """Where the session keeps the attention that was chosen for a task and model."""
-    return f"{name}:attention:now"
-
-
 def sized(config: AttentionConfig, d_model: int, heads: int) -> AttentionConfig:
     return config.with_(d_model=d_model, num_heads=heads)
 
@@ -65,7 +61,7 @@ def _edited(
         return before, ConfigError("The mechanism cannot be trained as it is; its six axes say why.")
     if config == start:
         return before, trouble
-    st.session_state[now_key(name)] = config
+    st.session_state[attention_key(name)] = config
     return config, None
 
 
@@ -103,7 +99,7 @@ def _take(name: str, usual: AttentionConfig | None, sizes: tuple[int, int]) -> N
     chosen = st.session_state[f"{name}:mechanism"]
     if chosen != OWN:
         config = {RECOMMENDED: usual, NONE: None}.get(chosen) if chosen in WORDS else preset(chosen).config(*sizes)
-        st.session_state[now_key(name)] = config
+        st.session_state[attention_key(name)] = config
 
 
 def summary(model: ModelConfig) -> str:

@@ -11,17 +11,6 @@ from core.training.runs import Status
 from dashboard.charts.numbers import duration, number, percent, score
 from dashboard.widgets.panels import plain
 
-
-def unit(task: Task) -> tuple[str, str]:
-    """What one token and what a whole output is called: ("letter", "sequences")."""
-    return task.unit, task.whole
-
-
-def guessing(task: Task) -> str:
-    """What the loss of knowing nothing is called."""
-    return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
-
-
 Baselines = Sequence[tuple[str, float]]
 
 

@@ -13,6 +13,7 @@ from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.components.model_diagram import diagram, picked
+from dashboard.components.model_diagram.cells import is_attention, kind_and_layer
 from dashboard.runtime.cache import cached
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import text
@@ -60,14 +61,14 @@ def _take() -> None:
 
 def _chosen(measured: Measured) -> str:
     """The attention whose maps are drawn: the one picked, where this model has it, else the last that looks across."""
-    paths = [part.path for part in measured.tree.walk() if text.is_attention(part.path)]
+    paths = [part.path for part in measured.tree.walk() if is_attention(part.path)]
     wanted = st.session_state.get(PICK)
     return wanted if wanted in paths else next((path for path in paths if path.endswith("cross")), paths[0])
 
 
 def _maps(measured: Measured, asked: Asked, place: str) -> None:
     """Every layer and head of the kind of attention that was picked, and the picked layer's first head large."""
-    kind, layer = text.kind_and_layer(place)
+    kind, layer = kind_and_layer(place)
     trace: AttentionTrace = measured.trace.of(kind)  # type: ignore[arg-type]
     weights = "drawn from a seed" if asked.seeded else f"trained for {asked.step:,} steps"
     st.markdown(f"**{ATTENTION[kind].capitalize()}, every layer and head**")

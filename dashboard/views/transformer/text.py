@@ -2,34 +2,9 @@
 
 from __future__ import annotations
 
-from core.models.model_summary import Part
-from dashboard.charts.numbers import byte_size, number, operations, percent
+from dashboard.charts.numbers import byte_size, number, percent
+from dashboard.components.model_diagram.cells import is_attention
 from dashboard.views.transformer.compute import BATCH, SEEDS, Depth, Measured
-
-COLUMNS = ("output", "parameters", "FLOPs", "kept", "mean ± spread", "gradient")
-_ATTENTIONS = {"attention": "self", "causal": "causal", "cross": "cross"}
-
-
-def is_attention(path: str) -> bool:
-    return path.rpartition(".")[2] in _ATTENTIONS
-
-
-def kind_and_layer(path: str) -> tuple[str, int]:
-    """Which kind of map an attention's path stands for, and of which layer; ValueError for another path."""
-    above, _, last = path.rpartition(".")
-    number = above.rpartition(".")[2]
-    if last not in _ATTENTIONS or not number.isdecimal():
-        raise ValueError(f"{path!r} is no attention of a layer.")
-    return _ATTENTIONS[last], int(number)
-
-
-def cells(part: Part) -> list[str]:
-    """The columns of a part: shape, parameters, FLOPs, memory kept, its numbers, its gradient."""
-    shape = "" if part.shape is None else " × ".join(map(str, part.shape))
-    spread = "" if part.spread is None or part.mean is None else f"{number(part.mean)} ± {number(part.spread)}"
-    return [shape, f"{part.parameters:,}" if part.parameters else "", operations(part.flops) if part.flops else "",
-            byte_size(part.bytes) if part.bytes else "", spread,
-            "" if part.gradient is None else number(part.gradient)]
 
 
 def of_model(measured: Measured) -> str:
