@@ -1,5 +1,6 @@
 """What holds for every test: annotated shapes are checked, nothing is fetched, nothing is random."""
 
+import functools
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -8,12 +9,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
+from streamlit.components.v2 import manifest_scanner
 
-import tests.typecheck  # noqa: F401  (the hook below finds it by name)
+from tests import typecheck
 
-# Must come before the first import of core: from here on each annotated shape is checked at each call.
-_shapes = install_import_hook("core", "tests.typecheck.checked")
+typecheck.install()
+
+# Each AppTest reads the metadata of every installed package (0.2 s); once for all of them is enough.
+manifest_scanner.scan_component_manifests = functools.cache(manifest_scanner.scan_component_manifests)
 
 settings.register_profile(
     "lab", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
