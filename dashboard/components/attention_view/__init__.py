@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import streamlit as st
 
-from dashboard.charts.palette import colour_scale, for_browser
+from dashboard.charts.palette import colour_scale
 from dashboard.components.attention_view import payload
 from dashboard.components.attention_view.blocks import Blocks, Pool, Window
 from dashboard.components.attention_view.patches import Patches
 from dashboard.components.attention_view.state import Pair, ViewState, inside, settle, taken
+from dashboard.components.lib import draw
 
 if TYPE_CHECKING:
     from core.trace import AttentionTrace
 
-__all__ = ["MAP_SCRIPTS", "Patches", "ViewState", "attention_view", "colour_scale"]
+__all__ = ["Patches", "ViewState", "attention_view", "colour_scale"]
 
-HERE = Path(__file__).parent
-MAP_SCRIPTS = ("parts", "color", "layout", "blocks", "words", "matrix")  # other components draw maps by them too
-SCRIPTS = (*MAP_SCRIPTS, "pins", "lines", "patches", "grid", "frames", "dom", "zoom", "keys", "actions", "image",
-           "view")
 FIELDS = ("pick", "pin", "pins", "frame", "window")
 
 Roles: TypeAlias = Mapping[tuple[int, int], int] | None
 Frames: TypeAlias = Sequence[tuple[int, np.ndarray]] | None
-
-
-@functools.cache
-def _component() -> Any:
-    # The scripts share one module scope: no bundler, and each file stays short.
-    script = f"const PALETTE = {json.dumps(for_browser())};\n"
-    script += "\n".join((HERE / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
-    css = (HERE / "view.css").read_text("utf-8")
-    return st.components.v2.component("attention_view", html='<div class="av"></div>\n', css=css, js=script)
 
 
 def attention_view(
@@ -81,7 +67,7 @@ def attention_view(
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | words | look
     callbacks = {f"on_{field}_change": functools.partial(_take, key, link, field) for field in FIELDS}
-    _component()(key=key, data=data, **callbacks)
+    draw("attention_view", "av", data, key=key, **callbacks)
     return state
 
 

@@ -1,15 +1,20 @@
 // Pointer and keys. Hover, zoom and play stay here; only a pick, a pin and a released frame go to Python.
 
+import { cellAt } from "../lib/map.js";
+import { spoken } from "../lib/reading.js";
+import { cellOf, ownPair } from "../lib/tokens.js";
+import { drawAll, drawOver } from "./draw.js";
+import { headAt } from "./grid.js";
+import { lineAt } from "./lines.js";
+import { patchAt } from "./patches.js";
+import { MOST_PINS } from "./pins.js";
+import { send, setCurrent } from "./state.js";
+import { zoomTo } from "./zoom.js";
+
 const DRAG_FROM = 5; // px before a press becomes a zoom
-const CROSS = "attention-view:cross";
+export const CROSS = "attention-view:cross";
 
-// The turn tells Python's answer to this message from answers to earlier ones.
-function send(view, field, value) {
-  view.turn += 1;
-  view.setStateValue(field, { value, turn: view.turn });
-}
-
-function pickHead(view, layer, head) {
+export function pickHead(view, layer, head) {
   const here = view.layout === "grid" || (layer === view.layer && view.one?.heads.includes(head));
   if (here) {
     view.layer = layer;
@@ -21,7 +26,7 @@ function pickHead(view, layer, head) {
   view.picking = setTimeout(() => send(view, "pick", [layer, head]), view.layout === "grid" ? 0 : 200);
 }
 
-function setHover(view, hover, keyboard = false, tell = true) {
+export function setHover(view, hover, keyboard = false, tell = true) {
   view.hover = hover;
   view.keyboard = keyboard;
   if (tell) {
@@ -38,7 +43,7 @@ function setHover(view, hover, keyboard = false, tell = true) {
 }
 
 // Another view of the same tokens moved its crosshair: follow it, without a tooltip.
-function onCross(view, event) {
+export function onCross(view, event) {
   const { from, tokens, i, j } = event.detail;
   if (from === view || view.layout === "grid" || tokens !== view.tokens) return;
   view.point = null;
@@ -54,7 +59,7 @@ function pointOf(view, event) {
 const pairAt = (view, x, y) =>
   cellAt(view, view.box.map, x, y) ?? lineAt(view, view.box.lines, x, y) ?? patchAt(view, view.box.picture, x, y);
 
-function onMove(view, event) {
+export function onMove(view, event) {
   const { x, y } = pointOf(view, event);
   if (view.layout === "grid") {
     view.hoverHead = headAt(view, view.box, x, y);
@@ -69,7 +74,7 @@ function onMove(view, event) {
   setHover(view, pairAt(view, x, y));
 }
 
-function onLeave(view) {
+export function onLeave(view) {
   if (view.press) return;
   view.hoverHead = null;
   view.point = null;
@@ -77,7 +82,7 @@ function onLeave(view) {
   else setHover(view, null);
 }
 
-function onDown(view, event) {
+export function onDown(view, event) {
   if (event.button > 0) return;
   const point = pointOf(view, event);
   view.touch = event.pointerType === "touch";
@@ -87,7 +92,7 @@ function onDown(view, event) {
   }
 }
 
-function onUp(view, event) {
+export function onUp(view) {
   const drag = view.drag;
   view.press = view.drag = null;
   if (drag) {
@@ -97,7 +102,7 @@ function onUp(view, event) {
   }
 }
 
-function onClick(view, event) {
+export function onClick(view, event) {
   if (view.zoomed) return;
   const { x, y } = pointOf(view, event);
   if (view.layout === "grid") {
@@ -109,4 +114,19 @@ function onClick(view, event) {
   if (view.touch) view.point = { x, y };
   if (at) setHover(view, at);
   togglePin(view, at);
+}
+
+export function setPins(view, pins) {
+  view.pins = pins;
+  send(view, view.several ? "pins" : "pin", view.several ? pins : (pins[0] ?? null));
+  drawOver(view);
+}
+
+// A click pins, a second click releases; where only one may be pinned, the new one takes its place.
+export function togglePin(view, at) {
+  if (!at || at.j < 0) return;
+  const same = ({ i, j }) => i === at.i && j === at.j;
+  const kept = view.pins.filter(([i, j]) => !same({ i: cellOf(view, "rows", i), j: cellOf(view, "cols", j) }));
+  if (kept.length < view.pins.length) return setPins(view, view.several ? kept : []);
+  setPins(view, [...(view.several ? kept.slice(1 - MOST_PINS) : []), ownPair(view, at)]);
 }

@@ -1,8 +1,13 @@
 // Layers × heads: every head as a thumbnail, roles as corners, a ring around the picked one.
 
+import { fromBase64 } from "../lib/bytes.js";
+import { clamp } from "../lib/layout.js";
+import { layerNumber } from "../lib/reading.js";
+import { fontOf, hatch } from "../lib/theme.js";
+
 const CORNER = 9.5;
 
-function decodeGrid(grid) {
+export function decodeGrid(grid) {
   const bytes = fromBase64(grid.bytes);
   let at = 0;
   return grid.shapes.map(([heads, rows, cols], k) => ({
@@ -30,7 +35,7 @@ function thumbImage(bytes, rows, cols, theme) {
   return canvas;
 }
 
-function layoutGrid(view, width) {
+export function layoutGrid(view, width) {
   const heads = Math.max(...view.grid.map((one) => one.heads.length));
   const narrow = width < 400;
   const gutter = narrow ? 20 : 34, gap = 4, top = 20;
@@ -45,7 +50,7 @@ function layoutGrid(view, width) {
 const thumbX = (box, head) => box.gutter + head * box.pitch;
 const thumbY = (box, row) => box.top + row * box.rowPitch;
 
-function drawGrid(ctx, view, box) {
+export function drawGrid(ctx, view, box) {
   ctx.imageSmoothingEnabled = false;
   view.grid.forEach((one, row) => {
     one.heads.forEach((bytes, head) => {
@@ -72,7 +77,7 @@ function corner(ctx, view, x, y, category) {
   ctx.fill();
 }
 
-function drawGridOver(ctx, view, box) {
+export function drawGridOver(ctx, view, box) {
   const theme = view.theme;
   ctx.textBaseline = "middle";
   const number = (text, x, y, active, align) => {
@@ -102,7 +107,7 @@ function ring(ctx, box, row, head, width, color) {
   ctx.stroke();
 }
 
-function headAt(view, box, x, y) {
+export function headAt(view, box, x, y) {
   const head = Math.floor((x - box.gutter) / box.pitch), row = Math.floor((y - box.top) / box.rowPitch);
   const one = view.grid[row];
   return x < box.gutter || y < box.top || !one || head >= one.heads.length ? null : { row, layer: one.layer, head };

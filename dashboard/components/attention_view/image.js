@@ -1,8 +1,19 @@
 // The picture as a PNG of twice its size, with its words and its legend: what is on the screen, to take away.
 
+import { sized } from "../lib/dom.js";
+import { fit } from "../lib/layout.js";
+import { drawMatrix } from "../lib/map.js";
+import { layerNumber } from "../lib/reading.js";
+import { fontOf } from "../lib/theme.js";
+import { drawMapOver } from "./draw.js";
+import { drawGrid, drawGridOver } from "./grid.js";
+import { drawLines } from "./lines.js";
+import { drawPicture } from "./patches.js";
+import { pickedCell } from "./pins.js";
+
 const IMAGE = { scale: 2, pad: 16, head: 30, foot: 26 };
 
-function saveImage(view) {
+export function saveImage(view) {
   if (!view.box) return;
   imageOf(view).toBlob((blob) => {
     const link = document.createElement("a");

@@ -1,8 +1,18 @@
 // The keyboard: arrows walk, Enter pins, brackets change the head.
 
+import { clamp } from "../lib/layout.js";
+import { layerNumber } from "../lib/reading.js";
+import { pickHead, setHover, setPins, togglePin } from "./actions.js";
+import { drawOver } from "./draw.js";
+import { saveImage } from "./image.js";
+import { pickedCell } from "./pins.js";
+import { isZoomed } from "./state.js";
+import { showTable } from "./words.js";
+import { resetZoom } from "./zoom.js";
+
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-function onKey(view, event) {
+export function onKey(view, event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const done = view.layout === "grid" ? gridKey(view, event) : mapKey(view, event);
   const shared = done || sharedKey(view, event);
@@ -76,7 +86,7 @@ function escape(view) {
   setHover(view, null);
 }
 
-function toggleTable(view) {
+export function toggleTable(view) {
   view.dom.rows.hidden = !view.dom.rows.hidden;
   showTable(view);
 }

@@ -1,8 +1,14 @@
 // Queries on the left, keys on the right, a curve for each weight worth seeing.
 
+import { GUTTER, NAMES_FROM, clamp, fit } from "../lib/layout.js";
+import { drawn } from "../lib/map.js";
+import { number } from "../lib/numbers.js";
+import { cssShade, fontOf, rgba, shade } from "../lib/theme.js";
+import { ticks } from "../lib/tokens.js";
+import { newestPin, otherRows, pickedCell } from "./pins.js";
+
 const LINE_FROM = 0.015;
 const LINES_MOST = 800; // more curves than this are a blot, and slow
-
 const lineY = (box, view, i) => box.y + (i - view.window.r0 + 0.5) * box.rowPitch;
 const keyY = (box, view, j) => box.y + (j - view.window.c0 + 0.5) * box.keyPitch;
 
@@ -41,7 +47,7 @@ function curve(ctx, view, box, i, j, w, color, fade, broad = thin(box)) {
   ctx.stroke();
 }
 
-function drawLines(ctx, view, box) {
+export function drawLines(ctx, view, box) {
   const { r0, r1, c0, c1 } = view.window;
   const { values, mask, cols } = view.current;
   const floor = lineFloor(view);
@@ -70,13 +76,13 @@ function drawLines(ctx, view, box) {
   }
 }
 
-function lineColor(view, value, color) {
+export function lineColor(view, value, color) {
   if (!view.signed) return color;
   return view.theme.stops[value < 0 ? 2 : 8];
 }
 
 // Names, the picked query's curves in the accent, and its weights: redrawn with the pointer.
-function drawLinesOver(ctx, view, box, picked) {
+export function drawLinesOver(ctx, view, box, picked) {
   const theme = view.theme, { r0, r1, c0, c1 } = view.window;
   const { values, mask, cols } = view.current;
   const active = picked && picked.i >= r0 && picked.i < r1 ? picked.i : -1;
@@ -154,7 +160,7 @@ function lineWeights(ctx, view, box, i, column) {
 }
 
 // Left of the middle the pointer picks a query, right of it a key.
-function lineAt(view, box, x, y) {
+export function lineAt(view, box, x, y) {
   if (!box || x < box.x || x > box.weights || y < box.y || y >= box.y + box.h) return null;
   const { r0, c0 } = view.window;
   const i = r0 + Math.min(box.rows - 1, Math.floor((y - box.y) / box.rowPitch));
@@ -164,7 +170,7 @@ function lineAt(view, box, x, y) {
   return { i, j: largestOf(view, i) };
 }
 
-function largestOf(view, i) {
+export function largestOf(view, i) {
   const { values, mask, cols } = view.current;
   let best = 0, most = -Infinity;
   for (let j = 0; j < cols; j++) {

@@ -1,8 +1,16 @@
 // Tokens that are pieces of a picture: the picked row's weights lie on the picture itself.
 
+import { fromBase64 } from "../lib/bytes.js";
+import { fit } from "../lib/layout.js";
+import { drawn, outline } from "../lib/map.js";
+import { number, scaleEnd } from "../lib/numbers.js";
+import { fontOf, rgba } from "../lib/theme.js";
+import { cellOf, ownOf } from "../lib/tokens.js";
+import { largestOf, lineColor } from "./lines.js";
+
 const PICTURE_MOST = 420; // px
 
-function pictureBox(view, x, y, width, height) {
+export function pictureBox(view, x, y, width, height) {
   const { wide, high } = view.patches;
   const scale = Math.min(width / wide, Math.min(height, PICTURE_MOST) / high);
   return { x, y, w: Math.floor(wide * scale), h: Math.floor(high * scale) };
@@ -24,7 +32,7 @@ function pictureImage(view) {
   return (view.pictureCanvas = canvas);
 }
 
-function drawPicture(ctx, view, box) {
+export function drawPicture(ctx, view, box) {
   ctx.imageSmoothingEnabled = view.patches.wide >= box.w;
   ctx.drawImage(pictureImage(view), box.x, box.y, box.w, box.h);
   ctx.strokeStyle = view.theme.hairline;
@@ -41,7 +49,7 @@ function patchPlace(view, box, token) {
 }
 
 // Blue ink on the picture, the more the stronger the weight; where nothing is looked at the picture stays as it is.
-function drawPatches(ctx, view, box, picked) {
+export function drawPatches(ctx, view, box, picked) {
   const { theme, current } = view;
   ctx.font = fontOf(theme, 13);
   ctx.fillStyle = theme.secondary;
@@ -74,7 +82,7 @@ function drawPatches(ctx, view, box, picked) {
 }
 
 // The pointer on the picture picks the patch as a query, read at its largest weight.
-function patchAt(view, box, x, y) {
+export function patchAt(view, box, x, y) {
   if (!box || x < box.x || y < box.y || x >= box.x + box.w || y >= box.y + box.h) return null;
   const { rows, cols, first } = view.patches;
   const p = Math.floor(((y - box.y) / box.h) * rows) * cols + Math.floor(((x - box.x) / box.w) * cols);

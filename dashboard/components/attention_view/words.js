@@ -1,114 +1,117 @@
-// Numbers and tokens as words, for the tooltip, the caption, the live region and the table.
+// The texts around the canvas: title, legend, status, tooltip and table.
 
-const MINUS = "\u2212";
+import { element } from "../lib/dom.js";
+import { clamp } from "../lib/layout.js";
+import { number, scaleEnd } from "../lib/numbers.js";
+import { headName, maskedRows, readCell, sortedRow, tipLines } from "../lib/reading.js";
+import { blockWords, ownOf } from "../lib/tokens.js";
+import { frameName } from "./film.js";
+import { isPinned, newestPin, pairWords, pickedCell, sayPins } from "./pins.js";
 
-// A number by the rule of numbers.py, which says it in words.
-function number(value) {
-  const sign = value < 0 ? MINUS : "";
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : `${sign}∞`;
-  return sign + unsigned(Math.abs(value));
+export function showWords(view) {
+  const { dom } = view;
+  const grid = view.layout === "grid", film = view.layout === "frames";
+  dom.stage.setAttribute("aria-label", view.fact);
+  dom.title.textContent = grid ? "" : (view.title ?? headName(view, view.layer, view.head));
+  dom.reads.textContent = grid || film ? "" : view.reads + (blockWords(view) || pooledWords(view)) + thresholdWords(view);
+  dom.readsUnder.textContent = film ? view.reads : "";
+  dom.step.textContent = film ? (frameName(view, view.frameIndex) === "live" ? "live" : `step ${frameName(view, view.frameIndex)}`) : "";
+  dom.head.hidden = grid;
+  dom.step.hidden = !film;
+  dom.film.hidden = !film;
+  dom.readsUnder.hidden = !film;
+  // Frames on 0 to 1 need no legend; any other scale is always said.
+  dom.legend.hidden = grid || (film && view.scale === "unit" && !view.signed);
+  dom.tableButton.hidden = grid;
+  dom.caption.textContent = view.caption ?? "";
+  dom.caption.hidden = !view.caption;
+  dom.noun.textContent = view.signed ? "value" : "weight";
+  dom.ramp.style.background = `linear-gradient(to right, ${view.theme.stops.join(", ")})`;
+  dom.low.textContent = scaleEnd(view.range[0]);
+  dom.high.textContent = (view.scale === "p99.5" ? "≥ " : "") + scaleEnd(view.range[1]);
+  dom.root.classList.toggle("narrow", Boolean(view.box.small));
+  dom.legend.style.paddingLeft = view.box.small ? `${view.box.left}px` : "0";
+  dom.foot.style.maxWidth = `${view.box.right ?? view.box.width}px`;
+  const blind = grid ? [] : maskedRows(view);
+  dom.masked.hidden = !blind.length;
+  dom.masked.textContent = blind.length ? blindWords(view, blind) : "";
+  showStatus(view);
 }
 
-function unsigned(size) {
-  if (size >= 99.995) {
-    const decimals = size < 999.95 ? 1 : 0;
-    const many = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
-    return Number(size.toFixed(decimals)).toLocaleString("en-US", many);
+// Below a pixel a cell, each pixel stands for several: say how.
+function pooledWords(view) {
+  const map = view.box.map;
+  if (!map || (map.cw >= 1 && map.ch >= 1)) return "";
+  return view.pool === "max" ? " · a pixel is the largest of its cells" : " · a pixel is the mean of its cells";
+}
+
+const thresholdWords = (view) => (view.threshold ? ` · below ${scaleEnd(view.threshold)} not drawn` : "");
+
+function blindWords(view, rows) {
+  const names = rows.slice(0, 6).map((i) => view.queries[i]);
+  const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
+  return rows.length === 1 ? `${names[0]} sees no key: its output is 0` : `${names.join(", ")}${more} see no key: their output is 0`;
+}
+
+// The line under the map: what is pinned, else what is under the pointer or the keys.
+export function showStatus(view) {
+  const { status, root } = view.dom;
+  status.replaceChildren();
+  if (view.layout === "grid") {
+    status.textContent = gridWords(view);
+    return;
   }
-  if (size >= 0.995 && size < 1 - 5e-7) return size.toFixed(Math.max(3, places(1 - size)));
-  if (size >= 0.0995 || size === 0) return size.toFixed(2);
-  if (firstDigit(size) >= 0.00001) return size.toFixed(Math.max(3, places(size)));
-  const [digit, power] = size.toExponential(0).split("e-");
-  return `${digit}e${MINUS}${power}`;
-}
-
-const firstDigit = (size) => Number(size.toExponential(0));
-
-// Decimals up to the first significant digit of a number.
-const places = (size) => -Math.floor(Math.log10(firstDigit(size)));
-
-// A scale's end: whole numbers as they are.
-const scaleEnd = (value) => (Number.isInteger(value) ? String(value).replace("-", MINUS) : number(value));
-
-function ordinal(n) {
-  const tens = n % 100, ones = n % 10;
-  const end = tens > 10 && tens < 14 ? "th" : ones === 1 ? "st" : ones === 2 ? "nd" : ones === 3 ? "rd" : "th";
-  return n + end;
-}
-
-const rankWords = (rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`);
-
-// A layer by the model's own number: between those drawn there may be some that have no attention.
-const layerNumber = (view, layer) => view.numbers?.[layer] ?? layer;
-const headName = (view, layer, head) => `L${layerNumber(view, layer)}·H${head}`;
-
-// Value, rank and company of one cell; ties share the better rank.
-function readCell(view, i, j) {
-  const { values, mask, cols } = view.current;
-  const at = i * cols;
-  if (mask && !mask[at + j]) {
-    return { masked: true, value: 0, rank: 0, seen: countSeen(view, i), i, j };
+  const say = (text, name) => (element(status, "span", name).textContent = text);
+  const at = newestPin(view) && !view.keyboard ? newestPin(view) : view.hover;
+  if (!at || at.j < 0) return;
+  if (isPinned(view, at)) sayPins(view, say);
+  else {
+    say(pairWords(view, readCell(view, at.i, at.j)));
+    if (view.keyboard) say(`, row ${ownOf(view, "rows", at.i)}, key ${ownOf(view, "cols", at.j)}`);
   }
-  const value = values[at + j];
-  let rank = 1, seen = 0;
-  for (let k = 0; k < cols; k++) {
-    if (mask && !mask[at + k]) continue;
-    seen++;
-    if (values[at + k] > value) rank++;
+  root.dataset.status = status.textContent;
+}
+
+function gridWords(view) {
+  if (view.hoverHead) return headName(view, view.hoverHead.layer, view.hoverHead.head);
+  const words = view.width < 400 ? ["Layers down (0 first), heads across. Tap a head."] : [];
+  if (view.gridInfo.pooled) words.push(`Each pixel is a mean over cells; full colour at ${scaleEnd(view.gridInfo.high)} or more.`);
+  return words.join(" ");
+}
+
+export function showTip(view, x, y) {
+  const { tip } = view.dom;
+  if (!view.hover || view.keyboard || view.hover.j < 0 || x == null) {
+    tip.hidden = true;
+    return;
   }
-  return { masked: false, value, rank, seen, i, j };
+  const [title, lead, rest, uniform] = tipLines(view, view.hover.i, view.hover.j);
+  tip.replaceChildren();
+  element(tip, "b").textContent = title;
+  const line = element(tip, "div");
+  element(line, "span", "lead").textContent = lead;
+  element(line, "span").textContent = rest;
+  if (uniform) element(tip, "div").textContent = uniform;
+  tip.hidden = false;
+  const wide = tip.offsetWidth, high = tip.offsetHeight;
+  const left = x + 18 + wide > view.width ? x - 18 - wide : x + 18;
+  const top = y + 18 + high > view.box.height + 24 ? y - 14 - high : y + 18;
+  tip.style.transform = `translate(${Math.round(clamp(left, 0, Math.max(0, view.width - wide)))}px, ${Math.round(Math.max(-high, top))}px)`;
 }
 
-function countSeen(view, i) {
-  const { mask, cols } = view.current;
-  if (!mask) return cols;
-  let seen = 0;
-  for (let k = 0; k < cols; k++) seen += mask[i * cols + k];
-  return seen;
-}
-
-function maskedRows(view) {
-  if (!view.current.mask) return [];
-  return Array.from({ length: view.current.rows }, (_, i) => i).filter((i) => countSeen(view, i) === 0);
-}
-
-const keysWord = (n) => (n === 1 ? "1 key" : `${n} keys`);
-
-// What the live region says.
-function spoken(view, i, j) {
-  const cell = readCell(view, i, j);
-  const pair = `${view.queries[i]} to ${view.keys[j]}`;
-  if (cell.masked) return cell.seen ? `${pair}, masked` : `${view.queries[i]} sees no key: its output is 0`;
-  return `${pair}, ${number(cell.value)}, ${rankWords(cell.rank)} of ${cell.seen}`;
-}
-
-// The tooltip's three lines.
-function tipLines(view, i, j) {
-  const cell = readCell(view, i, j);
-  const title = `${view.queries[i]} → ${view.keys[j]}`;
-  if (cell.masked) {
-    return [title, cell.seen ? "masked: never weighed" : "sees no key: its output is 0", "", ""];
+export function showTable(view) {
+  const { rows } = view.dom;
+  rows.replaceChildren();
+  if (rows.hidden || view.layout === "grid") return;
+  const i = pickedCell(view)?.i ?? 0;
+  const table = element(rows, "table");
+  const head = element(element(table, "thead"), "tr");
+  element(head, "th").textContent = `${view.queries[i]} → key`;
+  element(head, "th", "number").textContent = view.signed ? "value" : "weight";
+  const body = element(table, "tbody");
+  for (const cell of sortedRow(view, i)) {
+    const line = element(body, "tr", cell.masked ? "hidden-key" : "");
+    element(line, "td").textContent = view.keys[cell.j];
+    element(line, "td", "number").textContent = cell.masked ? "masked" : number(cell.value);
   }
-  const noun = view.signed ? "value" : "weight";
-  // Of a part of a map, or of its blocks, one cannot say what the whole row would be.
-  const all = !view.edges;
-  return [
-    title,
-    `${noun} ${number(cell.value)}`,
-    ` · ${rankWords(cell.rank)} of ${all ? keysWord(cell.seen) : `${cell.seen} in sight`}`,
-    view.signed || !all ? "" : `uniform would be ${number(1 / cell.seen)}`,
-  ];
-}
-
-// The row as a table, largest first, masked keys last.
-function sortedRow(view, i) {
-  const { cols } = view.current;
-  const cells = Array.from({ length: cols }, (_, j) => readCellFast(view, i, j));
-  return cells.sort((a, b) => a.masked - b.masked || b.value - a.value || a.j - b.j);
-}
-
-function readCellFast(view, i, j) {
-  const at = i * view.current.cols + j;
-  const masked = view.current.mask ? !view.current.mask[at] : false;
-  return { j, masked, value: masked ? 0 : view.current.values[at] };
 }

@@ -1,6 +1,12 @@
 // A drag opens its part of the map. What is exact already is opened here; a pooled part is asked of Python.
 
-function zoomTo(view, drag) {
+import { clamp } from "../lib/layout.js";
+import { cellAt } from "../lib/map.js";
+import { blocksWithin } from "../lib/tokens.js";
+import { drawAll, drawOver } from "./draw.js";
+import { send } from "./state.js";
+
+export function zoomTo(view, drag) {
   const box = view.box.map;
   const inX = (x) => clamp(x, box.x, box.x + box.w - 0.01), inY = (y) => clamp(y, box.y, box.y + box.h - 0.01);
   const a = cellAt(view, box, inX(Math.min(drag.x0, drag.x1)), inY(Math.min(drag.y0, drag.y1)));
@@ -11,11 +17,8 @@ function zoomTo(view, drag) {
   drawAll(view);
 }
 
-function resetZoom(view) {
+export function resetZoom(view) {
   view.window = { r0: 0, r1: view.current.rows, c0: 0, c1: view.current.cols };
   if (view.part) send(view, "window", null);
   drawAll(view);
 }
-
-const isZoomed = ({ window: w, current, part }) =>
-  Boolean(part) || (w && (w.r0 || w.c0 || w.r1 < current.rows || w.c1 < current.cols));

@@ -8,10 +8,7 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -19,22 +16,9 @@ import torch
 
 from core.masks import Drawing, read_drawing
 from core.tokens import token_text
-from dashboard.charts.palette import for_browser
-from dashboard.components.attention_view import MAP_SCRIPTS
+from dashboard.components.lib import draw
 
 __all__ = ["drawn", "mask_board"]
-
-HERE = Path(__file__).parent
-
-
-@functools.cache
-def _component() -> Any:
-    folder = HERE.parent / "attention_view"
-    files = [folder / f"{name}.js" for name in MAP_SCRIPTS] + [HERE / "cells.js", HERE / "board.js"]
-    script = f"const PALETTE = {json.dumps(for_browser())};\n" + "\n".join(file.read_text("utf-8") for file in files)
-    css = (HERE / "board.css").read_text("utf-8")
-    return st.components.v2.component("mask_board", html='<div class="mb"></div>\n', css=css, js=script)
-
 
 def mask_board(
     allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw: Callable[[], None], query: int | None = None,
@@ -47,7 +31,7 @@ def mask_board(
     text = Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text()
     data = {"cells": text, "names": [token_text(str(token)) for token in tokens], "query": query, "title": title,
             "note": note, "fact": fact, "turn": st.session_state.get(f"{key}:turn", 0)}  # fmt: skip
-    _component()(key=key, data=data, on_cells_change=functools.partial(_take, key, on_draw))
+    draw("mask_board", "mb", data, key=key, on_cells_change=functools.partial(_take, key, on_draw))
 
 
 def drawn(key: str) -> str:

@@ -1,10 +1,15 @@
 // Cells as text and back, as core.masks.Drawing writes them; and how the board is drawn.
 
+import { sized } from "../lib/dom.js";
+import { GUTTER, cells, clamp, closeTicks, widest } from "../lib/layout.js";
+import { drawColNames, drawCross, drawMatrix, drawRowNames } from "../lib/map.js";
+import { fontOf } from "../lib/theme.js";
+
 const INK = 0.55; // where on the weights' scale a cell that may be seen lies
 const TALLEST = 420; // px
 
 // "3x3:4.6.7" → rows of 0 and 1.
-function readCells(text) {
+export function readCells(text) {
   const [size, body] = text.split(":");
   const cols = Number(size.split("x")[1]);
   return body.split(".").map((row) => {
@@ -13,17 +18,17 @@ function readCells(text) {
   });
 }
 
-function writeCells(cells) {
-  const cols = cells[0].length, digits = Math.ceil(cols / 4);
-  const rows = cells.map((row) => {
+export function writeCells(drawing) {
+  const cols = drawing[0].length, digits = Math.ceil(cols / 4);
+  const rows = drawing.map((row) => {
     const bits = [...row].join("").padStart(4 * digits, "0");
     return bits.match(/.{4}/g).map((four) => parseInt(four, 2).toString(16)).join("");
   });
-  return `${cells.length}x${cols}:${rows.join(".")}`;
+  return `${drawing.length}x${cols}:${rows.join(".")}`;
 }
 
 // The board as a view that matrix.js can draw.
-function asView(board) {
+export function asView(board) {
   const size = board.cells.length, count = size * size;
   const mask = new Uint8Array(count);
   board.cells.forEach((row, i) => mask.set(row, i * size));
@@ -44,7 +49,7 @@ function boxOf(board, ctx) {
     ...ticks, gap: cw >= 8 ? 1 : 0 };
 }
 
-function drawBoard(board) {
+export function drawBoard(board) {
   board.width = board.dom.root.clientWidth;
   if (!board.width) return;
   board.ratio = window.devicePixelRatio || 1;

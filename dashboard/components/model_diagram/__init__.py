@@ -7,37 +7,23 @@ A row with parts in it opens and closes without a rerun; a row with a map comes 
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from core.models.model_summary import Part
-from dashboard.charts.palette import for_browser
+from dashboard.components.lib import draw
 from dashboard.components.model_diagram.cells import COLUMNS, cells, is_attention
 
 __all__ = ["diagram", "picked"]
-
-HERE = Path(__file__).parent
-
-
-@functools.cache
-def _component() -> Any:
-    script = f"const PALETTE = {json.dumps(for_browser())};\n"
-    script += "\n".join(file.read_text("utf-8") for file in (
-        HERE.parent / "attention_view" / "parts.js", HERE / "diagram.js"))
-    css = (HERE / "diagram.css").read_text("utf-8")
-    return st.components.v2.component("model_diagram", html='<div class="dg"></div>\n', css=css, js=script)
 
 
 def diagram(tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = "") -> None:
     """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
     most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
     data = {"tree": row(tree, tree, most), "heads": COLUMNS, "chosen": chosen, "fact": fact}
-    _component()(key=key, data=data, on_pick_change=on_pick)
+    draw("model_diagram", "dg", data, key=key, on_pick_change=on_pick)
 
 
 def picked(key: str) -> str:

@@ -15,36 +15,19 @@ attention view of the same tokens. Hover and keys stay in the browser; a pin com
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from core.tokens import token_text
-from dashboard.charts.palette import for_browser
-from dashboard.components.attention_view import MAP_SCRIPTS
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.attention_view.state import settle, taken
+from dashboard.components.lib import draw
 from dashboard.components.multiples.marks import MARKS, MINUS, mark_html
 from dashboard.components.multiples.payload import Pair, Tile, difference_span, pack, telling_column
 
 __all__ = ["MARKS", "MINUS", "Tile", "difference_map", "difference_span", "mark_html", "multiples"]
-
-HERE = Path(__file__).parent
-SCRIPTS = ("tiles", "dom", "zoom", "multiples")
-
-
-@functools.cache
-def _component() -> Any:
-    script = f"const PALETTE = {json.dumps(for_browser())};\nconst MARKS = {json.dumps(MARKS)};\n"
-    shared = [HERE.parent / "attention_view" / f"{name}.js" for name in MAP_SCRIPTS]
-    files = [*shared, *(HERE / f"{name}.js" for name in SCRIPTS)]
-    script += "\n".join(file.read_text("utf-8") for file in files)
-    css = (HERE / "multiples.css").read_text("utf-8")
-    return st.components.v2.component("multiples", html='<div class="mu"></div>\n', css=css, js=script)
-
 
 def multiples(
     maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None = None, *, key: str,
@@ -93,8 +76,8 @@ def _draw(
         pinned = shared["pin"] = None  # a pin from a longer sentence points nowhere in a shorter one
     if data["query"] is not None and data["column"] is None:
         data["column"] = telling_column(maps[0], data["query"])
-    data |= {"queries": rows, "keys": columns, "pin": pinned, "turn": own.get("turn", 0)}
-    _component()(key=key, data=data, on_pin_change=functools.partial(_take, key, link))
+    data |= {"marks": MARKS, "queries": rows, "keys": columns, "pin": pinned, "turn": own.get("turn", 0)}
+    draw("multiples", "mu", data, key=key, on_pin_change=functools.partial(_take, key, link))
     return pinned
 
 

@@ -1,5 +1,11 @@
 // The elements around the canvases. Tokens and words only ever enter through textContent.
 
+import { element, footOf, readingOf } from "../lib/dom.js";
+import { clamp } from "../lib/layout.js";
+import { number, scaleEnd } from "../lib/numbers.js";
+import { maskedRows, readCell, readCellFast, sortedRow, tipLines } from "../lib/reading.js";
+import { pickedCell } from "./state.js";
+
 const KEYS = [
   ["← → ↑ ↓", "move one cell"],
   ["Shift + arrow", "move one tick"],
@@ -10,7 +16,7 @@ const KEYS = [
   ["?", "show these keys"],
 ];
 
-function build(root) {
+export function build(root) {
   root.replaceChildren();
   const dom = { root };
   dom.head = element(root, "div", "head");
@@ -28,7 +34,7 @@ function build(root) {
   return dom;
 }
 
-function legendIn(parent) {
+export function legendIn(parent) {
   const legend = { root: element(parent, "span", "legend") };
   legend.noun = element(legend.root, "span", "noun");
   const scale = element(legend.root, "span", "scale");
@@ -39,7 +45,7 @@ function legendIn(parent) {
   return legend;
 }
 
-function showLegend(legend, theme, noun, low, high, words = ["", ""]) {
+export function showLegend(legend, theme, noun, low, high, words = ["", ""]) {
   legend.noun.textContent = noun;
   legend.ramp.style.background = `linear-gradient(to right, ${theme.stops.join(", ")})`;
   legend.low.textContent = scaleEnd(low) + words[0];
@@ -47,26 +53,26 @@ function showLegend(legend, theme, noun, low, high, words = ["", ""]) {
   legend.high.textContent = words[1] + scaleEnd(high);
 }
 
-function markOf(parent, marker, colours) {
+function markOf(parent, board, marker) {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
   for (const [name, value] of [["viewBox", "0 0 12 12"], ["width", "12"], ["height", "12"], ["aria-hidden", "true"]]) {
     svg.setAttribute(name, value);
   }
   const path = document.createElementNS(space, "path");
-  path.setAttribute("d", MARKS[marker % MARKS.length]);
-  path.setAttribute("fill", colours[marker % colours.length]);
+  path.setAttribute("d", board.marks[marker % board.marks.length]);
+  path.setAttribute("fill", board.theme.categories[marker % board.theme.categories.length]);
   svg.appendChild(path);
   parent.appendChild(svg);
 }
 
 // Heading, two canvases and the line of numbers of one map.
-function buildTile(board, tile, parent) {
+export function buildTile(board, tile, parent) {
   const root = element(parent, "figure", "tile");
   const dom = { root };
   dom.heading = element(root, "figcaption", "heading");
   const name = element(dom.heading, "b", "name");
-  if (tile.marker >= 0) markOf(name, tile.marker, board.theme.categories);
+  if (tile.marker >= 0) markOf(name, board, tile.marker);
   element(name, "span").textContent = tile.name;
   name.title = tile.name;
   dom.note = element(dom.heading, "span", "note");
@@ -82,7 +88,7 @@ function buildTile(board, tile, parent) {
 }
 
 // The numbers under a map: query → key on the left, what the cell holds on the right.
-function showUnder(tile, picked) {
+export function showUnder(tile, picked) {
   const { pair, value } = tile.dom;
   pair.replaceChildren();
   value.textContent = "";
@@ -95,7 +101,7 @@ function showUnder(tile, picked) {
 }
 
 // Rows in which a map sees nothing at all, by name.
-function blindWords(tile) {
+export function blindWords(tile) {
   const rows = maskedRows(tile);
   if (!rows.length) return "";
   const names = rows.slice(0, 6).map((i) => tile.queries[i]).join(", ");
@@ -104,7 +110,7 @@ function blindWords(tile) {
   return `${tile.name}: ${names}${more} ${rows.length === 1 ? "sees no key: its output is" : "see no key: their output is"} 0.`;
 }
 
-function showTip(board, x, y) {
+export function showTip(board, x, y) {
   const { tip } = board.dom;
   const { over, hover } = board;
   if (!hover || board.keyboard || x == null || !over) {
@@ -134,7 +140,7 @@ function apartLines(tile, { i, j }) {
 }
 
 // The row as a table: a line a key, a column a map, the first map's largest first.
-function showTable(board) {
+export function showTable(board) {
   const { rows } = board.dom;
   rows.replaceChildren();
   if (rows.hidden) return;

@@ -1,7 +1,12 @@
 // Where each map stands, and how it is drawn: every tile is a small view that matrix.js can draw.
 
+import { sized } from "../lib/dom.js";
+import { GUTTER, NARROW, cells, clamp, closeTicks, widest } from "../lib/layout.js";
+import { drawColNames, drawCross, drawMatrix, drawPin, drawRowNames } from "../lib/map.js";
+import { fontOf } from "../lib/theme.js";
+
 const BETWEEN = 8; // px between maps, beside the edges that the outlines need
-const EDGE = 3; // px that the row's outline stands out of a map
+export const EDGE = 3; // px that the row's outline stands out of a map
 const LEAST_MAP = 120; // px: below this a map of a row of four says nothing
 
 function unpackNumbers({ type, low, step, bytes }) {
@@ -24,14 +29,14 @@ function unpackMask(mask, size) {
   return Uint8Array.from({ length: size }, (_, at) => (raw[at >> 3] >> (7 - (at & 7))) & 1);
 }
 
-function tileOf(board, sent) {
+export function tileOf(board, sent) {
   const size = sent.rows * sent.cols;
   const current = { rows: sent.rows, cols: sent.cols, values: unpackNumbers(sent.values), mask: unpackMask(sent.mask, size) };
   return small(board, sent, current, [sent.low, sent.high], sent.signed);
 }
 
 // One map minus another; a cell that neither may see stays hatched.
-function differenceOf(board, a, b, spread) {
+export function differenceOf(board, a, b, spread) {
   const first = a.current, second = b.current;
   const values = first.values.map((value, at) => value - second.values[at]);
   const both = first.mask && second.mask;
@@ -46,7 +51,7 @@ function small(board, sent, current, range, signed) {
 }
 
 // How many maps stand in a row, how wide each is, and whether there is room for names.
-function arrange(board) {
+export function arrange(board) {
   const shown = board.alone ? 1 : board.tiles.length;
   const narrow = board.width < NARROW;
   const gutter = gutterOf(board);
@@ -61,14 +66,14 @@ function arrange(board) {
   return { across, bare, lead, between, room };
 }
 
-function gutterOf(board) {
+export function gutterOf(board) {
   const ctx = board.measure;
   ctx.font = fontOf(board.theme, 13, 600);
   return clamp(Math.ceil(widest(ctx, board.queries)), GUTTER.low, GUTTER.high) + GUTTER.pad;
 }
 
 // The box of one tile; `lead` is the gutter's width where the tile has one, 0 elsewhere.
-function placeTile(board, tile, room, lead, bare) {
+export function placeTile(board, tile, room, lead, bare) {
   const { r0, r1, c0, c1 } = tile.window;
   const rows = r1 - r0, cols = c1 - c0;
   const cap = board.height ?? 420;
@@ -90,14 +95,14 @@ function placeTile(board, tile, room, lead, bare) {
   tile.canvasHeight = tile.box.y + tile.box.h + EDGE;
 }
 
-function drawTile(board, tile) {
+export function drawTile(board, tile) {
   tile.theme = tile.signed ? board.signedTheme : board.theme;
   tile.ratio = board.ratio;
   const ctx = sized(tile.dom.base, tile.width, tile.canvasHeight, board.ratio);
   drawMatrix(ctx, tile, tile.box);
 }
 
-function drawTileOver(board, tile, picked) {
+export function drawTileOver(board, tile, picked) {
   const ctx = sized(tile.dom.over, tile.width, tile.canvasHeight, board.ratio);
   tile.pin = board.pin;
   if (tile.named.rows) drawRowNames(ctx, tile, tile.box, picked);
@@ -105,4 +110,13 @@ function drawTileOver(board, tile, picked) {
   if (picked) drawCross(ctx, tile, tile.box, picked);
   if (board.pin) drawPin(ctx, tile, tile.box);
   if (board.drag?.tile === tile) outlineDrag(ctx, board);
+}
+
+function outlineDrag(ctx, board) {
+  const { x0, y0, x1, y1 } = board.drag;
+  ctx.setLineDash([4, 3]);
+  ctx.strokeStyle = board.theme.text;
+  ctx.lineWidth = 1;
+  ctx.strokeRect(Math.min(x0, x1), Math.min(y0, y1), Math.abs(x1 - x0), Math.abs(y1 - y0));
+  ctx.setLineDash([]);
 }

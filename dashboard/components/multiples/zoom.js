@@ -1,16 +1,13 @@
 // A drag over any map zooms all of them to the same rows and columns; Esc, a double click or the tool undoes it.
 
-const ZOOM = "multiples:zoom";
+import { clamp } from "../lib/layout.js";
+import { cellAt } from "../lib/map.js";
+import { drawAll, drawOver } from "./draw.js";
+
+export const ZOOM = "multiples:zoom";
 const DRAG_FROM = 5; // px before a press becomes a zoom
 
-const whole = (board) => ({ r0: 0, r1: board.queries.length, c0: 0, c1: board.keys.length });
-
-function isZoomed(board) {
-  const w = board.window, all = whole(board);
-  return Boolean(w) && (w.r0 > 0 || w.c0 > 0 || w.r1 < all.r1 || w.c1 < all.c1);
-}
-
-function setWindow(board, cells, tell = true) {
+export function setWindow(board, cells, tell = true) {
   board.window = cells;
   board.dom.root.dataset.window = Object.values(cells).join(",");
   for (const tile of board.shown) tile.window = cells;
@@ -19,16 +16,16 @@ function setWindow(board, cells, tell = true) {
 }
 
 // A board of the same tokens was zoomed, so that a difference elsewhere shows the same cells as its maps.
-function onZoom(board, { detail: { from, tokens, cells } }) {
+export function onZoom(board, { detail: { from, tokens, cells } }) {
   if (from !== board && tokens === board.tokens) setWindow(board, cells, false);
 }
 
-function pointIn(tile, event) {
+export function pointIn(tile, event) {
   const own = tile.dom.over.getBoundingClientRect();
   return { x: event.clientX - own.left, y: event.clientY - own.top };
 }
 
-function onDown(board, tile, event) {
+export function onDown(board, tile, event) {
   board.touch = event.pointerType === "touch";
   const at = pointIn(tile, event);
   if (event.button > 0 || board.touch || !cellAt(tile, tile.box, at.x, at.y)) return;
@@ -36,7 +33,7 @@ function onDown(board, tile, event) {
   tile.dom.over.setPointerCapture(event.pointerId);
 }
 
-function dragged(board, tile, event) {
+export function dragged(board, tile, event) {
   if (board.press?.tile !== tile) return;
   const at = pointIn(tile, event);
   if (board.drag || Math.hypot(at.x - board.press.x, at.y - board.press.y) > DRAG_FROM) {
@@ -44,7 +41,7 @@ function dragged(board, tile, event) {
   }
 }
 
-function onUp(board) {
+export function onUp(board) {
   const { drag } = board;
   board.press = board.drag = null;
   if (!drag) return;
@@ -56,13 +53,4 @@ function onUp(board) {
   setTimeout(() => (board.zoomed = false), 0);
   if (a && b && b.i - a.i >= 1 && b.j - a.j >= 1) setWindow(board, { r0: a.i, r1: b.i + 1, c0: a.j, c1: b.j + 1 });
   else drawOver(board);
-}
-
-function outlineDrag(ctx, board) {
-  const { x0, y0, x1, y1 } = board.drag;
-  ctx.setLineDash([4, 3]);
-  ctx.strokeStyle = board.theme.text;
-  ctx.lineWidth = 1;
-  ctx.strokeRect(Math.min(x0, x1), Math.min(y0, y1), Math.abs(x1 - x0), Math.abs(y1 - y0));
-  ctx.setLineDash([]);
 }

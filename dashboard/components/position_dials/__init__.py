@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-import streamlit as st
 
 from core.positions.measure import Pair
 from dashboard.charts.palette import Ink
+from dashboard.components.lib import draw
 
-HERE = Path(__file__).parent
 MOST_PAIRS = 8
-
-
-@functools.cache
-def _component() -> Any:
-    script, css = ((HERE / name).read_text("utf-8") for name in ("dials.js", "dials.css"))
-    return st.components.v2.component("attention_lab.dials", html='<div class="dials"></div>\n', css=css, js=script)
 
 
 def dials(
@@ -33,8 +22,8 @@ def dials(
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": said(pair.wavelength),
              "before": faint.get((pair.first, pair.second))} for pair in pairs]
-    _component()(key=key, data={"rows": rows, "places": places, "label": label, "hand": ink.series[0],
-                                "pick": ink.pick})
+    data = {"rows": rows, "places": places, "label": label, "hand": ink.series[0], "pick": ink.pick}
+    draw("position_dials", "dials", data, key=key)
 
 
 def some(pairs: Sequence[Pair]) -> list[Pair]:

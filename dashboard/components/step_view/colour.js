@@ -1,4 +1,5 @@
 // Palettes and the small helpers that put text and boxes on the page. Everything typed goes through textContent.
+
 const INK = {
   light: { text: "#1B2330", pick: "#B8430F", page: "#FFFFFF", zero: "#F4F5F5", tint: "rgba(184,67,15,.05)", band: "rgba(184,67,15,.10)",
     signed: "#552571 #8143A0 #A66DBE #C29BCF #DCC9E1 #F4F5F5 #C1D6BC #8BB686 #58955A #316E3D #144927",
@@ -27,7 +28,8 @@ function luminance([r, g, b]) {
 }
 
 const themes = new Map()
-function themeOf(host) {
+
+export function themeOf(host) {
   // The page's own background decides, so that a theme switch inside Streamlit is followed.
   const style = getComputedStyle(host)
   const raw = style.getPropertyValue("--st-background-color").trim() || "#ffffff"
@@ -37,12 +39,12 @@ function themeOf(host) {
   return themes.get(dark)
 }
 
-const css = ([r, g, b]) => `rgb(${r},${g},${b})`
-const signedColour = (theme, level) => theme.tables.signed[Math.round((Math.max(-1, Math.min(1, level)) + 1) * 127)]
-const onColour = (colour) => (luminance(colour) > 0.21 ? "#1B2330" : "#FFFFFF")
+export const css = ([r, g, b]) => `rgb(${r},${g},${b})`
+export const signedColour = (theme, level) => theme.tables.signed[Math.round((Math.max(-1, Math.min(1, level)) + 1) * 127)]
+export const onColour = (colour) => (luminance(colour) > 0.21 ? "#1B2330" : "#FFFFFF")
+export const NS = "http://www.w3.org/2000/svg"
 
-const NS = "http://www.w3.org/2000/svg"
-function add(parent, name, attributes, text) {
+export function add(parent, name, attributes, text) {
   const node = document.createElementNS(NS, name)
   for (const [key, value] of Object.entries(attributes ?? {})) node.setAttribute(key, value)
   if (text !== undefined) node.textContent = text
@@ -54,7 +56,8 @@ const pen = document.createElement("canvas").getContext("2d")
 const widths = new Map()
 const MOST_WIDTHS = 2000
 document.fonts?.ready.then(() => widths.clear()) // what was measured before was another font
-function widthOf(text, size, font) {
+
+export function widthOf(text, size, font) {
   const key = `${size}px ${font}|${text}`
   if (!widths.has(key)) {
     if (widths.size >= MOST_WIDTHS) widths.clear()
@@ -64,7 +67,7 @@ function widthOf(text, size, font) {
   return widths.get(key)
 }
 
-function fit(text, room, size, font) {
+export function fit(text, room, size, font) {
   if (widthOf(text, size, font) <= room) return text
   const letters = Array.from(text)
   while (letters.length > 1 && widthOf(letters.join("") + "…", size, font) > room) letters.pop()

@@ -1,4 +1,7 @@
 // The lower half: one line a key, the same six columns.
+
+import { add, css, fit, onColour, signedColour } from "./colour.js";
+
 function numberCell(view, x, y, w, h, cell, options = {}) {
   const { svg, theme } = view
   const colour = signedColour(theme, cell.level)
@@ -65,7 +68,7 @@ function phoneColumns(stage, width) {
   return ["score", "scale", "mask", "normalize"].map((key, at) => [key, 62 + at * step])
 }
 
-function drawDetail(view, top) {
+export function drawDetail(view, top) {
   const { svg, data, place, font, phone, theme } = view
   const columns = phone ? phoneColumns(data.stage, view.width) : WIDE.map((key, at) => [key, place.column(at)])
   let y = top + 30

@@ -1,4 +1,7 @@
 // The upper half: one small map a stage, one band through all six.
+
+import { add, css, fit } from "./colour.js";
+
 function decode(base64) {
   const raw = atob(base64)
   return Uint8Array.from(raw, (letter) => letter.charCodeAt(0))
@@ -16,7 +19,9 @@ function drawMap(board, theme, map, x, y, cellW, cellH) {
       const box = [x + c * cellW, y + r * cellH, cellW - gap, cellH - gap]
       board.fillStyle = level === 255 ? theme.zero : css(colours[level])
       board.fillRect(...box)
-      if (level === 255) (anyHatched = true), hatched.rect(x + c * cellW, y + r * cellH, cellW, cellH)
+      if (level !== 255) continue
+      anyHatched = true
+      hatched.rect(x + c * cellW, y + r * cellH, cellW, cellH)
     }
   }
   if (anyHatched) hatch(board, theme, hatched, x, y, map.columns * cellW, map.rows * cellH)
@@ -42,7 +47,7 @@ function arrow(svg, theme, from, to, y) {
   add(svg, "path", { ...line, d: `M${from} ${y}H${to}M${to - 5} ${y - 3.5}L${to} ${y}L${to - 5} ${y + 3.5}` })
 }
 
-function drawThumbs(view) {
+export function drawThumbs(view) {
   const { svg, board, theme, data, place, font, phone } = view
   const maps = data.maps
   const rows = maps[0].rows
@@ -85,7 +90,7 @@ function rowLabels(view, cell, y) {
 }
 
 function pickRows(view, cell, y, height) {
-  const { svg, data, place } = view
+  const { svg, data } = view
   const target = add(svg, "rect", { x: 0, y, width: view.width, height, fill: "transparent", class: "press" })
   target.addEventListener("click", (event) => {
     const top = target.getBoundingClientRect().top

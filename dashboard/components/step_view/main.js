@@ -1,4 +1,9 @@
 // One query through six stages: draws what Python measured, and says what was pressed.
+
+import { NS, add, css, fit, themeOf, widthOf } from "./colour.js";
+import { drawDetail } from "./detail.js";
+import { drawThumbs } from "./thumbs.js";
+
 function placement(width, data, font, phone) {
   const labels = [...data.rows, ...data.keys.map((row) => row.label)]
   const longest = Math.max(0, ...labels.map((label) => widthOf(label, 13, font)))
@@ -119,11 +124,18 @@ function draw(root, data, pick) {
   say(root, data)
 }
 
+function build(root) {
+  root.tabIndex = 0
+  const parts = { tint: "div", "": "canvas", art: "div", fact: "p", caption: "p", more: "div", numbers: "table" }
+  for (const [name, tag] of Object.entries(parts)) root.appendChild(document.createElement(tag)).className = name
+}
+
 const views = new WeakMap()
 
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component
   const root = parentElement.querySelector(".step-view")
+  if (!views.has(root)) build(root)
   const kept = views.get(root) ?? { frame: 0 }
   views.set(root, kept)
   kept.draw = () => draw(root, data, (what) => setTriggerValue("pick", what))
@@ -139,7 +151,9 @@ export default function (component) {
   root.onkeydown = (event) => {
     const turn = { ArrowUp: { query: data.picked - 1 }, ArrowDown: { query: data.picked + 1 },
       ArrowLeft: { stage: data.stage - 1 }, ArrowRight: { stage: data.stage + 1 } }[event.key]
-    if (turn) event.preventDefault(), setTriggerValue("pick", turn)
+    if (!turn) return
+    event.preventDefault()
+    setTriggerValue("pick", turn)
   }
   return () => (kept.watch.disconnect(), views.delete(root))
 }

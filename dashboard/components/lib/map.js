@@ -1,7 +1,11 @@
 // The map itself: cells on the base canvas; names, ticks, crosshair and pin on the canvas over it.
 
+import { GUTTER, clamp, fit } from "./layout.js";
+import { cssShade, fontOf, hatch, shade } from "./theme.js";
+import { ticks } from "./tokens.js";
+
 // What is below the threshold is drawn as nothing, and still read as what it is.
-const drawn = (view, value) => (view.threshold && Math.abs(value) < view.threshold ? 0 : value);
+export const drawn = (view, value) => (view.threshold && Math.abs(value) < view.threshold ? 0 : value);
 
 // Mean (or largest) of the cells under each pixel, and NaN where all are masked.
 function pooled(view, out) {
@@ -32,7 +36,7 @@ function pooled(view, out) {
 }
 
 // A small canvas, one pixel a cell; masked cells stay clear so that the hatch below shows.
-function toImage(values, cols, rows, view) {
+export function toImage(values, cols, rows, view) {
   const canvas = document.createElement("canvas");
   canvas.width = cols;
   canvas.height = rows;
@@ -52,7 +56,7 @@ function toImage(values, cols, rows, view) {
   return canvas;
 }
 
-function drawMatrix(ctx, view, box) {
+export function drawMatrix(ctx, view, box) {
   const { r0, c0 } = view.window;
   const { values, mask, cols } = view.current;
   if (mask) hatch(ctx, view.theme, box.x, box.y, box.w, box.h);
@@ -84,7 +88,7 @@ const colMiddle = (box, view, j) => box.x + (j - view.window.c0 + 0.5) * box.cw;
 // Where names are closer than they are high, every second token has its own.
 const skipped = (box, step, at) => !step && at % (box.every ?? 1) > 0;
 
-function drawRowNames(ctx, view, box, picked) {
+export function drawRowNames(ctx, view, box, picked) {
   const theme = view.theme, { r0, r1 } = view.window;
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
@@ -113,7 +117,7 @@ function tickMark(ctx, theme, x, y, dx, dy) {
   ctx.fillRect(Math.round(x), Math.round(y), dx || 1, dy || 1);
 }
 
-function drawColNames(ctx, view, box, picked) {
+export function drawColNames(ctx, view, box, picked) {
   const theme = view.theme, { c0, c1 } = view.window;
   const active = picked && picked.j >= c0 && picked.j < c1 ? picked.j : -1;
   const step = box.colStep;
@@ -158,14 +162,14 @@ function colName(ctx, text, x, y, turned) {
 }
 
 // A box of at least three pixels around the cells [from, to), inside the outlined edge.
-function outline(ctx, x, y, w, h, width, color) {
+export function outline(ctx, x, y, w, h, width, color) {
   const wide = Math.max(w, 3), high = Math.max(h, 3);
   ctx.strokeStyle = color;
   ctx.lineWidth = width;
   ctx.strokeRect(x - 0.5 - (wide - w) / 2, y - 0.5 - (high - h) / 2, wide, high);
 }
 
-function drawCross(ctx, view, box, picked) {
+export function drawCross(ctx, view, box, picked) {
   const { r0, r1, c0, c1 } = view.window;
   const inRow = picked.i >= r0 && picked.i < r1, inCol = picked.j >= c0 && picked.j < c1;
   const y = box.y + (picked.i - r0) * box.ch, x = box.x + (picked.j - c0) * box.cw;
@@ -175,7 +179,7 @@ function drawCross(ctx, view, box, picked) {
 }
 
 // A dot in a pinned cell, where it is in sight.
-function drawPin(ctx, view, box, [i, j] = view.pin) {
+export function drawPin(ctx, view, box, [i, j] = view.pin) {
   const { r0, r1, c0, c1 } = view.window;
   if (i < r0 || i >= r1 || j < c0 || j >= c1) return;
   const k = 3 * shade(view.current.values[i * view.current.cols + j], ...view.range);
@@ -189,7 +193,7 @@ function drawPin(ctx, view, box, [i, j] = view.pin) {
 }
 
 // The cell under a point, or null.
-function cellAt(view, box, x, y) {
+export function cellAt(view, box, x, y) {
   if (!box || x < box.x || y < box.y || x >= box.x + box.w || y >= box.y + box.h) return null;
   return {
     i: view.window.r0 + Math.min(box.rows - 1, Math.floor((y - box.y) / box.ch)),

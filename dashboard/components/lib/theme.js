@@ -1,4 +1,4 @@
-// Colours: the palettes come from palette.py as PALETTE; everything else is read from Streamlit's theme.
+// Colours: the palettes come from palette.py in the data; everything else is read from Streamlit's theme.
 
 const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
@@ -25,15 +25,15 @@ function parseColor(css, fallback) {
   return ctx.fillStyle.match(/[\d.]+/g).slice(0, 3).map(Number);
 }
 
-const rgba = (rgb, alpha) => `rgba(${rgb[0]}, ${rgb[1]}, ${rgb[2]}, ${alpha})`;
+export const rgba = (rgb, alpha) => `rgba(${rgb[0]}, ${rgb[1]}, ${rgb[2]}, ${alpha})`;
 
-function readTheme(host, signed) {
+export function readTheme(host, palette, signed = false) {
   const style = getComputedStyle(host);
   const read = (name) => style.getPropertyValue(name).trim();
   const ground = parseColor(read("--st-background-color") || "#FFFFFF", "#FFFFFF");
   const dark = 0.299 * ground[0] + 0.587 * ground[1] + 0.114 * ground[2] < 128;
   const text = parseColor(read("--st-text-color") || (dark ? "#E6E8EB" : "#1B2330"), "#1B2330");
-  const own = PALETTE[dark ? "dark" : "light"];
+  const own = palette[dark ? "dark" : "light"];
   const stops = signed ? own.signed : own.weights;
   return {
     dark,
@@ -53,20 +53,20 @@ function readTheme(host, signed) {
   };
 }
 
-const fontOf = (theme, size, weight = 400) => `${weight} ${size}px ${theme.font}`;
+export const fontOf = (theme, size, weight = 400) => `${weight} ${size}px ${theme.font}`;
 
 // Index into the 256 colours.
-function shade(value, low, high) {
+export function shade(value, low, high) {
   const k = Math.round(((value - low) / (high - low)) * 255);
   return k < 0 ? 0 : k > 255 ? 255 : k;
 }
 
-function cssShade(theme, k) {
+export function cssShade(theme, k) {
   return `rgb(${theme.table[3 * k]}, ${theme.table[3 * k + 1]}, ${theme.table[3 * k + 2]})`;
 }
 
 // Masked cells: lines at 45 degrees, 5 px apart, on the side's grey; never zero's colour.
-function hatch(ctx, theme, x, y, w, h) {
+export function hatch(ctx, theme, x, y, w, h) {
   ctx.save();
   ctx.beginPath();
   ctx.rect(x, y, w, h);

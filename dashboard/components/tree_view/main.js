@@ -1,4 +1,5 @@
 // The tree of candidates: drawn by Python; here it is scrolled to what is picked, and presses and arrow keys pick.
+
 function nodes(root) {
   return [...root.querySelectorAll("g[data-place]")]
 }
@@ -31,6 +32,7 @@ function show(root) {
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component
   const root = parentElement.querySelector(".tv")
+  root.tabIndex = 0
   root.setAttribute("role", "group")
   root.setAttribute("aria-label", data.fact + " Arrow keys go through the tree.")
   if (root.drawn !== data.svg) {
@@ -47,6 +49,8 @@ export default function (component) {
   root.onkeydown = (event) => {
     const picked = root.querySelector("g.picked")
     const next = picked && beside(root, picked, event.key)
-    if (next) event.preventDefault(), setTriggerValue("pick", Number(next.dataset.place))
+    if (!next) return
+    event.preventDefault()
+    setTriggerValue("pick", Number(next.dataset.place))
   }
 }

@@ -1,6 +1,10 @@
 // Frames over training: a filmstrip over the slider, each thumbnail over its own place.
 
-const FILM = { size: 38, gap: 4, thumb: 16, tell: 4 };
+import { sized } from "../lib/dom.js";
+import { toImage } from "../lib/map.js";
+import { fontOf, hatch } from "../lib/theme.js";
+
+export const FILM = { size: 38, gap: 4, thumb: 16, tell: 4 };
 
 // A range input's thumb centre for frame k, inside a track of some width.
 function filmX(view, k, width) {
@@ -19,7 +23,7 @@ function filmFrames(view, width) {
   return shown;
 }
 
-function drawFilm(view) {
+export function drawFilm(view) {
   const { canvas, width } = view.film;
   const side = FILM.size / 2 + 2;
   const full = width + 2 * side, high = FILM.size + 26;
@@ -27,7 +31,7 @@ function drawFilm(view) {
   ctx.imageSmoothingEnabled = false;
   ctx.textBaseline = "middle";
   ctx.textAlign = "center";
-  const { rows, cols, steps } = view.frames;
+  const { rows, cols } = view.frames;
   for (const k of filmFrames(view, width)) {
     const x = side + filmX(view, k, width), picked = k === view.frameIndex;
     const values = Float32Array.from(view.frames.values.subarray(k * rows * cols, (k + 1) * rows * cols));
@@ -46,12 +50,12 @@ function drawFilm(view) {
   }
 }
 
-function frameName(view, k) {
+export function frameName(view, k) {
   return view.live && k === view.frames.steps.length - 1 ? "live" : String(view.frames.steps[k]);
 }
 
 // The frame whose thumbnail lies under a point of the filmstrip, or null.
-function filmAt(view, x) {
+export function filmAt(view, x) {
   const inside = x - FILM.size / 2 - 2;
   const near = filmFrames(view, view.film.width).filter(
     (k) => Math.abs(filmX(view, k, view.film.width) - inside) <= FILM.size / 2,
@@ -60,50 +64,11 @@ function filmAt(view, x) {
 }
 
 // Where the slider stands: a step, or the last frame for null.
-function frameOf(view, step) {
+export function frameOf(view, step) {
   const { steps } = view.frames;
   if (step == null) return steps.length - 1;
   const exact = steps.indexOf(step);
   if (exact >= 0) return exact;
   const near = steps.reduce((best, one, k) => (Math.abs(one - step) < Math.abs(steps[best] - step) ? k : best), 0);
   return near;
-}
-
-function stopPlaying(view) {
-  clearInterval(view.playing);
-  view.playing = null;
-  view.dom.play.textContent = "▶";
-  view.dom.play.setAttribute("aria-label", "Play the frames");
-}
-
-function togglePlay(view) {
-  if (view.playing) {
-    stopPlaying(view);
-    sendFrame(view);
-    return;
-  }
-  const last = view.frames.steps.length - 1;
-  if (view.frameIndex >= last) showFrame(view, 0);
-  view.dom.play.textContent = "❚❚";
-  view.dom.play.setAttribute("aria-label", "Pause");
-  let shown = 0;
-  view.playing = setInterval(() => {
-    showFrame(view, Math.min(view.frames.steps.length - 1, view.frameIndex + 1));
-    if (++shown % FILM.tell === 0) sendFrame(view); // what stands beside the map follows in longer strides
-    if (view.frameIndex >= view.frames.steps.length - 1) {
-      stopPlaying(view);
-      sendFrame(view);
-    }
-  }, 160);
-}
-
-function showFrame(view, k) {
-  view.frameIndex = k;
-  setCurrent(view);
-  drawAll(view);
-}
-
-function sendFrame(view) {
-  const last = view.frameIndex === view.frames.steps.length - 1;
-  send(view, "frame", last ? null : view.frames.steps[view.frameIndex]);
 }

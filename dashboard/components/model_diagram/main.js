@@ -1,5 +1,7 @@
 // A tree of parts: every row is a button in a grid of columns; what is open stays open while the model stays one.
 
+import { element } from "../lib/dom.js";
+
 const OPEN_FIRST = 2; // levels that are open at first, and the first layer of each stack
 
 function rowOf(view, part, depth, parent) {

@@ -1,8 +1,13 @@
 // Pointer and keys on the board. What is drawn goes to Python when the pointer is lifted, or the keys rest.
 
+import { element } from "../lib/dom.js";
+import { clamp } from "../lib/layout.js";
+import { cellAt } from "../lib/map.js";
+import { fontOf, readTheme } from "../lib/theme.js";
+import { asView, drawBoard, readCells, writeCells } from "./cells.js";
+
 const CROSS = "attention-view:cross"; // the maps beside it follow the same crosshair
 const REST = 350; // ms after the last key until the drawing is sent
-
 const KEYS = "Click or drag to switch cells. Arrows move, Space switches, Home and End go along the row.";
 
 function build(root) {
@@ -137,7 +142,7 @@ function update(board, data) {
   const behind = turn < board.turn || board.waiting || board.painting;
   if (!behind || board.cells?.length !== board.names.length) board.cells = readCells(text);
   board.tokens = JSON.stringify([board.names, board.names]);
-  board.theme = readTheme(board.dom.root, false);
+  board.theme = readTheme(board.dom.root, board.palette);
   if (board.at && Math.max(board.at.i, board.at.j) >= board.names.length) board.at = null;
   board.dom.title.textContent = board.title;
   board.dom.note.textContent = board.note;

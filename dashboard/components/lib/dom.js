@@ -1,6 +1,6 @@
 // What every component that draws maps is put together from. Tokens and words only ever enter through textContent.
 
-function element(parent, tag, name, attributes = {}) {
+export function element(parent, tag, name, attributes = {}) {
   const made = document.createElement(tag);
   if (name) made.className = name;
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -9,14 +9,14 @@ function element(parent, tag, name, attributes = {}) {
 }
 
 // Keys reach every tool, so that a picture stays one stop of the Tab key.
-function tool(parent, words, label) {
+export function tool(parent, words, label) {
   const button = element(parent, "button", "tool", { type: "button", tabindex: "-1", title: label, "aria-label": label });
   button.textContent = words;
   return button;
 }
 
 // The line under a picture: what it says of itself, and the tools.
-function footOf(root, dom, name) {
+export function footOf(root, dom, name) {
   dom.foot = element(root, "div", name);
   dom.status = element(dom.foot, "span", "status");
   const tools = element(dom.foot, "span", "tools");
@@ -26,7 +26,7 @@ function footOf(root, dom, name) {
 }
 
 // What is read aloud, the list of keys, and the row as a table; the last two wait until they are asked for.
-function readingOf(root, dom, keys) {
+export function readingOf(root, dom, keys) {
   dom.live = element(root, "div", "sr live", { "aria-live": "polite", role: "status" });
   dom.keys = element(root, "dl", "keys");
   for (const [key, meaning] of keys) {
@@ -38,7 +38,7 @@ function readingOf(root, dom, keys) {
 }
 
 // A canvas of some CSS size with the screen's own pixels, cleared.
-function sized(canvas, width, height, ratio) {
+export function sized(canvas, width, height, ratio) {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   canvas.style.width = `${width}px`;

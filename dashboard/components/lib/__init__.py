@@ -1,0 +1,35 @@
+"""What the browser components share: how a component is mounted, its modules joined, its palette and its styles.
+
+    draw("mask_board", "mb", data, key="masks:board", on_cells_change=take)
+
+Each component is a folder beside this one with an entry module ``main.js`` and a ``style.css``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboard.charts.palette import for_browser
+from dashboard.components.lib.bundle import bundle
+
+__all__ = ["draw"]
+
+COMPONENTS = Path(__file__).parents[1]
+
+
+def draw(name: str, root: str, data: dict[str, Any], *, key: str, **callbacks: Callable[[], None]) -> None:
+    """Mount component ``name`` in an element of class ``root`` with its data and, under "palette", the palette."""
+    _component(name, root)(key=key, data=data | {"palette": for_browser()}, **callbacks)
+
+
+@functools.cache
+def _component(name: str, root: str) -> Any:
+    folder = COMPONENTS / name
+    css = "\n".join((place / "style.css").read_text("utf-8") for place in (COMPONENTS / "lib", folder))
+    html = f'<div class="view {root}"></div>\n'
+    return st.components.v2.component(f"attention_lab.{name}", html=html, css=css, js=bundle(folder / "main.js"))

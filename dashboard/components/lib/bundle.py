@@ -1,0 +1,55 @@
+"""Join the ES modules of a component into one script: Streamlit mounts an inline string, where no import can resolve.
+
+Each imported module becomes a function that returns its exports, so it keeps a scope of its own. Nothing is rewritten
+but the import and export lines; what this cannot join (cycles, missing exports, other forms) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
+EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.M)
+OTHER = re.compile(r"^(?:import\b|export\b(?! default\b)).*", re.M)
+
+
+def bundle(entry: Path) -> str:
+    """The entry module as a script without imports, after all that it imports, each once.
+
+    Raises ValueError for an import cycle, an import of a name that is not exported, and any import or export that is
+    not of the form ``import { a, b } from "./c.js";`` or ``export`` before a function, const or class.
+    """
+    modules: dict[Path, str] = {}
+    exports: dict[Path, list[str]] = {}
+    body = _join(entry.resolve(), modules, exports, ())
+    return "\n".join([*modules.values(), f"// {entry.parent.name}/{entry.name}", body])
+
+
+def _join(file: Path, modules: dict[Path, str], exports: dict[Path, list[str]], path: tuple[Path, ...]) -> str:
+    """The body of a module, its imports turned into constants; adds the modules that it needs."""
+    if file in path:
+        cycle = [*path[path.index(file):], file]
+        raise ValueError(f"modules import each other: {' → '.join(one.name for one in cycle)}")
+    text = file.read_text("utf-8")
+    for names, source in IMPORT.findall(text):
+        other = (file.parent / source).resolve()
+        if other not in modules:
+            body = _join(other, modules, exports, (*path, file))
+            if "\nexport default " in body:
+                raise ValueError(f"{other.name} has a default export; only an entry may")
+            head = f"const __module{len(modules)} = (() => {{ // {other.parent.name}/{other.name}"
+            modules[other] = f"{head}\n{body}return {{ {', '.join(exports[other])} }};\n}})();"
+        for missing in {name.split(" as ")[0].strip() for name in names.split(",")} - {*exports[other], ""}:
+            raise ValueError(f"{file.name} imports {missing} from {other.name}, which does not export it")
+    exports[file] = EXPORT.findall(text)
+    order = list(modules)
+    body = IMPORT.sub(lambda found: _constant(found, file, order), EXPORT.sub("", text))
+    if other_form := OTHER.search(body):
+        raise ValueError(f"{file.name}: cannot join the line {other_form.group()!r}")
+    return body
+
+
+def _constant(line: re.Match[str], file: Path, order: list[Path]) -> str:
+    names, source = line.groups()
+    return f"const {{{names.replace(' as ', ': ')}}} = __module{order.index((file.parent / source).resolve())};\n"

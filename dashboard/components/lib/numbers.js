@@ -1,0 +1,37 @@
+// Numbers as text, by the rules of numbers.py.
+
+const MINUS = "\u2212";
+
+// A number by the rule of numbers.py, which says it in words.
+export function number(value) {
+  const sign = value < 0 ? MINUS : "";
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : `${sign}∞`;
+  return sign + unsigned(Math.abs(value));
+}
+
+function unsigned(size) {
+  if (size >= 99.995) {
+    const decimals = size < 999.95 ? 1 : 0;
+    const many = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+    return Number(size.toFixed(decimals)).toLocaleString("en-US", many);
+  }
+  if (size >= 0.995 && size < 1 - 5e-7) return size.toFixed(Math.max(3, places(1 - size)));
+  if (size >= 0.0995 || size === 0) return size.toFixed(2);
+  if (firstDigit(size) >= 0.00001) return size.toFixed(Math.max(3, places(size)));
+  const [digit, power] = size.toExponential(0).split("e-");
+  return `${digit}e${MINUS}${power}`;
+}
+
+const firstDigit = (size) => Number(size.toExponential(0));
+
+// Decimals up to the first significant digit of a number.
+const places = (size) => -Math.floor(Math.log10(firstDigit(size)));
+
+// A scale's end: whole numbers as they are.
+export const scaleEnd = (value) => (Number.isInteger(value) ? String(value).replace("-", MINUS) : number(value));
+
+export function ordinal(n) {
+  const tens = n % 100, ones = n % 10;
+  const end = tens > 10 && tens < 14 ? "th" : ones === 1 ? "st" : ones === 2 ? "nd" : ones === 3 ? "rd" : "th";
+  return n + end;
+}

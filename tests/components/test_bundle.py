@@ -1,0 +1,46 @@
+"""The modules of a component become one script: in order, each once, and nothing that cannot be joined passes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dashboard.components.lib.bundle import bundle
+
+COMPONENTS = Path(__file__).resolve().parents[2] / "dashboard" / "components"
+
+
+def write(folder: Path, **modules: str) -> Path:
+    for name, text in modules.items():
+        (folder / f"{name}.js").write_text(text)
+    return folder / "main.js"
+
+
+def test_a_module_stands_once_and_before_those_that_import_it(tmp_path):
+    script = bundle(write(
+        tmp_path, b="export const ONE = 1;\n",
+        a='import { ONE } from "./b.js";\n\nexport function twice(x) { return ONE + x; }\n',
+        main='import { twice } from "./a.js";\nimport { ONE as one } from "./b.js";\n\nexport default twice(one);\n',
+    ))  # fmt: skip
+    assert script.count("const ONE = 1;") == 1
+    assert script.index("const ONE = 1;") < script.index("function twice")
+    assert "const { ONE: one } = __module0;\n" in script
+    assert script.endswith("export default twice(one);\n")
+
+
+@pytest.mark.parametrize(("modules", "message"), [
+    ({"main": 'import { a } from "./a.js";\n', "a": 'import { b } from "./main.js";\n'}, "main.js → a.js → main.js"),
+    ({"main": 'import { a } from "./a.js";\n', "a": "const a = 1;\n"}, "a.js, which does not export it"),
+    ({"main": 'import * as a from "./a.js";\n'}, "cannot join the line 'import \\* as a"),
+    ({"main": "export let a = 1;\n"}, "cannot join the line 'export let a"),
+    ({"main": 'import { a } from "./a.js";\n', "a": "export const a = 1;\nexport default a;\n"}, "only an entry may"),
+])  # fmt: skip
+def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
+    with pytest.raises(ValueError, match=message):
+        bundle(write(tmp_path, **modules))
+
+
+@pytest.mark.parametrize("entry", sorted(COMPONENTS.glob("*/main.js")), ids=lambda entry: entry.parent.name)
+def test_each_component_is_one_script_with_one_default_export(entry):
+    script = bundle(entry)
+    assert re.findall(r"^(?:export|import)\b.*", script, re.M) == ["export default function (component) {"]
