@@ -1,10 +1,5 @@
-"""Cost and speed: what each kernel takes as the text grows, measured here, and what some of them weigh instead."""
+"""Cost and speed: what each kernel takes as the text grows, measured here, and the weights that some imply."""
 
-from dashboard.views.efficient import sections
-from dashboard.views.efficient.weighed import weighed
-from dashboard.widgets.panels import next_page
+from dashboard.views.efficient.page import page
 
-sections.explore()
-weighed()
-sections.sources()
-next_page("efficient")
+page()

@@ -1,5 +1,5 @@
 """Head roles: what each head of a pretrained model looks at, measured over sentences beside the chance of it."""
 
-from dashboard.views.head_roles.view import page
+from dashboard.views.head_roles.page import page
 
 page()

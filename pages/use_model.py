@@ -1,5 +1,5 @@
 """Use a model: fill a mask, classify, compare sentences, go on, translate, read a picture, beside the attention."""
 
-from dashboard.views.use_model.view import page
+from dashboard.views.use_model.page import page
 
 page()

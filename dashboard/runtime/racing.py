@@ -1,4 +1,4 @@
-"""A race beside the page: a thread of its own, one at a time for all sessions, which stops when told or left."""
+"""A benchmark beside the page: a thread of its own, one at a time for all sessions, which stops when told or left."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from core.benchmark import CUDA, Measured, race
-from dashboard.views.efficient.state import ROUNDS, Asked, Result, lengths, limits
+from core.attention import AttentionConfig
+from core.benchmark import CPU, CUDA, Limits, Measured, race
 
 ONE_AT_A_TIME = threading.Lock()  # two races would measure each other
-LEFT = 20.0  # seconds without a look from the page after which nobody waits any more
+LEFT = 20.0  # seconds after the page's last poll until the race ends by itself
 
 
 def machine(device: str) -> str:
-    """Where and how it was measured."""
+    """Device, threads and PyTorch's version, as a sentence's part."""
     if device == CUDA:
         return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
     threads = torch.get_num_threads()
@@ -27,32 +27,35 @@ def machine(device: str) -> str:
 
 
 class Race:
-    """What a page follows: how far it is, what has been measured, and why it ended early."""
+    """Benchmark mechanisms over lengths in a thread: a page polls its fraction, points, and error."""
 
-    def __init__(self, asked: Asked, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.asked, self.clock, self.fraction, self.error = asked, clock, 0.0, ""
+    def __init__(
+        self, configs: Mapping[str, AttentionConfig], lengths: Sequence[int], *, rounds: int, limits: Limits,
+        backward: bool = False, device: str = CPU, clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.configs, self.lengths, self.rounds, self.limits = configs, lengths, rounds, limits
+        self.backward, self.device, self.clock = backward, device, clock
+        self.fraction, self.error = 0.0, ""
         self.points: list[Measured] = []
         self.waiting = self.alive = True
-        self._told, self._seen = threading.Event(), time.monotonic()
+        self._stop, self._last_poll = threading.Event(), time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def look(self) -> None:
-        """The page is still there."""
-        self._seen = time.monotonic()
+    def poll(self) -> None:
+        """Say that the page is still there."""
+        self._last_poll = time.monotonic()
 
     def stop(self) -> None:
         """End after the call that is being measured."""
-        self._told.set()
+        self._stop.set()
 
     def wait(self, seconds: float) -> None:
+        """Wait at most so long for the end."""
         self._thread.join(seconds)
 
-    def result(self) -> Result:
-        return Result(self.asked, tuple(self.points), machine(self.asked.device))
-
     def _ended(self) -> bool:
-        return self._told.is_set() or time.monotonic() - self._seen > LEFT
+        return self._stop.is_set() or time.monotonic() - self._last_poll > LEFT
 
     def _run(self) -> None:
         try:
@@ -64,15 +67,14 @@ class Race:
                 self._measure()
             finally:
                 ONE_AT_A_TIME.release()
-        except Exception as error:  # the thread's end, which the page must be able to say
+        except Exception as error:  # the thread's end; the page shows it
             self.error = str(error)
         finally:
             self.alive = False
 
     def _measure(self) -> None:
-        configs, _ = self.asked.configs()
-        for progress in race(configs, lengths(self.asked.longest), backward=self.asked.backward, rounds=ROUNDS,
-                             limits=limits(self.asked.device), clock=self.clock, device=self.asked.device):
+        for progress in race(self.configs, self.lengths, backward=self.backward, rounds=self.rounds,
+                             limits=self.limits, clock=self.clock, device=self.device):
             self.fraction = progress.fraction
             self.points += progress.points
             if self._ended():

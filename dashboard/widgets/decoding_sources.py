@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.decoding import beaming, sampling
-from dashboard.views.decode.state import BEAM, GREEDY, SAMPLING
+from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING
 from dashboard.widgets.panels import source_panel
 
 PAPERS = {

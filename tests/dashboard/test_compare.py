@@ -12,11 +12,11 @@ from core.cost import attention_cost
 from core.pretrained import read
 from dashboard.charts.numbers import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
-from dashboard.views.compare import state, table, words
+from dashboard.views.compare import cost_table, link, text
+from dashboard.views.compare.compute import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
 from dashboard.views.compare.controls import addable, added
 from dashboard.views.compare.costs import Costed, costed, measuring, seen_share
-from dashboard.views.compare.state import SEEDED, Setup, first, from_query, to_query
-from dashboard.views.compare.weigh import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
+from dashboard.views.compare.link import SEEDED, Setup, first, from_query, to_query
 from dashboard.widgets.model_picker import EMBEDDED, loaded
 from dashboard.widgets.panels import plain
 
@@ -27,7 +27,7 @@ SETUP = Setup((DOT, ALIBI), source=SEEDED, text="one two three four five")
 def test_what_stands_at_first_sight_needs_no_words_in_the_link():
     assert to_query(first()) == {}
     assert from_query({}) == (first(), [])
-    named = [words.name_of(config) for config in first().mechanisms]
+    named = [text.name_of(config) for config in first().mechanisms]
     assert named == ["Dot product", "ALiBi", "Local window", "Linear"]
 
 
@@ -62,8 +62,8 @@ def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, said):
 
 def test_the_constants_are_the_model_s():
     trace = read(loaded(EMBEDDED), "a b").trace
-    assert trace.shape == (state.LAYERS, state.HEADS)
-    assert loaded(EMBEDDED).model.config.hidden_size == state.WIDTH
+    assert trace.shape == (link.LAYERS, link.HEADS)
+    assert loaded(EMBEDDED).model.config.hidden_size == link.WIDTH
 
 
 def test_minilm_s_map_is_minilm_s_own_attention():
@@ -101,7 +101,7 @@ def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
         found = weigh(setup, config)
         assert found.said or np.isfinite(found.weights).all()
         assert found.said or found.weights.shape == (len(tokens_of(setup).names),) * 2
-        assert words.name_of(config) and words.note_of(config)
+        assert text.name_of(config) and text.note_of(config)
     assert not weigh(SETUP, item.config()).said, "the seeded layer draws every preset"
 
 
@@ -114,8 +114,8 @@ def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
             continue
         found = weigh(SETUP, config)
         assert found.said.endswith(".") or found.weights.shape == (5, 5), item.key
-        assert words.note_of(config) and "{" not in words.note_of(config)
-        assert words.name_of(config) == (item.name if getattr(config, axis) != getattr(DOT, axis) else "Dot product")
+        assert text.note_of(config) and "{" not in text.note_of(config)
+        assert text.name_of(config) == (item.name if getattr(config, axis) != getattr(DOT, axis) else "Dot product")
 
 
 def test_equal_names_are_equal_weights():
@@ -124,7 +124,7 @@ def test_equal_names_are_equal_weights():
     assert "projection.query.weight" in alike
     assert own[0] == [] and any(name.startswith("score") for name in own[1])
     assert counts[0] == 4 * (16 * 16 + 16) < counts[1]
-    said = words.sharing(alike, own, ["Dot", "Gated"], True)
+    said = text.sharing(alike, own, ["Dot", "Gated"], True)
     assert plain("projection.query") in said and "Of its own has Gated: " in said
 
 
@@ -147,33 +147,33 @@ def test_the_cell_worth_reading_is_no_neighbour_and_no_special_token():
 def test_the_fact_is_what_is_measured():
     setup = first()
     found = [weigh(setup, config) for config in setup.mechanisms]
-    names = words.names_of(setup.mechanisms)
+    names = text.names_of(setup.mechanisms)
     tokens = tokens_of(setup)
     cell = telling_cell(found[0].weights, tokens.special)
-    said = words.fact(setup, names, found, tokens, cell)
+    said = text.fact(setup, names, found, tokens, cell)
     assert said == ("ALiBi spends **0.52** of its weight within two tokens, the dot product **0.33**; even attention "
                     "would spend 0.29. :primary[**it**] still prefers animal, at 0.41 instead of 0.68.")
-    hidden = words.fact(replace(setup, minus=(2, 0)), names, found, tokens, cell)
+    hidden = text.fact(replace(setup, minus=(2, 0)), names, found, tokens, cell)
     assert "does not see animal under the local window; otherwise it gives 0.68 there." in hidden
 
 
 def test_mechanisms_that_weigh_alike_are_said_to():
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
     found = [weigh(setup, config) for config in setup.mechanisms]
-    said = words.fact(setup, ["Dot product", "Gated output"], found, tokens_of(setup), (0, 2))
+    said = text.fact(setup, ["Dot product", "Gated output"], found, tokens_of(setup), (0, 2))
     assert said.startswith("Gated output and the dot product weigh every cell alike") and said.endswith("in both.")
 
 
 def test_two_of_a_kind_are_told_apart_by_name():
     configs = [DOT, ALIBI, DOT, DOT]
-    assert words.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
+    assert text.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
 
 
 def test_names_say_what_is_special():
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=1)))
-    assert words.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
+    assert text.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
     both = AttentionConfig(16, 2, score=Choice("dot"), position=Choice("alibi"))
-    assert words.name_of(both) == "Dot product + ALiBi"
+    assert text.name_of(both) == "Dot product + ALiBi"
 
 
 def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
@@ -183,12 +183,12 @@ def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
         except ConfigError as error:
             assert str(error).endswith(".")
         else:
-            assert words.name_of(config)
+            assert text.name_of(config)
 
 
 def test_a_caption_names_what_is_implied_and_what_is_signed():
     tokens = Tokens(("a", "b"), (False, False))
-    said = words.caption(SETUP, tokens, [Weighed(np.eye(2), implied=True), Weighed(-np.eye(2))], ["Linear", "Diff"])
+    said = text.caption(SETUP, tokens, [Weighed(np.eye(2), implied=True), Weighed(-np.eye(2))], ["Linear", "Diff"])
     assert "Linear: the implied matrix" in said and "Diff: weights may be negative" in said and "seed 126" in said
 
 
@@ -233,9 +233,9 @@ def test_nothing_is_measured_beside_another_measurement():
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
     weighed = Weighed(np.eye(3))
     measured = Measured("x", 8, 0.0123, 2_000_000)
-    line = table.row("x", weighed, Costed(90, 1e6, True), 1, 100, measured)
+    line = cost_table.row("x", weighed, Costed(90, 1e6, True), 1, 100, measured)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
-    assert table.row("x", Weighed(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6
+    assert cost_table.row("x", Weighed(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():
@@ -243,11 +243,11 @@ def test_the_equation_of_a_cell_has_its_own_numbers():
     dot, alibi, window, linear = (weigh(setup, config) for config in setup.mechanisms)
     tokens = tokens_of(setup)
     i, j = cell = telling_cell(dot.weights, tokens.special)
-    assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in words.equation(dot, "it", "animal", cell)
+    assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in text.equation(dot, "it", "animal", cell)
     apart = dot.scores[i, j] - alibi.scores[i, j]
     assert apart == pytest.approx(2**-2 * (i - j), abs=1e-5), "the second of twelve slopes is a quarter"
     assert f"s = {number(dot.scores[i, j])} - {number(apart)} = {number(alibi.scores[i, j])},\\quad w = 0.41" in (
-        words.equation(alibi, "it", "animal", cell))
-    assert words.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
-    assert words.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
-    assert words.equation(dot, "a_b$", "\\x", cell).startswith(r"\text{a\_b\$} \to \text{x}:")
+        text.equation(alibi, "it", "animal", cell))
+    assert text.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
+    assert text.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
+    assert text.equation(dot, "a_b$", "\\x", cell).startswith(r"\text{a\_b\$} \to \text{x}:")

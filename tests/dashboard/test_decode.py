@@ -13,9 +13,9 @@ from dashboard.charts import search_tree
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
-from dashboard.views.decode import words
+from dashboard.views.decode import text
+from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING, How
 from dashboard.views.decode.measure import Score, sentence
-from dashboard.views.decode.state import BEAM, GREEDY, SAMPLING, How
 
 NAMES = [f"w{i}" for i in range(11)]
 
@@ -71,10 +71,10 @@ def test_equations_have_the_paths_own_numbers():
     found = grown(width=3)
     path = found.path(found.hypotheses[0].leaf)
     total = found.candidates[path[-1]].total
-    assert number(total / ((5 + len(path)) / 6) ** 0.7) in words.equation(How(BEAM, penalty=0.7), found, path)
-    assert f"p = {number(math.exp(found.candidates[path[-1]].logp))}" in words.equation(How(GREEDY), found, path)
+    assert number(total / ((5 + len(path)) / 6) ** 0.7) in text.equation(How(BEAM, penalty=0.7), found, path)
+    assert f"p = {number(math.exp(found.candidates[path[-1]].logp))}" in text.equation(How(GREEDY), found, path)
     found.candidates[path[-1]].chance = 0.4321
-    said = words.equation(How(SAMPLING, temperature=0.5, top_k=7), found, path)
+    said = text.equation(How(SAMPLING, temperature=0.5, top_k=7), found, path)
     assert said.endswith(r"\to 0.43") and "top-k 7" in said and "T = 0.5" in said
 
 

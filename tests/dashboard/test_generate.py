@@ -10,10 +10,10 @@ from core.decoding.tree import Candidate
 from core.pretrained import Given
 from core.pretrained.generate import Settings, begin, generating
 from dashboard.charts.palette import WEIGHTS, Ink
-from dashboard.views.generate import words
-from dashboard.views.generate.picking import looked_at
-from dashboard.views.generate.state import Going, Request, outputs, run
-from dashboard.views.generate.strip import contrast, shade, strip
+from dashboard.views.generate import text
+from dashboard.views.generate.charts import contrast, shade, strip
+from dashboard.views.generate.compute import Going, Request, outputs, run
+from dashboard.views.generate.timeline import looked_at
 from dashboard.widgets.model_picker import EMBEDDED
 from tests.tiny_models import tiny
 
@@ -68,8 +68,8 @@ def search(**settings):
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):
-    monkeypatch.setattr("dashboard.views.generate.state.PATIENCE", -1)
-    monkeypatch.setattr("dashboard.views.generate.state.BETWEEN", -1)
+    monkeypatch.setattr("dashboard.views.generate.compute.PATIENCE", -1)
+    monkeypatch.setattr("dashboard.views.generate.compute.BETWEEN", -1)
     now, seen = search(strategy="beam", width=3), []
 
     def leave(now):
@@ -98,27 +98,27 @@ def test_a_stopped_search_takes_no_step():
 def test_sentences_tell_first_and_other_choices_with_their_numbers():
     names = {0: "zero", 1: "one", 2: "two*"}
     logits = torch.tensor([0.7, 0.2, 0.1]).log()
-    assert words.said_fact(logits, 0, names, 2) == (
+    assert text.said_fact(logits, 0, names, 2) == (
         "At step 3 the model gives **zero** 0.70; the next likeliest, “one”, has 0.20.")
-    assert words.said_fact(logits, 2, names, 0) == (
+    assert text.said_fact(logits, 2, names, 0) == (
         "At step 1 the model gives **two\\*** 0.10, its third choice; its first would be “zero”, with 0.70.")
-    assert [words.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
+    assert [text.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
         "second", "third", "4th", "11th", "21st", "22nd", "103rd", "112th", "1,001st"]
 
 
 def test_a_beam_that_prefers_the_longer_says_so():
     settings = Settings("beam", width=2)
     long, short = Hypothesis(1, (1, 2, 3), -3.0, -1.0), Hypothesis(0, (1,), -2.0, -2.0)
-    assert "“a b c” first although another output is likelier, −2.00 against −3.00" in words.outputs_fact(
+    assert "“a b c” first although another output is likelier, −2.00 against −3.00" in text.outputs_fact(
         settings, [long, short], ["a b c", "a"])
-    assert "ranks the likeliest of its 2" in words.outputs_fact(settings, [short, long], ["a", "a b c"])
-    assert words.outputs_fact(Settings(), [short], ["a"]) == ""
+    assert "ranks the likeliest of its 2" in text.outputs_fact(settings, [short, long], ["a", "a b c"])
+    assert text.outputs_fact(Settings(), [short], ["a"]) == ""
 
 
 def test_equations_hold_the_path_s_numbers():
     tree = grown()
-    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in words.equation(Settings("beam", length_penalty=0.5), tree, [0, 2], 0)
-    assert "p = 0.37" in words.equation(Settings(), tree, [0, 2], 1)
+    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in text.equation(Settings("beam", length_penalty=0.5), tree, [0, 2], 0)
+    assert "p = 0.37" in text.equation(Settings(), tree, [0, 2], 1)
     tree.candidates[2].chance = 0.25
-    sampled = words.equation(Settings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1)
+    sampled = text.equation(Settings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1)
     assert r"0.37 \to 0.25" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled

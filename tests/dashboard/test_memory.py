@@ -13,7 +13,7 @@ from core.pretrained import Given
 from core.pretrained.evidence import Question
 from dashboard.runtime import cache
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most, size_bytes
-from dashboard.views.use_model.state import answered
+from dashboard.views.use_model.compute import answered
 from dashboard.widgets.model_picker import EMBEDDED, loaded
 from dashboard.widgets.model_picker.asked import asked_of
 

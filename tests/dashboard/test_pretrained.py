@@ -8,16 +8,25 @@ import pytest
 from core.lens import Lens, through
 from core.pretrained import Array, Given, Line
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.views.pretrained.lenses import Seen, even, first_head, in_order, lens_of, patches_of, shown_pins, telling
-from dashboard.views.pretrained.settings import Settings
-from dashboard.views.pretrained.view import COREFERENCE
-from dashboard.views.pretrained.words import all_heads_fact, called, head_fact, pins_fact
+from dashboard.views.pretrained.compute import (
+    Seen,
+    even,
+    first_head,
+    in_order,
+    lens_of,
+    patches_of,
+    shown_pins,
+    telling,
+)
+from dashboard.views.pretrained.controls import Controls
+from dashboard.views.pretrained.pictures import COREFERENCE
+from dashboard.views.pretrained.text import all_heads_fact, called, head_fact, pins_fact
 
 # [CLS] the un ##kind [SEP] it rains [SEP]
 LINE = Line((0,) * 8, ("[CLS]", "the", "un", "##kind", "[SEP]", "it", "rains", "[SEP]"),
             (True, False, False, False, True, False, False, True), (None, 0, 1, 1, None, 2, 3, None),
             (0, 0, 0, 0, 0, 1, 1, 0))
-PLAIN = Settings("self")
+PLAIN = Controls("self")
 
 
 def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
@@ -30,7 +39,7 @@ def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
                                 for k, one in enumerate(weights)), "test")
 
 
-def seen_by(settings: Settings, trace=None, line=LINE) -> Seen:
+def seen_by(settings: Controls, trace=None, line=LINE) -> Seen:
     trace = trace or a_trace()
     found = lens_of(trace, line, line, settings)
     return Seen(AttentionTrace(tuple(through(item, found) for item in trace.maps), "test"), found, line, line)

@@ -8,7 +8,7 @@ from core.pretrained.answers import Said, answer
 from core.pretrained.evidence import Effect, Question
 from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.tokens import distinct
-from dashboard.views.use_model import figures, sections, state, words
+from dashboard.views.use_model import charts, compute, jobs, text
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 
 INDUCTION = ModelRef("lab", "induction")
@@ -16,75 +16,75 @@ QUESTION = Question(Given("the old king walked to the red house . the old king w
 
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
-    found, known = state.answered(INDUCTION, QUESTION), state.effects(INDUCTION, QUESTION)
+    found, known = compute.answered(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
     assert len(known) == found.heads == 8
-    head = state.telling_head(found, known)
+    head = compute.telling_head(found, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
     alone = answer(load_kept("induction"), QUESTION.given, off=off).probabilities[found.asked.id]
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
     assert head.row == len(found.asked.source) - 1
-    told = words.answer_fact(found, [Said(1, "house", 0.9), Said(2, "a", 0.05)], head)
+    told = text.answer_fact(found, [Said(1, "house", 0.9), Said(2, "a", 0.05)], head)
     assert f"**{head.name}** looks most at **house**" in told and "of 8 heads, none changes that more" in told
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
-    found = state.answered(INDUCTION, QUESTION)
-    head = state.telling_head(found, None)
+    found = compute.answered(INDUCTION, QUESTION)
+    head = compute.telling_head(found, None)
     special = np.asarray(found.asked.source.special)
     rows = np.stack([item.weights[:, -1] for item in found.trace.maps])  # (L, H, S)
     rows[..., special] = 0
     assert rows[head.place, head.head].max() == rows.max()
-    assert "not measured yet" in words.head_fact(found, head, "mat")
-    assert "takes about" in words.conditions(found, head)
+    assert "not measured yet" in text.head_fact(found, head, "mat")
+    assert "takes about" in text.conditions(found, head)
 
 
 def test_another_head_that_is_taken_has_its_own_effect_and_rank():
-    found, known = state.answered(INDUCTION, QUESTION), state.effects(INDUCTION, QUESTION)
-    ranks = [state.head_at(found, known, place, head).before for place in (0, 1) for head in range(4)]
+    found, known = compute.answered(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    ranks = [compute.head_at(found, known, place, head).before for place in (0, 1) for head in range(4)]
     assert sorted(ranks) == list(range(8))
-    last = next(state.head_at(found, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
+    last = next(compute.head_at(found, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
-    told = words.head_fact(found, last, "house")
+    told = text.head_fact(found, last, "house")
     assert "7 of 8 heads change that more" in told
 
 
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
-    found = state.answered(INDUCTION, QUESTION)
+    found = compute.answered(INDUCTION, QUESTION)
     model = load_kept("induction").model
     numbers = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
-    assert found.work == 8 * len(found.asked.source) * numbers < state.AT_ONCE / 100
-    minilm = state.answered(EMBEDDED, Question(Given("The animal didn't cross the street."), against="Nobody came."))
-    assert state.AT_ONCE / 30 < minilm.work < state.AT_ONCE
+    assert found.work == 8 * len(found.asked.source) * numbers < compute.AT_ONCE / 100
+    minilm = compute.answered(EMBEDDED, Question(Given("The animal didn't cross the street."), against="Nobody came."))
+    assert compute.AT_ONCE / 30 < minilm.work < compute.AT_ONCE
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
-    found = state.answered(INDUCTION, QUESTION)
-    head = state.Head(1, 1, 0, 3, Effect(found.asked.value + 1e-5, 1e-5, 3))
-    assert "without any one of the 8 heads" in words.head_fact(found, head, "mat")
-    other = state.Head(1, 1, 0, 3, Effect(found.asked.value + 1e-5, 1e-5, 3), before=1)
-    assert "stays at" in words.head_fact(found, other, "mat")
-    assert "1 of 8 heads changes that more" in words.head_fact(found, other, "mat")
+    found = compute.answered(INDUCTION, QUESTION)
+    head = compute.Head(1, 1, 0, 3, Effect(found.asked.value + 1e-5, 1e-5, 3))
+    assert "without any one of the 8 heads" in text.head_fact(found, head, "mat")
+    other = compute.Head(1, 1, 0, 3, Effect(found.asked.value + 1e-5, 1e-5, 3), before=1)
+    assert "stays at" in text.head_fact(found, other, "mat")
+    assert "1 of 8 heads changes that more" in text.head_fact(found, other, "mat")
 
 
 def test_the_first_word_of_another_order_is_shown_first():
     reading = reading_of(ModelRef("lab", "numbers"), Given("forty-seven"))
     spoken = [place for place, special in enumerate(reading.produced.special) if not special]
     assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
-    assert sections.crossing(reading, spoken) in (1, 2)
-    assert sections.crossing(reading_of(ModelRef("lab", "numbers"), Given("seven")), [0]) == 0
+    assert jobs.crossing(reading, spoken) in (1, 2)
+    assert jobs.crossing(reading_of(ModelRef("lab", "numbers"), Given("seven")), [0]) == 0
 
 
 def test_sentences_are_lines_once_each():
-    assert state.sentences(" One. ", "Two.\n\nOne.\n Three. ") == ("One.", "Two.", "Three.")
+    assert compute.sentences(" One. ", "Two.\n\nOne.\n Three. ") == ("One.", "Two.", "Three.")
     with pytest.raises(PretrainedError, match="Take 3 out"):
-        state.sentences("0", "\n".join(map(str, range(1, 15))))
+        compute.sentences("0", "\n".join(map(str, range(1, 15))))
 
 
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
-    spec = figures.bars([Said(1, "a", 0.6), Said(2, "a", 0.3)], LIGHT_INK)
+    spec = charts.bars([Said(1, "a", 0.6), Said(2, "a", 0.3)], LIGHT_INK)
     rows = spec["layer"][0]["data"]["values"]
     assert [row["first"] for row in rows] == [True, False]
     assert len({row["word"] for row in rows}) == 2
@@ -94,7 +94,7 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
-    spec = figures.likeness(table, ["It's one", "two", "a \\ very long sentence that goes on and on"], (0, 1), theme)
+    spec = charts.likeness(table, ["It's one", "two", "a \\ very long sentence that goes on and on"], (0, 1), theme)
     cells, pair, _ = (layer["data"]["values"] for layer in spec["layer"])
     assert len(cells) == 9 and len(pair) == 2
     assert {cell["value"] for cell in pair} == {0.7}

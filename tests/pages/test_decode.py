@@ -14,7 +14,7 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, create_run, prepare, recommended
 from dashboard.charts.numbers import number
-from dashboard.views.decode.state import HALF_TRAINED
+from dashboard.views.decode.compute import HALF_TRAINED
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 

@@ -13,9 +13,9 @@ from core.attention import AttentionConfig, Choice
 from core.benchmark import Measured
 from core.cost import attention_cost
 from dashboard.runtime import racing
-from dashboard.runtime.racing import Race
-from dashboard.views.efficient import example, measure, state, words
-from dashboard.views.efficient.state import ENTRIES, Asked, Result
+from dashboard.views.efficient import compute, controls, example, text
+from dashboard.views.efficient.compute import Result, start_race
+from dashboard.views.efficient.controls import ENTRIES, Controls
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 QUICK = ("fused", "linear")
@@ -66,8 +66,8 @@ def until_measured(at):
 
 def test_opens_with_the_kept_measurement_and_nothing_pressed():
     at, kept = opened(), example.load()
-    assert [named(chart) for chart in charts(at)] == [[ENTRIES[kernel].name for kernel in state.USUAL]] * 2
-    assert words.fact(kept, list(state.USUAL)).replace("**", "") in html(at).replace(
+    assert [named(chart) for chart in charts(at)] == [[ENTRIES[kernel].name for kernel in controls.USUAL]] * 2
+    assert text.fact(kept, list(controls.USUAL)).replace("**", "") in html(at).replace(
         "<b style='font-weight:600'>", "").replace("</b>", "")
     assert "`make measured`" in at.caption[0].value
     assert "exact from 4,096 tokens (would hold" in at.caption[0].value
@@ -76,12 +76,12 @@ def test_opens_with_the_kept_measurement_and_nothing_pressed():
 def test_the_kept_measurement_is_whole():
     """Every kernel there is, each at least to 2,048 tokens, with the closed forms' memory."""
     kept = example.load()
-    assert set(kept.asked.keys) == set(ENTRIES), "run make measured"
+    assert set(kept.controls.keys) == set(ENTRIES), "run make measured"
     for kernel in ENTRIES:
         points = kept.of(kernel)
         assert points[-1].length >= 2048
         if kernel != "fused":
-            closed = attention_cost(kept.asked.config(kernel), points[-1].length, points[-1].length).bytes
+            closed = attention_cost(kept.controls.config(kernel), points[-1].length, points[-1].length).bytes
             assert points[-1].bytes == pytest.approx(closed, rel=0.2)
 
 
@@ -109,8 +109,8 @@ def test_a_parameter_goes_into_the_race():
     assert any("measured before" in caption.value for caption in at.caption)
     at.button(key="efficient:measure").click()
     until_measured(calm(at.run()))
-    asked = at.session_state["efficient:result"].asked
-    assert asked.kernels == (Choice.of("chunked", block=32),) and asked.config("chunked").kernel["block"] == 32
+    result = at.session_state["efficient:result"].controls
+    assert result.kernels == (Choice.of("chunked", block=32),) and result.config("chunked").kernel["block"] == 32
 
 
 def test_a_kernel_that_cannot_is_said_and_left_out():
@@ -152,7 +152,7 @@ def test_the_implied_weights_follow_their_controls():
 
 
 def test_a_race_stops_when_told():
-    race = Race(Asked.of(["exact"], 8192))
+    race = start_race(Controls.of(["exact"], 8192))
     race.stop()
     race.wait(20)
     assert not race.alive and not race.error and race.fraction < 1
@@ -160,14 +160,14 @@ def test_a_race_stops_when_told():
 
 def test_a_race_that_nobody_looks_at_ends(monkeypatch):
     monkeypatch.setattr(racing, "LEFT", 0.0)
-    race = Race(Asked.of(["fused"], 8192))
+    race = start_race(Controls.of(["fused"], 8192))
     race.wait(20)
     assert not race.alive and race.fraction < 1
 
 
 def test_one_race_at_a_time_and_the_other_waits():
     with racing.ONE_AT_A_TIME:
-        race = Race(Asked.of(QUICK, 512))
+        race = start_race(Controls.of(QUICK, 512))
         race.wait(0.3)
         assert race.alive and race.waiting and not race.points
     race.wait(30)
@@ -178,14 +178,14 @@ def test_an_error_in_a_race_is_kept_to_be_said(monkeypatch):
     def broken(*args, **how):
         raise RuntimeError("no memory")
     monkeypatch.setattr(racing, "race", broken)
-    race = Race(Asked.of(QUICK, 512))
+    race = start_race(Controls.of(QUICK, 512))
     race.wait(10)
     assert race.error == "no memory" and not race.alive
 
 
 def test_a_result_survives_json():
     points = Measured("fused", 128, 1e-3, 5), Measured("fused", 256, skipped="too long")
-    result = Result(Asked.of(["fused"], 512, True), points, "here")
+    result = Result(Controls.of(["fused"], 512, True), points, "here")
     assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert [p.length for p in result.of("fused")] == [128] and result.skipped()[0].length == 256
 
@@ -197,27 +197,27 @@ def square(kernel, seconds, held):
 def test_slopes_and_the_sentence_come_from_the_points():
     points = square("exact", lambda n: n * n * 1e-6, lambda n: n * n)
     points += square("linear", lambda n: n * 1e-6, lambda n: n)
-    result = Result(Asked.of(["exact", "linear"], 512), tuple(points), "here")
-    exact, linear = (words.grown(result, kernel) for kernel in ("exact", "linear"))
+    result = Result(Controls.of(["exact", "linear"], 512), tuple(points), "here")
+    exact, linear = (text.scaling(result, kernel) for kernel in ("exact", "linear"))
     assert (exact.time, exact.memory, exact.flops) == pytest.approx((2, 2, 2), abs=0.01)
     assert (linear.time, linear.memory, linear.flops) == pytest.approx((1, 1, 1), abs=0.01)
-    said = words.fact(result, ["exact", "linear"])
-    assert "At 512 tokens linear takes **512\u00a0µs**" in said and "exact takes **262\u00a0ms**" in said
-    assert "costs it 2.00 times as much, and exact 4.00 times" in said
-    assert words.power(1.98) == "T¹·⁹⁸"
+    sentence = text.fact(result, ["exact", "linear"])
+    assert "At 512 tokens linear takes **512\u00a0µs**" in sentence and "exact takes **262\u00a0ms**" in sentence
+    assert "costs it 2.00 times as much, and exact 4.00 times" in sentence
+    assert text.power(1.98) == "T¹·⁹⁸"
 
 
 def test_distances_are_those_of_the_outputs():
     """Zero but for rounding where the weights are the same; not where they are others."""
-    asked = Asked()
-    assert all(measure.apart(asked.config(kernel)) < 1e-5 for kernel in ("fused", "chunked", "local"))
-    assert measure.apart(asked.config("linear")) > 0.1
+    defaults = Controls()
+    assert all(compute.output_error(defaults.config(kernel)) < 1e-5 for kernel in ("fused", "chunked", "local"))
+    assert compute.output_error(defaults.config("linear")) > 0.1
 
 
 def test_implied_weights_are_those_of_the_layer():
     tokens = ("a", "b", "c", "d")
-    same = measure.implied(Choice.of("nystrom", landmarks=8), tokens, False)
-    assert same.wrong < 1e-6 and same.sums == pytest.approx((1, 1))  # as many landmarks as tokens: the softmax itself
-    few = measure.implied(Choice.of("nystrom", landmarks=2), tokens, False)
-    weights = measure.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)
-    assert few.wrong == pytest.approx(float((torch.tensor(few.weights) - weights).abs().mean()))
+    same = compute.implied(Choice.of("nystrom", landmarks=8), tokens, False)
+    assert same.mean_error < 1e-6 and same.sums == pytest.approx((1, 1))  # a landmark per token: the softmax
+    few = compute.implied(Choice.of("nystrom", landmarks=2), tokens, False)
+    weights = compute.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)
+    assert few.mean_error == pytest.approx(float((torch.tensor(few.weights) - weights).abs().mean()))

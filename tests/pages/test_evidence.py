@@ -9,9 +9,10 @@ from streamlit.testing.v1 import AppTest
 
 from core.pretrained import Given
 from core.pretrained.evidence import Question, ask, every_head, singles, switched_off
-from dashboard.views.evidence import maps, measuring, words
+from dashboard.views.evidence import maps, progress
+from dashboard.views.evidence.compute import Setup
 from dashboard.views.evidence.heads import csv_of
-from dashboard.views.evidence.state import Setup
+from dashboard.views.evidence.text import moves, short
 from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
 from tests.pages.evidence_app import captions, evidence_app, said, shown
 from tests.tiny_models import save
@@ -163,7 +164,7 @@ def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
 
 
 def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
-    monkeypatch.setattr(measuring, "AT_ONCE", 0.0)
+    monkeypatch.setattr(progress, "AT_ONCE", 0.0)
     shown(app, "digits")
     assert "3 of 10 heads and layers measured; the rest takes about 1 s." in captions(app)
     assert "Without L" not in said(app)
@@ -176,16 +177,16 @@ def test_stop_keeps_what_is_there(monkeypatch):
     def script():
         import streamlit as st
 
-        from dashboard.views.evidence import measuring
+        from dashboard.views.evidence import progress
 
         def one(item):
             if item == 5 and not st.session_state.get("pressed"):
                 st.session_state["pressed"] = True
-                measuring._set("evidence:test", False)
+                progress._set("evidence:test", False)
                 st.rerun()
             return item * item
 
-        st.code(repr(dict(measuring.measured("test", "about", range(9), one, "squares"))))
+        st.code(repr(dict(progress.measured("test", "about", range(9), one, "squares"))))
 
     app = AppTest.from_function(script).run()
     assert app.code[0].value == repr({item: item * item for item in range(5)})
@@ -195,9 +196,9 @@ def test_stop_keeps_what_is_there(monkeypatch):
 
 
 def test_what_is_written_alike_is_told_by_its_change():
-    assert words.moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
-    assert words.moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
-    assert words.short(-0.0123, 0.05) == "−.012" and words.short(0.001, 0.05) == ""
+    assert moves(0.7, 0.6) == "falls from **0.70** to **0.60**"
+    assert moves(0.701, 0.7041) == "rises by **0.003** from **0.70**"
+    assert short(-0.0123, 0.05) == "−.012" and short(0.001, 0.05) == ""
 
 
 def test_the_heads_are_told_as_csv():

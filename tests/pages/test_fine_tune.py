@@ -12,7 +12,7 @@ from core.finetune.run import config_of, create
 from core.training import Record, list_runs
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import KEPT
-from dashboard.views.decode.state import decodable
+from dashboard.views.decode.compute import decodable
 from dashboard.views.sweeps.controls import _own_runs
 from dashboard.views.transformer.controls import sources
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.views.evidence import measuring
+from dashboard.views.evidence import progress
 from tests.pages.evidence_app import captions, evidence_app, said, shown
 from tests.tiny_models import save
 
@@ -54,7 +54,7 @@ def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed,
 
 
 def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):
-    monkeypatch.setattr(measuring, "AT_ONCE", 0.0)
+    monkeypatch.setattr(progress, "AT_ONCE", 0.0)
     shown(app, "induction")
     labels = [one.label for one in app.expander]
     assert "The 3 heads that the answer needs most of the 3 measured so far, out of 8, as a table" in labels

@@ -11,7 +11,7 @@ from core.pretrained import Given, load_kept
 from core.pretrained.generate import Settings, begin, follow, generate, text_of
 from core.pretrained.looks import on_said, on_said_evenly, telling_head
 from dashboard.charts.numbers import number
-from dashboard.views.generate import state
+from dashboard.views.generate import compute
 from dashboard.widgets.model_picker import examples
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
@@ -124,7 +124,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     slider.set_value(5)
     calm(at.run())
     assert "At step 5 the model gives" in html(at) and strip(at) != before
-    now = at.session_state[state.GOING]
+    now = at.session_state[compute.GOING]
     assert at_of(at) == f"{now.tree.hypotheses[0].leaf}.4"
     assert "At step 5 the model gives" in html(opened(at=at_of(at)))
     assert "here these run from 0.0" in opened(at="9999.1").warning[0].value
@@ -132,7 +132,7 @@ def test_the_timeline_moves_the_token_that_is_said():
 
 def test_another_output_is_looked_at_where_it_parts_from_the_best():
     at = opened(**{"generate:strategy": "Beam"})
-    now = at.session_state[state.GOING]
+    now = at.session_state[compute.GOING]
     at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf)
     calm(at.run())
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
@@ -147,31 +147,31 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
 def test_a_link_brings_settings_and_head():
     at = opened(**{"generate:strategy": "Sampling", "generate:seed": "3", "head": "0.1"})
     assert "Head L0·H1 puts" in html(at)
-    assert at.session_state[state.GOING].request.settings.seed == 3
+    assert at.session_state[compute.GOING].request.settings.seed == 3
     assert "expected two whole numbers" in opened(head="x").warning[0].value
 
 
 def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     """As a slow model does: it is drawn while it goes on, and Stop holds it between two steps."""
-    monkeypatch.setattr(state, "PATIENCE", -1)
+    monkeypatch.setattr(compute, "PATIENCE", -1)
     drawn = []
 
-    def stop_after_three(now, draw, run=state.run):
+    def stop_after_three(now, draw, run=compute.run):
         def watched(now):
             draw(now)
             drawn.append(now.length)
             now.stopped = now.stopped or len(drawn) == 3
         run(now, watched)
 
-    monkeypatch.setattr(state, "BETWEEN", -1)
-    monkeypatch.setattr(state, "SHARE", 0)
-    monkeypatch.setattr("dashboard.views.generate.view.run", stop_after_three)
+    monkeypatch.setattr(compute, "BETWEEN", -1)
+    monkeypatch.setattr(compute, "SHARE", 0)
+    monkeypatch.setattr("dashboard.views.generate.page.run", stop_after_three)
     at = opened()
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
-    first = at.session_state[state.GOING].tree
+    first = at.session_state[compute.GOING].tree
     at.button(key="generate:go-on").click()
     calm(at.run())
-    assert at.session_state[state.GOING].tree is first and at.session_state[state.GOING].done
+    assert at.session_state[compute.GOING].tree is first and at.session_state[compute.GOING].done
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
     assert "Stopped" not in " ".join(m.value for m in at.markdown)
 

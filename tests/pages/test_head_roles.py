@@ -12,7 +12,7 @@ from core.pretrained import Given, load_kept
 from core.roles import ROLES, Inputs, Measured, inputs_for, measure, read_all
 from core.roles.measure import EVEN
 from dashboard.charts.numbers import number
-from dashboard.views.head_roles import figures, words
+from dashboard.views.head_roles import charts, text
 from dashboard.views.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
 from tests.tiny_models import save
 
@@ -43,7 +43,7 @@ def conditions(app: AppTest) -> str:
     return app.caption[-1].value.replace("\\", "")
 
 
-def charts(app: AppTest) -> list:
+def figures(app: AppTest) -> list:
     return app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
 
 
@@ -58,7 +58,7 @@ def test_first_sight_shows_minilm_s_previous_token_head_with_nothing_pressed(app
     assert "L0·H2</b></span> puts <b style='font-weight:600'>0.99" in said(app)
     assert "shuffled, the same weights would put 0.055 ± 0.0" in said(app)
     assert "measured on 30 kept sentences" in conditions(app)
-    assert len(charts(app)) == 3
+    assert len(figures(app)) == 3
 
 
 def test_the_induction_model_opens_with_its_induction_head(app):
@@ -144,7 +144,7 @@ def test_lines_are_read_once_each_and_what_is_left_out_is_said():
 
 
 def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(found):
-    rows = list(csv.DictReader(io.StringIO(words.to_csv(found).decode())))
+    rows = list(csv.DictReader(io.StringIO(text.to_csv(found).decode())))
     able = [role.key for role, count in zip(ROLES, found.rows, strict=True) if count]
     assert len(rows) == len(able) * found.score.shape[1] * found.score.shape[2]
     own = {(int(row["layer"]), int(row["head"])): row["role"] for row in rows if row["is_its_role"] == "1"}
@@ -154,7 +154,7 @@ def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(found):
 
 
 def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(found):
-    spec = figures.role_grid(found, (1, 0), "light")
+    spec = charts.role_grid(found, (1, 0), "light")
     cells = {(row["layer"], row["head"]): row for row in spec["layer"][0]["data"]["values"]}
     assert set(cells) == set(np.ndindex(found.score.shape[1:]))
     for head, row in cells.items():
@@ -166,31 +166,31 @@ def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(found):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_letters_can_be_read_on_every_colour(theme):
-    fills = [*figures.CATEGORIES[theme], *(figures.ink_of(share, theme) for share in np.linspace(0, 1, 21))]
+    fills = [*charts.CATEGORIES[theme], *(charts.ink_of(share, theme) for share in np.linspace(0, 1, 21))]
 
     def light(colour):
         parts = np.array([int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)])
         return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
 
     for fill in fills:
-        high, low = sorted((light(fill), light(figures.readable_on(fill))), reverse=True)
+        high, low = sorted((light(fill), light(charts.readable_on(fill))), reverse=True)
         assert (high + 0.05) / (low + 0.05) > 3.9, fill
 
 
 def test_the_equation_says_what_was_measured(found, inputs):
     best = found.best(place("induction"))
-    score, above, share = words.equation(found, best, place("induction"))
+    score, above, share = text.equation(found, best, place("induction"))
     assert f"= {number(found.score[place('induction')][best])}" in score and ">" in above and r"\ge" in share
     other = found.best(place("previous"))
-    assert r"\le" in words.equation(found, other, place("induction"))[1]
-    assert "Its role is previous token" in words.fact(found, other, place("induction"), inputs)
+    assert r"\le" in text.equation(found, other, place("induction"))[1]
+    assert "Its role is previous token" in text.fact(found, other, place("induction"), inputs)
 
 
 def test_an_even_head_is_said_not_to_have_chosen():
     even = Measured("self", *(np.full((len(ROLES), 1, 1), value) for value in (EVEN + 0.05, 0.7, 0.01)),
                     rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
-    said_of_it = words.fact(even, (0, 0), place("broad"), Inputs((Given("a"),), "kept sentences"))
+    said_of_it = text.fact(even, (0, 0), place("broad"), Inputs((Given("a"),), "kept sentences"))
     assert "so even that it has not chosen" in said_of_it and "1 kept sentence;" in said_of_it
 
 

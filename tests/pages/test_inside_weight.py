@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import Given, load_minilm, read
 from core.pretrained.weight import weight_of
 from dashboard.charts.numbers import number
-from dashboard.views.inside_weight import figures, state, words
-from dashboard.views.inside_weight.figures import Strip
-from dashboard.views.inside_weight.state import Cell
+from dashboard.views.inside_weight import charts, controls, text
+from dashboard.views.inside_weight.charts import Strip
+from dashboard.views.inside_weight.controls import Cell
 from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
 from tests.tiny_models import save
 
@@ -79,7 +79,8 @@ def test_the_fields_open_another_weight(app):
 
 def test_a_press_in_the_map_opens_its_cell(app):
     shown(app)
-    app.session_state[f"{state.MAP}:view"] = app.session_state[f"{state.MAP}:view"] | {"pick": (3, 4), "pin": (7, 5)}
+    key = f"{controls.MAP}:view"
+    app.session_state[key] = app.session_state[key] | {"pick": (3, 4), "pin": (7, 5)}
     app.run()
     assert fields(app) == ["L3·H4", 7, 5]
 
@@ -161,10 +162,10 @@ def test_a_masked_cell_says_why_its_weight_is_nothing(app):
 def test_what_is_carried_adds_up_to_the_head_s_output():
     ref, given = ModelRef("lab", "induction"), Given("the old king walked to the dark river . the old")
     trace = reading_of(ref, given).trace
-    layer = state.opened(ref, given)[1]
+    layer = controls.opened(ref, given)[1]
     all_of = [weight_of(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
     np.testing.assert_allclose(sum(one.carried for one in all_of), all_of[0].out, atol=1e-5)
-    shares = [float(re.search(r"gives \*\*(−?\d+) %", words.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
+    shares = [float(re.search(r"gives \*\*(−?\d+) %", text.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
               for one in all_of]
     assert sum(shares) == pytest.approx(100, abs=3)
 
@@ -173,7 +174,7 @@ def test_the_telling_cell_is_between_words_far_apart():
     ref = ModelRef("lab", "numbers")
     reading = reading_of(ref, Given("nine thousand three hundred and twelve ; forty-seven"))
     cross = reading.trace.of("cross")
-    cell = state.telling_cell(reading, cross)
+    cell = controls.telling_cell(reading, cross)
     assert cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
     assert not Cell(0, 0, 99, 0).inside(cross) and not Cell(9, 0, 0, 0).inside(cross)
     assert loaded(ref).reads == "pair"
@@ -182,7 +183,7 @@ def test_the_telling_cell_is_between_words_far_apart():
 @pytest.mark.parametrize("order", [np.arange(5), np.array([3, 0, 4, 1, 2])])
 def test_the_figure_holds_each_number_once_and_adds_them_up(order):
     q, k = np.array([1.0, -2.0, 0.5, 3.0, 0.0]), np.array([0.5, 1.0, -1.0, 2.0, 4.0])
-    spec = figures.meeting([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
+    spec = charts.meeting([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
     bars = next(one for one in spec["layer"] if one["mark"]["type"] == "bar")["data"]["values"]
     assert [one["dimension"] for one in bars] == list(order)
     assert [one["product"] for one in bars] == [float(one) for one in (q * k)[order]]
@@ -193,7 +194,7 @@ def test_the_figure_holds_each_number_once_and_adds_them_up(order):
 
 
 def test_masked_keys_have_no_bar_and_are_named():
-    spec = figures.row(("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5)
+    spec = charts.row(("it's", "b\\", "c"), np.array([0.25, 0.75, -np.inf]), 1, "dark", "weight", 0.5)
     bars, hidden, rule = (one["data"]["values"] for one in spec["layer"])
     assert [(one["weight"], one["picked"]) for one in bars] == [(0.25, False), (0.75, True), (0.0, False)]
     assert [one["at"] for one in hidden] == [2] and rule == [{"level": 0.5}]

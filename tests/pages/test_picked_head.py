@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.head_roles.controls import HEAD, ROLE
-from dashboard.views.inside_weight import state as weight
+from dashboard.views.inside_weight import controls as weight
 
 ROOT = Path(__file__).resolve().parents[2]
 

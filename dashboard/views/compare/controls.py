@@ -10,9 +10,9 @@ import streamlit as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, heads_that_divide, preset
 from core.masks import COMPOSITIONS
-from dashboard.views.compare import state
-from dashboard.views.compare.state import FEWEST, MOST, MOST_HEADS, SEEDED, Setup
-from dashboard.views.compare.words import name_of
+from dashboard.views.compare import link
+from dashboard.views.compare.link import FEWEST, MOST, MOST_HEADS, SEEDED, Setup
+from dashboard.views.compare.text import name_of
 from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism
 from dashboard.widgets.panels import plain
 
@@ -34,7 +34,7 @@ def load() -> tuple[Setup, list[str]]:
     stayed = "compare:measure" in st.session_state  # a button's state goes with its page
     if SETUP in st.session_state and (asked == st.session_state.get(WRITTEN) or not (asked or stayed)):
         return st.session_state[SETUP], []
-    setup, refused = state.from_query(asked)
+    setup, refused = link.from_query(asked)
     put(setup)
     return setup, refused
 
@@ -42,12 +42,12 @@ def load() -> tuple[Setup, list[str]]:
 def linked() -> dict[str, str | list[str]]:
     """What of the setup stands in the link."""
     return {name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
-            for name in state.READERS if name in st.query_params}
+            for name in link.READERS if name in st.query_params}
 
 
 def put(setup: Setup) -> None:
     """Make this the setup, and every widget show it; for a callback, or before the widgets are drawn."""
-    setup = state.fitting(setup)
+    setup = link.fitting(setup)
     st.session_state[SETUP] = setup
     st.session_state.update({
         "compare:source": setup.source, "compare:text": setup.text, "compare:seed": setup.seed,
@@ -59,7 +59,7 @@ def put(setup: Setup) -> None:
 def keep(setup: Setup) -> None:
     """Remember the setup and write it into the link; the link is touched only where it changes."""
     st.session_state[SETUP] = setup
-    query, asked = state.to_query(setup), linked()
+    query, asked = link.to_query(setup), linked()
     for name in asked.keys() - query.keys():
         del st.query_params[name]
     for name, value in query.items():
@@ -95,7 +95,7 @@ def tokens(setup: Setup) -> None:
         return
     with panel:
         st.text_area("Sentence", key="compare:text", height=100, max_chars=LONGEST_TEXT, **KEEP)
-        st.number_input("Seed", 0, state.LAST_SEED, step=1, key="compare:seed", **KEEP,
+        st.number_input("Seed", 0, link.LAST_SEED, step=1, key="compare:seed", **KEEP,
                         help="Draws whatever a mechanism has of its own, by the name of each weight.")
         if setup.seeded:
             _sizes(setup)
@@ -112,7 +112,7 @@ def row(setup: Setup, names: Sequence[str]) -> None:
     """The row of controls under the title."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2):
-        st.selectbox("Queries and keys from", [SEEDED, *state.MINILM], key="compare:source", **KEEP,
+        st.selectbox("Queries and keys from", [SEEDED, *link.MINILM], key="compare:source", **KEEP,
                      format_func=source_label, help="A trained layer's own, or a layer drawn from a seed.")
     with grid.cell(column_span=2):
         _mechanisms(setup, names)

@@ -13,7 +13,7 @@ from core.cost import at_most, attention_cost, parameters
 from core.masks import make_mask
 from core.score_block import Cells
 from dashboard.runtime.racing import ONE_AT_A_TIME
-from dashboard.views.compare.state import Setup
+from dashboard.views.compare.link import Setup
 
 ROUNDS = 5
 PATIENCE = 0.1  # seconds between two looks whether another measurement is over

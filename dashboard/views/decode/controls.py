@@ -11,7 +11,7 @@ import streamlit as st
 from core.tasks import Task
 from core.training.runs import Run
 from dashboard.runtime.run_data import LAST, task_of
-from dashboard.views.decode.state import (
+from dashboard.views.decode.compute import (
     BEAM,
     GREEDY,
     HALF_TRAINED,

@@ -13,8 +13,8 @@ from core.tasks import Task
 from core.tasks.metrics import score
 from dashboard.charts.numbers import number, percent
 from dashboard.runtime import cache
+from dashboard.views.decode.compute import BEAM, GREEDY, How, Trained, longest_of, prompt_of, search
 from dashboard.views.decode.controls import Asked
-from dashboard.views.decode.state import BEAM, GREEDY, How, Trained, longest_of, prompt_of, search
 from dashboard.widgets.panels import fact
 from dashboard.widgets.table import table
 

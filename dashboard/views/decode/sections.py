@@ -15,8 +15,8 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.source_attention import tiles
 from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
-from dashboard.views.decode import words
-from dashboard.views.decode.state import SAMPLING, Decoded, How
+from dashboard.views.decode import text
+from dashboard.views.decode.compute import SAMPLING, Decoded, How
 from dashboard.widgets.panels import theme
 from dashboard.widgets.table import table
 
@@ -30,8 +30,8 @@ def outputs(found: Decoded, task: Task, how: How) -> None:
     rows = []
     for one in found.tree.hypotheses[:SHOWN]:
         ranked = f"{one.drawn}" if how.strategy == SAMPLING else number(one.score)
-        known = words.right(found, task, one)
-        rows.append([words.shorten(words.spoken(task, one.tokens)), number(one.logp), str(len(one)),
+        known = text.right(found, task, one)
+        rows.append([text.shorten(text.spoken(task, one.tokens)), number(one.logp), str(len(one)),
                      ranked, *([] if known is None else ["yes" if known else "no"])])
     table(head, rows, caption="Outputs, the best first", markers=False)
     if (more := len(found.tree.hypotheses) - SHOWN) > 0:
@@ -43,7 +43,7 @@ def looked(found: Decoded, task: Task, followed: Followed, tokens: Sequence[int]
     if not followed.looks:
         st.caption("This model has no attention: at each step it sees the encoder's last state alone.")
         return
-    said = tuple(words.names(task)[token] for token in tokens)
+    said = tuple(text.names(task)[token] for token in tokens)
     read = (*found.source, *said[:-1]) if found.prompt.text else found.source
     maps = [AttentionMap("cross", layer, np.ascontiguousarray(weights.float().cpu().numpy()), said, tuple(read))
             for layer, weights in enumerate(followed.looks)]
@@ -77,4 +77,4 @@ def next_token(followed: Followed, task: Task, how: How, token: int) -> None:
     if how.strategy == SAMPLING:
         shares["drawn from"] = how.sampling.reshape(logp[None])[0].softmax(-1)
     st.markdown(f"**Said at step {len(followed.logp)}**")
-    st.altair_chart(bars(shares, words.names(task), token, Ink.of(theme())), key="decode:bars")
+    st.altair_chart(bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")

@@ -9,8 +9,8 @@ import streamlit as st
 from core.pretrained import Given, Pretrained
 from core.pretrained.answers import maskable, with_mask
 from core.pretrained.evidence import Question
+from dashboard.views.evidence.compute import Setup
 from dashboard.views.evidence.output import output_of
-from dashboard.views.evidence.state import Setup
 from dashboard.widgets.model_picker import Chosen, reading_of
 from dashboard.widgets.model_picker.asked import asked_of
 from dashboard.widgets.params import BOUND

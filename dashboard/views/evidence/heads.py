@@ -16,11 +16,11 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.tokens import distinct
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.runtime.threads import one_thread
-from dashboard.views.evidence import figures
-from dashboard.views.evidence.measuring import measured
-from dashboard.views.evidence.state import SHORT, Head, Setup
-from dashboard.views.evidence.state import measured as beside
-from dashboard.views.evidence.words import followed, heads_fact, why_logit
+from dashboard.views.evidence import charts
+from dashboard.views.evidence.compute import SHORT, Head, Setup
+from dashboard.views.evidence.compute import measured as beside
+from dashboard.views.evidence.progress import measured
+from dashboard.views.evidence.text import followed, heads_fact, why_logit
 from dashboard.widgets.model_picker.picked import pick_head, picked_head
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.table import table
@@ -97,23 +97,23 @@ def _grid(setup: Setup, asked: Asked, effects: Mapping[Off, Effect], ranked: lis
     heads = max(len(item.weights) for item in setup.maps)
     st.markdown("**Without each head**", help="One forward pass a head, in which what it writes is zero: as if W_O had "
                 "no columns for it. The last column is the whole layer.")
-    spec = figures.effects(rows, layers, heads, (layers[picked[0]], str(picked[1])), theme())
-    st.vega_lite_chart(spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[figures.PICKED])
+    spec = charts.effects(rows, layers, heads, (layers[picked[0]], str(picked[1])), theme())
+    st.vega_lite_chart(spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[charts.PICKED])
 
 
 def _pick(layers: list[str]) -> None:
-    chosen = st.session_state["evidence:grid"].selection.get(figures.PICKED) or []
-    if chosen and chosen[0]["head"] != figures.LAYER:
+    chosen = st.session_state["evidence:grid"].selection.get(charts.PICKED) or []
+    if chosen and chosen[0]["head"] != charts.LAYER:
         write_pair("head", (layers.index(chosen[0]["layer"]), int(chosen[0]["head"])))
 
 
-def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Head]) -> figures.Spec:
+def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Head]) -> charts.Spec:
     (kind, layer, head), = off
     row = setup.row_of(kind, layer)
     name = setup.layer_name(row)
     measured_all = "" if len(ranked) == len(list(setup.heads())) else " measured"
     rank = "a whole layer" if head is None else f"{ranked.index((row, head)) + 1} of {len(ranked)}{measured_all}"
-    return {"layer": name, "head": figures.LAYER if head is None else str(head), "change": effect.change,
+    return {"layer": name, "head": charts.LAYER if head is None else str(head), "change": effect.change,
             "by": signed(effect.change),
             "name": f"all of {name}" if head is None else setup.name((row, head)), "share": rank,
             "now": f"{number(effect.value)} instead of {number(asked.value)}"}
@@ -144,7 +144,7 @@ def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Eff
 
 def _bars(asked: Asked, off: Off) -> None:
     """The likeliest answers with all heads on and with these off; of an embedding, its similarity."""
-    answers = dict(zip(figures.WAYS, (asked.answer, asked.again(even=off), asked.again(off=off)), strict=True))
+    answers = dict(zip(charts.WAYS, (asked.answer, asked.again(even=off), asked.again(off=off)), strict=True))
     if asked.id is None:
         values = {"similarity": {way: float(asked.followed(one)) for way, one in answers.items()}}
     else:
@@ -157,7 +157,7 @@ def _bars(asked: Asked, off: Off) -> None:
     rows = [{"word": word, "of": way, "p": value, "text": number(value)}
             for word, each in values.items() for way, value in each.items()]
     logits = asked.id is not None and asked.quantity != "probability"
-    st.vega_lite_chart(figures.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
+    st.vega_lite_chart(charts.before_after(rows, list(values), Ink.of(theme()), logits), key="evidence:bars")
     st.caption(f"The page follows {followed(asked)}.{why_logit(asked)}", help="Looking evenly, a head weighs all keys "
                "alike that it may see: what it writes stays, where it looks is gone.")
 

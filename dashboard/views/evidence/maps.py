@@ -12,8 +12,8 @@ from core.pretrained.evidence import answering_rows
 from core.ranks import spearman
 from dashboard.charts.numbers import number, signed
 from dashboard.components.multiples import Tile, multiples
-from dashboard.views.evidence.state import Head, Setup, flowing, measured, rolled
-from dashboard.views.evidence.words import NAMES, NOTES, cell_fact
+from dashboard.views.evidence.compute import Head, Setup, flowing, measured, rolled
+from dashboard.views.evidence.text import NAMES, NOTES, cell_fact
 from dashboard.widgets.panels import fact
 from dashboard.widgets.table import table
 

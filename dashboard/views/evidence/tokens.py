@@ -13,9 +13,9 @@ from dashboard.charts.numbers import signed
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.threads import one_thread
-from dashboard.views.evidence.measuring import measured
-from dashboard.views.evidence.state import SHORT, Setup, scores
-from dashboard.views.evidence.words import MEANINGS, NAMES, tokens_fact
+from dashboard.views.evidence.compute import SHORT, Setup, scores
+from dashboard.views.evidence.progress import measured
+from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
 from dashboard.widgets.panels import fact, plain
 from dashboard.widgets.table import table
 

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.pretrained.generate import Settings, Strategy
-from dashboard.views.decode.state import BEAM, GREEDY, SAMPLING
+from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.sampling import sampling_settings
 

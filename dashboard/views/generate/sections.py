@@ -18,10 +18,10 @@ from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
-from dashboard.views.decode.words import shorten
-from dashboard.views.generate import words
-from dashboard.views.generate.state import Going, outputs
-from dashboard.views.generate.strip import STYLE, strip
+from dashboard.views.decode.text import shorten
+from dashboard.views.generate import text
+from dashboard.views.generate.charts import STYLE, strip
+from dashboard.views.generate.compute import Going, outputs
 from dashboard.widgets.panels import theme
 from dashboard.widgets.table import table
 
@@ -40,7 +40,7 @@ class Looked:
     path: Sequence[int]
     step: int
     tokens: Sequence[int]
-    names: words.Names
+    names: text.Names
     found: Path
     trace: AttentionTrace
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.roles import ROLES, SENTENCES, Measured
 from core.trace import Kind
-from dashboard.views.head_roles.words import Head
+from dashboard.views.head_roles.text import Head
 from dashboard.widgets.model_picker import ModelRef
 from dashboard.widgets.model_picker.kinds import KINDS
 from dashboard.widgets.model_picker.picked import pick_head, picked_of

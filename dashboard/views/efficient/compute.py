@@ -1,0 +1,118 @@
+"""Kernel benchmarks, how far each output is from exact's, and the weights that a kernel implies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.attention import Attention, AttentionConfig, Choice
+from core.attention.kernels import exact
+from core.benchmark import Measured
+from dashboard.runtime.racing import Race, machine
+from dashboard.runtime.seeding import seeded_layer
+from dashboard.runtime.tokens import embed
+from dashboard.views.efficient.controls import ROUNDS, SHORTEST, Controls, limits
+
+LENGTH = 512  # at which outputs are compared
+D_MODEL, HEADS, SEED = 64, 4, 126
+
+
+def output_error(config: AttentionConfig) -> float:
+    """|out − exact| / |exact| over all numbers of the output, on random q, k, v of LENGTH tokens; exact in float64.
+
+    Kernels that also read the tokens' own vectors get random ones.
+    """
+    layer, generator = Attention(config).eval(), torch.Generator().manual_seed(SEED)
+    q, k, v = (torch.randn(1, config.num_heads, LENGTH, config.head_dim, generator=generator) for _ in range(3))
+    x = torch.randn(1, LENGTH, config.d_model, generator=generator)
+    with torch.no_grad():
+        problem = layer.problem(q, k, v, x, x)
+        ours = layer.kernel(problem).out.double()
+        problem = replace(layer.problem(q.double(), k.double(), v.double()), recorded=False)
+        return float((ours - exact(problem).out).norm() / exact(problem).out.norm())
+
+
+@dataclass(frozen=True)
+class Implied:
+    """The weights (H, T, T) of one kernel on the sentence, and how far they are from exact's."""
+
+    kernel: str
+    weights: np.ndarray
+    mean_error: float  # mean |difference| over all cells of all heads
+    largest: float  # of all its weights
+    sums: tuple[float, float]  # the least and the largest sum of a row
+
+
+def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
+    """The weights of a kernel on these tokens, with the same seeded projections for every kernel."""
+    config = AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
+    weights, true = weights_of(config, tokens), weights_of(config.with_(kernel=Choice("exact")), tokens)
+    rows = weights.sum(-1)
+    return Implied(choice.key, weights.numpy(), float((weights - true).abs().mean()), float(weights.max()),
+                   (float(rows.min()), float(rows.max())))
+
+
+def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
+    """The weights (H, T, T) of the seeded layer on these tokens."""
+    with torch.no_grad():
+        weights = seeded_layer(config, SEED)(embed(tokens, D_MODEL, SEED)).weights
+    assert weights is not None
+    return weights[0]
+
+
+def lengths(longest: int) -> list[int]:
+    """The measured lengths, each twice the one before."""
+    doubled = [SHORTEST]
+    while doubled[-1] < longest:
+        doubled.append(doubled[-1] * 2)
+    return doubled
+
+
+def start_race(controls: Controls, clock: Callable[[], float] = time.perf_counter) -> Race:
+    """Start measuring these kernels in a thread of their own."""
+    configs, _ = controls.configs()
+    return Race(configs, lengths(controls.longest), rounds=ROUNDS, limits=limits(controls.device),
+                backward=controls.backward, device=controls.device, clock=clock)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The points of a race, and under which conditions they were measured."""
+
+    controls: Controls
+    points: tuple[Measured, ...]
+    machine: str
+
+    @classmethod
+    def of_race(cls, controls: Controls, race: Race) -> Result:
+        """What a race has measured so far."""
+        return cls(controls, tuple(race.points), machine(race.device))
+
+    def of(self, kernel: str) -> list[Measured]:
+        """The points of one kernel that were measured, shortest first."""
+        return [point for point in self.points if point.name == kernel and not point.skipped]
+
+    def skipped(self) -> list[Measured]:
+        """The first length that each kernel did not get to."""
+        first: dict[str, Measured] = {}
+        for point in self.points:
+            if point.skipped:
+                first.setdefault(point.name, point)
+        return list(first.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `asked` is the stored key of the controls."""
+        controls = {**asdict(self.controls), "kernels": [choice.to_json() for choice in self.controls.kernels]}
+        return {"machine": self.machine, "asked": controls, "points": [asdict(point) for point in self.points]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        kernels = tuple(Choice.from_json(choice) for choice in data["asked"]["kernels"])
+        controls = Controls(**{**data["asked"], "kernels": kernels})
+        return cls(controls, tuple(Measured(**point) for point in data["points"]), data["machine"])

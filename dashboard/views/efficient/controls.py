@@ -1,0 +1,145 @@
+"""The controls of Cost and speed: which kernels race, on what, and the mechanisms that this makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import streamlit as st
+import torch
+
+from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry
+from core.benchmark import CPU, CUDA, Limits, devices
+from core.entries import complete
+from dashboard.charts.numbers import byte_size
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND, params_of
+
+HEADS, SIZE = 4, 64
+SHORTEST = 128
+LONGEST = (512, 1024, 2048, 4096, 8192)
+USUAL_LONGEST = 2048
+WINDOWS = (16, 32, 64, 128, 256)
+USUAL_WINDOW = 32
+ROUNDS = 5
+MOST = 6  # curves in one figure
+USUAL = ("exact", "fused", "chunked", "local", "linear", "performer")
+LIMITS = Limits(seconds=2.0, bytes=256e6)  # a server of 1 GB holds this beside everything else
+ENTRIES: dict[str, Entry] = {item.key: item for item in AXES["kernel"]}
+TABLE = "max_len"  # a parameter that follows the longest text
+SEEN = {False: "every key", True: "keys before"}
+PASSES = {False: "forward", True: "and backward"}
+BANDED = ("local", "block_sparse")  # measured on a window; all other kernels see every key
+
+
+def key(name: str) -> str:
+    """A widget's key, which is also its name in the link."""
+    return f"efficient:{name}"
+
+
+def limits(device: str) -> Limits:
+    """Seconds and bytes that a call may take on that device: on a graphics card, half of its free memory."""
+    return replace(LIMITS, bytes=torch.cuda.mem_get_info()[0] / 2) if device == CUDA else LIMITS
+
+
+def limits_help(device: str) -> str:
+    """The limits of a call on that device, as a sentence."""
+    most = limits(device)
+    return (f"A call is skipped when it would hold more than {byte_size(most.bytes)} or take longer than "
+            f"{most.seconds:g} s.")
+
+
+def device_name(device: str) -> str:
+    """A device's label in its control."""
+    return torch.cuda.get_device_name() if device == CUDA else "CPU"
+
+
+def with_defaults(choice: Choice) -> Choice:
+    """The choice with every parameter written out, so that one left out equals its default."""
+    return complete(choice, AXES["kernel"], "kernel")
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Which kernels race, and on what."""
+
+    kernels: tuple[Choice, ...] = tuple(Choice(key) for key in USUAL)
+    longest: int = USUAL_LONGEST
+    causal: bool = False
+    backward: bool = False
+    window: int = USUAL_WINDOW
+    device: str = CPU
+
+    @classmethod
+    def of(cls, keys: Iterable[str], *rest: Any) -> Controls:
+        """Those kernels with their usual parameters."""
+        return cls(tuple(Choice(key) for key in keys), *rest)
+
+    @property
+    def keys(self) -> list[str]:
+        return [choice.key for choice in self.kernels]
+
+    def covers(self, other: Controls) -> bool:
+        """Whether a result for these controls also answers the other ones; their lengths may differ."""
+        return {*map(with_defaults, other.kernels)} <= {*map(with_defaults, self.kernels)} and (
+            replace(self, kernels=(), longest=0) == replace(other, kernels=(), longest=0))
+
+    def configs(self) -> tuple[dict[str, AttentionConfig], list[str]]:
+        """The mechanism of each kernel by its key, and the error of each kernel that is impossible."""
+        configs: dict[str, AttentionConfig] = {}
+        errors = []
+        for kernel in self.keys:
+            try:
+                configs[kernel] = self.config(kernel)
+            except ConfigError as error:
+                errors.append(str(error))
+        return configs, errors
+
+    def config(self, kernel: str) -> AttentionConfig:
+        """The mechanism of a kernel; tables are as long as the longest text. ConfigError for a mask it cannot do."""
+        choice = next((choice for choice in self.kernels if choice.key == kernel), Choice(kernel))
+        params = dict(choice.params)
+        if any(param.key == TABLE for param in ENTRIES[kernel].params):
+            params[TABLE] = max(self.longest, SHORTEST)
+        return AttentionConfig(HEADS * SIZE, HEADS, mask=self.mask(kernel), kernel=Choice.of(kernel, **params))
+
+    def mask(self, kernel: str) -> Choice:
+        """The mask that a kernel is measured with."""
+        if kernel not in BANDED:
+            return Choice("causal" if self.causal else "none")
+        if self.causal:
+            return Choice.of("causal_local", lookback=self.window)
+        return Choice.of("local", window=self.window)
+
+
+def draw_controls(button: Callable[[Controls], None]) -> Controls:
+    """Which kernels race, how long the text gets, what they see; `button` is drawn in the last cell."""
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
+        kernels = st.multiselect(f"Up to {MOST} kernels", list(ENTRIES), list(USUAL), key=key("kernels"),
+                                 format_func=lambda name: ENTRIES[name].name, max_selections=MOST, **BOUND)
+        window = st.select_slider("Window of local and block-sparse", WINDOWS, USUAL_WINDOW,
+                                  key=key("window"), **BOUND, help="keys seen on either side of a query")
+        choices = tuple(_kernel_choice(ENTRIES[kernel]) for kernel in kernels)
+    with grid:
+        longest = st.selectbox("Longest text", LONGEST, LONGEST.index(USUAL_LONGEST),
+                               format_func=lambda length: f"{length:,} tokens", key=key("longest"), **BOUND,
+                               help=limits_help(devices()[0]))
+        causal = st.selectbox("Queries see", list(SEEN), format_func=SEEN.get, key=key("causal"), **BOUND)
+        backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.get, key=key("backward"), **BOUND)
+        here = devices()
+        device = CPU if len(here) == 1 else st.selectbox("Device", here, format_func=device_name, key=key("device"),
+                                                         **BOUND)
+        controls = Controls(choices, longest, bool(causal), bool(backward), window, device)
+        button(controls)
+    for sentence in controls.configs()[1]:
+        st.info(plain(sentence), icon=":material/block:")
+    return controls
+
+
+def _kernel_choice(item: Entry) -> Choice:
+    """The kernel with its own parameters' widgets, but for a table's length, which follows the longest text."""
+    if any(param.key != TABLE for param in item.params):
+        st.markdown(f"**{item.name}**")
+    return Choice.of(item.key, **params_of(item, key=key("params"), shown_elsewhere=(TABLE,)))

@@ -1,0 +1,135 @@
+"""The page Cost and speed: kernels raced here, two figures, a table, and the weights that some kernels imply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from core.benchmark import race
+from core.cost import attention_cost
+from dashboard.charts.numbers import byte_size, duration
+from dashboard.runtime.cache import cached
+from dashboard.runtime.racing import Race
+from dashboard.views.efficient import compute, example, text
+from dashboard.views.efficient.charts import Line, log_log, rows
+from dashboard.views.efficient.compute import Result
+from dashboard.views.efficient.controls import ENTRIES, Controls, draw_controls, key, limits_help
+from dashboard.views.efficient.implied import implied_weights
+from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.table import table
+
+POLL_INTERVAL = 0.5  # seconds
+RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
+POLLING = key("beating")
+
+
+def page() -> None:
+    """Everything from top to bottom."""
+    # one fragment, which polls while a race runs
+    st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
+    implied_weights()
+    _sources()
+    next_page("efficient")
+
+
+def running() -> Race | None:
+    """The race of this session that has not ended."""
+    current = st.session_state.get(RACE)
+    return current if current is not None and current.alive else None
+
+
+def _benchmark() -> None:
+    title("Cost and speed", "Twice the text costs exact attention four times as much. Some kernels save that exactly, "
+                            "others nearly.")
+    controls = draw_controls(_button)
+    _poll(controls)
+    result = st.session_state.get(RESULT) or example.load()
+    kernels = [kernel for kernel in controls.keys if result.of(kernel)]
+    _figures(result, kernels)
+    if sentence := text.fact(result, kernels):
+        fact(sentence)
+    st.caption(" ".join(filter(None, (text.conditions(result, RESULT not in st.session_state),
+                                      text.skipped(result, kernels)))))
+    errors = {kernel: cached(compute.output_error, result.controls.config(kernel)) for kernel in kernels}
+    table(text.HEAD, text.rows(result, kernels, errors), caption="What each kernel takes at its longest length",
+          markers=False)
+
+
+def _button(controls: Controls) -> None:
+    """Measure here, or Stop while a race is on."""
+    if current := running():
+        st.button("Stop", icon=":material/stop:", type="primary", width="stretch", key=key("stop"), on_click=_stop,
+                  args=(current,))
+    else:
+        st.button("Measure here", icon=":material/timer:", type="primary", width="stretch", key=key("measure"),
+                  on_click=_start, args=(controls,), disabled=not controls.configs()[0],
+                  help=limits_help(controls.device))
+
+
+def _start(controls: Controls) -> None:
+    configs = controls.configs()[0]
+    controls = replace(controls, kernels=tuple(choice for choice in controls.kernels if choice.key in configs))
+    st.session_state[RACE], st.session_state[RACE_CONTROLS] = compute.start_race(controls), controls
+
+
+def _stop(current: Race) -> None:
+    current.stop()
+    current.wait(POLL_INTERVAL)
+
+
+def _poll(controls: Controls) -> None:
+    """Show how far a race is and store what it has measured; its end stops the polling."""
+    current = st.session_state.get(RACE)
+    if current is None:
+        if not (st.session_state.get(RESULT) or example.load()).controls.covers(controls):
+            st.caption("The curves below are those measured before; Measure here runs what the controls say now.")
+        return
+    current.poll()
+    if current.points:
+        st.session_state[RESULT] = Result.of_race(st.session_state[RACE_CONTROLS], current)
+    if current.alive:
+        label = "Another measurement is going on; this one is next." if current.waiting else "Measuring"
+        st.progress(current.fraction, text=label)
+        if POLLING not in st.session_state:
+            st.session_state[POLLING] = True
+            st.rerun(scope="app")
+        return
+    if current.error:
+        st.error(plain(current.error))
+    del st.session_state[RACE]
+    if st.session_state.pop(POLLING, False):
+        st.rerun(scope="app")
+
+
+def _figures(result: Result, kernels: list[str]) -> None:
+    """Time and peak memory against length, side by side."""
+    if not kernels:
+        st.info("Pick a kernel to see its curves.", icon=":material/speed:")
+        return
+    time, memory = [], []
+    for kernel in kernels:
+        points, index = result.of(kernel), len(time)
+        config = result.controls.config(kernel)
+        closed = [(p.length, attention_cost(config, p.length, p.length)) for p in points]
+        speed = points[-1].seconds / closed[-1][1].flops
+        time.append(Line(ENTRIES[kernel].name, index, [(p.length, p.seconds / text.MILLI) for p in points],
+                         [(length, cost.flops * speed / text.MILLI) for length, cost in closed]))
+        memory.append(Line(ENTRIES[kernel].name, index, [(p.length, p.bytes / text.MEGABYTE) for p in points],
+                           [(length, cost.bytes / text.MEGABYTE) for length, cost in closed]))
+    left, right = st.columns(2, gap="medium")
+    both: tuple[tuple, ...] = ((left, "Time of a call", "ms", time, lambda y: duration(y * text.MILLI)),
+            (right, "Peak memory", "MB", memory, lambda y: byte_size(y * text.MEGABYTE)))
+    for column, name, unit, lines, format_y in both:
+        spec = log_log(name, unit, lines, theme())
+        column.vega_lite_chart(rows(lines, format_y), spec, theme=None, key=key(unit), width="stretch",
+                               alt=f"{name} against the number of tokens, both logarithmic, one line a kernel")
+
+
+def _sources() -> None:
+    """On request: each kernel's equation and paper, and the generator that measured."""
+    panel = st.expander("Equations, papers and the code that just ran", on_change="rerun", key=key("sources"))
+    if panel.open:
+        with panel:
+            entries_panel(ENTRIES.values())
+            source_panel(race)

@@ -1,0 +1,108 @@
+"""The page's sentence, conditions and table, all from what was measured and from the closed forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.benchmark import Measured, exponent
+from core.cost import attention_cost
+from dashboard.charts.numbers import byte_size, duration, number, operations, percent
+from dashboard.views.efficient.compute import Result
+from dashboard.views.efficient.controls import BANDED, ENTRIES, HEADS, ROUNDS, SIZE
+
+LAST = 3  # lengths that a slope is fitted to: short ones are overhead
+MEGABYTE, MILLI = 1e6, 1e-3  # of the charts' axes
+HEAD = ("kernel", "T", "time", "grows as", "operations", "grow as", "peak memory", "grows as", "closed form",
+        "from exact")
+_RAISED = str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One kernel at its longest measured length: the point, and the slopes of what was measured and of closed forms."""
+
+    kernel: str
+    point: Measured
+    time: float
+    memory: float
+    flops: float
+    closed_flops: float
+    closed_bytes: float
+
+
+def scaling(result: Result, kernel: str) -> Scaling | None:
+    """None before two lengths have been measured."""
+    points = result.of(kernel)[-LAST:]
+    if len(points) < 2:
+        return None
+    config, lengths = result.controls.config(kernel), [point.length for point in points]
+    costs = [attention_cost(config, length, length) for length in lengths]
+    return Scaling(kernel, points[-1], exponent(lengths, [p.seconds for p in points]),
+                 exponent(lengths, [p.bytes for p in points]), exponent(lengths, [c.flops for c in costs]),
+                 costs[-1].flops, costs[-1].bytes)
+
+
+def power(value: float) -> str:
+    """T with its exponent raised: T¹·⁹⁸."""
+    return "T" + number(value).translate(_RAISED)
+
+
+def rows(result: Result, kernels: list[str], errors: dict[str, float]) -> list[list[str]]:
+    """A row a kernel; `errors` is the distance of each output from exact's."""
+    out = []
+    for kernel in kernels:
+        each = scaling(result, kernel)
+        if each is None:
+            continue
+        out.append([ENTRIES[kernel].name, f"{each.point.length:,}", duration(each.point.seconds), power(each.time),
+                    operations(each.closed_flops), power(each.flops), byte_size(each.point.bytes), power(each.memory),
+                    byte_size(each.closed_bytes), percent(errors.get(kernel))])
+    return out
+
+
+def fact(result: Result, kernels: list[str]) -> str:
+    """The fastest at the longest length that it shares with exact, or with the slowest, in numbers."""
+    scalings = [each for kernel in kernels if (each := scaling(result, kernel))]
+    if len(scalings) < 2:
+        return ""
+    slow = next((each for each in scalings if each.kernel == "exact"),
+                max(scalings, key=lambda each: each.point.seconds))
+    at = slow.point.length
+    others = {each.kernel: point for each in scalings if each is not slow
+              for point in result.of(each.kernel) if point.length == at}
+    if not others:
+        return ""
+    quick = min(others, key=lambda kernel: others[kernel].seconds)
+    point, growth = others[quick], next(each for each in scalings if each.kernel == quick)
+    first, second = kernel_name(quick), kernel_name(slow.kernel)
+    return (f"At {at:,} tokens {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)} where "
+            f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}: twice "
+            f"the text costs it {number(2 ** growth.time)} times as much, and {second} "
+            f"{number(2 ** slow.time)} times.")
+
+
+def kernel_name(kernel: str) -> str:
+    """As it stands within a sentence."""
+    label = ENTRIES[kernel].name
+    return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
+
+
+def conditions(result: Result, example: bool) -> str:
+    """How, where, and by what it was measured."""
+    controls = result.controls
+    keys = "the keys before each query" if controls.causal else "every key"
+    banded = [kernel_name(kernel) for kernel in controls.keys if kernel in BANDED]
+    window = f", {' and '.join(banded)} a window of {controls.window}" if banded else ""
+    way = "forward and backward" if controls.backward else "forward"
+    where = "Measured by `make measured`, in processor time" if example else "Measured here"
+    return (f"{where}: one sequence, {HEADS} heads of {SIZE}, float32, {way}, median of {ROUNDS}; all see "
+            f"{keys}{window}. {result.machine}. Dotted: the closed forms of a forward pass. Operations are those of "
+            "matrix products, drawn at the speed of the last point; memory is the CPU's, right to about a quarter. "
+            f"Slopes are fitted to the last {LAST} lengths. From exact: |out − exact| / |exact|, random q, k, v.")
+
+
+def skipped(result: Result, kernels: list[str]) -> str:
+    """Which curves end early, and why."""
+    ends = [f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})" for p in result.skipped()
+            if p.name in kernels]
+    return f"Skipped: {', '.join(ends)}." if ends else ""

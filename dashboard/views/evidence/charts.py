@@ -1,0 +1,94 @@
+"""The page's Vega-Lite figures: the effect of each head over layers × heads, an answer with heads on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboard.charts.curves import axis_style
+from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.views.evidence.text import short
+
+PICKED = "picked"
+WAYS = ("on", "looking evenly", "off")  # what may become of heads
+WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
+SIGN = 6  # pixels that a character of a number takes
+MOST_NUMBERS = 16  # heads a layer, beyond which cells hold no numbers
+LAYER = "all"
+
+Spec = dict[str, Any]
+
+
+def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tuple[str, str], theme: Theme) -> Spec:
+    """Layers × heads, each cell the change of the answer without that head, the last column without all of them.
+
+    `rows` hold layer, head, change, and the words of the tooltip. The scale ends at the largest change of one head.
+    """
+    ink = Ink.of(theme)
+    # One head's largest change sets the scale: a whole layer would drown them.
+    most = max((abs(row["change"]) for row in rows if row["head"] != LAYER), default=0.0) or 1e-9
+    columns = [str(head) for head in range(heads)] + [LAYER]
+    at = {"x": _band("head", "head", columns, ink, "top"), "y": _band("layer", None, layers, ink, "left")}
+    colour = {"field": "change", "type": "quantitative",
+              "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0,
+                        "clamp": True, "interpolate": "rgb"},
+              "legend": {"title": "change of the answer", "orient": "bottom", "direction": "horizontal",
+                         "gradientLength": 160, "gradientThickness": 8, "tickCount": 3,
+                         "labelColor": ink.quiet, "titleColor": ink.quiet, "titleFontWeight": "normal"}}
+    tips = [{"field": name, "title": title} for name, title in
+            (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))]
+    texts = [short(row["change"], most) for row in rows]
+    wide = max([WIDE, *(SIGN * len(text) for text in texts)])
+    data = {"values": [row | {"short": text} for row, text in zip(rows, texts, strict=True)]}
+    cells = {"name": "cells", "data": data, "encoding": {**at, "color": colour, "tooltip": tips},
+             "mark": {"type": "rect", "cursor": "pointer", "stroke": None}}
+    layered = [cells]
+    if heads <= MOST_NUMBERS:
+        layered.append({"data": data, "mark": {
+            "type": "text", "fontSize": 10, "tooltip": False,
+            "opacity": {"expr": f"width < {wide * (heads + 1)} ? 0 : 1"}}, "encoding": {
+            **at, "text": {"field": "short"}, "color": {"condition": {
+                "test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"},
+                "value": ink.text}}})
+    ring = {"layer": picked[0], "head": picked[1]}
+    layered.append({"data": {"values": [ring]}, "encoding": at, "mark": {
+        "type": "rect", "fill": None, "stroke": ink.pick, "strokeWidth": 2.25}})
+    return {"layer": layered, "width": "container", "height": {"step": TALL},
+            "params": [{"name": PICKED, "views": ["cells"], "select": {
+                "type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}}],
+            "config": {"view": {"stroke": None}}}
+
+
+def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:
+    return {"field": name, "type": "ordinal", "sort": list(sort), "title": title,
+            "scale": {"domain": list(sort), "paddingInner": 0.06},
+            "axis": {**axis_style(ink), "orient": orient, "labelAngle": 0, "labelOverlap": True, "grid": False,
+                     "titlePadding": 2, "labelPadding": 4}}
+
+
+def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False) -> Spec:
+    """Three marks a word: the whole model, with the heads looking evenly, and with them off; rows hold word, of, p.
+
+    Bars from 0, or of logits points, as their 0 means nothing.
+    """
+    y = {"field": "word", "type": "nominal", "sort": list(words), "title": None,
+         "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130, "grid": False}}
+    low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
+    room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
+    domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
+    x = {"field": "p", "type": "quantitative", "title": None, "axis": None, "scale": {"domain": domain, "zero": False}}
+    base = {"y": y, "x": x, "yOffset": {"field": "of", "sort": list(WAYS)}}
+    key = {"title": None, "orient": "top", "labelColor": ink.quiet, "labelFontSize": 12, "offset": 2,
+           "symbolType": "square"}
+    colour = {"field": "of", "type": "nominal", "sort": list(WAYS), "legend": key,
+              "scale": {"domain": list(WAYS), "range": [ink.quiet, ink.series[0], ink.pick]}}
+    tips = [{"field": "word", "title": "answer"}, {"field": "of", "title": "with the heads"},
+            {"field": "text", "title": "is"}]
+    data = {"values": [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows]}
+    mark = {"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else {"type": "bar", "cornerRadius": 2}
+    number = {**base, "x": {**x, "field": "end"}, "text": {"field": "text"}}
+    return {"layer": [
+        {"data": data, "mark": mark, "encoding": {**base, "color": colour, "tooltip": tips}},
+        {"data": data, "encoding": number, "mark": {
+            "type": "text", "align": "left", "dx": 8 if logits else 4, "fontSize": 12, "color": ink.quiet}}],
+        "width": "container", "height": {"step": 15}, "config": {"view": {"stroke": None}}}

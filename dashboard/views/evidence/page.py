@@ -1,0 +1,107 @@
+"""The page Evidence, from the question to the papers."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core import flow
+from core.pretrained import PretrainedError
+from core.pretrained.evidence import gone, hidden, looking_evenly, measure, measures, switched_off
+from dashboard.charts.numbers import number
+from dashboard.views.evidence import heads, maps, tokens
+from dashboard.views.evidence.compute import Head, Setup
+from dashboard.views.evidence.controls import ask_of
+from dashboard.views.evidence.text import can_tell, even_fact
+from dashboard.widgets.model_picker import choose
+from dashboard.widgets.panels import next_page, plain, source_panel, title
+
+PAPERS = (
+    ("‖α·v·W_O‖", "Kobayashi et al. 2020", "https://arxiv.org/abs/2004.10102",
+     "how long the vector is that a head writes at a query for one key"),
+    ("Rollout and flow", "Abnar and Zuidema 2020", "https://arxiv.org/abs/2005.00928",
+     "attention added up over layers, with the residual as half of every step"),
+    ("Heads switched off", "Michel et al. 2019", "https://arxiv.org/abs/1905.10650",
+     "what the answer loses without a head, and α·∂answer/∂α as its estimate"),
+    ("Weights as explanation", "Jain and Wallace 2019", "https://arxiv.org/abs/1902.10186",
+     "how weights order words against gradients and words left out"),
+    ("The answer to it", "Wiegreffe and Pinter 2019", "https://arxiv.org/abs/1908.04626",
+     "when another set of weights is a fair rival, and when it is not"))
+SOURCES = (switched_off, looking_evenly, hidden, gone._without, measure, measures.value_norms, flow.rollout, flow.flow)
+
+
+def page() -> None:
+    title("Evidence", "A weight says where a head looks. Beside it: what the head writes, and what the answer loses.")
+    chosen = choose("evidence")
+    if chosen is None:
+        next_page("evidence")
+        return
+    try:
+        setup = ask_of(chosen)
+        _sections(setup)
+    except PretrainedError as error:
+        st.info(plain(str(error)), icon=":material/edit:")
+    _papers()
+    next_page("evidence")
+
+
+def _sections(setup: Setup) -> None:
+    if setup.reading.note:
+        st.caption(plain(setup.reading.note))
+    asked = setup.asked
+    head: Head = (0, 0)
+    pair = None
+    if asked is None or not asked.pretrained.watched:
+        st.caption("Only the weights are known here, so what stands beside them is what follows from weights alone: "
+                   "rollout and flow.")
+        head = heads.named(setup)
+    else:
+        head, pair = heads.section(setup, asked)
+    found = maps.section(setup, head)
+    _equation(setup, head, found)
+    agree = st.expander("How the measures of this head agree", on_change="rerun", key="evidence:agree")
+    if agree.open:
+        with agree:
+            maps.agreement(found)
+    if asked is not None:
+        agreed = tokens.section(setup, asked)
+        if pair is not None:
+            st.markdown(even_fact(asked, setup.name(head), *pair))
+        st.markdown(can_tell(*agreed))
+    st.caption(_conditions(setup))
+
+
+def _equation(setup: Setup, head: Head, found: maps.Views) -> None:
+    """What is written at the telling cell, with its numbers."""
+    if found.lengths is None:
+        return
+    row, column = maps.telling_cell(setup, head)
+    if column >= len(found.lengths):
+        return
+    weight, length = float(found.maps["weights"][row, column]), float(found.lengths[column])
+    rolled = found.maps["rollout"]
+    st.latex(rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
+             rf"{number(weight * length)}")
+    st.latex(rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
+             rf"\tilde A_{{{row},{column}}} = {number(float(rolled[row, column]))}")
+
+
+def _conditions(setup: Setup) -> str:
+    said = f"{plain(setup.reading.trace.source)}, {setup.reading.source.count}"
+    watched = setup.asked is not None and setup.asked.pretrained.watched
+    said += "; fp32, no dropout" if setup.asked else ", as they were uploaded"
+    said += ", one forward pass a head." if watched else "."
+    if setup.mixed:
+        said += (" The paper of rollout and flow has encoders alone; here the decoder's steps follow the encoder's in "
+                 "one graph, and the part that reaches the source is shown.")
+    alone = " A head that changes nothing alone may still be one of several that do the same."
+    return said + (alone if watched else "")
+
+
+def _papers() -> None:
+    shown = st.expander("Papers, and the code that just ran", on_change="rerun", key="evidence:papers")
+    if shown.open:
+        with shown:
+            for name, paper, url, meaning in PAPERS:
+                st.markdown(f"**{plain(name)}** — {plain(meaning)}. [{paper}]({url})")
+            for function in SOURCES:
+                source_panel(function)

@@ -1,0 +1,101 @@
+"""The page's sentences and equations, with the numbers of the search that just ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from core.decoding import Hypothesis, Tree
+from core.pretrained.generate import Settings
+from core.pretrained.looks import on_said, on_said_evenly, steps_that_can, visible
+from core.trace import AttentionMap
+from dashboard.charts.numbers import duration, number
+from dashboard.views.decode.text import shorten
+from dashboard.views.generate.compute import Going
+from dashboard.widgets.panels import plain
+
+Names = Mapping[int, str]
+ORDER = {2: "second", 3: "third"}
+
+
+def said_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
+    """How likely the model found what was said at one step, beside the next likeliest."""
+    shares = logits.softmax(-1)
+    first, second = shares.topk(2).indices.tolist()
+    rank = int((shares > shares[token]).sum()) + 1
+    own = f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}"
+    if rank == 1:
+        return f"{own}; the next likeliest, “{plain(names[second])}”, has {number(float(shares[second]))}."
+    likeliest = f"“{plain(names[first])}”, with {number(float(shares[first]))}"
+    return f"{own}, its {ordinal(rank)} choice; its first would be {likeliest}."
+
+
+def ordinal(rank: int) -> str:
+    """A place in a row: second, third, 4th, 21st, …"""
+    ending = "th" if 10 < rank % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
+    return ORDER.get(rank, f"{rank:,}{ending}")
+
+
+def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], said: Sequence[int]) -> str:
+    """Where one head looked at that step, and over all steps whether it looks at the token it says next."""
+    row = item.weights[head, step]
+    best, even = int(np.argmax(row)), 1 / float(visible(item)[step])
+    out = (f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
+           f":primary[{plain(item.keys[best])}]; even attention would put {number(even)}.")
+    scores = None if item.kind == "cross" else on_said(item, keys, said)
+    if scores is None:
+        return out
+    count = steps_that_can(item, keys, said)
+    steps = "that step" if count == 1 else f"the {count} steps whose token stood before"
+    return (f"{out} Over {steps}, it puts {number(scores[head])} on that very token; even attention would put "
+            f"{number(on_said_evenly(item, keys, said))}.")
+
+
+def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
+    """What all samples, or all beams, came to; nothing for one output."""
+    if settings.strategy == "sampling" and (drawn := sum(one.drawn for one in said)) > 1:
+        kinds = "all the same" if len(said) == 1 else f"{len(said)} different texts"
+        return f"{drawn} samples are {kinds}."
+    if settings.strategy == "beam" and len(said) > 1:
+        likeliest = max(said, key=lambda one: one.logp)
+        if likeliest is said[0]:
+            return f"A beam of {settings.width} ranks the likeliest of its {len(said)} outputs first."
+        return (f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
+                f"likelier, {number(likeliest.logp)} against {number(said[0].logp)} in log-probability: it is longer, "
+                f"{len(said[0])} tokens against {len(likeliest)}.")
+    return ""
+
+
+def caption(now: Going, drawn: int, note: str | None) -> str:
+    """The conditions, and what the picture leaves out."""
+    tree, settings, room = now.tree, now.request.settings, now.begun.room
+    left = len(tree.candidates) - drawn
+    more = f" {left:,} of them are not drawn." if left else ""
+    rate = f", {now.length / now.seconds:,.0f} steps a second" if now.seconds else ""
+    short = (f" The model has places for {len(now.begun.prompt.said) + room} tokens, so at most {room} are said."
+             if room < settings.longest else "")
+    return (f"{now.request.ref.name}, fp32; {len(tree.candidates):,} candidates weighed in "
+            f"{duration(now.seconds)}{rate}.{more} A number in the tree is the model's probability of the token "
+            f"after what stands before it; dashed is dropped.{short}{' ' + note if note else ''}")
+
+
+def equation(settings: Settings, tree: Tree, path: Sequence[int], step: int) -> str:
+    """The rule of the strategy with the picked path's own numbers, in LaTeX."""
+    one, last = tree.candidates[path[step]], tree.candidates[path[-1]]
+    own = math.exp(one.logp)
+    if settings.strategy == "beam":
+        alpha, length = settings.length_penalty, len(path)
+        return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{number(last.total)}}}"
+                rf"{{{length}^{{{alpha:g}}}}} = {number(last.total / length**alpha)}")
+    if settings.strategy == "greedy":
+        return (rf"y_{{{step + 1}}} = \arg\max_i\, p_i, \qquad p = {number(own)}, "
+                rf"\qquad \sum_t \log p_t = {number(last.total)}")
+    parts = [f"top-k {settings.top_k}" if settings.top_k else "", f"top-p {settings.top_p:g}" if settings.top_p < 1
+             else ""]
+    kept = ", ".join(filter(None, parts))
+    over = rf"j \text{{ kept by {kept}}}" if kept else r"\text{all } j"
+    return (rf"p'_i = \frac{{p_i^{{1/T}}}}{{\sum_{{{over}}} p_j^{{1/T}}}}, \qquad T = {settings.temperature:g}: \quad "
+            rf"{number(own)} \to {number(one.chance or 0)}")

@@ -1,0 +1,116 @@
+"""The page Inside one weight, from the model picker to the equation."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from core.pretrained.weight import Layer, Weight, layer_of, weight_of
+from core.trace import AttentionTrace
+from dashboard.charts.numbers import number
+from dashboard.components.attention_view import attention_view
+from dashboard.views.inside_weight import charts, controls, text
+from dashboard.views.inside_weight.charts import Strip
+from dashboard.views.inside_weight.controls import Cell
+from dashboard.widgets.model_picker import Chosen, choose
+from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.params import BOUND
+
+ORDERS = {"own": "By dimension", "largest": "Largest first"}
+
+
+def page() -> None:
+    """Everything from top to bottom."""
+    title("Inside one weight", "One cell of one head: how a query and a key make a weight, number by number.")
+    chosen = choose("inside_weight", needs=("qkv",))
+    if chosen is not None:
+        _weight(chosen)
+    next_page("inside_weight")
+
+
+def _weight(chosen: Chosen) -> None:
+    several = len(chosen.reading.trace.kinds) > 1
+    first, *others = st.columns(4 if several else 3)
+    kind = controls.kind_field(chosen.reading.trace, first) if several else chosen.reading.trace.kinds[0]
+    trace = chosen.reading.trace.of(kind)
+    cell = controls.settled(chosen.reading, trace, (chosen.ref, chosen.given, kind))
+    layer = layer_of(controls.opened(chosen.ref, chosen.given), kind, cell.layer)
+    one = weight_of(layer, cell.head, cell.query, cell.key)
+    item = trace.map(cell.layer)
+    query, key = item.queries[cell.query], item.keys[cell.key]
+    controls.fields(trace, others if several else [first, *others])
+    left, right = st.columns([1, 1.15], gap="large")
+    with left:
+        _map(trace, cell)
+    with right:
+        fact(text.weight_fact(trace.label(cell.layer, cell.head), one, query, key))
+        _row(item.keys, one, cell.key)
+    _meeting(cell, one, query, key)
+    _carried(one, query, key)
+    for line in text.equation(cell, layer, one, query, key):
+        st.latex(line)
+    own = float(item.weights[cell.head, cell.query, cell.key])
+    note = chosen.reading.note if one.sink is None else None  # a sink has a sentence of its own
+    st.caption(" ".join(filter(None, (text.conditions(chosen.reading.trace.source, cell, layer, one, own), note))))
+    _sources(layer)
+
+
+def _map(trace: AttentionTrace, cell: Cell) -> None:
+    name = trace.label(cell.layer, cell.head)
+    attention_view(trace, key=controls.MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
+                   query=cell.query, show="matrix", height=420, title=f"Head {name}: press a cell to open it",
+                   fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
+
+
+def _row(keys: tuple[str, ...], one: Weight, key: int) -> None:
+    """The scores that the softmax takes, and what it makes of them."""
+    seen = int(np.isfinite(one.scores).sum())
+    even = number(1 / seen)
+    names = (*keys, "sink") if one.sink is not None else keys
+    scores = one.scores if one.sink is None else np.append(one.scores, np.float32(one.sink))
+    weights = one.weights if one.sink is None else np.append(one.weights, 1 - one.weights.sum())
+    weights = np.where(np.isfinite(scores), weights, -np.inf)
+    st.markdown(":small[**Scores of the row**]")
+    _draw(charts.row(names, scores, key, theme(), "score", named=False), "scores")
+    st.markdown(f":small[**Weights of the row**; the dotted line is even attention, {even}]")
+    _draw(charts.row(names, weights, key, theme(), "weight", 1 / seen), "weights")
+
+
+def _meeting(cell: Cell, one: Weight, query: str, key: str) -> None:
+    """q and k dimension by dimension, before and after rotation where the family rotates."""
+    st.markdown("### Where the query and the key agree")
+    order = st.segmented_control("Order", list(ORDERS), default="own", format_func=ORDERS.__getitem__, required=True,
+                                 key="inside_weight:order", label_visibility="collapsed", **BOUND) or "own"
+    places = np.arange(len(one.q)) if order == "own" else np.argsort(-np.abs(one.products), kind="stable")
+    strips = [Strip(f"q · {query}", one.q), Strip(f"k · {key}", one.k)]
+    if one.plain_q is not None and one.plain_k is not None:
+        strips = [Strip(f"q · {query}, before rotation", one.plain_q), Strip(f"q · {query}, rotated", one.q),
+                  Strip(f"k · {key}, before rotation", one.plain_k), Strip(f"k · {key}, rotated", one.k)]
+    _draw(charts.meeting(strips, one.products, places, theme()), "meeting")
+    st.caption("Each bar is the product of the two numbers above it, green where they agree in sign and purple where "
+               "they differ; the line adds the bars up to q·k.")
+    if one.plain_q is not None:
+        fact(text.rotation_fact(one, cell))
+
+
+def _carried(one: Weight, query: str, key: str) -> None:
+    """What passes through the weight."""
+    st.markdown("### What the weight carries")
+    strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.carried), Strip(f"all that {query} gets", one.out)]
+    _draw(charts.strips_alone(strips, theme()), "carried")
+    fact(text.carried_fact(one, query, key))
+
+
+def _draw(spec: charts.Spec, name: str) -> None:
+    st.vega_lite_chart(spec, key=f"inside_weight:{name}", theme=None)
+
+
+def _sources(layer: Layer) -> None:
+    with st.expander("Where these numbers come from", on_change="rerun") as box:
+        if not box.open:
+            return
+        shape = f"{len(layer.q)} × {layer.q.shape[1]} × {layer.q.shape[2]}"
+        st.markdown(f"The layer's queries ({plain(shape)}) and keys are kept on their way into the family's own "
+                    "attention; this function takes one weight of it apart. Vaswani et al. 2017, equation 1; "
+                    "rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023.")
+        source_panel(weight_of)

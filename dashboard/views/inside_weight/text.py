@@ -1,0 +1,110 @@
+"""What the page says of one weight: the fact, the equation with its numbers, and under which conditions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.pretrained.weight import Layer, Weight
+from dashboard.charts.latex import added, name, signed
+from dashboard.charts.numbers import latex, number
+from dashboard.views.inside_weight.controls import Cell
+from dashboard.widgets.panels import plain
+
+MOST_TERMS = 2
+TELLING = 3  # dimensions named in the fact
+
+
+def weight_fact(head: str, one: Weight, query: str, key: str) -> str:
+    """How much the two agree, where that comes from, and what it makes of the weight."""
+    pair = f"In head **{head}**, :primary[**{plain(query)}**] meets **{plain(key)}**"
+    if not one.allowed:
+        return f"{pair} with q·k = **{number(one.dot)}**, but it is masked, so its weight is **0**."
+    largest = np.sort(one.products)[::-1] if one.dot >= 0 else np.sort(one.products)
+    share, agree = float(largest[:TELLING].sum()), int((one.products > 0).sum())
+    rank = 1 + int((one.scores > one.score).sum())
+    seen = int(np.isfinite(one.scores).sum())
+    place = "the largest" if rank == 1 else f"number {rank}"
+    return (f"{pair} with q·k = **{number(one.dot)}**: they agree in sign in {agree} of {len(one.products)} "
+            f"dimensions, and the {TELLING} largest products add {number(share)}. Its score, {number(one.score)}, "
+            f"is {place} of {seen} and gets the weight **{number(one.weight)}**; "
+            f"even attention would give {number(1 / seen)}.")
+
+
+def rotation_fact(one: Weight, cell: Cell) -> str:
+    """What turning q and k by their places does to their product."""
+    assert one.plain_q is not None and one.plain_k is not None
+    before = float(one.plain_q @ one.plain_k)
+    apart = abs(cell.query - cell.key)
+    places = "place" if apart == 1 else "places"
+    stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.plain_q))
+    more = (f"The rotation also stretches both by {number(stretch)}." if abs(stretch - 1) > 1e-3 else
+            "At one and the same place they would give the former.")
+    return (f"Before rotation their product is {number(before)}; {apart} {places} apart it is {number(one.dot)}. "
+            f"{more}")
+
+
+def carried_fact(one: Weight, query: str, key: str) -> str:
+    """How much of the head's output for this query came through this weight."""
+    whole = float(np.linalg.norm(one.out))
+    share = float(one.carried @ one.out) / whole**2 if whole else 0.0
+    return (f"Through this weight, {plain(key)} sends α·v of length {number(float(np.linalg.norm(one.carried)))} to "
+            f"{plain(query)}; all keys together send {number(whole)}. Along that sum, this one gives "
+            f"**{100 * share:.0f} %**, where the weight alone would say {100 * one.weight:.0f} %.".replace("-", "−"))
+
+
+def equation(cell: Cell, layer: Layer, one: Weight, query: str, key: str) -> tuple[str, ...]:
+    """LaTeX, symbols first, then the same with the numbers of this cell, one line a step."""
+    pair = f"{name(query, cell.query)},\\,{name(key, cell.key)}"
+    terms = [rf"{signed(float(a))} \cdot {signed(float(b))}" for a, b in zip(one.q, one.k, strict=True)]
+    dots = r" + \cdots" if len(terms) > MOST_TERMS else ""
+    lines = [symbols(layer, one),
+             rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MOST_TERMS])}{dots}"]
+    if not one.allowed:
+        return (*lines, rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0")
+    scaled = one.dot * one.scale
+    step = _scaled(one) + ("" if one.bias is None else added(one.bias))
+    value = scaled + (one.bias or 0.0)
+    if one.capped is not None:
+        step = rf"{latex(layer.softcap or 0)} \tanh\!\left(\frac{{{step}}}{{{latex(layer.softcap or 0)}}}\right)"
+        value = one.capped
+    lines.append(rf"s_{{{pair}}} = {step} = {latex(value)}")
+    shift = float(one.scores.max())
+    below = float(np.exp(one.scores - shift).sum()) + (0.0 if one.sink is None else float(np.exp(one.sink - shift)))
+    over = rf"e^{{{latex(one.score)}{added(-shift)}}}"
+    lines.append(rf"\alpha_{{{pair}}} = \frac{{{over}}}{{{below:.3f}}} = {one.weight:.4f}")
+    return tuple(lines)
+
+
+def _scaled(one: Weight) -> str:
+    """q·k by its scale, as a root where it is one, so that a reader who counts after it finds the same."""
+    if one.scale == 1:
+        return latex(one.dot)
+    if np.isclose(one.scale, len(one.q) ** -0.5):
+        return rf"\frac{{{latex(one.dot)}}}{{\sqrt{{{len(one.q)}}}}}"
+    return rf"{one.scale:.4f} \cdot {signed(one.dot)}"
+
+
+def symbols(layer: Layer, one: Weight) -> str:
+    """The family's own rule: what is added, capped, and what stands below the fraction."""
+    inner = r"q_i^\top k_j" if one.scale == 1 else (
+        r"\frac{q_i^\top k_j}{\sqrt{D}}" if np.isclose(one.scale, len(one.q) ** -0.5) else r"c\, q_i^\top k_j")
+    inner = f"{inner} + b_{{i-j}}" if one.bias is not None else inner
+    inner = rf"\kappa \tanh\!\left(\tfrac{{1}}{{\kappa}}\left({inner}\right)\right)" if layer.softcap else inner
+    below = r"\sum_m e^{s_{im}}" + (r" + e^{\text{sink}}" if one.sink is not None else "")
+    return rf"s_{{ij}} = {inner}, \qquad \alpha_{{ij}} = \frac{{e^{{s_{{ij}}}}}}{{{below}}}"
+
+
+def conditions(source: str, cell: Cell, layer: Layer, one: Weight, own: float) -> str:
+    """What the numbers were made from, and how far they are from the model's own."""
+    group, readers = layer.shared_with(cell.head)
+    said = [f"{plain(source)}: q, k and what is added to the scores are the model's own; from them the weight comes "
+            f"out as {one.weight:.7f}, the model's is {own:.7f}."]
+    if len(readers) > 1:
+        said.append(f"Key and value head {group} is read by query heads {readers[0]} to {readers[-1]}: "
+                    f"{len(layer.q)} query heads share {len(layer.k)}.")
+    if layer.scale == 1 and one.bias is None:
+        said.append("This family scales q before it meets k, so the product is not scaled again.")
+    if one.sink is not None:
+        rest = 1 - float(one.weights.sum())
+        said.append(f"A learned sink scores {number(one.sink)} in this head and takes {number(rest)} of this row.")
+    return " ".join(said)

@@ -1,0 +1,106 @@
+"""How the maps are read and drawn: the row of controls over the picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import streamlit as st
+
+from core.pretrained import Line, Reading
+from core.trace import Kind
+from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.params import BOUND
+
+Sentences = Literal["all", "ab", "ba", "aa", "bb"]
+Order = Literal["text", "keys", "queries", "both"]
+
+SENTENCES: dict[Sentences, str] = {"all": "All", "ab": "A → B", "ba": "B → A", "aa": "within A", "bb": "within B"}
+ORDERS: dict[Order, str] = {"text": "As in the text", "keys": "Keys by weight", "queries": "Queries by weight",
+                            "both": "Both by weight"}
+SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
+SCALES = {"auto": "As fits the length", "unit": "0 to 1", "largest": "0 to the largest here",
+          "p99.5": "0 to the 99.5th percentile"}
+POOLS = {"mean": "Mean", "max": "Largest"}
+POOLED_FROM = 256  # tokens: from here on a pixel or a cell may stand for several
+UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What a person asked for; `kind` is one that the reading has."""
+
+    kind: Kind
+    words: bool = False
+    special: bool = False
+    sinks: bool = False
+    sentences: Sentences = "all"
+    order: Order = "text"
+    show: str = "both"
+    scale: str = "unit"
+    pool: str = "mean"
+    threshold: float = 0.0
+
+
+def draw_controls(reading: Reading) -> Controls:
+    """Draw the controls that this reading has a use for."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        kind = _kind(reading)
+        rows, columns = reading.lines(kind)
+        picture = rows.grid is not None
+        shows = SHOWS | ({"both": "Matrix and picture"} if picture else {})
+        show = st.segmented_control("Show", list(shows), default="both", format_func=shows.get, key="pretrained:show",
+                                    label_visibility="collapsed", required=True, **BOUND)
+        with st.popover("Tokens", icon=":material/segment:"):
+            words, special, sinks = _tokens(rows, columns)
+            sentences = _sentences(rows, columns)
+            order = st.radio("Order", list(ORDERS), format_func=ORDERS.get, key="pretrained:order", **BOUND,
+                             help="Of the row and the column of the last pin, where there is one; else keys by what "
+                                  "they receive on average, queries by their largest weight.")
+        with st.popover("Colour", icon=":material/palette:"):
+            scale, pool, threshold = _colour(max(len(rows), len(columns)))
+    return Controls(kind, words, special, sinks, sentences, order, show or "both", scale, pool, threshold)
+
+
+def _kind(reading: Reading) -> Kind:
+    kinds = reading.trace.kinds
+    if len(kinds) < 2:
+        return kinds[0]
+    names = [kind for kind in get_args(Kind) if kind in kinds]
+    first = "cross" if "cross" in kinds else kinds[0]
+    return st.segmented_control("Attention", names, default=first, format_func=KINDS.get, key="pretrained:kind",
+                                label_visibility="collapsed", required=True, **BOUND) or first
+
+
+def _tokens(rows: Line, columns: Line) -> tuple[bool, bool, bool]:
+    pieces = any(len(set(places)) < len(places)
+                 for places in ([word for word in line.word if word is not None] for line in (rows, columns)))
+    words = pieces and st.toggle("Merge pieces into words", key="pretrained:words", **BOUND,
+                                 help="Weights of a word's pieces are summed over keys and averaged over queries.")
+    hidable = any(rows.special + columns.special) and not (all(rows.special) or all(columns.special))
+    special = hidable and st.toggle("Hide special tokens", key="pretrained:special", **BOUND,
+                                    help="Each row is divided by what is left of it.")
+    sinks = st.toggle("Hide sinks", key="pretrained:sinks", **BOUND,
+                      help="Keys that get more than 0.3 of the weight of every query that sees them, on average over "
+                           "all heads. Each row is divided by what is left of it.")
+    return bool(words), bool(special), sinks
+
+
+def _sentences(rows: Line, columns: Line) -> Sentences:
+    if not (any(rows.segment) and any(columns.segment)):
+        return "all"
+    return st.radio("Sentences", list(SENTENCES), format_func=SENTENCES.get, key="pretrained:sentences",
+                    horizontal=True, **BOUND) or "all"
+
+
+def _colour(tokens: int) -> tuple[str, str, float]:
+    scale = st.radio("Scale of one head", list(SCALES), format_func=SCALES.get, key="pretrained:scale", **BOUND,
+                     help=f"What fits: 0 to 1 up to {UNIT_TO} tokens, else to the 99.5th percentile.")
+    pool = "mean"
+    if tokens > POOLED_FROM:
+        pool = st.radio("A pixel of several cells is their", list(POOLS), format_func=POOLS.get,
+                        key="pretrained:pool", horizontal=True, **BOUND) or "mean"
+    threshold = st.slider("Draw weights from", 0.0, 0.5, 0.0, 0.01, key="pretrained:from", **BOUND)
+    if scale == "auto":
+        scale = "unit" if tokens <= UNIT_TO else "p99.5"
+    return scale or "unit", pool, threshold

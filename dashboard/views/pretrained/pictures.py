@@ -1,0 +1,88 @@
+"""The two pictures of the page, all heads and one head, and the pins that link, settings and clicks agree on."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.pretrained import Given
+from dashboard.components.attention_view import ViewState, attention_view
+from dashboard.runtime.query_params import read_pair, read_pairs, write_pair, write_pairs
+from dashboard.runtime.role_scores import Found
+from dashboard.views.pretrained.compute import Pair, Seen, first_head, in_order, patches_of, shown_pins, telling
+from dashboard.views.pretrained.controls import Controls
+from dashboard.widgets.model_picker import EMBEDDED, ModelRef
+from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.picked import pick_head, picked_of
+from dashboard.widgets.panels import plain
+
+COREFERENCE = (3, 1)  # the head of the embedded model in which "it" looks at "animal"
+LINK = "pretrained"
+GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
+
+
+def forget_other(ref: ModelRef, controls: Controls) -> None:
+    """The link's head and pins belong to one model and one kind of map: with another they are gone."""
+    now = (repr(ref), controls.kind)
+    if st.session_state.setdefault("pretrained:of", now) != now:
+        for name in ("head", "pin"):
+            st.query_params.pop(name, None)
+        st.session_state["pretrained:of"] = now
+
+
+def begin(seen: Seen, ref: ModelRef) -> tuple[Pair, list[Pair]]:
+    """The head that the link asks for, or that was picked on another page, or to begin with; and the link's own pins.
+
+    What is wrong in a link is said.
+    """
+    asked, bad_head = read_pair("head", seen.trace.shape)
+    pins, bad_pin = read_pairs("pin", (len(seen.rows), len(seen.columns)))
+    for sentence in filter(None, (bad_head, bad_pin)):
+        st.warning(sentence)
+    kind = seen.trace.map(0).kind
+    picked = asked or picked_of(ref, kind, seen.trace.shape)
+    if picked:
+        pick_head(ref, kind, picked)
+        write_pair("head", picked)
+    return picked or first_head(seen, COREFERENCE if ref == EMBEDDED else None), pins
+
+
+def all_heads(seen: Seen, head: Pair, roles: Found | None, kind_said: bool) -> ViewState:
+    """The grid; `kind_said` where the model has maps of more than one kind."""
+    layers, heads = seen.trace.shape
+    of = f" of {KINDS[seen.trace.map(0).kind].lower()} attention" if kind_said else ""
+    thumb = max(SMALLEST, min(LARGEST, GRID // heads))
+    return attention_view(seen.trace, key="pretrained:grid", layout="grid", layer=head[0], head=head[1], thumb=thumb,
+                          roles=roles or {}, link=LINK, fact=f"{layers} layers of {heads} heads{of}")
+
+
+def one_head(
+    seen: Seen, picked: ViewState, pins: list[Pair], controls: Controls, given: Given
+) -> tuple[Seen, ViewState]:
+    """One head in the order asked for, and what is picked in it."""
+    before = shown_pins(seen, pins)
+    ranked = in_order(seen, picked.layer, picked.head, controls.order, before[-1] if before else None)
+    row, _ = telling(ranked, picked.layer, picked.head)
+    item = ranked.trace.map(picked.layer)
+    view = attention_view(
+        ranked.trace, key="pretrained:head", layer=picked.layer, head=picked.head, query=row, link=LINK,
+        pins=shown_pins(ranked, pins), show=controls.show, scale=controls.scale, pool=controls.pool,  # type: ignore[arg-type]
+        threshold=controls.threshold, patches=patches_of(ranked, given),
+        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {plain(item.queries[row])}")
+    return ranked, view
+
+
+def keep(ref: ModelRef, ranked: Seen, view: ViewState, begun: Pair, pins: list[Pair], controls: Controls) -> None:
+    """Into the link: the head unless it is the one to begin with, and the pins by the model's own tokens.
+
+    A head that was picked stays so on other pages.
+    """
+    head = (view.layer, view.head)
+    if head != begun:
+        pick_head(ref, ranked.trace.map(0).kind, head)
+    write_pair("head", head if head != begun or "head" in st.query_params else None)
+    hidden = [pin for pin in pins if ranked.lens.shown(pin) is None]
+    own = [pin for pin in pins if ranked.lens.shown(pin) in view.pins]
+    fresh = [ranked.lens.own(cell) for cell in view.pins if cell not in [ranked.lens.shown(pin) for pin in own]]
+    write_pairs("pin", [*hidden, *own, *fresh])
+    if fresh and controls.order != "text":
+        st.rerun()  # the order follows the pin

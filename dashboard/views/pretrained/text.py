@@ -1,0 +1,104 @@
+"""What the page says: of one row of one head, of all heads, and under which conditions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core import analysis
+from core.pretrained import Reading
+from core.trace import AttentionMap, AttentionTrace
+from dashboard.charts.numbers import number
+from dashboard.views.pretrained.compute import Seen, even
+from dashboard.views.pretrained.controls import SENTENCES, Controls
+from dashboard.widgets.panels import plain
+
+PATCHES = " A patch is called by its row and its column, from 0: 2,1 is in row 2, column 1."
+
+
+def called(tokens: tuple[str, ...], place: int) -> str:
+    """A token's name, with its place where another has the same name."""
+    return plain(tokens[place] if tokens.count(tokens[place]) == 1 else f"{tokens[place]} ({place})")
+
+
+def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None) -> str:
+    """What the head does with one query: its largest weight (or the pinned one), and the heads that do it too."""
+    item = trace.map(layer)
+    weights, keys = item.weights[head, row], item.keys
+    order = [int(j) for j in np.argsort(-weights, kind="stable")]
+    first = order[0] if pinned is None else pinned
+    also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
+    said = (f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
+            f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+            f"even attention would give each {number(even(item, row, head))}.")
+    return f"{said} {_rivals(trace, layer, head, row, first)}"
+
+
+def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) -> str:
+    """How many other heads put as much weight on the same cell, and which puts most."""
+    mine = trace.head(layer, head)[row, key]
+    others = [(float(item.weights[h, row, key]), place, h) for place, item in enumerate(trace.maps)
+              for h in range(len(item.weights)) if (place, h) != (layer, head)]
+    if not others:
+        return "The model has no other head."
+    value, best_layer, best_head = max(others)
+    stronger = sum(other >= mine for other, _, _ in others)
+    best = f"{trace.label(best_layer, best_head)}, {number(value)}"
+    if mine < 0.005:
+        return f"Most there has {best}."
+    if stronger:
+        put = "puts" if stronger == 1 else "put"
+        heads = "head" if len(others) == 1 else "heads"
+        return f"{stronger} of {len(others)} other {heads} {put} as much there, most {best}."
+    return f"None of the other {len(others)} heads puts as much there; next is {best}."
+
+
+def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
+    """The pins before the newest, in words; nothing where there is one alone."""
+    if len(pins) < 2:
+        return ""
+    said = "; ".join(f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
+                     for i, j in reversed(pins[:-1]))
+    return f"Pinned beside it: {said}."
+
+
+def all_heads_fact(seen: Seen) -> str:
+    """Which head looks most at the token before, or, where there is none before, which one decides most."""
+    item = seen.trace.map(0)
+    if item.kind != "cross" and seen.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
+        layer, head, value = analysis.strongest(seen.trace, analysis.previous_token)
+        share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
+        return (f"Of all heads, {seen.trace.label(layer, head)} looks most at the previous token: {number(value)} "
+                f"of its weight, where even attention would give {number(share)}.")
+    if len(item.keys) < 2:
+        return "With a single key there is nothing to choose from."
+    layer, head, value = analysis.strongest(seen.trace, lambda weights: 1 - analysis.breadth(weights))
+    spread = float(np.exp(analysis.entropy(seen.trace.map(layer).weights[head : head + 1]).mean()))
+    return (f"Of all heads, {seen.trace.label(layer, head)} decides most: a row of it lies on {number(spread)} of "
+            f"{len(item.keys)} keys in effect, where even attention lies on all.")
+
+
+def conditions(found: Reading, seen: Seen, controls: Controls) -> str:
+    """Under which conditions the page's numbers hold."""
+    said = f"{plain(found.trace.source)}, {_tokens(seen)}."
+    if controls.words:
+        said += " Pieces of a word are one: summed over keys, averaged over queries."
+    if controls.sentences != "all":
+        said += f" Sentences: {SENTENCES[controls.sentences]} only."
+    if controls.sinks:
+        gone = len(seen.columns) - sum(map(len, seen.lens.columns))
+        said += " Sinks are hidden." if gone else " No key is a sink here."
+    if controls.special:
+        said += " Special tokens are hidden."
+    if seen.hides:
+        said += (" Each row is divided by what is left of it, so the weights shown are larger than the model's own.")
+    if found.note:
+        said += f" {plain(found.note)}"
+    if seen.rows.grid:
+        said += PATCHES
+    return f"{said} A weight says where a head looks, not what it does with what it finds."
+
+
+def _tokens(seen: Seen) -> str:
+    if seen.rows is seen.columns:
+        return seen.rows.count
+    return f"rows: {seen.rows.count}; columns: {seen.columns.count}"

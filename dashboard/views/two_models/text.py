@@ -1,0 +1,86 @@
+"""What the page says, as text; makes no st call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.difference import NOTHING, Aligned, Moved
+from core.pretrained import Pretrained
+from dashboard.charts.numbers import number
+from dashboard.views.two_models.compute import Side
+from dashboard.widgets.panels import plain
+
+MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
+
+
+def modes(pretrained: Pretrained | None) -> dict[str, str]:
+    """What can be compared, by name: of a model of pictures or sounds two of these, not two texts."""
+    other = {"picture": "Two pictures", "sound": "Two sounds"}.get(pretrained.reads if pretrained else "")
+    return {**MODES, "texts": other} if other else MODES
+
+
+def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, heads: Sequence[Moved]) -> str:
+    """How far the picked head is apart, in which cell most, and what is usual over all heads."""
+    usual = float(np.median([item.moved for item in heads]))
+    if in_place:
+        said = f"Head **{head.name}** has **{number(head.moved)}** of its weight on other tokens"
+    else:
+        said = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{number(head.moved)}** of "
+                "their weight on different tokens")
+    said += f"; the median of {len(heads)} heads is {number(usual)}."
+    cell = telling(found, head)
+    if cell is None:
+        return said
+    (first, _), (second, _) = found.drawn(0, head.layer, head.head), found.drawn(1, *head.to)
+    row, column = cell
+    query, key = plain(found.queries[row]), plain(found.keys[column])
+    where = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
+             else side.name[0].lower() + side.name[1:] for side in sides]
+    return (f"{said} There, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
+            f"{where[0]} and **{number(second[row, column])}** in {where[1]}.")
+
+
+def telling(found: Aligned, head: Moved) -> tuple[int, int] | None:
+    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
+    (first, _), (second, _) = found.drawn(0, head.layer, head.head), found.drawn(1, *head.to)
+    rows, columns = ([place for place, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
+                     for line in (found.rows, found.columns))
+    if not rows or not columns:
+        return None
+    shared = np.abs(second - first)[np.ix_(rows, columns)]
+    row, column = np.unravel_index(shared.argmax(), shared.shape)
+    return rows[int(row)], columns[int(column)]
+
+
+def figures(heads: Sequence[Moved]) -> list[tuple[str, str, str]]:
+    """Name, number and meaning of the three summary figures."""
+    moved = [item.moved for item in heads]
+    return [("Overlap", number(1 - float(np.mean(moved))), "share of the weight that lies on the same tokens, mean of "
+             "all heads; 1 where nothing differs"),
+            ("Mean difference", number(float(np.mean([item.difference for item in heads]))),
+             "of a weight, over all cells of all heads"),
+            ("Heads apart", f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
+             "heads with a quarter of their weight or more on other tokens")]
+
+
+def conditions(found: Aligned, sides: tuple[Side, Side], merged: bool, in_place: bool, mode: str) -> str:
+    """Under which conditions the numbers hold."""
+    shared, places = len(found.rows.both), len(found.rows.pairs)
+    who = f"{sides[0].note} and {sides[1].note}" if mode == "models" else found.first.source
+    said = [plain(who), f"{shared} of {places} rows are in both and are what is measured"]
+    if merged:
+        said.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
+                    "averaged over queries")
+    if any(" / " in name and NOTHING not in name for name in (*found.queries, *found.keys)):
+        said.append("words that differ are paired by their place")
+    if shared < places:
+        said.append("a token that one side lacks is hatched there")
+    text = "; ".join(said) + "."
+    if not in_place:
+        text += (" Heads of two models have nothing to do with each other by their place, so each head of A stands "
+                 "beside the head of B that is most like it.")
+    if mode == "untrained":
+        text += " Untrained weights are drawn as the family draws them before its first step."
+    return text

@@ -1,0 +1,60 @@
+"""Figures of the page Use a model: how alike each two inputs are, and the likeliest answers as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from core.pretrained.answers import Said
+from dashboard.charts.curves import Spec, axis_style, figure, layer, quoted
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import SIGNED, Ink, Theme
+from dashboard.charts.tokens import distinct
+from dashboard.views.use_model.text import short
+
+LONGEST, TIP = 24, 120  # signs of a sentence beside the matrix, and under the pointer
+
+
+def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:
+    """Cosines of all pairs, with their numbers; purple below 0, green above, the picked pair outlined."""
+    ink = Ink.of(theme)
+    labels = [f"{i}" for i in range(len(names))]
+    tipped = [short(name, TIP) for name in names]
+    rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]),
+             "text": number(float(table[i, j])), "one": tipped[i], "other": tipped[j],
+             "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
+    written = " : ".join(f"datum.value == '{label}' ? {quoted(f'{label}  {short(name, LONGEST)}')}"
+                         for label, name in zip(labels, names, strict=True)) + " : ''"
+    down = {**axis_style(ink), "labelExpr": written, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text}
+    across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
+    at: dict[str, Any] = {"y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": down},
+                          "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across}}
+    tips = [{"field": name, "type": "nominal", "title": title}
+            for name, title in (("one", "row"), ("text", "cosine"), ("other", "column"))]
+    colour = {"field": "value", "type": "quantitative", "legend": None,
+              "scale": {"domain": [-1, 1], "range": list(SIGNED[theme])}}
+    pair = [row for row in rows if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
+            and row["row"] != row["column"]]
+    paper, dark = ("#FFFFFF", "#1B2330") if theme == "light" else ("#12151B", "#E6E8EB")
+    numbers = {**at, "text": {"field": "text", "type": "nominal"},
+              "color": {"condition": {"test": "datum.dark", "value": paper}, "value": dark}}
+    return figure([layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
+                   layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
+                   layer("text", rows, numbers, fontSize=11)], height=max(150, 40 * len(names)))
+
+
+def bars(said: Sequence[Said], ink: Ink) -> Spec:
+    """The likeliest answers, the first one in the accent."""
+    names = distinct([one.word for one in said])
+    rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": place == 0}
+            for place, (name, one) in enumerate(zip(names, said, strict=True))]
+    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220}
+    at: dict[str, Any] = {"y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
+                          "x": {"field": "p", "type": "quantitative", "title": None, "axis": None,
+                                "scale": {"domain": [0, 1.15]}}}
+    colour = {"condition": {"test": "datum.first", "value": ink.pick}, "value": ink.series[0]}
+    return figure([layer("bar", rows, {**at, "color": colour}, cornerRadius=2),
+                   layer("text", rows, {**at, "text": {"field": "text", "type": "nominal"}}, align="left", dx=4,
+                         fontSize=12, color=ink.quiet)], height=27 * len(rows))

@@ -1,0 +1,214 @@
+"""Each job as its page section: what the model answers on the left, the head that this hangs on at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import streamlit as st
+import torch
+
+from core.pretrained import Given, Pretrained, PretrainedError, Reading
+from core.pretrained.answers import maskable, top, with_mask
+from core.pretrained.evidence import Question
+from core.pretrained.generate import Settings, generate, text_of
+from core.pretrained.jobs import closest
+from dashboard.charts.numbers import number
+from dashboard.charts.palette import Ink
+from dashboard.charts.tokens import distinct
+from dashboard.components.attention_view import Patches, attention_view
+from dashboard.navigation import STEPS
+from dashboard.runtime.cache import cached
+from dashboard.views.use_model import charts, text
+from dashboard.views.use_model.compute import (
+    AT_ONCE,
+    Answered,
+    Effects,
+    Head,
+    alike,
+    answered,
+    effects,
+    head_at,
+    sentences,
+    telling_head,
+)
+from dashboard.widgets.model_picker import Chosen, ModelRef, loaded
+from dashboard.widgets.model_picker import examples as kept
+from dashboard.widgets.panels import fact, plain, theme
+from dashboard.widgets.params import BOUND
+
+MORE = "\n".join(("The dog was too exhausted to walk over the road.", "Because it was raining, she took an umbrella.",
+                  "He forgot his umbrella and got wet.", "The bank raised its interest rates again.",
+                  "Money costs more to borrow this year."))
+MORE_SIGNS = 6_000
+GENERATE = next(step for step in STEPS if step.key == "generate")
+LONG_WORD = 4
+MOST_BUTTONS = 40
+WORD = "use_model:word"
+BEFORE = 6  # words of the text that are told again before what comes next
+
+
+def embed(chosen: Chosen, pretrained: Pretrained) -> None:
+    """How alike texts or pictures are, and the head on which the likeness of one pair hangs."""
+    left, right = st.columns([1.15, 1], gap="large")
+    with left:
+        place = st.container()
+        names, every = _compared(chosen, pretrained)
+    if len(every) < 2:
+        raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
+    table = alike(chosen.ref, every)
+    pair = closest(torch.from_numpy(table), 0)
+    question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
+    with place:
+        st.markdown("**How alike each two are** (cosine)")
+        st.vega_lite_chart(charts.likeness(table, names, pair, theme()), width="stretch")
+    with right:
+        found, head = look(chosen, question, "this likeness")
+    fact(text.pair_fact(table, names, pair, found, head))
+    st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
+             rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}")
+    st.caption(text.conditions(found, head))
+
+
+def _compared(chosen: Chosen, pretrained: Pretrained) -> tuple[tuple[str, ...], tuple[Given, ...]]:
+    if pretrained.reads == "picture":
+        names = kept.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
+        others = {name: Given(picture=kept.picture(name)) for name in names}
+        named = {"This picture": chosen.given} | {n: given for n, given in others.items() if given != chosen.given}
+        return tuple(named), tuple(named.values())
+    more = st.text_area("Other sentences, one a line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
+                        **BOUND) or ""
+    names = sentences(chosen.given.text, more)
+    return names, (chosen.given, *map(Given, names[1:]))
+
+
+def fill(chosen: Chosen, pretrained: Pretrained) -> None:
+    """The likeliest words for a mask, which stands where the reader puts it, or in place of a word."""
+    given = masked(chosen, pretrained)
+    question, mask = Question(given), plain(pretrained.tokenizer.mask_token)
+    best = answered(chosen.ref, question).asked.word or ""
+    _answer(chosen, question, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
+
+
+def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
+    """What was given if it holds a mask, else with a mask for the word that is picked."""
+    line = chosen.reading.source
+    if pretrained.tokenizer.mask_token_id in line.ids:
+        return chosen.given
+    found = maskable(line)
+    numbers, spoken = list(found), list(found.values())
+    usual = next((i for i in reversed(range(len(numbers))) if spoken[i].isalpha() and len(spoken[i]) >= LONG_WORD), 0)
+    picked = _pick("Masked word", spoken, usual, f"use_model:masked:{chosen.given.text[:80]}")
+    return replace(chosen.given, text=with_mask(pretrained, chosen.given.text, numbers[picked]))
+
+
+def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
+    """The place of the token that is picked; the link names it, for the text that it was made with."""
+    names = [plain(name) for name in distinct(tokens)]
+    places, named = range(len(names)), names.__getitem__
+    if st.session_state.setdefault(WORD, key) != key:
+        st.session_state[WORD] = key
+        st.query_params.pop(WORD, None)
+    asked = st.query_params.get(WORD, "")
+    first = int(asked) if asked in map(str, places) else usual
+    if len(names) > MOST_BUTTONS:
+        place = st.selectbox(label, places, first, format_func=named, key=f"{key}:list")
+    else:
+        place = st.segmented_control(label, places, default=first, format_func=named, key=key, required=True)
+    picked = first if place is None else int(place)
+    if picked != usual or asked:
+        st.query_params[WORD] = str(picked)
+    return picked
+
+
+def probabilities(chosen: Chosen, pretrained: Pretrained) -> None:
+    """The likeliest classes of a text or a picture, or the likeliest next tokens."""
+    more = ""
+    if pretrained.head == "next":
+        before = " ".join(chosen.given.text.split()[-BEFORE:])
+        more = f"… {plain(before)} **{plain(cached(goes_on, chosen.ref, chosen.given))}** …"
+    _answer(chosen, Question(chosen.given), pretrained, more)
+
+
+def goes_on(ref: ModelRef, given: Given) -> str:
+    """What the model says next by itself, always the likeliest token."""
+    pretrained = loaded(ref)
+    return text_of(pretrained, generate(pretrained, given, Settings(longest=12)).hypotheses[0].tokens)
+
+
+def _answer(chosen: Chosen, question: Question, pretrained: Pretrained, more: str) -> None:
+    """The likeliest answers with what else there is to say of them, the head's look, and the sentence about both."""
+    found = answered(chosen.ref, question)
+    said = top(pretrained, found.asked.answer, 8)
+    left, right = st.columns([0.8, 1.2], gap="large")
+    with left:
+        st.vega_lite_chart(charts.bars(said, Ink.of(theme())), width="stretch")
+        if more:
+            st.markdown(more)
+        if pretrained.head == "next":
+            st.page_link(GENERATE.path, label="Say how it goes on", icon=GENERATE.icon)
+    with right:
+        _, head = look(chosen, question, f"“{plain(said[0].word)}”")
+    fact(text.answer_fact(found, said, head))
+    st.caption(text.conditions(found, head))
+
+
+def translate(chosen: Chosen, pretrained: Pretrained) -> None:
+    """What the model writes by itself, and for the word that is picked the head of cross-attention that it hangs on."""
+    produced = chosen.reading.produced
+    assert produced is not None
+    spoken = [place for place, special in enumerate(produced.special) if not special] or [0]
+    usual = crossing(chosen.reading, spoken)
+    name = f"use_model:word:{chosen.given.text[:80]}:{chosen.given.target or ''}"
+    place = spoken[_pick("Word that it says", [produced.tokens[i] for i in spoken], usual, name)]
+    question = Question(chosen.given, place=place)
+    found = answered(chosen.ref, question)
+    left, right = st.columns([1.2, 0.8], gap="large")
+    with right:
+        st.vega_lite_chart(charts.bars(top(pretrained, found.asked.answer, 8), Ink.of(theme())), width="stretch")
+        st.page_link(GENERATE.path, label="Say how it writes", icon=GENERATE.icon)
+    with left:
+        _, head = look(chosen, question, f"“{plain(produced.tokens[place])}”")
+    whole = text_of(pretrained, produced.ids)
+    fact(text.said_fact(found, whole, head))
+    st.caption(text.conditions(found, head))
+
+
+def crossing(reading: Reading, spoken: list[int]) -> int:
+    """Which of the said words is the first that looks further left than the one before it; else the first of all."""
+    weights = reading.trace.of("cross").maps[-1].weights.mean(0)[spoken]
+    looks = weights[:, : len(reading.source)].argmax(1)
+    tokens = reading.produced.tokens if reading.produced else ()
+    return next((i for i in range(1, len(spoken)) if looks[i] < looks[i - 1] and tokens[spoken[i]].isalpha()), 0)
+
+
+def measured(ref: ModelRef, question: Question, found: Answered) -> Effects | None:
+    """What the answer is without each head: measured at once where that is little work, else when it is asked for."""
+    wanted = f"use_model:measured:{ref.written}"
+    if not found.asked.pretrained.watched:
+        return None
+    if found.work > AT_ONCE and not st.session_state.get(wanted):
+        st.button(f"Switch off each of {found.heads} heads, about {found.seconds:.0f} s", key="use_model:measure",
+                  icon=":material/play_arrow:", on_click=st.session_state.update, args=({wanted: True},))
+        return None
+    with st.spinner(f"Switching off each of {found.heads} heads, about {max(1, round(found.seconds))} s"):
+        return effects(ref, question)
+
+
+def look(chosen: Chosen, question: Question, what: str) -> tuple[Answered, Head]:
+    """The map of the head that the answer hangs on, or of the one that a person takes instead, which is returned.
+
+    The answering row is in the accent; of a picture, it lies on the picture itself.
+    """
+    found = answered(chosen.ref, question)
+    known = measured(chosen.ref, question, found)
+    line, patches, first = found.asked.source, None, telling_head(found, known)
+    if line.grid is not None and chosen.given.picture is not None:
+        rows, columns = line.grid
+        patches = Patches(chosen.given.picture.numpy(), rows, columns, len(line) - rows * columns)
+    st.markdown(f"**Head {first.name}**, " + (f"on which {what} hangs most" if first.effect else "the sharpest look"))
+    view = attention_view(
+        found.trace, key="use_model:head", layer=first.place, head=first.head, query=first.row, patches=patches,
+        show="matrix" if patches is None else "both", height=420 if patches is None else 260,
+        fact=f"Head {first.name}: its row of {found.trace.maps[first.place].queries[first.row]} is picked")
+    return found, head_at(found, known, view.layer, view.head)

@@ -1,0 +1,128 @@
+"""What the page Use a model says: the measured sentence of each job, and what another model would be taken for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.pretrained.answers import Said
+from core.pretrained.evidence import Effect
+from core.pretrained.jobs import Job
+from dashboard.charts.numbers import number
+from dashboard.views.use_model.compute import Answered, Head
+from dashboard.widgets.panels import plain
+
+TOLD = 90  # signs of a sentence
+NOTHING = 5e-4  # a change of the answer that is none
+SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
+
+
+def short(text: str, most: int) -> str:
+    """A text of at most so many signs."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def answer_fact(found: Answered, said: Sequence[Said], head: Head) -> str:
+    """What is answered, what comes next, and what is left of it without the head that matters most."""
+    first, count = said[0], len(found.asked.answer.probabilities)  # type: ignore[arg-type]
+    next_best = f", before **{plain(said[1].word)}** with {number(said[1].probability)}" if len(said) > 1 else ""
+    subject = SUBJECT[found.asked.answer.kind]
+    return (f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
+            f"would give 1 in {count:,}. {head_fact(found, head, first.word)}")
+
+
+def said_fact(found: Answered, whole: str, head: Head) -> str:
+    """What is written, or read of a target that was given, and by which look at the source one of its words is said."""
+    keys, weights = _row(found, head)
+    best, word = int(weights.argmax()), found.asked.word or ""
+    begun = "It reads your target" if found.asked.question.given.target else "It writes"
+    return (f"{begun} **{plain(whole)}**. Saying :primary[**{plain(word)}**], head **{head.name}** puts "
+            f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; even attention would put "
+            f"{number(1 / len(keys))} there. {_without(found, head, word)}")
+
+
+def head_fact(found: Answered, head: Head, word: str) -> str:
+    """Where the telling head looks, and what the answer is without it."""
+    keys, weights = _row(found, head)
+    best = int(weights.argmax())
+    where = (f"Head **{head.name}** looks most at **{plain(keys[best])}**, {number(weights[best])} of its weight "
+             f"(even: {number(1 / len(keys))})")
+    return f"{where}. {_without(found, head, word)}"
+
+
+def _without(found: Answered, head: Head, word: str) -> str:
+    if head.effect is None:
+        return "What each head does to the answer is not measured yet."
+    what = f"the {found.asked.quantity} of **{plain(word)}**"
+    if abs(head.effect.change) < NOTHING and head.before:
+        return f"Without it {what} stays at {number(found.asked.value)}: {_rank(found, head)}."
+    if abs(head.effect.change) < NOTHING:
+        return (f"T{what[1:]} stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one "
+                "does, others do too.")
+    return f"Without it {what} would be {_instead(found, head.effect)}: {_rank(found, head)}."
+
+
+def _instead(found: Answered, effect: Effect) -> str:
+    """A value and what it was; by how much it differs, where both are written alike."""
+    value, was = number(effect.value), number(found.asked.value)
+    more = "more" if effect.change > 0 else "less"
+    return f"{value} instead of {was}" if value != was else f"{number(abs(effect.change))} {more} than {was}"
+
+
+def _rank(found: Answered, head: Head) -> str:
+    """How many heads change the answer more."""
+    if not head.before:
+        return f"of {_heads(found)}, none changes that more"
+    return f"{head.before} of {_heads(found)} {'changes' if head.before == 1 else 'change'} that more"
+
+
+def _heads(found: Answered) -> str:
+    cross = " of cross-attention" if found.trace.kinds == ("cross",) else ""
+    return f"{found.heads} heads{cross}"
+
+
+def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], found: Answered, head: Head) -> str:
+    """How alike the picked pair is beside the mean of all, and which head that hangs on."""
+    others = table[np.triu_indices(len(names), 1)]
+    first, second = (plain(short(names[place], TOLD)) for place in pair)
+    said = (f":primary[**“{first}”**] is most like **“{second}”**: cosine **{number(float(table[pair]))}**, where the "
+            f"mean of all {len(others)} pairs is {number(float(others.mean()))}.")
+    if head.effect is None:
+        return said
+    value = number(head.effect.value)
+    if value == number(found.asked.value):
+        value = _instead(found, head.effect)
+    if not found.asked.question.against:  # a vector is held against what it was
+        return (f"{said} Without head **{head.name}** its vector turns away from itself to a cosine of {value}; "
+                f"{_rank(found, head)}.")
+    return f"{said} Without head **{head.name}** it would be {value}; {_rank(found, head)}."
+
+
+def _row(found: Answered, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
+    item, keys = found.trace.maps[head.place], list(found.trace.maps[head.place].keys)
+    if found.asked.source.grid is not None and found.trace.kinds != ("causal",):
+        rows, columns = found.asked.source.grid
+        first = len(found.asked.source) - rows * columns
+        for place in range(rows * columns):
+            keys[first + place] = f"the patch in row {place // columns}, column {place % columns}"
+    return tuple(keys), item.weights[head.head, head.row]
+
+
+def conditions(found: Answered, head: Head) -> str:
+    """Under which conditions the numbers hold."""
+    name = found.asked.pretrained.name
+    how = (f"All {found.heads} heads were switched off one by one, and the model was asked again each time."
+           if head.effect is not None else f"Switching off {found.heads} heads takes about {found.seconds:.0f} s.")
+    return plain(f"{name}, {len(found.asked.source)} tokens, fp32 on the CPU. {how} A weight says where a head looks; "
+                 "only switching it off says what the answer owes to it.")
+
+
+def own_job(own: Job, name: str) -> str:
+    """What this model is for."""
+    return f"**{own.name}**: {plain(name)} {own.does}."
+
+
+def other_jobs(own: Job, name: str) -> str:
+    """Why nothing else is asked of this model."""
+    return plain(f"{name} has {own.needs}. For another job take another model.")
