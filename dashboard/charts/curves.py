@@ -1,24 +1,19 @@
-"""Arrays to Vega-Lite figures in the lab's style: a curve ends in a dot, labelled there; the accent rule is the step.
-
-Makes no st call. Colours are LOOK's: one accent for what is picked, category colours for series. Figures are written
-as plain specs: a page that follows a run draws six of them twice a second, and Altair takes 50 ms to check each.
-"""
+"""Curves over training steps, layers or seconds: each ends in a dot with its name; a rule marks the picked step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from dashboard.charts.numbers import number
 from dashboard.charts.numbers import percent as as_percent
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import DASHES, Spec, axis_style, field, figure, layer, text_tip, whole_tip
 
 LINE = 22  # pixels from one name to the next, in a height that the axis shares
-DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
 
 Points = Sequence[tuple[float, float | None]]
-Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
 
 
 @dataclass(frozen=True)
@@ -60,43 +55,6 @@ def step_chart(
     if step is not None:
         layers += _picked(curves, step, at, ink)
     return figure(layers, height)
-
-
-def figure(layers: Sequence[Spec], height: int) -> Spec:
-    """Layers over each other, as wide as the page gives."""
-    return {"layer": list(layers), "height": height, "width": "container", "config": {"view": {"stroke": None}}}
-
-
-def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
-    """One mark of rows."""
-    return {"data": {"values": list(rows)}, "mark": {"type": mark, **look}, "encoding": encoding}
-
-
-def field(name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None) -> Spec:
-    """A quantitative field with its scale, ending where `domain` does, and its axis."""
-    scale = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
-    return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
-
-
-def whole_tip(name: str, title: str) -> Spec:
-    """A whole number in a tooltip."""
-    return {"field": name, "type": "quantitative", "title": title, "format": ",d"}
-
-
-def text_tip(name: str, title: str) -> Spec:
-    """A field that holds a written number, in a tooltip."""
-    return {"field": name, "type": "nominal", "title": title}
-
-
-def quoted(text: str) -> str:
-    """Any text as a string of Vega's expressions."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ") + "'"
-
-
-def axis_style(ink: Ink) -> Spec:
-    """How every axis looks."""
-    return {"labelColor": ink.quiet, "labelFontSize": 12, "domain": False, "ticks": False, "labelPadding": 6,
-            "titleColor": ink.quiet, "titleFontSize": 12, "titleFontWeight": "normal"}
 
 
 def _place(curve: Curve, i: int) -> int:

@@ -1,4 +1,4 @@
-"""The page's curves as Vega-Lite, written out, so that a rerun need not build a chart object."""
+"""Curves of any measure over any axis: named at their ends, with bands, and a rule at what was picked."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dashboard.charts.curves import DASHES
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import (
+    BESIDE,
+    DASHES,
+    SIGN,
+    Spec,
+    config,
+    filtered_layer,
+    layer,
+    right_margin,
+    separate,
+    series_encoding,
+    titled_figure,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HEIGHT = 240  # pixels
-SIGN, BESIDE = 6.6, 16  # pixels of one sign of a name at a curve's end, and around it
-APART = 0.075  # of the height between two names
-FLOOR = 1e-9  # what a logarithmic axis can still show
+FLOOR = 1e-9  # the smallest value that a logarithmic axis shows
+NAMES_WIDTH, TOP = 110, 1.04  # of `fixed_chart`: pixels for the names at the ends, and the top of the axis
+NAME_STYLE: Spec = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
 _RAISED = {power: f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}" for power in range(-9, 4)}
 POWERS = f"{json.dumps({str(p): name for p, name in _RAISED.items()})}[toString(round(log(datum.value) / LN10))]"
 
@@ -28,93 +44,96 @@ class Curve:
     band: Sequence[tuple[float, float]] = ()
 
 
-def curves(
-    title: str, x_title: str, series: Sequence[Curve], ink: Ink, *, log: bool = False, rule: float | None = None,
+def line_chart(
+    title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, log: bool = False, rule: float | None = None,
     height: int = HEIGHT,
-) -> dict:
-    """Curves that end in a dot and carry their names there; `rule` stands in the accent at what was picked."""
-    flat = [y for curve in series for _, y in curve.points] + [y for c in series for pair in c.band for y in pair]
-    low, high = bounds(flat, log)
-    last = max(x for curve in series for x, _ in curve.points)
-    first = min(x for curve in series for x, _ in curve.points)
+) -> Spec:
+    """Curves that end in a dot and carry their names there; `rule` marks what was picked, in the accent."""
+    values = [y for curve in curves for _, y in curve.points] + [y for c in curves for pair in c.band for y in pair]
+    low, high = bounds(values, log)
+    first, last = (end(x for curve in curves for x, _ in curve.points) for end in (min, max))
     x = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"domain": [first, last], "nice": False},
          "axis": {"grid": False, "tickMinStep": 1, "format": "d"}}
     y = {"field": "y", "type": "quantitative", "title": None,
          "axis": {"tickCount": 4, **({"labelExpr": POWERS} if log else {})},
          "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})}}
     layers = []
-    for at, curve in enumerate(series):
-        layers += drawn(curve, x, y, ink.series[at % len(ink.series)], DASHES[at // len(ink.series) % len(DASHES)])
-    layers += names(series, (low, high), log, ink)
+    for at, curve in enumerate(curves):
+        dash = DASHES[at // len(ink.series) % len(DASHES)]
+        layers += _curve_layers(curve, x, y, ink.series[at % len(ink.series)], dash)
+    layers += _name_layers(curves, (low, high), log, ink)
     if rule is not None:
-        layers.append(layer([{"x": rule}], {"type": "rule", "color": ink.pick, "strokeWidth": 1.5}, {"x": x}))
-    heading = {"text": title, "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
-    return {"title": heading, "height": height, "layer": layers, "config": style(ink),
-            "padding": {"left": 4, "right": BESIDE + SIGN * max(len(c.name) for c in series), "top": 4, "bottom": 4},
-            "autosize": {"type": "fit-x", "contains": "padding"}}
+        layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
+    margin = right_margin(BESIDE + SIGN * max(len(curve.name) for curve in curves))
+    return titled_figure(title, layers, height, ink) | margin
 
 
 def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
-    """The axis around all values, with a little air; a logarithmic one ends at whole powers of ten."""
+    """The ends of an axis around all values, with a little air; a logarithmic one ends at whole powers of ten."""
     if log:
-        shown = [max(value, FLOOR) for value in values]
-        return 10.0 ** math.floor(math.log10(min(shown))), 10.0 ** math.ceil(math.log10(max(shown)) + 0.05)
+        logs = [math.log10(max(value, FLOOR)) for value in values]
+        return 10.0 ** math.floor(min(logs)), 10.0 ** math.ceil(max(logs) + 0.05)
     low, high = min(values), max(values)
     air = 0.06 * (high - low) or 0.5
     return low - air, high + air
 
 
-def drawn(curve: Curve, x: dict, y: dict, colour: str, dash: list[int]) -> list[dict]:
-    rows = [{"x": a, "y": max(b, FLOOR) if y["scale"].get("type") == "log" else b, "name": curve.name,
-             "told": number(b)} for a, b in curve.points]
-    tips = [{"field": "name", "title": " "}, {"field": "x", "title": x["title"]},
-            {"field": "told", "title": "value"}]
-    both = {"x": x, "y": y}
-    layers = []
+def _curve_layers(curve: Curve, x: Spec, y: Spec, colour: str, dash: list[int]) -> list[Spec]:
+    """The band, the line, the dot at its end, and invisible points with tooltips."""
+    floor = FLOOR if y["scale"].get("type") == "log" else -math.inf
+    rows = [{"x": a, "y": max(b, floor), "name": curve.name, "text": number(b)} for a, b in curve.points]
+    tips = [{"field": "name", "title": " "}, {"field": "x", "title": x["title"]}, {"field": "text", "title": "value"}]
+    both, layers = {"x": x, "y": y}, []
     if curve.band:
-        spread = [{"x": a, "y": low, "high": high}
-                  for (a, _), (low, high) in zip(curve.points, curve.band, strict=True)]
-        mark = {"type": "area", "color": colour, "opacity": 0.18}
-        layers.append(layer(spread, mark, {**both, "y2": {"field": "high"}}))
+        band = [{"x": a, "y": low, "high": high} for (a, _), (low, high) in zip(curve.points, curve.band, strict=True)]
+        layers.append(layer("area", band, {**both, "y2": {"field": "high"}}, color=colour, opacity=0.18))
     return layers + [
-        layer(rows, {"type": "line", "color": colour, "strokeWidth": 2, "strokeDash": dash}, both),
-        layer(rows[-1:], {"type": "point", "filled": True, "size": 36, "opacity": 1, "color": colour}, both),
-        layer(rows, {"type": "point", "opacity": 0, "size": 160}, {**both, "tooltip": tips})]
+        layer("line", rows, both, color=colour, strokeWidth=2, strokeDash=dash),
+        layer("point", rows[-1:], both, filled=True, size=36, opacity=1, color=colour),
+        layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160)]
 
 
-def names(series: Sequence[Curve], ends: tuple[float, float], log: bool, ink: Ink) -> list[dict]:
+def _name_layers(curves: Sequence[Curve], ends: tuple[float, float], log: bool, ink: Ink) -> list[Spec]:
     """Each curve's name right of its end, moved apart where ends meet."""
     low, high = (math.log(end) if log else end for end in ends)
-    last = [curve.points[-1][1] for curve in series]
+    last = [curve.points[-1][1] for curve in curves]
     shares = [((math.log(max(value, FLOOR)) if log else value) - low) / (high - low) for value in last]
-    layers = []
-    for at, (curve, share) in enumerate(zip(series, apart(shares), strict=True)):
-        mark = {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "text": curve.name,
-                "color": ink.series[at % len(ink.series)], "baseline": "middle",
-                "x": "width", "y": {"expr": f"height * {round(1 - share, 4)}"}}
-        layers.append(layer([{}], mark, {}))
-    return layers
+    return [layer("text", [{}], {}, **NAME_STYLE, text=curve.name, color=ink.series[at % len(ink.series)], x="width",
+                  y={"expr": f"height * {round(1 - share, 4)}"})
+            for at, (curve, share) in enumerate(zip(curves, separate(shares), strict=True))]
 
 
-def apart(shares: Sequence[float]) -> list[float]:
-    """Shares of the height that keep their order and stand at least APART from one another, within 0 and 1."""
-    order = sorted(range(len(shares)), key=lambda at: shares[at])
-    places = [0.0] * len(shares)
-    before = -1.0
-    for at in order:
-        places[at] = before = max(shares[at], before + APART)
-    above = 1.0 + APART
-    for at in reversed(order):
-        places[at] = above = min(places[at], above - APART)
-    return places
+def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, ink: Ink) -> Spec:
+    """Curves from 0 to 1 as a figure of its own, whose data alone change: a control then redraws no chart.
+
+    `curve_table` makes the data. Each curve has a dot and its name at its end; a rule marks what was picked.
+    """
+    x = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"domain": [first, last], "nice": False},
+         "axis": {"grid": False, "format": "d"}}
+    y = {"field": "y", "type": "quantitative", "title": None, "scale": {"domain": [0, TOP], "nice": False},
+         "axis": {"tickCount": 5}}
+    colours = [ink.series[at % len(ink.series)] for at in range(len(names))]
+    both = {"x": x, "y": y, "color": series_encoding("name", names, colours)}
+    tips = [{"field": "name", "title": " "}, {"field": "x", "title": "score", "format": ".2f"},
+            {"field": "y", "title": "weight", "format": ".3f"}]
+    layers = [
+        filtered_layer("curve", "line", both, strokeWidth=2),
+        filtered_layer("curve", "point", {**both, "tooltip": tips}, opacity=0, size=160),
+        filtered_layer("end", "point", both, filled=True, size=36, opacity=1),
+        filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "name"}}, **NAME_STYLE),
+        filtered_layer("rule", "rule", {"x": x}, color=ink.pick, strokeWidth=1.5),
+    ]
+    return {"height": HEIGHT, "layer": layers, "config": config(ink), **right_margin(NAMES_WIDTH)}
 
 
-def layer(values: list[dict], mark: dict, encoding: dict) -> dict:
-    return {"data": {"values": values}, "mark": mark, "encoding": encoding}
+def curve_table(curves: Sequence[Curve], rule: float | None) -> pa.Table:
+    """The data of `fixed_chart`, as a table of kind, name, x and y."""
+    import pyarrow as pa
 
-
-def style(ink: Ink) -> dict:
-    axis = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": ink.quiet,
-            "titleColor": ink.quiet, "gridColor": ink.hairline, "domainColor": ink.hairline, "ticks": False,
-            "titleAnchor": "end"}
-    return {"font": '"Source Sans", sans-serif', "axis": axis, "view": {"stroke": None}, "background": "transparent"}
+    rows = [("curve", curve.name, x, y) for curve in curves for x, y in curve.points]
+    rows += [("end", curve.name, *curve.points[-1]) for curve in curves]
+    heights = separate([curve.points[-1][1] / TOP for curve in curves])
+    rows += [("label", curve.name, 0.0, height * TOP) for curve, height in zip(curves, heights, strict=True)]
+    rows += [] if rule is None else [("rule", "", rule, 0.0)]
+    kinds, names, xs, ys = (list(column) for column in zip(*rows, strict=True))
+    return pa.table({"kind": kinds, "name": names, "x": xs, "y": ys})

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 
 from core.models import ModelConfig
-from dashboard.charts.curves import Spec, axis_style, field, figure, layer, text_tip, whole_tip
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.charts.vega import Spec, axis_style, field, figure, layer, text_tip, whole_tip
 
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
 PLAIN, OVER = 0.85, 0.45  # how strongly a picture is drawn by itself, and over the colours of weights

@@ -9,9 +9,10 @@ import streamlit as st
 from core.tasks import Task
 from core.training.diagnose import Finding, diagnose
 from core.training.record import Record
-from dashboard.charts.curves import Curve, Spec, axis_style, figure, layer, step_chart
+from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import Spec, axis_style, figure, layer
 from dashboard.runtime.run_data import Shown
 from dashboard.widgets.panels import plain
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice
-from dashboard.charts.lines import APART, Curve, apart, curves
+from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import MIN_GAP, separate
 from dashboard.components.position_dials import MOST_PAIRS, said, some
 from dashboard.views.positions import compute
 from dashboard.views.positions.text import listed, without_rounding
@@ -26,15 +27,15 @@ def test_rounding_is_not_drawn_as_a_difference():
 
 
 def test_names_at_the_ends_keep_apart_and_in_order():
-    places = apart([0.5, 0.51, 0.49, 1.0, 0.99])
+    places = separate([0.5, 0.51, 0.49, 1.0, 0.99])
     ranked = sorted(places)
-    assert all(b - a >= APART - 1e-9 for a, b in zip(ranked, ranked[1:], strict=False))
+    assert all(b - a >= MIN_GAP - 1e-9 for a, b in zip(ranked, ranked[1:], strict=False))
     assert [sorted(places).index(p) for p in places] == [2 - 1, 2, 0, 4, 3]
     assert max(places) <= 1.0
 
 
 def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
-    figure = curves("t", "x", [Curve("a", [(1, 0.0), (2, 3e-4)])], Ink.of("light"), log=True, rule=2)
+    figure = line_chart("t", "x", [Curve("a", [(1, 0.0), (2, 3e-4)])], Ink.of("light"), log=True, rule=2)
     drawn = figure["layer"][0]
     assert drawn["data"]["values"][0]["y"] > 0
     low, high = drawn["encoding"]["y"]["scale"]["domain"]
@@ -44,7 +45,7 @@ def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
 
 
 def test_a_flat_curve_still_has_a_height():
-    figure = curves("t", "x", [Curve("a", [(0, 2.0), (1, 2.0)])], Ink.of("dark"))
+    figure = line_chart("t", "x", [Curve("a", [(0, 2.0), (1, 2.0)])], Ink.of("dark"))
     low, high = figure["layer"][0]["encoding"]["y"]["scale"]["domain"]
     assert low < 2 < high
 

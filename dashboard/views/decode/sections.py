@@ -77,4 +77,4 @@ def next_token(followed: Followed, task: Task, how: How, token: int) -> None:
     if how.strategy == SAMPLING:
         shares["drawn from"] = how.sampling.reshape(logp[None])[0].softmax(-1)
     st.markdown(f"**Said at step {len(followed.logp)}**")
-    st.altair_chart(bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")
+    st.vega_lite_chart(spec=bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dashboard.charts.data_lines import layer
-from dashboard.charts.lines import apart, style
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
+from dashboard.charts.vega import config, filtered_layer, separate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +44,7 @@ def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> dict:
     y = {"field": "y", "type": "quantitative", "title": None, "axis": {"values": powers, "format": ",~g"},
          "scale": {"type": "log", "domain": [low, high], "nice": False}}
     heading = {"text": f"{title}, {unit}", "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
-    return {"title": heading, "height": HEIGHT, "layer": layers(x, y, theme), "config": style(ink),
+    return {"title": heading, "height": HEIGHT, "layer": layers(x, y, theme), "config": config(ink),
             "padding": {"left": 4, "right": 4, "top": 4, "bottom": 4},
             "autosize": {"type": "fit-x", "contains": "padding"}}
 
@@ -67,14 +66,13 @@ def layers(x: dict, y: dict, theme: Theme) -> list[dict]:
     both = {"x": x, "y": y, "color": series(colours)}
     tips = [{"field": "name", "title": " "}, {"field": "x", "title": "tokens", "format": ",d"},
             {"field": "told", "title": " "}]
-    label = {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
+    label = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
     return [
-        layer("closed", {"type": "line", "strokeWidth": 1.25, "strokeDash": [2, 3]}, both),
-        layer("measured", {"type": "line", "strokeWidth": 2}, both),
-        layer("measured", {"type": "point", "filled": True, "size": 30, "opacity": 1},
-              {**both, "shape": series(SHAPES)}),
-        layer("measured", {"type": "point", "opacity": 0, "size": 160}, {**both, "tooltip": tips}),
-        layer("label", label, {**both, "x": {"value": "width"}, "text": {"field": "name"}}),
+        filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
+        filtered_layer("measured", "line", both, strokeWidth=2),
+        filtered_layer("measured", "point", {**both, "shape": series(SHAPES)}, filled=True, size=30, opacity=1),
+        filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
+        filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "name"}}, **label),
     ]
 
 
@@ -87,7 +85,7 @@ def rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
              for x, y in points if y > 0]
     # Each kernel's name stands right of the plot, at the height of its end, moved apart where ends meet.
     low, high = (math.log(end) for end in ends(lines))
-    places = apart([(math.log(line.points[-1][1]) - low) / (high - low) for line in lines])
+    places = separate([(math.log(line.points[-1][1]) - low) / (high - low) for line in lines])
     cells += [("label", line.name, str(line.index % len(SHAPES)), 1.0, math.exp(low + share * (high - low)))
               for line, share in zip(lines, places, strict=True)]
     columns = [list(column) for column in zip(*cells, strict=True)]

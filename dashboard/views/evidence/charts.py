@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dashboard.charts.curves import axis_style
 from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.charts.vega import axis_style
 from dashboard.views.evidence.text import short
 
 PICKED = "picked"

@@ -138,6 +138,6 @@ def likeliest(this: Looked) -> None:
     if float((taken - model).abs().max()) > 1e-6:
         shares["drawn from" if settings.strategy == "sampling" else "allowed"] = taken
     st.markdown(f"**The likeliest tokens at step {this.step + 1}**")
-    st.altair_chart(bars(shares, this.names, token, Ink.of(theme()), LIKELIEST))
+    st.vega_lite_chart(spec=bars(shares, this.names, token, Ink.of(theme()), LIKELIEST))
     if len(shares) > 1:
         st.caption(f"Faint is the model's own probability; full is what the search goes by ({list(shares)[1]}).")

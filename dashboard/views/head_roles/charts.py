@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from core.roles import ROLES, Measured
-from dashboard.charts.curves import Spec, axis_style, layer
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
+from dashboard.charts.vega import Spec, axis_style, layer
 
 Head = tuple[int, int]
 

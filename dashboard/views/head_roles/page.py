@@ -8,7 +8,7 @@ from core.pretrained import Given, PretrainedError, Reading
 from core.roles import ROLES, Example, Inputs, Measured, clearest
 from core.roles.measure import share_used, weight_on
 from core.trace import Kind
-from dashboard.charts.curves import Spec
+from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.role_scores import examples_of, inputs_of, measured, readings_of
 from dashboard.views.head_roles import charts, controls, text

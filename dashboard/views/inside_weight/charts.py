@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.charts.curves import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.charts.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 
 NAME, STRIP, GAP, BARS = 18, 16, 6, 150  # pixels: a strip's name, its height, what is left under it; the bars
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys

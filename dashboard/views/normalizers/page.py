@@ -9,8 +9,7 @@ import streamlit as st
 
 from core.attention import AXES, Choice, Entry, Param, entry
 from core.entries import Value
-from dashboard.charts import data_lines
-from dashboard.charts.lines import Curve
+from dashboard.charts.lines import Curve, curve_table, fixed_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
@@ -189,10 +188,10 @@ def bought(asked: Asked, picked: int) -> None:
         return
     own = asked.scores[picked]
     rule = None if own is None or abs(own * asked.spread) > compute.SWEEP[-1] else own * asked.spread
-    drawn = data_lines.spec([curve.name for curve in series], "its score, while the others stay",
+    drawn = fixed_chart([curve.name for curve in series], "its score, while the others stay",
                         float(compute.SWEEP[0]), float(compute.SWEEP[-1]), Ink.of(theme()))
     st.markdown(f"**Weight of {plain(asked.names[picked])}**")
-    st.vega_lite_chart(data_lines.rows(series, rule), drawn, theme=None, key=key("chart"),
+    st.vega_lite_chart(curve_table(series, rule), drawn, theme=None, key=key("chart"),
                        alt="The weight of one key as its score rises")
 
 

@@ -1,4 +1,4 @@
-"""The two figures of the √D section as Vega-Lite: written out, so that a rerun need not build a chart object."""
+"""The two figures of what √D does."""
 
 from __future__ import annotations
 
@@ -6,67 +6,53 @@ import math
 
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.views.one_query.scaling import DIMS, KEYS, Point
 
 NAMES = ["without √D", "divided by √D"]
-X = {
+X: Spec = {
     "field": "D", "type": "quantitative", "scale": {"type": "log", "base": 2, "domain": [1, 512]},
     "axis": {"values": list(DIMS), "grid": False, "title": "head size D"},
 }
 
 
-def figures(points: tuple[Point, ...], ink: Ink) -> tuple[dict, dict]:
+def figures(points: tuple[Point, ...], ink: Ink) -> tuple[Spec, Spec]:
     """Variance (both axes logarithmic) and entropy over D."""
     variance = [(p.dims, p.variance, p.scaled_variance) for p in points]
-    spread = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
+    entropy = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
     even = math.log(KEYS)
-    bound = [rule_across(even, ink), text_at(even, f"even, ln {KEYS} = {number(even)}", ink)]
-    return (figure("Variance of the scores", variance, ink, {"type": "log"}, []),
-            figure("Entropy of the weights, nats", spread, ink, {"domain": [0, 5]}, bound))
+    bound = [_rule_across(even, ink), _text_at(even, f"even, ln {KEYS} = {number(even)}", ink)]
+    return (_figure("Variance of the scores", variance, ink, {"type": "log"}, []),
+            _figure("Entropy of the weights, nats", entropy, ink, {"domain": [0, 5]}, bound))
 
 
-def figure(title: str, rows: list[tuple], ink: Ink, scale: dict, bound: list[dict]) -> dict:
-    """Two curves, each with its end labelled, and whatever bounds them."""
-    values = [{"D": row[0], "value": row[at + 1], "told": number(row[at + 1]), "series": NAMES[at]}
+def _figure(title: str, rows: list[tuple], ink: Ink, scale: Spec, bound: list[Spec]) -> Spec:
+    """Two curves with names at their ends, and the bound over them."""
+    values = [{"D": row[0], "value": row[at + 1], "text": number(row[at + 1]), "series": NAMES[at]}
               for row in rows for at in (0, 1)]
-    below = 14 if bound else -10  # a label goes under its line where the bound stands over it
+    below = 14 if bound else -10  # the name goes under its line where the bound is over it
     ends = [value for value in values if value["D"] == DIMS[-1]]
     y = {"field": "value", "type": "quantitative", "scale": scale, "axis": {"title": None, "tickCount": 4}}
-    both = {"x": X, "y": y, "color": by_series([ink.series[1], ink.series[0]])}
-    label = {"type": "text", "align": "right", "dx": -6, "fontSize": 12,
-             "dy": {"expr": f"datum.series == '{NAMES[1]}' ? {below} : -10"}}
-    tooltip = [{"field": "series"}, {"field": "D"}, {"field": "told", "title": "value"}]
+    both = {"x": X, "y": y, "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
+    dash = series_encoding("series", NAMES, [[5, 3], [1, 0]])
+    tooltip = [{"field": "series"}, {"field": "D"}, {"field": "text", "title": "value"}]
     layers = [
-        layer(values, {"type": "line", "strokeWidth": 2}, {**both, "strokeDash": by_series([[5, 3], [1, 0]])}),
-        layer(values, {"type": "point", "opacity": 0, "size": 200}, {**both, "tooltip": tooltip}),
-        layer(ends, {"type": "point", "filled": True, "size": 45, "opacity": 1}, both),
-        layer(ends, label, {**both, "text": {"field": "series"}}),
+        layer("line", values, {**both, "strokeDash": dash}, strokeWidth=2),
+        layer("point", values, {**both, "tooltip": tooltip}, opacity=0, size=200),
+        layer("point", ends, both, filled=True, size=45, opacity=1),
+        layer("text", ends, {**both, "text": {"field": "series"}}, align="right", dx=-6, fontSize=12,
+              dy={"expr": f"datum.series == '{NAMES[1]}' ? {below} : -10"}),
     ]
-    heading = {"text": title, "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
-    return {"title": heading, "height": 190, "layer": layers + bound, "config": style(ink)}
+    return titled_figure(title, layers + bound, 190, ink) | {"config": config(ink, titleAnchor="middle")}
 
 
-def layer(values: list[dict], mark: dict, encoding: dict) -> dict:
-    return {"data": {"values": values}, "mark": mark, "encoding": encoding}
-
-
-def by_series(values: list) -> dict:
-    return {"field": "series", "type": "nominal", "legend": None, "scale": {"domain": NAMES, "range": values}}
-
-
-def rule_across(value: float, ink: Ink) -> dict:
+def _rule_across(value: float, ink: Ink) -> Spec:
     y = {"field": "value", "type": "quantitative"}
-    return layer([{"value": value}], {"type": "rule", "strokeDash": [2, 3], "color": ink.quiet}, {"y": y})
+    return layer("rule", [{"value": value}], {"y": y}, strokeDash=[2, 3], color=ink.quiet)
 
 
-def text_at(value: float, text: str, ink: Ink) -> dict:
-    mark = {"type": "text", "align": "right", "dx": -6, "dy": -8, "fontSize": 12, "color": ink.quiet}
+def _text_at(value: float, text: str, ink: Ink) -> Spec:
     encoding = {"y": {"field": "value", "type": "quantitative"}, "x": {"field": "D", "type": "quantitative"},
                 "text": {"field": "text"}}
-    return layer([{"value": value, "D": DIMS[-1], "text": text}], mark, encoding)
-
-
-def style(ink: Ink) -> dict:
-    axis = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": ink.quiet,
-            "titleColor": ink.quiet, "gridColor": ink.hairline, "domainColor": ink.hairline, "ticks": False}
-    return {"font": '"Source Sans", sans-serif', "axis": axis, "view": {"stroke": None}}
+    return layer("text", [{"value": value, "D": DIMS[-1], "text": text}], encoding, align="right", dx=-6, dy=-8,
+                 fontSize=12, color=ink.quiet)

@@ -6,7 +6,7 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from core.positions import measure
-from dashboard.charts.lines import Curve, curves
+from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
@@ -31,7 +31,7 @@ def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
               noun="number added", reads="place (row) · dimension (column)", height=TALL)
     shown = sorted({round(step * (dims - 2) / (SHOWN_DIMS - 1) / 2) * 2 for step in range(SHOWN_DIMS)})
     series = [Curve(f"dimension {m}", [(i, float(v)) for i, v in enumerate(table[:, m])]) for m in shown]
-    chart(curves("Some dimensions, place by place", "place", series, ink()), "curves", "Dimensions over places")
+    chart(line_chart("Some dimensions, place by place", "place", series, ink()), "curves", "Dimensions over places")
     alike = measure.cosines(table).numpy()
     fact(f"Neighbouring places get vectors whose cosine is **{number(mean_by_distance(alike, 1))}**; the first and the "
          f"last of these {places} places have {number(float(alike[0, -1]))}.")
@@ -47,7 +47,7 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
     far = min(5, len(rows) - 1)
     spread = max(high - low for low, high in band)
     series = [Curve("mean, range", mean, band)]
-    chart(curves("Cosine of the vectors of two places", "distance", series, ink()), "alike",
+    chart(line_chart("Cosine of the vectors of two places", "distance", series, ink()), "alike",
           "Similarity against distance")
     alone = ("The distance alone decides it" if spread < 0.01 else "The distance does not decide it")
     fact(f"Two places {far} apart have a cosine of **{number(mean[far][1])}**, two that are neighbours "
@@ -67,7 +67,7 @@ def shift(asked: Chosen, config: AttentionConfig) -> Equation:
               reads="dimension of P(i + k) (row) · of P(i) (column)")
     lines = ("closed form", "fit", "fit, unseen", "as it is")
     series = [Curve(name, [(row[0], row[at + 1]) for row in found.rows]) for at, name in enumerate(lines)]
-    drawn = curves("How far the map misses, as a share of the length", "places later, k", series, ink(), log=True,
+    drawn = line_chart("How far the map misses, as a share of the length", "places later, k", series, ink(), log=True,
                    rule=k)
     chart(drawn, "misses", "Residual of the linear map against the shift")
     turned = "is" if closed < SAME else "is not"

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from core.attention import AttentionConfig
-from dashboard.charts.lines import Curve, curves
+from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
@@ -50,7 +50,7 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
                             [(float(row.min()), float(row.max())) for _, row in rows]))
     row = min(BACK, last)
     near, far = mean_by_distance(found[0], -1), mean_by_distance(found[0], -row)
-    drawn = curves("Change of the score by place of the key", "key before (−) or after the query", series, ink(),
+    drawn = line_chart("Change of the score by place of the key", "key before (−) or after the query", series, ink(),
                    rule=0)
     chart(drawn, "cost", "Change of the score against distance")
     alone = (f"The distance alone decides it, to within {number(widest)}." if widest < 1e-3 else

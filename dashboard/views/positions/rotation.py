@@ -6,7 +6,7 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from core.positions import measure
-from dashboard.charts.lines import Curve, curves
+from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
 from dashboard.components.position_dials import dials, said, some
 from dashboard.runtime.cache import cached
@@ -44,7 +44,7 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
     series += [Curve(f"pair {p.first}, {p.second}", [(d, float(np.cos(d * p.angle))) for d in range(len(rows))])
                for p in dict.fromkeys((shown[0], shown[-1]))]
     far = min(5, len(rows) - 1)
-    chart(curves("A vector of length 1 and itself, turned apart", "places between them", series, ink()), "alike",
+    chart(line_chart("A vector of length 1 and itself, turned apart", "places between them", series, ink()), "alike",
           "Similarity against distance")
     fact(f"A query and an equal key, of length 1 and {far} places apart, score "
          f"**{number(float(rows[far].mean()))}** on average over all directions; at one place they score "

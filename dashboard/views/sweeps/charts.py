@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.training.seed_stats import Line, Spread
-from dashboard.charts.lines import BESIDE, SIGN, apart, layer, style
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
+from dashboard.charts.vega import BESIDE, SIGN, config, layer, separate
 
 HEIGHT, ROW = 240, 30  # pixels of the lines' plot, and of one value's row below
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
@@ -59,26 +59,24 @@ def lines(title: str, x_title: str, last_x: float, names: Sequence[str], drawn: 
             ("told_high", "highest seed")))]
         both, own = {"x": x, "y": y}, {"color": colour(place, theme)}
         layers += [
-            layer(rows, {"type": "area", "opacity": 0.09, **own},
-                  {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}),
-            layer(rows, {"type": "line", "strokeWidth": 2, **own}, both),
-            layer(rows[-1:], {"type": "point", "filled": True, "size": 44, "opacity": 1,
-                              "shape": SHAPES[place % len(SHAPES)], **own}, both),
-            layer(rows, {"type": "point", "opacity": 0, "size": 160}, {**both, "tooltip": tips})]
+            layer("area", rows, {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}, opacity=0.09, **own),
+            layer("line", rows, both, strokeWidth=2, **own),
+            layer("point", rows[-1:], both, filled=True, size=44, opacity=1, shape=SHAPES[place % len(SHAPES)], **own),
+            layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160)]
     layers += _names(names, drawn, scale, theme)
     longest = max((len(names[place]) for place in drawn), default=0)
-    return {"title": heading(title, ink), "height": HEIGHT, "layer": layers, "config": style(ink),
+    return {"title": heading(title, ink), "height": HEIGHT, "layer": layers, "config": config(ink),
             "padding": {"left": 4, "right": round((BESIDE + SIGN * longest) / 2), "top": 4, "bottom": 4},
             "autosize": {"type": "fit-x", "contains": "padding"}}
 
 
 def _names(names: Sequence[str], drawn: dict[int, Line], scale: Scale, theme: Theme) -> list[dict]:
     """Each value's name right of the plot, at the height of its end, moved apart where ends meet."""
-    shares = apart([(each.mean[-1] - scale.low) / (scale.high - scale.low) for each in drawn.values()])
-    mark = {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle",
+    shares = separate([(each.mean[-1] - scale.low) / (scale.high - scale.low) for each in drawn.values()])
+    mark = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle",
             "x": "width"}
-    return [layer([{}], {**mark, "text": names[place], "color": colour(place, theme),
-                         "y": {"expr": f"height * {1 - share:.4f}"}}, {})
+    return [layer("text", [{}], {}, **mark, text=names[place], color=colour(place, theme),
+                  y={"expr": f"height * {1 - share:.4f}"})
             for place, share in zip(drawn, shares, strict=True)]
 
 
@@ -97,12 +95,12 @@ def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Sca
                    "high": min(scale.end, each.mean + half), "name": name}]
         tips = [{"field": "told", "title": "this seed"}]
         layers += [
-            layer(middle, {"type": "rule", "strokeWidth": 6, "opacity": 0.25, **own},
-                  {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}),
-            layer(middle, {"type": "tick", "thickness": 3, "size": 20, "opacity": 1, **own}, {"x": x, "y": y}),
-            layer([{"x": value, "name": name, "told": written(value)} for value in each.values],
-                  {"type": "point", "filled": True, "size": 60, "opacity": 0.75, "shape": SHAPES[place % len(SHAPES)],
-                   **own}, {"x": x, "y": y, "tooltip": tips})]
-    return {"title": heading(title, ink), "height": ROW * max(1, len(found)), "layer": layers, "config": style(ink),
+            layer("rule", middle, {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}, strokeWidth=6,
+                  opacity=0.25, **own),
+            layer("tick", middle, {"x": x, "y": y}, thickness=3, size=20, opacity=1, **own),
+            layer("point", [{"x": value, "name": name, "told": written(value)} for value in each.values],
+                  {"x": x, "y": y, "tooltip": tips}, filled=True, size=60, opacity=0.75,
+                  shape=SHAPES[place % len(SHAPES)], **own)]
+    return {"title": heading(title, ink), "height": ROW * max(1, len(found)), "layer": layers, "config": config(ink),
             "padding": {"left": 4, "right": 12, "top": 4, "bottom": 4},
             "autosize": {"type": "fit-x", "contains": "padding"}}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.difference import Moved
-from dashboard.charts.curves import Spec, axis_style
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.charts.vega import Spec, axis_style
 
 PICKED = "picked"
 TALL = 24  # pixels of a row

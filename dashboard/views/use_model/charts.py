@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from core.pretrained.answers import Said
-from dashboard.charts.curves import Spec, axis_style, figure, layer, quoted
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import SIGNED, Ink, Theme
 from dashboard.charts.tokens import distinct
+from dashboard.charts.vega import Spec, axis_style, figure, layer, quoted
 from dashboard.views.use_model.text import short
 
 LONGEST, TIP = 24, 120  # signs of a sentence beside the matrix, and under the pointer

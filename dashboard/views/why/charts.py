@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dashboard.charts.data_lines import layer
-from dashboard.charts.lines import apart, style
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
+from dashboard.charts.vega import config, filtered_layer, separate
 from dashboard.views.why.compute import Spread
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def over_time(title: str, unit: str, clock: str, last: float, theme: Theme) -> d
 def _figure(title: str, x: dict, at: dict, unit: str, theme: Theme) -> dict:
     ink = Ink.of(theme)
     heading = {"text": title, "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
-    return {"title": heading, "height": HEIGHT, "layer": _layers(x, at, unit, theme), "config": style(ink),
+    return {"title": heading, "height": HEIGHT, "layer": _layers(x, at, unit, theme), "config": config(ink),
             "padding": {"left": 4, "right": 4, "top": 4, "bottom": 4},
             "autosize": {"type": "fit-x", "contains": "padding"}}
 
@@ -61,14 +60,14 @@ def _layers(x: dict, at: dict, unit: str, theme: Theme) -> list[dict]:
     both = {"x": x, "y": y, "color": series(CATEGORIES[theme][: len(SHAPES)])}
     tips = [{"field": "model", "title": " "}, at, {"field": "y", "title": unit, "format": ".0f"},
             {"field": "spread", "title": "± between seeds", "format": ".0f"}]
-    label = {"type": "text", "align": "left", "dx": 10, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
+    label = {"align": "left", "dx": 10, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
     return [
-        layer("point", {"type": "errorband", "opacity": 0.16, "interpolate": "linear"},
-              {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}}),
-        layer("point", {"type": "line", "strokeWidth": 2}, both),
-        layer("point", {"type": "point", "filled": True, "size": 34, "opacity": 1}, {**both, "shape": series(SHAPES)}),
-        layer("point", {"type": "point", "opacity": 0, "size": 200}, {**both, "tooltip": tips}),
-        layer("label", label, {**both, "x": {"value": "width"}, "text": {"field": "model"}}),
+        filtered_layer("point", "errorband", {**both, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+                       opacity=0.16, interpolate="linear"),
+        filtered_layer("point", "line", both, strokeWidth=2),
+        filtered_layer("point", "point", {**both, "shape": series(SHAPES)}, filled=True, size=34, opacity=1),
+        filtered_layer("point", "point", {**both, "tooltip": tips}, opacity=0, size=200),
+        filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "model"}}, **label),
     ]
 
 
@@ -80,7 +79,7 @@ def rows(lines: Sequence[Line]) -> pa.Table:
     found = [("point", line.name, str(line.place), *_at(x), spread.mean, max(0.0, spread.mean - spread.spread),
               min(100.0, spread.mean + spread.spread), spread.spread)
              for line in lines for x, spread in line.points]
-    places = apart([line.points[-1][1].mean / TOP for line in lines])
+    places = separate([line.points[-1][1].mean / TOP for line in lines])
     found += [("label", line.name, str(line.place), *_at(line.points[-1][0]), share * TOP, 0.0, 0.0, 0.0)
               for line, share in zip(lines, places, strict=True)]
     names = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
