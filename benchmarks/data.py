@@ -49,7 +49,7 @@ def run(config: TaskConfig, kind: str, seed: int) -> Run:
     asked = recommended(task, kind, seed=seed, seconds=900)
     start = time.process_time()
     *_, before, last = train(asked)
-    return Run(last, before, time.process_time() - start, task.peer())
+    return Run(last, before, time.process_time() - start, task.baseline())
 
 
 def row(config: TaskConfig, kind: str) -> str:

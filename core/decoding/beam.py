@@ -12,16 +12,16 @@ from core.decoding.filters import no_repeat as without_repeats
 from core.decoding.prefix import (
     EOS,
     Decoder,
-    Ends,
+    EndTokens,
     Prompt,
     Rules,
-    anything,
-    begin,
-    ends_of,
-    feed,
-    judging,
-    longest_of,
-    pick,
+    allow_all,
+    decode_step,
+    encode_prompt,
+    end_tokens,
+    eval_mode,
+    length_cap,
+    select_rows,
 )
 from core.decoding.tree import ROOT, Candidate, Tree
 
@@ -37,7 +37,7 @@ def penalty(length: int, alpha: float) -> float:
 
 def beam(
     model: Decoder, prompt: Prompt, *, width: int = 4, length_penalty: float = 0.0, no_repeat: int = 0,
-    max_length: int | None = None, eos: Ends = EOS, lp: Penalty = penalty, rules: Rules = anything,
+    max_length: int | None = None, eos: EndTokens = EOS, lp: Penalty = penalty, rules: Rules = allow_all,
 ) -> Tree:
     """The tree of a beam search; its outputs, at most `width`, are ranked by log-probability / lp(length, α).
 
@@ -47,33 +47,33 @@ def beam(
     kept beginning can reach the worst of `width` outputs. A width of 1 without a penalty is greedy decoding. ValueError
     for what is out of bounds.
     """
-    *_, tree = beaming(model, prompt, width=width, length_penalty=length_penalty, no_repeat=no_repeat,
+    *_, tree = beam_steps(model, prompt, width=width, length_penalty=length_penalty, no_repeat=no_repeat,
                        max_length=max_length, eos=eos, lp=lp, rules=rules)
     return tree
 
 
-def beaming(
+def beam_steps(
     model: Decoder, prompt: Prompt, *, width: int, length_penalty: float, no_repeat: int, max_length: int | None,
-    eos: Ends, lp: Penalty = penalty, rules: Rules = anything,
+    eos: EndTokens, lp: Penalty = penalty, rules: Rules = allow_all,
 ) -> Iterator[Tree]:
     """The same search step by step: one tree that grows, and has its outputs at the last step. As `beam` raises."""
     if not 1 <= width <= WIDEST:
         raise ValueError(f"width = {width}; expected 1 to {WIDEST}.")
     if not 0 <= length_penalty <= 5:
         raise ValueError(f"length_penalty = {length_penalty}; expected 0 to 5.")
-    longest, tree, kept, ends = longest_of(max_length, prompt.mask), Tree(), [ROOT], ends_of(eos)
-    with judging(model):
-        memory, state = begin(model, prompt)
-        tokens = torch.tensor([prompt.begin], device=prompt.mask.device)
+    longest, tree, kept, ends = length_cap(max_length, prompt.mask), Tree(), [ROOT], end_tokens(eos)
+    with eval_mode(model):
+        memory, state = encode_prompt(model, prompt)
+        tokens = torch.tensor([prompt.first_token], device=prompt.mask.device)
         for step in range(longest):
-            logits, state = feed(model, memory, state, tokens)
-            logp, said = logits.float().log_softmax(-1), [prompt.said + one for one in tree.said(kept)]
+            logits, state = decode_step(model, memory, state, tokens)
+            logp, said = logits.float().log_softmax(-1), [prompt.prefix_tokens + one for one in tree.prefixes(kept)]
             allowed = rules(without_repeats(logp, said, no_repeat), said)
-            kept, rows = _weigh(tree, kept, logp, allowed, step, width, lp(step + 1, length_penalty), ends)
+            kept, rows = expand_beam(tree, kept, logp, allowed, step, width, lp(step + 1, length_penalty), ends)
             if not kept or _decided(tree, kept, width, lp(longest, length_penalty)):
                 break
             yield tree
-            state = pick(state, torch.tensor(rows, device=tokens.device))
+            state = select_rows(state, torch.tensor(rows, device=tokens.device))
             tokens = torch.tensor([tree.candidates[place].token for place in kept], device=tokens.device)
         else:
             for place in kept:
@@ -83,7 +83,7 @@ def beaming(
     yield tree
 
 
-def _weigh(
+def expand_beam(
     tree: Tree, kept: list[int], logp: Tensor, allowed: Tensor, step: int, width: int, over: float,
     ends: frozenset[int],
 ) -> tuple[list[int], list[int]]:

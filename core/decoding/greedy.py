@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.functional import pad as filled
 
-from core.decoding.prefix import BOS, EOS, PAD, judging, longest_of
+from core.decoding.prefix import BOS, EOS, PAD, eval_mode, length_cap
 from core.models.base import Seq2Seq
 
 
@@ -26,12 +26,12 @@ def greedy(
     if source_mask.dim() != 2 or source.shape[:2] != source_mask.shape:
         raise ValueError("source and source_mask are both (B, S), and source may have numbers at each place; got "
                          f"{tuple(source.shape)} and {tuple(source_mask.shape)}.")
-    longest = longest_of(max_length, source_mask)
+    longest = length_cap(max_length, source_mask)
     caps = 2 * source_mask.sum(1) + 2
     if max_length is not None:
         caps = torch.full_like(caps, longest)
     begin = torch.full_like(source_mask[:, 0], bos, dtype=torch.long) if begin is None else begin
-    with judging(model):
+    with eval_mode(model):
         if not getattr(model, "one_length", False):
             return _greedy(model, source, source_mask, begin, caps, eos, pad)
         lengths, parts = source_mask.sum(1), {}

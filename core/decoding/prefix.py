@@ -16,7 +16,7 @@ from core.models.base import ModelOutput, Seq2Seq
 BOS, EOS, PAD = 1, 2, 0
 LONGEST = 4096
 
-Ends = int | Collection[int]  # the end mark, or all tokens that are one, even none
+EndTokens = int | Collection[int]  # the end mark, or all tokens that are one, even none
 Rules = Callable[[Tensor, Sequence[Sequence[int]]], Tensor]  # (B, V), what each row has said → allowed
 
 
@@ -37,12 +37,12 @@ class Decoder(Protocol):
     def eval(self) -> Any: ...
 
 
-def anything(logp: Float[Tensor, "B V"], said: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+def allow_all(logp: Float[Tensor, "B V"], said: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
     """The rule that forbids nothing."""
     return logp
 
 
-def ends_of(eos: Ends) -> frozenset[int]:
+def end_tokens(eos: EndTokens) -> frozenset[int]:
     """The tokens that end an output."""
     return frozenset((eos,) if isinstance(eos, int) else eos)
 
@@ -57,9 +57,9 @@ class Prompt:
 
     source: Tensor
     mask: Bool[Tensor, "1 S"]
-    begin: int = BOS
+    first_token: int = BOS
     text: bool = False
-    said: tuple[int, ...] = ()
+    prefix_tokens: tuple[int, ...] = ()
 
     @classmethod
     def of_text(cls, ids: Sequence[int], device: str = "cpu") -> Prompt:
@@ -71,34 +71,35 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Followed:
+class ForcedSteps:
     """What a model makes of one way to go on: all log-probabilities of each step, and where each step looked.
 
     `looks` holds, a layer, the weight of each said token on each place of the source (of all that was read, for text).
     """
 
     logp: Float[Tensor, "T V"]
-    looks: list[Float[Tensor, "H T S"]]
+    source_attention: list[Float[Tensor, "H T S"]]
 
 
 @torch.no_grad()
-def follow(model: Seq2Seq, prompt: Prompt, tokens: Sequence[int]) -> Followed:
+def force_tokens(model: Seq2Seq, prompt: Prompt, tokens: Sequence[int]) -> ForcedSteps:
     """The steps that say these tokens, all at once, with attention recorded; ValueError for no token."""
     if not tokens:
         raise ValueError("There is no token to follow.")
-    fed = torch.tensor([[prompt.begin, *tokens[:-1]]], device=prompt.mask.device)
-    with judging(model):
+    fed = torch.tensor([[prompt.first_token, *tokens[:-1]]], device=prompt.mask.device)
+    with eval_mode(model):
         if not prompt.text:
-            return _followed(model(prompt.source, prompt.mask, fed, record=True), 0)
+            return _forced_steps(model(prompt.source, prompt.mask, fed, record=True), 0)
         line = torch.cat((prompt.source, fed), dim=1)
-        return _followed(model(line, torch.ones_like(line, dtype=torch.bool), record=True), prompt.source.shape[1])
+        return _forced_steps(model(line, torch.ones_like(line, dtype=torch.bool), record=True), prompt.source.shape[1])
 
 
-def _followed(answer: ModelOutput, first: int) -> Followed:
-    return Followed(answer.logits[0, first:].log_softmax(-1), [weights[0, :, first:] for weights in answer.looks])
+def _forced_steps(answer: ModelOutput, first: int) -> ForcedSteps:
+    maps = [weights[0, :, first:] for weights in answer.source_attention]
+    return ForcedSteps(answer.logits[0, first:].log_softmax(-1), maps)
 
 
-def pick(kept: Any, rows: Int[Tensor, " R"]) -> Any:
+def select_rows(kept: Any, rows: Int[Tensor, " R"]) -> Any:
     """A memory or a state with those rows of its batch: every tensor in one has the batch first, or it has its own
     `pick`."""
     if hasattr(kept, "pick"):
@@ -106,29 +107,29 @@ def pick(kept: Any, rows: Int[Tensor, " R"]) -> Any:
     if isinstance(kept, Tensor):
         return kept[rows]
     if isinstance(kept, tuple | list):
-        return type(kept)(pick(part, rows) for part in kept)
+        return type(kept)(select_rows(part, rows) for part in kept)
     if is_dataclass(kept) and not isinstance(kept, type):
-        return replace(kept, **{field.name: pick(getattr(kept, field.name), rows) for field in fields(kept)})
+        return replace(kept, **{field.name: select_rows(getattr(kept, field.name), rows) for field in fields(kept)})
     return kept
 
 
 # Gradients are off in these two and not around a whole search: it is left and taken up again between its steps.
 @torch.no_grad()
-def begin(model: Decoder, prompt: Prompt) -> tuple[Any, Any]:
+def encode_prompt(model: Decoder, prompt: Prompt) -> tuple[Any, Any]:
     """What was read, and the state before the first token."""
     memory = model.encode(prompt.source, prompt.mask)
     return memory, model.start(memory)
 
 
 @torch.no_grad()
-def feed(model: Decoder, memory: Any, state: Any, tokens: Int[Tensor, " R"]) -> tuple[Float[Tensor, "R V"], Any]:
+def decode_step(model: Decoder, memory: Any, state: Any, tokens: Int[Tensor, " R"]) -> tuple[Float[Tensor, "R V"], Any]:
     """One token a row, each row beside the one source: the next token's logits, and the new state."""
-    logits, state, _ = model.step(pick(memory, torch.zeros_like(tokens)), state, tokens)
+    logits, state, _ = model.step(select_rows(memory, torch.zeros_like(tokens)), state, tokens)
     return logits, state
 
 
 @contextmanager
-def judging(model: Decoder) -> Iterator[None]:
+def eval_mode(model: Decoder) -> Iterator[None]:
     """Nothing is dropped out, whatever mode the model is in, and that mode comes back."""
     training = model.training
     model.eval()
@@ -138,7 +139,7 @@ def judging(model: Decoder) -> Iterator[None]:
         model.train(training)
 
 
-def longest_of(max_length: int | None, mask: Bool[Tensor, "B S"]) -> int:
+def length_cap(max_length: int | None, mask: Bool[Tensor, "B S"]) -> int:
     """The most tokens to say, twice the source and two more unless told; ValueError for none or too many."""
     longest = 2 * mask.shape[1] + 2 if max_length is None else max_length
     if not 1 <= longest <= LONGEST:

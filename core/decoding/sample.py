@@ -12,16 +12,16 @@ from core.decoding.filters import no_repeat as without_repeats
 from core.decoding.prefix import (
     EOS,
     Decoder,
-    Ends,
+    EndTokens,
     Prompt,
     Rules,
-    anything,
-    begin,
-    ends_of,
-    feed,
-    judging,
-    longest_of,
-    pick,
+    allow_all,
+    decode_step,
+    encode_prompt,
+    end_tokens,
+    eval_mode,
+    length_cap,
+    select_rows,
 )
 from core.decoding.tree import ROOT, Candidate, Tree
 
@@ -30,43 +30,43 @@ MOST, PASSED_OVER = 200, 3
 
 def sample(
     model: Decoder, prompt: Prompt, generator: torch.Generator, *, samples: int = 8, how: Sampling | None = None,
-    no_repeat: int = 0, max_length: int | None = None, eos: Ends = EOS, rules: Rules = anything,
+    no_repeat: int = 0, max_length: int | None = None, eos: EndTokens = EOS, rules: Rules = allow_all,
 ) -> Tree:
     """The tree of `samples` independent draws; its outputs are ranked by how often they were drawn.
 
     Beside each drawn token stand the likeliest that were not. The same for the same generator state (a CPU one).
     `rules` may forbid tokens: −∞ in place of a log-probability. ValueError for what is out of bounds.
     """
-    *_, tree = sampling(model, prompt, generator, samples=samples, how=how or Sampling(), no_repeat=no_repeat,
+    *_, tree = sample_steps(model, prompt, generator, samples=samples, how=how or Sampling(), no_repeat=no_repeat,
                         max_length=max_length, eos=eos, rules=rules)
     return tree
 
 
-def sampling(
+def sample_steps(
     model: Decoder, prompt: Prompt, generator: torch.Generator, *, samples: int, how: Sampling, no_repeat: int,
-    max_length: int | None, eos: Ends, rules: Rules = anything,
+    max_length: int | None, eos: EndTokens, rules: Rules = allow_all,
 ) -> Iterator[Tree]:
     """The same draws step by step: one tree that grows, its outputs ranked at the last step. As `sample` raises."""
     if not 1 <= samples <= MOST:
         raise ValueError(f"samples = {samples}; expected 1 to {MOST}.")
-    tree, kept, counts, ends, device = Tree(), [ROOT], [samples], ends_of(eos), prompt.mask.device
-    with judging(model):
-        memory, state = begin(model, prompt)
-        tokens = torch.tensor([prompt.begin], device=device)
-        longest = longest_of(max_length, prompt.mask)
+    tree, kept, counts, ends, device = Tree(), [ROOT], [samples], end_tokens(eos), prompt.mask.device
+    with eval_mode(model):
+        memory, state = encode_prompt(model, prompt)
+        tokens = torch.tensor([prompt.first_token], device=device)
+        longest = length_cap(max_length, prompt.mask)
         for step in range(longest):
-            logits, state = feed(model, memory, state, tokens)
+            logits, state = decode_step(model, memory, state, tokens)
             logp = logits.float().log_softmax(-1).cpu()
-            said = [prompt.said + one for one in tree.said(kept)]
+            said = [prompt.prefix_tokens + one for one in tree.prefixes(kept)]
             asked = how.reshape(rules(without_repeats(logp, said, no_repeat), said))
             kept, rows = _draw(tree, kept, counts, logp, asked, step, generator, ends, step == longest - 1)
             if not kept:
                 break
             yield tree
-            counts = [tree.candidates[place].drawn for place in kept]
-            state = pick(state, torch.tensor(rows, device=device))
+            counts = [tree.candidates[place].samples for place in kept]
+            state = select_rows(state, torch.tensor(rows, device=device))
             tokens = torch.tensor([tree.candidates[place].token for place in kept], device=device)
-    tree.hypotheses.sort(key=lambda one: (-one.drawn, -one.logp))
+    tree.hypotheses.sort(key=lambda one: (-one.samples, -one.logp))
     yield tree
 
 

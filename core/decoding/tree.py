@@ -22,7 +22,7 @@ class Candidate:
     logp: float
     total: float
     fate: str = "dropped"
-    drawn: int = 0
+    samples: int = 0
     chance: float | None = None
 
 
@@ -34,7 +34,7 @@ class Hypothesis:
     tokens: tuple[int, ...]
     logp: float
     score: float
-    drawn: int = 0
+    samples: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -63,9 +63,9 @@ class Tree:
         """What was said up to this candidate."""
         return tuple(self.candidates[step].token for step in self.path(place))
 
-    def said(self, places: Sequence[int]) -> list[tuple[int, ...]]:
+    def prefixes(self, places: Sequence[int]) -> list[tuple[int, ...]]:
         return [self.tokens(place) for place in places]
 
     def finish(self, place: int, score: float) -> None:
         one = self.candidates[place]
-        self.hypotheses.append(Hypothesis(place, self.tokens(place), one.total, score, one.drawn))
+        self.hypotheses.append(Hypothesis(place, self.tokens(place), one.total, score, one.samples))

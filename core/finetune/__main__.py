@@ -14,7 +14,7 @@ from core.finetune.data import parse
 from core.finetune.models import resolve
 from core.finetune.run import create
 from core.pretrained.base import PretrainedError
-from core.tasks.reading import ENCODINGS, decoded
+from core.tasks.reading import ENCODINGS, decode_text
 from core.training.machine import line
 from core.training.record import Record
 from core.training.worker import work
@@ -37,13 +37,13 @@ def main() -> int:
         more = {name: value for name, value in asked.items() if value is not None}
         if "model" in more:
             more["model"] = resolve(more["model"])
-        config = usual(task, **more, **({"data": decoded(data.read_bytes(), encoding)} if data else {}))
+        config = usual(task, **more, **({"data": decode_text(data.read_bytes(), encoding)} if data else {}))
         run = create(config, path=path)
     except (ConfigError, PretrainedError, OSError) as error:
         parser.error(str(error))
     state = work(run.path, said=_say)
     print(run.status().message)
-    if where := line(run.asked().get("machines")):
+    if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
     if config.task == "classify":
         label, share = parse(config.task, config.data, config.seed).majority

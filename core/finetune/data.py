@@ -11,7 +11,7 @@ from functools import lru_cache
 from core.entries import ConfigError, quote
 from core.finetune.config import TASKS
 from core.tasks.metrics import majority_class
-from core.tasks.reading import Row, lines_told, read_rows
+from core.tasks.reading import Row, line_numbers, read_rows
 
 LONGEST = 1_000  # characters of a cell
 MOST_ROWS = 3_000
@@ -74,9 +74,9 @@ def _check_cells(rows: list[Row], columns: tuple[str, str]) -> None:
         raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are taken.")
     for place, name in enumerate(columns):
         if empty := [row.line for row in rows if not row.cells[place]]:
-            raise ConfigError(f"There is no {name} in {lines_told(empty)}.")
+            raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
         if long := [row.line for row in rows if len(row.cells[place]) > LONGEST]:
-            raise ConfigError(f"The {name} is longer than {LONGEST:,} characters in {lines_told(long)}.")
+            raise ConfigError(f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}.")
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:
@@ -101,8 +101,8 @@ def _labels(rows: list[Row]) -> tuple[str, ...]:
         raise ConfigError(f"There are {len(lines):,} different labels; at most {MOST_LABELS} are taken. Is the label "
                           "really in the second column?")
     if single := [found[0] for found in lines.values() if len(found) == 1]:
-        raise ConfigError(f"A label stands only once in the file: {lines_told(single)}. Each label needs two rows, one "
-                          "to learn from and one to hold out.")
+        raise ConfigError(f"A label stands only once in the file: {line_numbers(single)}. Each label needs two rows, "
+                          "one to learn from and one to hold out.")
     return tuple(sorted(lines))
 
 

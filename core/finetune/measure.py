@@ -23,11 +23,11 @@ from core.training.record import Prediction
 
 BATCH = 32
 IGNORED = -100  # a target that no loss counts, as Hugging Face's models take it
-TOLD = 8  # held-out rows in each record
+MAX_EXAMPLES = 8  # held-out rows in each record
 
 
 @dataclass(frozen=True)
-class Measured:
+class Evaluation:
     """Mean loss of the held-out rows in nats (a token, for pairs), shares right, what the model made of each, and how
     many outputs were cut: no end mark within as many tokens as the longest answer has.
 
@@ -37,7 +37,7 @@ class Measured:
     loss: float
     exact: float
     letters: float | None
-    said: tuple[Prediction, ...]
+    predictions: tuple[Prediction, ...]
     cut: int | None = None
     confusion: tuple[tuple[int, ...], ...] | None = None
 
@@ -53,7 +53,7 @@ def as_is(model: Any) -> Iterator[None]:
         model.train(was)
 
 
-def measure(learner: Learner, pairs: Sequence[Pair]) -> Measured:
+def measure(learner: Learner, pairs: Sequence[Pair]) -> Evaluation:
     """Loss, accuracy (for pairs: whole outputs right when the model decodes greedily by itself), and examples."""
     with as_is(learner.model), torch.inference_mode():
         parts = [pairs[at:at + BATCH] for at in range(0, len(pairs), BATCH)]
@@ -66,17 +66,17 @@ def _logits(learner: Learner, part: Sequence[Pair]) -> Float[Tensor, "B labels"]
     return learner.model(**inputs(learner, [pair.text for pair in part])).logits.float()
 
 
-def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]) -> Measured:
+def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]) -> Evaluation:
     wanted = classes(learner, pairs)
     best = logits.argmax(-1)
     said = tuple(Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
                  for pair, one in zip(pairs, best, strict=True))
     counted = tuple(map(tuple, confusion(logits, wanted).tolist()))
-    return Measured(float(F.cross_entropy(logits, wanted)), float((best == wanted).float().mean()), None, said,
+    return Evaluation(float(F.cross_entropy(logits, wanted)), float((best == wanted).float().mean()), None, said,
                     confusion=counted)
 
 
-def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]) -> Measured:
+def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]) -> Evaluation:
     loss = right = tokens = 0.0
     said: list[Prediction] = []
     wanted = [targets(learner, part) for part in parts]
@@ -93,7 +93,7 @@ def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequenc
         said += [Prediction((pair.text,), (_text(learner, row),), (_text(learner, ids),),
                             bool(ends) and ends.isdisjoint(ids[1:].tolist()))
                  for pair, row, ids in zip(part, labels, made, strict=True)]
-    return Measured(loss / tokens, sum(one.right for one in said) / len(said), right / tokens, tuple(said),
+    return Evaluation(loss / tokens, sum(one.right for one in said) / len(said), right / tokens, tuple(said),
                     sum(one.cut for one in said))
 
 
@@ -140,7 +140,7 @@ def classes(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, " B"]:
     return torch.tensor([learner.labels.index(pair.answer) for pair in pairs], device=learner.device)
 
 
-def watched(learner: Learner, givens: Sequence[Given]) -> list[Reading]:
+def read_attention(learner: Learner, givens: Sequence[Given]) -> list[Reading]:
     """The attention of the watched sentences as the model is now, read on the CPU as every page reads models."""
     device = learner.device
     with as_is(learner.model):

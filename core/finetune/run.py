@@ -23,14 +23,14 @@ from core.finetune.build import TUNED, Learner, build, count
 from core.finetune.config import RECORDS, FineTuneConfig, device_of
 from core.finetune.data import Rows, parse
 from core.finetune.measure import (
-    TOLD,
+    MAX_EXAMPLES,
     classes,
     frames,
     inputs,
     measure,
+    read_attention,
     targets,
     truncated,
-    watched,
     words,
 )
 from core.finetune.models import check_words, load_tokenizer
@@ -40,7 +40,7 @@ from core.training.record import Record, cap_reached
 from core.training.runs import Run, new_id, runs_folder
 
 KEY = "finetune"
-Said = Callable[[Record], None]
+OnRecord = Callable[[Record], None]
 
 
 def create(config: FineTuneConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
@@ -49,7 +49,7 @@ def create(config: FineTuneConfig, root: Path | None = None, path: Path | None =
     ConfigError or PretrainedError when its rows or its model cannot be.
     """
     rows = parse(config.task, config.data, config.seed)
-    givens(config, rows)
+    recorded_inputs(config, rows)
     check_words(load_tokenizer(config.model, config.task), config.model, rows)
     device_of(config)
     run = Run(path or (root or runs_folder()) / new_id())
@@ -60,12 +60,12 @@ def create(config: FineTuneConfig, root: Path | None = None, path: Path | None =
 
 
 def is_fine_tune(run: Run) -> bool:
-    return KEY in run.asked()
+    return KEY in run.metadata()
 
 
 def config_of(run: Run) -> FineTuneConfig:
     """The run's config; ConfigError when the file does not describe one."""
-    return FineTuneConfig.from_json(run.asked().get(KEY))
+    return FineTuneConfig.from_json(run.metadata().get(KEY))
 
 
 def result(run: Run) -> Path | None:
@@ -83,7 +83,7 @@ def about(run: Run) -> dict[str, Any]:
     return read_object(run.path / "watched.json")
 
 
-def work(run: Run, stop: Callable[[], bool], said: Said = lambda record: None) -> tuple[str, str]:
+def work(run: Run, stop: Callable[[], bool], said: OnRecord = lambda record: None) -> tuple[str, str]:
     """Learn to the end and return the last state and its words; a paused run goes on from where it was."""
     config = config_of(run)
     rows = parse(config.task, config.data, config.seed)
@@ -100,12 +100,12 @@ class Course:
     """What is counted along a run, and how it is written down."""
 
     def __init__(self, run: Run, config: FineTuneConfig, rows: Rows, learner: Learner, stop: Callable[[], bool],
-                 said: Said) -> None:  # fmt: skip
+                 said: OnRecord) -> None:  # fmt: skip
         self.run, self.config, self.rows, self.learner, self.stop, self.said = run, config, rows, learner, stop, said
         per_epoch = math.ceil(len(rows.learned) / config.batch_size)
         self.steps = per_epoch * config.epochs
         self.every = max(1, round(self.steps / RECORDS))
-        self.givens = givens(config, rows)
+        self.givens = recorded_inputs(config, rows)
         self.losses: list[float] = []
         before = run.records()
         self.trained = before[-1].trained if before else 0.0
@@ -125,12 +125,12 @@ class Course:
         """Before the first step: what the model is, and its record; after a pause, later records are forgotten."""
         self.step = step
         if step:
-            self.run.cut(step)
+            self.run.truncate(step)
             return
         learns, weights = count(self.learner.model)
         rows = (*self.rows.learned, *self.rows.held_out)
         told = {"truncated": truncated(self.learner, rows), "max_tokens": self.learner.max_tokens,
-                "sentences": words(self.givens, watched(self.learner, self.givens)), "learns": learns,
+                "sentences": words(self.givens, read_attention(self.learner, self.givens)), "learns": learns,
                 "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps,
                 "new_head": self.learner.new_head, "labels": list(self.learner.labels)}
         write_atomically(self.run.path / "watched.json", json.dumps(told, ensure_ascii=False).encode())
@@ -140,7 +140,7 @@ class Course:
         """After a step: a record when it is due, a last one before a pause too; whether to go on."""
         self.trained += time.perf_counter() - self.step_began
         self.step, self.late = step, self.elapsed > self.config.seconds
-        stopped, paused = self.stop(), self.run.stop_asked() == "pause"
+        stopped, paused = self.stop(), self.run.stop_request() == "pause"
         if stopped and not paused:
             return False
         self.done = step >= self.steps or self.late
@@ -155,7 +155,8 @@ class Course:
             step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=found.loss,
             letters=found.letters, exact=found.exact, cut=found.cut, rate=rate, elapsed=self.elapsed,
             trained=self.trained, held_out=len(self.rows.held_out), final=self.done, capped=self.capped,
-            examples=found.said[:TOLD], confusion=found.confusion, maps=frames(watched(self.learner, self.givens)))
+            examples=found.predictions[:MAX_EXAMPLES], confusion=found.confusion,
+            maps=frames(read_attention(self.learner, self.givens)))
         self.run.append(record)
         self.said(record)
 
@@ -167,7 +168,7 @@ class Course:
 
     def end(self) -> tuple[str, str]:
         """Keep the model, unless the run is only paused, and say how it ended."""
-        if self.run.stop_asked() == "pause" and not self.done:
+        if self.run.stop_request() == "pause" and not self.done:
             return "paused", f"Paused at step {self.step:,}."
         if self.step:
             if self.config.task == "pairs":  # the library's own default cuts at 20 tokens
@@ -181,7 +182,7 @@ class Course:
         return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{capped}"
 
 
-def givens(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:
+def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:
     """What the attention is kept of: the reader's own sentence first, then a held-out row or two.
 
     The decoder of pairs is given the right targets, so that a map's rows stay the same as the model learns; there the
@@ -233,7 +234,7 @@ def make_trainer(course: Course) -> Any:
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             if not course.after(state.global_step, more["lr_scheduler"].get_last_lr()[0]):
                 control.should_training_stop = True
-                control.should_save = course.run.stop_asked() == "pause"
+                control.should_save = course.run.stop_request() == "pause"
 
     made = Told(learner.model, args, train_dataset=list(course.rows.learned), data_collator=collate,
                  callbacks=[Writes()])

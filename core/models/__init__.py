@@ -1,6 +1,6 @@
 """Models around the attention layer: every one takes any attention of the six axes that makes sense in it."""
 
-from core.models.base import Memory, Model, ModelOutput, Seq2Seq, Shape
+from core.models.base import EncoderOutput, Model, ModelOutput, Seq2Seq, Shape
 from core.models.classifier import Classifier, OneToken
 from core.models.config import ModelConfig
 from core.models.decoder import Decoder
@@ -10,7 +10,7 @@ from core.models.recurrent import RecurrentSeq2Seq
 from core.models.tokens import map_tokens
 from core.models.transformer import Encoder, TransformerSeq2Seq
 
-KINDS: dict[str, type[Model]] = {
+MODELS: dict[str, type[Model]] = {
     "transformer": TransformerSeq2Seq, "decoder": Decoder, "classifier": Classifier, "one_token": OneToken,
     "forecaster": Forecaster, "recurrent": RecurrentSeq2Seq, "hybrid": HybridSeq2Seq,
 }
@@ -21,11 +21,11 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
 
     Its weights come from torch's global generator: seed it first.
     """
-    return KINDS[config.kind](config, shape)  # type: ignore[call-arg]
+    return MODELS[config.kind](config, shape)  # type: ignore[call-arg]
 
 
 __all__ = [
-    "KINDS", "Classifier", "Decoder", "Encoder", "Forecaster", "HybridSeq2Seq", "Memory", "Model", "ModelConfig",
-    "ModelOutput", "OneToken", "RecurrentSeq2Seq", "Seq2Seq", "Shape", "TransformerSeq2Seq", "build_model",
-    "map_tokens",
+    "MODELS", "Classifier", "Decoder", "Encoder", "EncoderOutput", "Forecaster", "HybridSeq2Seq", "Model",
+    "ModelConfig", "ModelOutput", "OneToken", "RecurrentSeq2Seq", "Seq2Seq", "Shape", "TransformerSeq2Seq",
+    "build_model", "map_tokens",
 ]

@@ -39,7 +39,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Memory:
+class EncoderOutput:
     """What the encoder hands on: its states (padding's are zero or never read), which are real, and its attention."""
 
     states: Float[Tensor, "B S C"]
@@ -59,7 +59,7 @@ class ModelOutput:
 
     logits: Float[Tensor, B *out]
     maps: dict[str, list[Steps]] = field(default_factory=dict)
-    looks: list[Float[Tensor, "B H T S"]] = field(default_factory=list)
+    source_attention: list[Float[Tensor, "B H T S"]] = field(default_factory=list)
     visible: Int[Tensor, "B T"] | None = None
 
 
@@ -82,11 +82,11 @@ class Model(nn.Module):
 class Seq2Seq(Model):
     """An encoder and a decoder; `step` gives the numbers that `forward` gives for the same prefix."""
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
         """The memory of a padded source; padding never changes it."""
         raise NotImplementedError
 
-    def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
+    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         """Logits of every next token, with teacher forcing."""
         raise NotImplementedError
 
@@ -99,17 +99,17 @@ class Seq2Seq(Model):
             raise ValueError("A decoder needs target_in, which begins with the start mark.")
         return self.decode(self.encode(source, source_mask, record), target_in, record)
 
-    def start(self, memory: Memory) -> Any:
+    def start(self, memory: EncoderOutput) -> Any:
         """The decoder's state before its first token; as in a Memory, every tensor in it has the batch first."""
         raise NotImplementedError
 
     def step(
-        self, memory: Memory, state: Any, tokens: Int[Tensor, " B"], record: bool = False
+        self, memory: EncoderOutput, state: Any, tokens: Int[Tensor, " B"], record: bool = False
     ) -> tuple[Float[Tensor, "B V"], Any, dict[str, list[Steps]]]:
         """Feed one token a row: the next token's logits, the new state, and this step's attention when recorded."""
         raise NotImplementedError
 
 
-def recorded(logits: Tensor, maps: dict[str, list[Steps]]) -> ModelOutput:
+def with_source_attention(logits: Tensor, maps: dict[str, list[Steps]]) -> ModelOutput:
     """An output that looks at its source by cross-attention."""
     return ModelOutput(logits, maps, [steps.weights for steps in maps.get("cross", []) if steps.weights is not None])

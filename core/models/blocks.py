@@ -20,7 +20,7 @@ def normalization(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model) if config.normalization == "layer" else nn.RMSNorm(config.d_model, eps=1e-6)
 
 
-def last_norm(config: ModelConfig) -> nn.Module:
+def final_norm(config: ModelConfig) -> nn.Module:
     """What a stack ends on: a norm where its layers norm only what they read."""
     return normalization(config) if config.norm == "pre" else nn.Identity()
 
@@ -89,7 +89,7 @@ class CausalLayer(nn.Module):
         self, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None = None, record: bool = False
     ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
         """x on, all R positions that self-attention has read (the next `past`), and its Steps."""
-        x, seen, causal = look_back(self.causal, self.around_causal, x, past, record)
+        x, seen, causal = causal_attention(self.causal, self.around_causal, x, past, record)
         return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), seen, causal
 
 
@@ -107,7 +107,7 @@ class DecoderLayer(nn.Module):
         past: Float[Tensor, "B P C"] | None = None, record: bool = False,
     ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps, Steps]:
         """x on, all R positions that self-attention has read (the next `past`), and the Steps of both attentions."""
-        x, seen, causal = look_back(self.causal, self.around_causal, x, past, record)
+        x, seen, causal = causal_attention(self.causal, self.around_causal, x, past, record)
         offset = seen.shape[1] - x.shape[1]
         cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record)
         x = self.around_cross.leave(x, cross.merged)
@@ -115,7 +115,7 @@ class DecoderLayer(nn.Module):
         return x, seen, causal, cross
 
 
-def look_back(
+def causal_attention(
     attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None, record: bool
 ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
     """x after causal self-attention on what came before and itself, all that was read, and the Steps."""
@@ -140,27 +140,28 @@ def inner_config(config: AttentionConfig) -> AttentionConfig:
 
 def causal_config(config: AttentionConfig) -> AttentionConfig:
     """The decoder's self-attention: causal and what of the config's own mask means something word by word."""
-    own = while_decoding(config.mask)
-    return computed(config, mask="causal" if own.key in ("none", "causal") else Choice.of("and", Choice("causal"), own))
+    own = decoding_mask(config.mask)
+    mask = "causal" if own.key in ("none", "causal") else Choice.of("and", Choice("causal"), own)
+    return with_fallback_kernel(config, mask=mask)
 
 
-def while_decoding(mask: Choice) -> Choice:
+def decoding_mask(mask: Choice) -> Choice:
     """The mask with every part seeing all instead that asks for padding (causal hides that already), or for a length.
 
     A decoder does not know how long its text will be, so a mask that reads it would be another one at each word.
     """
     dropped = mask.key == "padding" or "reads length" in entry("mask", mask.key).traits
-    if dropped or (mask.key == "not" and while_decoding(mask.parts[0]) != mask.parts[0]):
+    if dropped or (mask.key == "not" and decoding_mask(mask.parts[0]) != mask.parts[0]):
         return Choice("none")
-    return Choice(mask.key, mask.params, tuple(map(while_decoding, mask.parts)))
+    return Choice(mask.key, mask.params, tuple(map(decoding_mask, mask.parts)))
 
 
 def cross_config(config: AttentionConfig) -> AttentionConfig:
     """Attention to the source: places in two different sequences are not compared; all is seen."""
-    return computed(config, position="none", mask="none")
+    return with_fallback_kernel(config, position="none", mask="none")
 
 
-def computed(config: AttentionConfig, **changes: Choice | str) -> AttentionConfig:
+def with_fallback_kernel(config: AttentionConfig, **changes: Choice | str) -> AttentionConfig:
     """The config with those changes, by its own kernel, or by the exact one where that cannot do them."""
     try:
         return config.with_(**changes)
@@ -168,7 +169,7 @@ def computed(config: AttentionConfig, **changes: Choice | str) -> AttentionConfi
         return config.with_(kernel="exact", **changes)
 
 
-def computed_exactly(config: AttentionConfig) -> tuple[str, ...]:
+def exact_fallbacks(config: AttentionConfig) -> tuple[str, ...]:
     """The attentions of an encoder–decoder in which the config's kernel gives way to the exact one."""
     inside = causal_config(inner_config(config))
     parts = {"the decoder's self-attention": inside, "cross-attention": cross_config(config)}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from core.models.base import Model, ModelOutput, Shape
 from core.models.config import ModelConfig
-from core.models.inputs import Places, reader, refuse
+from core.models.inputs import Positions, check_shape, source_embedding
 from core.models.transformer import Encoder
 
 
@@ -21,9 +21,9 @@ class Classifier(Model):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
-        refuse(config, shape, ("tokens", "features", "patches"), ("label",))
+        check_shape(config, shape, ("tokens", "features", "patches"), ("label",))
         self.config = config
-        self.source, self.places = reader(config, shape), Places(config, shape.longest + 1)
+        self.source, self.places = source_embedding(config, shape), Positions(config, shape.longest + 1)
         self.first = nn.Parameter(torch.randn(config.d_model)) if config.pool == "first" else None
         self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, shape.target)
 
@@ -37,7 +37,7 @@ class Classifier(Model):
             x = torch.cat((self.first.expand(len(x), 1, -1), x), dim=1)
             mask = torch.cat((mask.new_ones(len(x), 1), mask), dim=1)
         x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
-        read = x[:, 0] if self.first is not None else mean_of(x, mask)
+        read = x[:, 0] if self.first is not None else masked_mean(x, mask)
         looks = [self._looks(kept.weights, mask) for kept in steps]
         return ModelOutput(self.output(read), {"self": steps} if record else {}, looks, mask.sum(1, keepdim=True))
 
@@ -46,7 +46,7 @@ class Classifier(Model):
     ) -> Float[Tensor, "B H one S"]:
         if self.first is not None:
             return weights[:, :, :1, 1:]
-        return mean_of(weights.transpose(1, 2), mask)[:, :, None]
+        return masked_mean(weights.transpose(1, 2), mask)[:, :, None]
 
 
 class OneToken(Model):
@@ -57,9 +57,9 @@ class OneToken(Model):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
-        refuse(config, shape, ("features",), ("label",))
+        check_shape(config, shape, ("features",), ("label",))
         self.config = config
-        self.source, self.places = reader(config, shape), Places(config, 1)
+        self.source, self.places = source_embedding(config, shape), Positions(config, 1)
         self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, shape.target)
 
     def forward(
@@ -73,7 +73,7 @@ class OneToken(Model):
         return ModelOutput(self.output(x[:, 0]), {"self": steps} if record else {})
 
 
-def mean_of(x: Float[Tensor, "B L *rest"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, B *rest]:
+def masked_mean(x: Float[Tensor, "B L *rest"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, B *rest]:
     """The mean over real places."""
     real = mask.reshape(*mask.shape, *(1,) * (x.dim() - 2))
     return x.masked_fill(~real, 0.0).sum(1) / real.sum(1)

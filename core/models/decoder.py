@@ -7,11 +7,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention import Steps
-from core.models.base import Memory, ModelOutput, Seq2Seq, Shape
-from core.models.blocks import CausalLayer, last_norm, run_layer
+from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape
+from core.models.blocks import CausalLayer, final_norm, run_layer
 from core.models.config import ModelConfig
-from core.models.inputs import Places, Words, at_places, in_line, reader, refuse, rows_at
-from core.models.transformer import Decoded
+from core.models.inputs import (
+    Positions,
+    TokenEmbedding,
+    check_shape,
+    concatenate,
+    gather_positions,
+    gather_rows,
+    source_embedding,
+)
+from core.models.transformer import DecoderState
 
 
 class Decoder(Seq2Seq):
@@ -25,13 +33,13 @@ class Decoder(Seq2Seq):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
-        refuse(config, shape, ("tokens", "patches"), ("tokens",))
+        check_shape(config, shape, ("tokens", "patches"), ("tokens",))
         self.config = config
-        self.target = Words(shape.target, config.d_model)
-        self.source = self.target if shape.one_vocabulary else reader(config, shape)
-        self.places = Places(config, 2 * shape.longest)
+        self.target = TokenEmbedding(shape.target, config.d_model)
+        self.source = self.target if shape.one_vocabulary else source_embedding(config, shape)
+        self.places = Positions(config, 2 * shape.longest)
         self.layers = nn.ModuleList(CausalLayer(config) for _ in range(config.layers))
-        self.norm = last_norm(config)
+        self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
             self.output.weight = self.target.token.weight
@@ -48,44 +56,45 @@ class Decoder(Seq2Seq):
         if target_in is None:
             places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         else:
-            x, places = in_line(x, source_mask, self.target(target_in))
+            x, places = concatenate(x, source_mask, self.target(target_in))
         x, _, steps = self._run(x, self.start(None), record)
         maps = {"causal": steps} if record else {}
         looks = [self._looks(kept.weights, places, source_mask) for kept in steps] if record else []
-        return ModelOutput(self.output(at_places(x, places)), maps, looks, places + 1)
+        return ModelOutput(self.output(gather_positions(x, places)), maps, looks, places + 1)
 
     def _looks(
         self, weights: Float[Tensor, "B H L L"], places: Int[Tensor, "B T"], mask: Bool[Tensor, "B S"]
     ) -> Float[Tensor, "B H T S"]:
-        return rows_at(weights, places, mask.shape[1]) * mask[:, None, None]  # beyond a short source stands its target
+        # Beyond a short source stands its target.
+        return gather_rows(weights, places, mask.shape[1]) * mask[:, None, None]
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
         """The line up to the end of the source; ValueError unless all sources have one length."""
         length = int(source_mask.sum(1).max())
         if not bool(source_mask[:, :length].all()):
             raise ValueError("Word by word, a decoder-only model reads sources of one length; decode them in groups.")
         x, state, steps = self._run(self.source(source[:, :length]), self.start(None), record)
-        return Memory(x, source_mask[:, :length], state, tuple(steps))
+        return EncoderOutput(x, source_mask[:, :length], state, tuple(steps))
 
-    def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
+    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         x, _, steps = self._run(self.target(target_in), memory.last, record)
         size = memory.states.shape[1]
         visible = size + 1 + torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         return ModelOutput(self.output(x), {"causal": steps} if record else {},
                            [kept.weights[..., :size] for kept in steps if kept.weights is not None], visible)
 
-    def start(self, memory: Memory | None) -> Decoded:
-        return Decoded(0, (None,) * len(self.layers)) if memory is None else memory.last
+    def start(self, memory: EncoderOutput | None) -> DecoderState:
+        return DecoderState(0, (None,) * len(self.layers)) if memory is None else memory.last
 
     def step(
-        self, memory: Memory, state: Decoded, tokens: Int[Tensor, " B"], record: bool = False
-    ) -> tuple[Float[Tensor, "B V"], Decoded, dict[str, list[Steps]]]:
+        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, " B"], record: bool = False
+    ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
         x, state, steps = self._run(self.target(tokens[:, None]), state, record)
         return self.output(x[:, 0]), state, {"causal": steps} if record else {}
 
     def _run(
-        self, x: Float[Tensor, "B T C"], state: Decoded, record: bool
-    ) -> tuple[Float[Tensor, "B T C"], Decoded, list[Steps]]:
+        self, x: Float[Tensor, "B T C"], state: DecoderState, record: bool
+    ) -> tuple[Float[Tensor, "B T C"], DecoderState, list[Steps]]:
         """x after all layers and the last norm, how far the line has come, and the Steps where recorded."""
         length, seen, kept = state.length + x.shape[1], [], []
         x = self.places(x, state.length)
@@ -94,4 +103,4 @@ class Decoder(Seq2Seq):
             seen.append(read)
             if record:
                 kept.append(steps)
-        return self.norm(x), Decoded(length, tuple(seen)), kept
+        return self.norm(x), DecoderState(length, tuple(seen)), kept

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from core.models.base import Model, ModelOutput, Shape
 from core.models.config import ModelConfig
-from core.models.inputs import Places, at_places, in_line, reader, refuse, rows_at
+from core.models.inputs import Positions, check_shape, concatenate, gather_positions, gather_rows, source_embedding
 from core.models.transformer import Encoder
 
 
@@ -21,9 +21,9 @@ class Forecaster(Model):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
-        refuse(config, shape, ("series",), ("values",))
+        check_shape(config, shape, ("series",), ("values",))
         self.config, self.ahead = config, shape.target
-        self.source, self.places = reader(config, shape), Places(config, shape.longest + shape.target)
+        self.source, self.places = source_embedding(config, shape), Positions(config, shape.longest + shape.target)
         self.asked = nn.Parameter(torch.randn(config.d_model))
         self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, 1)
 
@@ -36,11 +36,11 @@ class Forecaster(Model):
         count = real.sum(1, keepdim=True)
         mean = source.masked_fill(~real, 0.0).sum(1, keepdim=True) / count  # (B, 1, D)
         spread = (((source - mean).masked_fill(~real, 0.0).square().sum(1, keepdim=True) / count) + 1e-6).sqrt()
-        x, places = in_line(self.source((source - mean) / spread), source_mask,
+        x, places = concatenate(self.source((source - mean) / spread), source_mask,
                             self.asked.expand(batch, self.ahead, -1))
         mask = torch.arange(x.shape[1], device=x.device) <= places[:, -1:]
         x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
-        values = self.output(at_places(x, places))[..., 0] * spread[..., 0] + mean[..., 0]
-        looks = [rows_at(kept.weights, places, size) * source_mask[:, None, None] for kept in steps]
+        values = self.output(gather_positions(x, places))[..., 0] * spread[..., 0] + mean[..., 0]
+        looks = [gather_rows(kept.weights, places, size) * source_mask[:, None, None] for kept in steps]
         visible = mask.sum(1, keepdim=True).expand_as(places)
         return ModelOutput(values, {"self": steps} if record else {}, looks, visible)

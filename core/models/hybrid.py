@@ -8,10 +8,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
-from core.models.base import Memory, Shape
+from core.models.base import EncoderOutput, Shape
 from core.models.blocks import cross_config, inner_config
 from core.models.config import ModelConfig
-from core.models.inputs import Places
+from core.models.inputs import Positions
 from core.models.recurrent import RecurrentSeq2Seq
 
 
@@ -24,13 +24,15 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__(config, shape)
-        self.places, self.norm = Places(config, shape.longest), nn.LayerNorm(config.d_model)
+        self.places, self.norm = Positions(config, shape.longest), nn.LayerNorm(config.d_model)
         self.inner = Attention(inner_config(config.attention))
 
-    def asked(self, config: ModelConfig) -> AttentionConfig | None:
+    def decoder_attention(self, config: ModelConfig) -> AttentionConfig | None:
         return cross_config(config.attention)
 
-    def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+    def encode(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False
+    ) -> EncoderOutput:
         memory = super().encode(source, source_mask, record)
         own = self.config.attention.mask.key != "none"  # it may ask which keys are real
         key_mask = source_mask if own or not bool(source_mask.all()) else None

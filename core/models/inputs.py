@@ -14,7 +14,7 @@ from core.models.config import ModelConfig
 from core.positions import POSITIONS
 
 
-class Places(nn.Module):
+class Positions(nn.Module):
     """Adds absolute positions, where the config has such, then drops out. Vaswani 2017, sections 3.5 and 5.4."""
 
     def __init__(self, config: ModelConfig, max_length: int) -> None:
@@ -31,7 +31,7 @@ class Places(nn.Module):
         return self.dropout(self.position.add(x, offset))
 
 
-class Words(nn.Module):
+class TokenEmbedding(nn.Module):
     """√C · E[token]. Vaswani 2017, section 3.4."""
 
     def __init__(self, vocab: int, size: int) -> None:
@@ -44,7 +44,7 @@ class Words(nn.Module):
         return self.token(tokens) * self.scale
 
 
-class Features(nn.Module):
+class FeatureEmbedding(nn.Module):
     """A table's row as tokens: a number times its column's vector plus another, a category's own vector.
 
     Gorishniy 2021, section 3.3. A category comes as its index; columns are told apart by their vectors alone.
@@ -69,16 +69,16 @@ class Features(nn.Module):
         return torch.stack(parts, dim=1) + self.bias
 
 
-def reader(config: ModelConfig, shape: Shape) -> nn.Module:
+def source_embedding(config: ModelConfig, shape: Shape) -> nn.Module:
     """What makes vectors (B, S, C) of a source of that shape, before positions; ConfigError names what it lacks."""
     if shape.input == "tokens":
-        return Words(shape.source, config.d_model)
+        return TokenEmbedding(shape.source, config.d_model)
     if shape.input == "features":
-        return Features(shape.columns, config.d_model)
+        return FeatureEmbedding(shape.columns, config.d_model)
     return nn.Linear(shape.source, config.d_model)  # a patch or a moment is numbers: Dosovitskiy 2021, equation 1
 
 
-def refuse(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+def check_shape(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
     """ConfigError unless the model can read such a source and say such an answer."""
     for name, value, fitting in (("reads", shape.input, inputs), ("answers with", shape.output, outputs)):
         if value not in fitting:
@@ -86,7 +86,7 @@ def refuse(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: 
                               "one of the kinds that the task names.")
 
 
-def in_line(
+def concatenate(
     first: Float[Tensor, "B S C"], first_mask: Bool[Tensor, "B S"], second: Float[Tensor, "B T C"]
 ) -> tuple[Float[Tensor, "B L C"], Int[Tensor, "B T"]]:
     """Each row's real part of `first`, then `second`, with no hole between, and at which places `second` stands.
@@ -101,15 +101,15 @@ def in_line(
         return both, places
     place = torch.arange(size + length, device=first.device).expand(len(first), -1)
     moved = torch.where(place < lengths, place, place - lengths + size).clamp(max=size + length - 1)  # (B, L)
-    return at_places(both, moved), places
+    return gather_positions(both, moved), places
 
 
-def at_places(x: Float[Tensor, "B L C"], places: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
+def gather_positions(x: Float[Tensor, "B L C"], places: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
     """The vectors that stand at those places."""
     return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
 
 
-def rows_at(weights: Float[Tensor, "B H L K"], places: Int[Tensor, "B T"], keys: int) -> Float[Tensor, "B H T S"]:
+def gather_rows(weights: Float[Tensor, "B H L K"], places: Int[Tensor, "B T"], keys: int) -> Float[Tensor, "B H T S"]:
     """The rows of a map at those places, on its first `keys` columns."""
     index = places[:, None, :, None].expand(-1, weights.shape[1], -1, keys)
     return weights[..., :keys].gather(2, index)

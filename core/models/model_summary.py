@@ -37,7 +37,7 @@ class Part:
     flops: int
     bytes: int
     mean: float | None
-    spread: float | None
+    std: float | None
     gradient: float | None
     children: tuple[Part, ...] = ()
 
@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclass
-class Seen:
+class ModuleStats:
     """What was seen of one module while the model ran: its turn, its output and its own share, children left out."""
 
     turn: int
@@ -65,11 +65,11 @@ class Seen:
 
 
 @dataclass
-class Watch(TorchDispatchMode):
+class ModuleRecorder(TorchDispatchMode):
     """Counts, for the innermost module that is running, matrix products and the memory kept for gradients."""
 
     model: nn.Module
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, ModuleStats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -81,8 +81,8 @@ class Watch(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # nothing is compiled here, and only to say so torch would import its compiler: seconds
 
-    def of(self, path: str) -> Seen:
-        return self.seen.setdefault(path, Seen(len(self.seen)))
+    def of(self, path: str) -> ModuleStats:
+        return self.seen.setdefault(path, ModuleStats(len(self.seen)))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -121,9 +121,9 @@ def flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
 
 
 @contextmanager
-def watched(model: Model) -> Iterator[Watch]:
+def record_modules(model: Model) -> Iterator[ModuleRecorder]:
     """A Watch on the model, whose hooks are gone afterwards."""
-    watch, handles = Watch(model), []
+    watch, handles = ModuleRecorder(model), []
     for path, module in model.named_modules():
         handles += watch.hooks(path, module)
     try:
@@ -134,13 +134,13 @@ def watched(model: Model) -> Iterator[Watch]:
             handle.remove()
 
 
-def anatomy(model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[Tensor], Tensor]) -> Part:
+def summarize(model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[Tensor], Tensor]) -> Part:
     """The model as a tree of parts, of one pass over `inputs` (source, source_mask, target_in) and back from `loss`.
 
     The model's gradients are left as they were: none.
     """
     model.zero_grad(set_to_none=True)
-    with torch.enable_grad(), watched(model) as watch:
+    with torch.enable_grad(), record_modules(model) as watch:
         logits = model(*inputs).logits
     with torch.enable_grad():
         loss(logits).backward()
@@ -162,7 +162,7 @@ def main_output(output: Any) -> Tensor | None:
     return output if isinstance(output, Tensor) and output.is_floating_point() else None
 
 
-def _tree(model: nn.Module, seen: dict[str, Seen]) -> Part:
+def _tree(model: nn.Module, seen: dict[str, ModuleStats]) -> Part:
     inside: dict[str, list[str]] = defaultdict(list)
     for path, module in model.named_modules():
         if path and not isinstance(module, nn.ModuleList):  # a list is no part: its items are
@@ -174,7 +174,7 @@ def _tree(model: nn.Module, seen: dict[str, Seen]) -> Part:
         return min([seen[path].turn if path in seen else math.inf, *map(turn, inside[path])])
 
     def part(path: str) -> Part:
-        own = seen.get(path, Seen(0))
+        own = seen.get(path, ModuleStats(0))
         children = tuple(child for child in map(part, sorted(inside[path], key=turn)) if _counts(child))
         name, rest = title(path, model), f"{path}.{ITSELF}"
         if children and (own.flops or own.bytes or own.parameters):
@@ -189,15 +189,15 @@ def _counts(part: Part) -> bool:
     return bool(part.parameters or part.flops or part.bytes or part.path.endswith("places"))
 
 
-def _leaf(path: str, name: str, own: Seen) -> Part:
+def _leaf(path: str, name: str, own: ModuleStats) -> Part:
     shape, mean, spread = (None, None, None) if path.endswith(ITSELF) else own.output or (None, None, None)
     return Part(path, name, shape, own.parameters, own.flops, own.bytes, mean, spread,
                 math.sqrt(own.gradient) if own.parameters else None)
 
 
-def _branch(path: str, name: str, own: Seen, children: tuple[Part, ...]) -> Part:
+def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) -> Part:
     """A part of parts; one that only holds another tells of that one's output."""
-    shape, mean, spread = own.output or (children[0].shape, children[0].mean, children[0].spread)
+    shape, mean, spread = own.output or (children[0].shape, children[0].mean, children[0].std)
     felt = [child.gradient for child in children if child.gradient is not None]
     shown = children if len(children) > 1 else ()
     return Part(path, name, shape, sum(child.parameters for child in children), sum(child.flops for child in children),

@@ -13,21 +13,21 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from core.attention import Attention, AttentionConfig, Steps
 from core.entries import ConfigError
-from core.models.base import Memory, ModelOutput, Seq2Seq, Shape, recorded
+from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_source_attention
 from core.models.config import ModelConfig
 
-Cells = Tensor | tuple[Tensor, Tensor]  # (B, layers, C), and the cell's own for an LSTM
+CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C), and the cell's own for an LSTM
 Maps = dict[str, list[Steps]]
-OVER_TIME = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "extra", "merged", "mask",
+STEP_FIELDS = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "extra", "merged", "mask",
              "bias")
 
 
 @dataclass(frozen=True)
-class State:
+class RecurrentState:
     """How many words were read, what is remembered of them, and what the next step is fed beside its word."""
 
     place: int
-    cells: Cells
+    cells: CellState
     fed: Any = None  # (B, C), or None where nothing is fed
 
 
@@ -61,7 +61,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.enter = nn.Linear(size // directions, size) if feeding == "bahdanau" else None
         self.decoder = cell(size if feeding == "none" else 2 * size, size, config.layers, batch_first=True,
                             dropout=between)
-        asked = self.asked(config)
+        asked = self.decoder_attention(config)
         self.attention: Any = None if asked is None else Attention(asked)
         self.readout = nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
         self.output = nn.Linear(size, shape.target)
@@ -70,11 +70,13 @@ class RecurrentSeq2Seq(Seq2Seq):
             nn.init.normal_(self.target.weight, std=size**-0.5)  # one matrix: logits begin near zero, as words do
         self.dropout = nn.Dropout(config.dropout)
 
-    def asked(self, config: ModelConfig) -> AttentionConfig | None:
+    def decoder_attention(self, config: ModelConfig) -> AttentionConfig | None:
         """The attention of the decoder to the source."""
         return config.attention
 
-    def encode(self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+    def encode(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False
+    ) -> EncoderOutput:
         """ValueError for a row without a token, or with padding before its last one."""
         x, lengths = self.dropout(self.source(source)), check_lengths(source_mask)
         if bool(source_mask.all()):
@@ -82,7 +84,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         else:
             packed, last = self.encoder(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
             states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])
-        return Memory(states, source_mask, each(self._last, last))
+        return EncoderOutput(states, source_mask, map_cells(self._last, last))
 
     def _last(self, last: Float[Tensor, "LD B D"]) -> Float[Tensor, "B L C"]:
         """The last states of both directions side by side; for Bahdanau what the backward one becomes."""
@@ -90,23 +92,24 @@ class RecurrentSeq2Seq(Seq2Seq):
         split = last.reshape(layers, directions, *last.shape[1:]).permute(2, 0, 1, 3)  # (B, L, directions, D)
         return split.flatten(2) if self.enter is None else torch.tanh(self.enter(split[:, :, -1]))
 
-    def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
+    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        return recorded(logits, ({"self": list(memory.steps)} if memory.steps else {}) | maps if record else {})
+        own = {"self": list(memory.steps)} if memory.steps else {}
+        return with_source_attention(logits, own | maps if record else {})
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: EncoderOutput) -> RecurrentState:
         fed = torch.zeros_like(memory.states[:, 0]) if self.config.feeding == "input" else None
-        return State(0, memory.last, fed)
+        return RecurrentState(0, memory.last, fed)
 
     def step(
-        self, memory: Memory, state: State, tokens: Int[Tensor, " B"], record: bool = False
-    ) -> tuple[Float[Tensor, "B V"], State, Maps]:
+        self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, " B"], record: bool = False
+    ) -> tuple[Float[Tensor, "B V"], RecurrentState, Maps]:
         logits, state, maps = self._run(memory, state, tokens[:, None], record)
         return logits[:, 0], state, maps
 
     def _run(
-        self, memory: Memory, state: State, tokens: Int[Tensor, "B T"], record: bool
-    ) -> tuple[Float[Tensor, "B T V"], State, Maps]:
+        self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, "B T"], record: bool
+    ) -> tuple[Float[Tensor, "B T V"], RecurrentState, Maps]:
         words = self.dropout(self.target(tokens))
         mask = None if bool(memory.mask.all()) and not record else memory.mask
         if self.config.feeding == "none":
@@ -117,61 +120,65 @@ class RecurrentSeq2Seq(Seq2Seq):
             read, state, steps = one(memory, mask, state, word, record)
             reads.append(read)
             found.append(steps)
-        return self.output(self.dropout(torch.cat(reads, dim=1))), state, {"cross": [joined(found)]} if record else {}
+        logits = self.output(self.dropout(torch.cat(reads, dim=1)))
+        return logits, state, {"cross": [concat_steps(found)]} if record else {}
 
     def _at_once(
-        self, memory: Memory, mask: Tensor | None, state: State, words: Float[Tensor, "B T C"], record: bool
-    ) -> tuple[Float[Tensor, "B T C"], State, list[Steps]]:
+        self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, words: Float[Tensor, "B T C"],
+        record: bool,
+    ) -> tuple[Float[Tensor, "B T C"], RecurrentState, list[Steps]]:
         s, cells = self._cell(words, state.cells)
         if self.attention is None:
-            context, found = top(memory.last).expand_as(s), []
+            context, found = top_layer(memory.last).expand_as(s), []
         else:
             found = [self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)]
             context = found[0].merged
         read = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
-        return read, State(state.place + s.shape[1], cells), found
+        return read, RecurrentState(state.place + s.shape[1], cells), found
 
     def _input(
-        self, memory: Memory, mask: Tensor | None, state: State, word: Float[Tensor, "B 1 C"], record: bool
-    ) -> tuple[Float[Tensor, "B 1 C"], State, Steps]:
+        self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, word: Float[Tensor, "B 1 C"],
+        record: bool,
+    ) -> tuple[Float[Tensor, "B 1 C"], RecurrentState, Steps]:
         s, cells = self._cell(torch.cat((word, state.fed[:, None]), dim=-1), state.cells)
         steps = self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)
         h = torch.tanh(self.readout(torch.cat((steps.merged, s), dim=-1)))
-        return h, State(state.place + 1, cells, h[:, 0]), steps
+        return h, RecurrentState(state.place + 1, cells, h[:, 0]), steps
 
     def _bahdanau(
-        self, memory: Memory, mask: Tensor | None, state: State, word: Float[Tensor, "B 1 C"], record: bool
-    ) -> tuple[Float[Tensor, "B 1 C"], State, Steps]:
-        before = top(state.cells)
+        self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, word: Float[Tensor, "B 1 C"],
+        record: bool,
+    ) -> tuple[Float[Tensor, "B 1 C"], RecurrentState, Steps]:
+        before = top_layer(state.cells)
         steps = self.attention(before, memory.states, key_mask=mask, offset=state.place, record=record)
         _, cells = self._cell(torch.cat((word, steps.merged), dim=-1), state.cells)
         pairs = self.readout(torch.cat((before, word, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
-        return pairs.amax(-1), State(state.place + 1, cells), steps
+        return pairs.amax(-1), RecurrentState(state.place + 1, cells), steps
 
-    def _cell(self, x: Float[Tensor, "B T I"], cells: Cells) -> tuple[Float[Tensor, "B T C"], Cells]:
+    def _cell(self, x: Float[Tensor, "B T I"], cells: CellState) -> tuple[Float[Tensor, "B T C"], CellState]:
         """torch's cells take their states layer first; a State has the batch first, as all that decoding picks from."""
-        x, cells = self.decoder(x, each(swapped, cells))
-        return x, each(swapped, cells)
+        x, cells = self.decoder(x, map_cells(batch_first, cells))
+        return x, map_cells(batch_first, cells)
 
 
-def each(change: Callable[[Tensor], Tensor], cells: Any) -> Any:
+def map_cells(change: Callable[[Tensor], Tensor], cells: Any) -> Any:
     """The change made to a GRU's state, or to both of an LSTM's."""
     return tuple(map(change, cells)) if isinstance(cells, tuple) else change(cells)
 
 
-def swapped(cells: Float[Tensor, "L B C"]) -> Float[Tensor, "B L C"]:
+def batch_first(cells: Float[Tensor, "L B C"]) -> Float[Tensor, "B L C"]:
     return cells.transpose(0, 1).contiguous()
 
 
-def top(cells: Cells) -> Float[Tensor, "B 1 C"]:
+def top_layer(cells: CellState) -> Float[Tensor, "B 1 C"]:
     """The state of the highest layer."""
     return (cells[0] if isinstance(cells, tuple) else cells)[:, -1:]
 
 
-def joined(steps: Sequence[Steps]) -> Steps:
+def concat_steps(steps: Sequence[Steps]) -> Steps:
     """Steps of one query each as those of all queries; k and v are the source's, the same at every step."""
     first = steps[0]
-    whole = {name: torch.cat([getattr(one, name) for one in steps], dim=-2) for name in OVER_TIME
+    whole = {name: torch.cat([getattr(one, name) for one in steps], dim=-2) for name in STEP_FIELDS
              if getattr(first, name) is not None}
     return replace(first, **whole)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from core.models.inputs import Features, Words
+from core.models.inputs import FeatureEmbedding, TokenEmbedding
 
 ITSELF = "itself"  # a part's own work, beside that of the parts within it
 NAMES = {
@@ -32,8 +32,9 @@ def title(path: str, model: nn.Module) -> str:
         return f"{stack} {last}" if above.endswith("layers") else f"Column {last}"
     if last == "source":
         module = model.get_submodule(path)
-        return "Word embedding" if isinstance(module, Words) else "Column embedding" if isinstance(module, Features) \
-            else "Linear map of the input"
+        if isinstance(module, TokenEmbedding):
+            return "Word embedding"
+        return "Column embedding" if isinstance(module, FeatureEmbedding) else "Linear map of the input"
     if last == "norm" and above in ("", "encoder"):
         return "Last norm"
     if last == "output" and above:

@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention import Steps
-from core.models.base import Memory, ModelOutput, Seq2Seq, Shape, recorded
-from core.models.blocks import DecoderLayer, EncoderLayer, last_norm, run_layer
+from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_source_attention
+from core.models.blocks import DecoderLayer, EncoderLayer, final_norm, run_layer
 from core.models.config import ModelConfig
-from core.models.inputs import Places, Words, reader, refuse
+from core.models.inputs import Positions, TokenEmbedding, check_shape, source_embedding
 
 
 class Encoder(nn.Module):
@@ -21,7 +21,7 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        self.norm, self.reads_padding = last_norm(config), config.attention.mask.key != "none"
+        self.norm, self.reads_padding = final_norm(config), config.attention.mask.key != "none"
 
     def forward(
         self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False,
@@ -30,7 +30,7 @@ class Encoder(nn.Module):
         """x after all layers, and each layer's Steps (empty unless recorded)."""
         kept = []
         if key_mask is not None and not self.reads_padding:
-            key_mask = needed(key_mask)
+            key_mask = mask_if_padded(key_mask)
         for layer in self.layers:
             x, steps = run_layer(layer, checkpointing, x, key_mask, record)
             if record:
@@ -39,7 +39,7 @@ class Encoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecoderState:
     """How far stepwise decoding has come: tokens fed, and what each layer's self-attention has read of them."""
 
     length: int
@@ -54,39 +54,39 @@ class TransformerSeq2Seq(Seq2Seq):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
-        refuse(config, shape, ("tokens", "patches"), ("tokens",))
+        check_shape(config, shape, ("tokens", "patches"), ("tokens",))
         self.config = config
-        self.source, self.source_places = reader(config, shape), Places(config, shape.longest)
+        self.source, self.source_places = source_embedding(config, shape), Positions(config, shape.longest)
         self.encoder = Encoder(config)
-        self.target, self.target_places = Words(shape.target, config.d_model), Places(config, shape.longest)
+        self.target, self.target_places = TokenEmbedding(shape.target, config.d_model), Positions(config, shape.longest)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
-        self.norm = last_norm(config)
+        self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
         if config.tied:
             self.output.weight = self.target.token.weight
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> Memory:
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
         x = self.source_places(self.source(source))
         states, steps = self.encoder(x, source_mask, record, self.checkpointing)
-        return Memory(states, source_mask, steps=tuple(steps))
+        return EncoderOutput(states, source_mask, steps=tuple(steps))
 
-    def decode(self, memory: Memory, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
+    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        return recorded(logits, {"self": list(memory.steps)} | maps if record else {})
+        return with_source_attention(logits, {"self": list(memory.steps)} | maps if record else {})
 
-    def start(self, memory: Memory) -> Decoded:
-        return Decoded(0, (None,) * len(self.layers))
+    def start(self, memory: EncoderOutput) -> DecoderState:
+        return DecoderState(0, (None,) * len(self.layers))
 
     def step(
-        self, memory: Memory, state: Decoded, tokens: Int[Tensor, " B"], record: bool = False
-    ) -> tuple[Float[Tensor, "B V"], Decoded, dict[str, list[Steps]]]:
+        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, " B"], record: bool = False
+    ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
         logits, state, maps = self._run(memory, state, tokens[:, None], record)
         return logits[:, 0], state, maps
 
     def _run(
-        self, memory: Memory, state: Decoded, tokens: Int[Tensor, "B T"], record: bool
-    ) -> tuple[Float[Tensor, "B T V"], Decoded, dict[str, list[Steps]]]:
-        x, memory_mask = self.target_places(self.target(tokens), state.length), needed(memory.mask)
+        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
+    ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
+        x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)
         seen, maps = [], {"causal": [], "cross": []}
         for layer, past in zip(self.layers, state.past, strict=True):
             x, read, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
@@ -94,10 +94,10 @@ class TransformerSeq2Seq(Seq2Seq):
             if record:
                 maps["causal"].append(causal)
                 maps["cross"].append(cross)
-        state = Decoded(state.length + tokens.shape[1], tuple(seen))
+        state = DecoderState(state.length + tokens.shape[1], tuple(seen))
         return self.output(self.norm(x)), state, maps if record else {}
 
 
-def needed(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"] | None:
+def mask_if_padded(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"] | None:
     """The mask, or None where nothing is padded: an attention without one is faster."""
     return None if bool(torch.all(mask)) else mask

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.decoding import Prompt, Sampling, Tree, beaming, no_repeat, sampling
+from core.decoding import Prompt, Sampling, Tree, beam_steps, no_repeat, sample_steps
 from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
 from core.pretrained.decoder_adapter import Stepped
 from core.pretrained.lines import named, text_line
@@ -91,10 +91,10 @@ def begin(pretrained: Pretrained, given: Given) -> Begun:
     if not seq2seq:
         source = torch.tensor([said[:-1]], dtype=torch.long)
         mask = torch.ones_like(source, dtype=torch.bool)
-        return Begun(Prompt(source, mask, said[-1], text=True, said=said), read, room, None, cut)
+        return Begun(Prompt(source, mask, said[-1], text=True, prefix_tokens=said), read, room, None, cut)
     source, told = batch[pretrained.model.main_input_name], batch.get("attention_mask")
     mask = torch.ones(source.shape[:2], dtype=torch.bool) if told is None else told.bool()
-    return Begun(Prompt(source, mask, said[-1], said=said), read, room, batch, cut)
+    return Begun(Prompt(source, mask, said[-1], prefix_tokens=said), read, room, batch, cut)
 
 
 def _open(pretrained: Pretrained, line: Line) -> Line:
@@ -114,13 +114,13 @@ def generating(pretrained: Pretrained, begun: Begun, settings: Settings) -> Iter
     """
     most = min(settings.longest, begun.room)
     common: dict[str, Any] = {"no_repeat": settings.no_repeat, "max_length": most, "eos": ends(pretrained),
-                              "rules": rules(pretrained, len(begun.prompt.said), most)}
-    model = Stepped(pretrained, begun.prompt.said[:-1] if begun.batch is not None else ())
+                              "rules": rules(pretrained, len(begun.prompt.prefix_tokens), most)}
+    model = Stepped(pretrained, begun.prompt.prefix_tokens[:-1] if begun.batch is not None else ())
     if settings.strategy == "sampling":
         generator = torch.Generator().manual_seed(settings.seed)
-        return sampling(model, begun.prompt, generator, samples=settings.samples, how=settings.sampling, **common)
+        return sample_steps(model, begun.prompt, generator, samples=settings.samples, how=settings.sampling, **common)
     width, alpha = (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
-    return beaming(model, begun.prompt, width=width, length_penalty=alpha, lp=power, **common)
+    return beam_steps(model, begun.prompt, width=width, length_penalty=alpha, lp=power, **common)
 
 
 def generate(pretrained: Pretrained, given: Given, settings: Settings) -> Tree:
@@ -142,7 +142,7 @@ def follow(pretrained: Pretrained, begun: Begun, tokens: Sequence[int]) -> Path:
     """
     if not tokens:
         raise ValueError("There is no token to follow.")
-    fed, first = [*begun.prompt.said, *tokens[:-1]], len(begun.prompt.said) - 1
+    fed, first = [*begun.prompt.prefix_tokens, *tokens[:-1]], len(begun.prompt.prefix_tokens) - 1
     name = "input_ids" if begun.batch is None else "decoder_input_ids"
     with torch.no_grad():
         output, watch = forward(pretrained, {**(begun.batch or {}), name: torch.tensor([fed])})
@@ -170,8 +170,8 @@ def _rows(item: AttentionMap, first: int, said: tuple[str, ...]) -> AttentionMap
 def chances(pretrained: Pretrained, begun: Begun, settings: Settings, before: Sequence[int],
             logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:  # fmt: skip
     """The probabilities that the search takes a step from: the model's, less what is forbidden, and reshaped."""
-    said = [(*begun.prompt.said, *before)]
-    rule = rules(pretrained, len(begun.prompt.said), min(settings.longest, begun.room))
+    said = [(*begun.prompt.prefix_tokens, *before)]
+    rule = rules(pretrained, len(begun.prompt.prefix_tokens), min(settings.longest, begun.room))
     allowed = rule(no_repeat(logits.log_softmax(-1)[None], said, settings.no_repeat), said)
     if settings.strategy == "sampling":
         allowed = settings.sampling.reshape(allowed)

@@ -37,9 +37,9 @@ class Addition(RowTask):
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         numbers = torch.randint(10**self.digits, (count, 2), generator=generator)
-        a, b = (self.ids[written(number, self.digits)] for number in numbers.T)
+        a, b = (self.ids[decimal_digits(number, self.digits)] for number in numbers.T)
         plus = torch.full((count, 1), self.plus)
-        total = written(numbers.sum(1), self.digits + 1)
+        total = decimal_digits(numbers.sum(1), self.digits + 1)
         return torch.cat((a, plus, b), 1), self.ids[total.flip(1) if self.units_first else total]
 
     def item(self, source: Int[Tensor, "N S"]) -> Int[Tensor, "N K"]:
@@ -57,7 +57,7 @@ class Addition(RowTask):
         return tuple(found[::-1] if self.units_first else found)
 
 
-def written(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"]:
+def decimal_digits(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"]:
     """The decimal digits of whole numbers, the highest first."""
     return numbers[:, None] // 10 ** torch.arange(digits - 1, -1, -1) % 10
 

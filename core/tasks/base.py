@@ -228,11 +228,11 @@ class Task:
         generator = torch.Generator().manual_seed(self.config.seed)
         return tuple(self.draw(generator, held_out=False) for _ in range(SAMPLE))
 
-    def peer(self) -> tuple[str, float] | None:
+    def baseline(self) -> tuple[str, float] | None:
         """A plain method that knows nothing of attention, by name, and its exact match on the held-out items."""
         return None
 
-    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Source and target as words: names beside the maps, and what examples are told with."""
         return example.source, example.target
 

@@ -39,7 +39,7 @@ class PictureTask(Task):
     input = "patches"
     grid: tuple[int, int]
 
-    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Patches by their row and column, from 1, and what is to be said."""
         rows, columns = self.grid
         return tuple(f"{r},{c}" for r in range(1, rows + 1) for c in range(1, columns + 1)), example.target
@@ -95,7 +95,7 @@ class Digits(PictureTask):
         source = torch.tensor([example.source for example in examples])
         return Batch(source, torch.ones(source.shape[:2], dtype=torch.bool), None, labels)
 
-    def peer(self) -> tuple[str, float]:
+    def baseline(self) -> tuple[str, float]:
         """Logistic regression on the pixels, same split."""
         return "logistic regression on pixels", logistic(self)
 

@@ -1,7 +1,7 @@
 """A person's own text, sentence pairs or table: each is one parameter, `data`, the text itself or, where that is long,
 a reference to it (core.tasks.data_store).
 
-What a page shows beside it: `core.tasks.reading.decoded` turns an uploaded file into text, `column_names` lists a
+What a page shows beside it: `core.tasks.reading.decode_text` turns an uploaded file into text, `column_names` lists a
 table's columns for the choice of the class, and a task's `notes` say how its data was read. All that is wrong with
 data is a ConfigError that names lines.
 """
@@ -17,7 +17,7 @@ from core.tasks import samples
 from core.tasks.base import Task, TaskConfig, TaskEntry
 from core.tasks.data_store import is_reference, path_of, read
 from core.tasks.pairs import PATIENCE, OwnPairs, Pairs, parse_pairs
-from core.tasks.reading import MOST_SIGNS, checked
+from core.tasks.reading import MOST_SIGNS, validate_text
 from core.tasks.recipes import for_data
 from core.tasks.sentences import SentenceTask, words
 from core.tasks.tables import ALL, Texts, find_column, parse_table, sheet_of
@@ -39,7 +39,7 @@ def _check_data(value: str) -> None:
     if is_reference(value):
         path_of(value)  # what is stored was checked before, and is checked again when a task is made of it
     else:
-        checked(value)
+        validate_text(value)
 
 
 class OwnText(TextTask):
@@ -64,7 +64,7 @@ class OwnText(TextTask):
 @lru_cache(maxsize=2)
 def own_corpus(data: str, unit: str) -> Corpus:
     """A text cut at a line's end near its last tenth, or right there where no line ends."""
-    text = checked(read(data)).strip()
+    text = validate_text(read(data)).strip()
     if unit == "auto":
         unit = "words" if text.count(" ") >= FEWEST_WORDS else "characters"
     cut = len(text) - len(text) // 10

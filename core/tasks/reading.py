@@ -15,7 +15,7 @@ from core.entries import ConfigError
 MOST_SIGNS = 4_000_000
 MOST_COLUMNS = 64
 DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
-TOLD = 3  # wrong lines named in one message
+MAX_LINES = 3  # wrong lines named in one message
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
 _MAGIC = {b"PK\x03\x04": "a zip file or an Excel workbook", b"%PDF": "a PDF", b"\xd0\xcf\x11\xe0": "an old Excel file",
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     cells: tuple[str, ...]
 
 
-def decoded(data: bytes, encoding: str = "utf-8") -> str:
+def decode_text(data: bytes, encoding: str = "utf-8") -> str:
     """The text in an uploaded file: UTF-8, UTF-16 with its mark, or Windows-1252 where `encoding` is "cp1252".
 
     ConfigError says what else it seems to be, an EncodingError whether Windows-1252 reads it.
@@ -75,7 +75,7 @@ def _reads_as_windows(data: bytes) -> bool:
     return not set(data) & {0x81, 0x8D, 0x8F, 0x90, 0x9D}
 
 
-def checked(text: str, what: str = "text") -> str:
+def validate_text(text: str, what: str = "text") -> str:
     """The text with every line end a newline; ConfigError when it is empty, too long, or holds what no text holds."""
     if not text.strip():
         raise ConfigError(f"There is no {what} yet; paste some or choose a file.")
@@ -95,7 +95,7 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
     The separator is the one that gives most rows the width of the first row, two columns at least. ConfigError names
     the lines that are wider or narrower, and a quotation mark that is never closed.
     """
-    text = checked(text, what)
+    text = validate_text(text, what)
     found = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
     if not found:
         first = text.strip().split("\n")[0]
@@ -150,15 +150,15 @@ def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
         raise ConfigError(f"The {what} has {width} columns; at most {MOST_COLUMNS} are taken.")
     ragged = [row for row in rows if len(row.cells) != width]
     if ragged:
-        told = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:TOLD])
-        more = f"; and {len(ragged) - TOLD:,} more" if len(ragged) > TOLD else ""
+        told = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
+        more = f"; and {len(ragged) - MAX_LINES:,} more" if len(ragged) > MAX_LINES else ""
         raise ConfigError(f"Rows are of unlike width: line {first.line} has {width} cells, {told}{more}. "
                           f"{DELIMITERS[delimiter].capitalize()} separate the cells; put a cell that holds one in "
                           "quotation marks.")
 
 
-def lines_told(lines: list[int]) -> str:
+def line_numbers(lines: list[int]) -> str:
     """A few line numbers in words: "line 3", "lines 3, 9 and 4 more"."""
-    first = ", ".join(map(str, lines[:TOLD]))
-    more = f" and {len(lines) - TOLD:,} more" if len(lines) > TOLD else ""
+    first = ", ".join(map(str, lines[:MAX_LINES]))
+    more = f" and {len(lines) - MAX_LINES:,} more" if len(lines) > MAX_LINES else ""
     return f"line{'s' if len(lines) > 1 else ''} {first}{more}"

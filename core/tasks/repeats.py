@@ -83,7 +83,7 @@ class Repeats(RowTask):
             row[: len(wanted)] = torch.tensor(wanted, dtype=torch.long)
         return Batch(source, source != PAD, None, target)
 
-    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """A line has nothing beside it: what is told is its own next word."""
         return example.source, ()
 

@@ -13,7 +13,7 @@ from core.models.base import Shape
 from core.tasks.base import PAD, Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry, Vocabulary, pad
 from core.tasks.metrics import entropy
 from core.tasks.tables import Texts
-from core.tasks.tabular import fitted, sides
+from core.tasks.tabular import baseline_accuracy, sides
 from core.tasks.text import MOST_WORDS, split
 
 LONGEST = 128  # words; what is longer is cut, and said
@@ -83,14 +83,14 @@ class SentenceTask(Task):
         labels = torch.tensor([example.target[0] if example.target else 0 for example in examples])
         return Batch(source, source != PAD, None, labels)
 
-    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return example.source, tuple(self.classes[i] for i in example.target)
 
-    def peer(self) -> tuple[str, float]:
+    def baseline(self) -> tuple[str, float]:
         """Naive Bayes on how often each word stands in a text (Wang & Manning 2012, section 2.1), same split."""
         from sklearn.naive_bayes import MultinomialNB
 
-        return "naive Bayes on word counts", fitted(self, MultinomialNB())
+        return "naive Bayes on word counts", baseline_accuracy(self, MultinomialNB())
 
     def flat(self, examples: Sequence[Example]) -> Any:
         """How often each word stands in each text, (N, V) as a sparse matrix of SciPy's."""

@@ -62,7 +62,7 @@ class Seasons(Task):
         return self._given(torch.tensor([example.source for example in examples]),
                            torch.tensor([example.target for example in examples]))
 
-    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         source, target = (tuple(f"{value:.3f}" for value in values) for values in example)
         return source, target
 

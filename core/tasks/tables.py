@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from core.entries import ConfigError, quote
 from core.tasks.cells import date, date_order, decimal_comma, missing, number
-from core.tasks.reading import Row, lines_told, read_rows
+from core.tasks.reading import Row, line_numbers, read_rows
 from core.tasks.tabular import Cell, Column, Table
 
 FEWEST_ROWS, MOST_CLASSES, MOST_CATEGORIES = 20, 30, 40
-MOST_CHOSEN_CATEGORIES = 1_000  # of a text column that a person puts back
+MOST_EXPLICIT_CATEGORIES = 1_000  # of a text column that a person puts back
 SAMPLE_ROWS = 500  # that decide what a decimal sign is where a column does not say
 ALL, IDENTIFIERS = "*", "identifiers,"  # all columns, those too
 SAMPLE_OF_ONE = 50  # rows that decide the decimal sign where it is one for the whole table
@@ -77,7 +77,7 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
         found = [cell for row in rows[:SAMPLE_OF_ONE] for cell in row.cells if re.fullmatch(r"[\d.,]+", cell)]
         comma = delimiter == ";" and not any("." in cell for cell in found)
     sheet = Sheet((), (), comma, False, decimal)
-    named = header == "yes" or header == "auto" and _looks_like_names(rows, sheet)
+    named = header == "yes" or header == "auto" and _is_header(rows, sheet)
     first = rows[0].cells
     names = tuple(name or f"column {i}" for i, name in enumerate(first, 1)) if named else tuple(
         f"column {i}" for i in range(1, len(first) + 1))
@@ -86,7 +86,7 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
     return Sheet(names, tuple(rows[1:] if named else rows), comma, named, decimal)
 
 
-def _looks_like_names(rows: Sequence[Row], sheet: Sheet) -> bool:
+def _is_header(rows: Sequence[Row], sheet: Sheet) -> bool:
     """Whether the first row is unlike those below: all words, and none of them said again in its column."""
     first, rest = rows[0].cells, rows[1:]
     numbers = sheet.numbers(first, sheet.comma)
@@ -152,7 +152,7 @@ def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tu
     notes = [f"{'The first line names the columns' if sheet.named else 'The first line is data'}; "
              f"{name} is the class of each of {len(rows):,} rows."]
     if without := [row.line for row in sheet.rows if missing(row.cells[target])]:
-        notes.append(f"{lines_told(without).capitalize()} {'have' if len(without) > 1 else 'has'} no {name} and "
+        notes.append(f"{line_numbers(without).capitalize()} {'have' if len(without) > 1 else 'has'} no {name} and "
                      f"{'are' if len(without) > 1 else 'is'} left out.")
     if len(rows) < FEWEST_ROWS:
         raise ConfigError(f"The table has {len(rows)} rows with something in {name}; {FEWEST_ROWS} are needed at "
@@ -197,8 +197,8 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     read = Column(name, kinds), always, {kind: float(place) for place, kind in enumerate(kinds, 1)}
     if len(kinds) <= min(MOST_CATEGORIES, max(8, len(cells) // 4)):
         return Reading(*read)
-    if chosen and len(kinds) > MOST_CHOSEN_CATEGORIES:
-        raise ConfigError(f"The column {name} has {len(kinds):,} different texts; at most {MOST_CHOSEN_CATEGORIES:,} "
+    if chosen and len(kinds) > MOST_EXPLICIT_CATEGORIES:
+        raise ConfigError(f"The column {name} has {len(kinds):,} different texts; at most {MOST_EXPLICIT_CATEGORIES:,} "
                           "can be categories. Name it under Text to read it word by word.")
     alike = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
     return Reading(read[0], f"{alike} {len(kinds):,} different", read[2], is_text=True)
@@ -246,7 +246,7 @@ def _texts(sheet: Sheet, i: int, rows: Sequence[Row], labels: tuple[int, ...], c
            notes: list[str]) -> Texts:
     there = [j for j, row in enumerate(rows) if not missing(row.cells[i])]
     if gone := [row.line for row in rows if missing(row.cells[i])]:
-        notes.append(f"{lines_told(gone).capitalize()} without a {sheet.names[i]} left out.")
+        notes.append(f"{line_numbers(gone).capitalize()} without a {sheet.names[i]} left out.")
     if len(there) < FEWEST_ROWS:
         raise ConfigError(f"The column {sheet.names[i]} has {len(there)} texts; {FEWEST_ROWS} are needed at least.")
     notes.append(f"{sheet.names[i]} is read word by word; the other columns are left out.")

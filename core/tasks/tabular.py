@@ -104,7 +104,7 @@ class TableTask(Task):
         labels = torch.tensor([example.target[0] if example.target else 0 for example in examples])
         return Batch(source, mask, None, labels)
 
-    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Each column with its value, and the class."""
         words = tuple(f"{column.name} {column.word(value)}"
                       for column, value in zip(self.table.columns, example.source, strict=True))
@@ -119,9 +119,9 @@ class TableTask(Task):
         if len(cells) != len(self.table.columns):
             raise ValueError(f"The row has {len(cells)} cells; this table has {len(self.table.columns)} columns: "
                              f"{', '.join(column.name for column in self.table.columns)}.")
-        return Example(tuple(typed(column, cell) for column, cell in zip(self.table.columns, cells, strict=True)), ())
+        return Example(tuple(map(parse_cell, self.table.columns, cells)), ())
 
-    def peer(self) -> tuple[str, float]:
+    def baseline(self) -> tuple[str, float]:
         """Logistic regression on the same split, categories one-hot, missing numbers at their mean."""
         return "logistic regression", logistic(self)
 
@@ -185,7 +185,7 @@ def sides(rows: Sequence[object], labels: Sequence[int], seed: int) -> Mapping[b
     return {False: tuple(found[False]), True: tuple(found[True][i] for i in order)}
 
 
-def typed(column: Column, cell: str) -> Cell:
+def parse_cell(column: Column, cell: str) -> Cell:
     """A cell that a person typed; ValueError when the column has no such value."""
     if not cell:
         return None
@@ -216,10 +216,10 @@ def logistic(task: Any) -> float:
     """The share of held-out rows that logistic regression tells right, trained on the others."""
     from sklearn.linear_model import LogisticRegression
 
-    return fitted(task, LogisticRegression(max_iter=1000))
+    return baseline_accuracy(task, LogisticRegression(max_iter=1000))
 
 
-def fitted(task: Any, peer: Any) -> float:
+def baseline_accuracy(task: Any, peer: Any) -> float:
     """What a classifier of scikit-learn's gets right of a task's held-out rows, fitted to the others."""
     (train, answers), (test, wanted) = (
         (task.flat(side), [example.target[0] for example in side])

@@ -96,7 +96,7 @@ class TextTask(Task):
     def _window(self, tokens: Sequence[str], start: int) -> Example:
         return Example(tuple(tokens[start : start + self.length]), tuple(tokens[start + 1 : start + self.length + 1]))
 
-    def shown(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """A window has nothing beside it: what is told is its own next token."""
         return example.source, ()
 

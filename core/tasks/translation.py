@@ -123,7 +123,7 @@ class Dates(PairTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
-        forms = {written(FIRST_DAY + timedelta(n), place, form)
+        forms = {format_day(FIRST_DAY + timedelta(n), place, form)
                  for n in range(0, 366, 5) for place in LOCALES for form in FORMATS}
         self.source_vocab = Vocabulary([*"0123456789", *(letter for text in forms for letter in text)])
         self.target_vocab = Vocabulary("0123456789-")
@@ -135,7 +135,7 @@ class Dates(PairTask):
             day = FIRST_DAY + timedelta(choose(generator, DAYS))
             if is_held_out(day.isoformat()) == held_out:
                 place = LOCALES[choose(generator, len(LOCALES))]
-                text = written(day, place, FORMATS[choose(generator, len(FORMATS))])
+                text = format_day(day, place, FORMATS[choose(generator, len(FORMATS))])
                 return Example(tuple(text), tuple(day.isoformat()))
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
@@ -145,7 +145,7 @@ class Dates(PairTask):
         return tuple([*found[:4], (), *found[4:6], (), *found[6:]][: len(example.target)])
 
 
-def written(day: date, place: str, form: str) -> str:
+def format_day(day: date, place: str, form: str) -> str:
     """A day in a locale's short, medium, long or full form; every kind of space becomes a plain one."""
     return " ".join(format_date(day, form, locale=place).split())
 

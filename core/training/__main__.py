@@ -23,7 +23,7 @@ import torch
 from core.attention import ConfigError
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.tasks.data_store import put_if_long
-from core.tasks.reading import ENCODINGS, decoded
+from core.tasks.reading import ENCODINGS, decode_text
 from core.training import archive, sweep_command
 from core.training.config import RunConfig
 from core.training.estimate import estimate, in_words
@@ -52,7 +52,7 @@ def recipe(chosen: argparse.Namespace) -> int:
         if "data" not in {param.key for param in task_entry(chosen.task).params}:
             raise ConfigError(f"task = {chosen.task} makes its data itself; --data goes with own_text, own_pairs and "
                               "own_table.")
-        given["data"] = put_if_long(decoded(chosen.data.read_bytes(), chosen.encoding))
+        given["data"] = put_if_long(decode_text(chosen.data.read_bytes(), chosen.encoding))
     task = make_task(TaskConfig.of(chosen.task, **given))
     print(*task.notes, sep="\n", end="\n" * bool(task.notes), file=sys.stderr)
     print(json.dumps(recommended(task, chosen.model).to_json(), indent=1, ensure_ascii=False))
@@ -77,8 +77,8 @@ def resume(chosen: argparse.Namespace) -> int:
     """Go on from the last checkpoint of a run, with more steps or seconds if they are given."""
     run = _named(chosen.name)
     more = {key: value for key, value in (("steps", chosen.steps), ("seconds", chosen.seconds)) if value is not None}
-    run.change(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
-    run.go_on()
+    run.update_metadata(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
+    run.requeue()
     return _work(run)
 
 
@@ -130,7 +130,7 @@ def _work(run: Run) -> int:
     config = run.config()
     state = work(run.path, said=lambda record: print(progress(record, config), flush=True))
     print(f"{state}: {run.status().message}")
-    if where := line(run.asked().get("machines")):
+    if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
     return 0 if state != "failed" else 1
 

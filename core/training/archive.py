@@ -21,7 +21,7 @@ from core.tasks import data_store
 from core.training import validate
 from core.training.fields import count
 from core.training.machine import valid
-from core.training.run_storage import LONGEST_NAME, aside, new_run
+from core.training.run_storage import LONGEST_NAME, draft_folder, new_run
 from core.training.runs import ENDED, Run, runs_folder
 
 MOST_ZIPPED = 100_000_000  # bytes
@@ -41,7 +41,7 @@ def pack(run: Run) -> bytes:
     ValueError when its settings cannot be read, or its curves and frames alone are more than `unpack` takes.
     """
     out, name = io.BytesIO(), run.id
-    asked = {key: value for key, value in run.asked().items() if key in ("name", "created", "parent", "machines")}
+    asked = {key: value for key, value in run.metadata().items() if key in ("name", "created", "parent", "machines")}
     status = run.status()
     words = {"run.json": json.dumps({"config": run.config().to_json(), **asked}, indent=1).encode(),
              "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
@@ -71,7 +71,7 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None) -> Run:
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     if stream.seek(0, io.SEEK_END) > MOST_ZIPPED:
         raise ValueError(f"The file is larger than {MOST_ZIPPED // 1_000_000} MB.")
-    with aside(root) as folder:
+    with draft_folder(root) as folder:
         try:
             with zipfile.ZipFile(stream) as file:
                 for info, name in members(file):

@@ -34,7 +34,7 @@ class Comparison:
     def significant(self) -> bool:
         return self.p < LEVEL
 
-    def turned(self) -> Comparison:
+    def swapped(self) -> Comparison:
         """The same pair the other way round."""
         return Comparison(self.second, self.first, -self.difference, -self.high, -self.low, self.p, self.count,
                           self.paired)

@@ -30,7 +30,7 @@ class Finding:
 
     key: str
     beside: str
-    said: str
+    text: str
     advice: str
 
 

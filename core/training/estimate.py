@@ -15,7 +15,7 @@ from core.decoding import greedy
 from core.models import build_model
 from core.tasks import Task
 from core.training.config import RunConfig, resolve_device
-from core.training.evaluate import CHUNK, buckets, measure_given
+from core.training.evaluate import CHUNK, buckets, measure_teacher_forced
 from core.training.loop import FINAL, one_step
 from core.training.objectives import objective
 from core.training.record import Prediction
@@ -31,15 +31,15 @@ class Pace:
     """Seconds of a step, of measuring one held-out item with the right past given, and of decoding and scoring one."""
 
     step: float
-    given: float
-    free: float
+    teacher_forced: float
+    free_running: float
 
     def seconds(self, config: RunConfig, held_out: int, final: int) -> float:
         """Seconds of a whole run without its caps, over so many held-out items in a record and in the final one."""
         records = math.ceil(config.steps / config.record_every) + 1
         decodes = math.ceil(records / config.decode_every)
-        return (config.steps * self.step + records * held_out * self.given + decodes * held_out * self.free
-                + final * (self.given + self.free))
+        return (config.steps * self.step + records * held_out * self.teacher_forced
+                + decodes * held_out * self.free_running + final * (self.teacher_forced + self.free_running))
 
 
 def pace(config: RunConfig, task: Task) -> Pace:
@@ -56,7 +56,7 @@ def pace(config: RunConfig, task: Task) -> Pace:
         one_step(session, 1)  # what only the first pays for
         step = _mean_step(session)
         count, model = len(session.held_out), model.eval()
-        given = _fastest(lambda: measure_given(model, task, session.held_out, device), 2) / count
+        given = _fastest(lambda: measure_teacher_forced(model, task, session.held_out, device), 2) / count
         free = 0.0
         if task.form == "pairs" and objective(task).scored:
             free = (_decoding(session) + _scoring(session)) / count

@@ -26,7 +26,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class Given:
+class TeacherForced:
     """Teacher-forced measurement; `expected` and `even` are None where the task expects no position, `confusion` where
     it tells no class."""
 
@@ -39,14 +39,16 @@ class Given:
     known_loss: float | None = None  # the loss of the others
 
 
-def never() -> bool:
+def never_stop() -> bool:
     return False
 
 
 @torch.no_grad()
-def measure_given(model, task: Task, examples, device: str, stop: Callable[[], bool] = never) -> Given:
+def measure_teacher_forced(
+    model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
+) -> TeacherForced:
     """Loss, tokens right and weight on the expected position over `examples`, the right past given."""
-    asks, mass = objective(task), Mass()
+    asks, mass = objective(task), AttentionMass()
     loss = right = unknown_loss = 0.0
     asked, unknown, tables = 0, 0, []
     for start in range(0, len(examples), CHUNK):
@@ -56,7 +58,7 @@ def measure_given(model, task: Task, examples, device: str, stop: Callable[[], b
         batch = task.collate(part).to(device)
         keys = expected_keys(task, part, asks.outputs(batch), device)
         answer = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
-        for_part = asks.given(answer.logits, batch)
+        for_part = asks.teacher_forced(answer.logits, batch)
         loss, right, asked = loss + for_part[0], right + for_part[1], asked + for_part[2]
         their_loss, their_count = asks.unknown(answer.logits, batch)
         unknown_loss, unknown = unknown_loss + their_loss, unknown + their_count
@@ -67,10 +69,10 @@ def measure_given(model, task: Task, examples, device: str, stop: Callable[[], b
     share = right / asked
     counted = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
     apart = (unknown / asked, (loss - unknown_loss) / max(1, asked - unknown)) if unknown else (None, None)
-    return Given(loss / asked, None if math.isnan(share) else share, *mass.mean(), counted, *apart)
+    return TeacherForced(loss / asked, None if math.isnan(share) else share, *mass.mean(), counted, *apart)
 
 
-class Mass:
+class AttentionMass:
     """Adds up, a layer and a head, the weight on expected keys, and what even attention would put there."""
 
     def __init__(self) -> None:
@@ -79,9 +81,9 @@ class Mass:
 
     def add(self, answer: ModelOutput, batch: Batch, keys: Tensor) -> None:
         """`keys` (B, T, K) holds the places in the source that each output may look at, −1 filling up."""
-        if not answer.looks:
+        if not answer.source_attention:
             return
-        found = torch.stack([_mass(weights, keys) for weights in answer.looks])  # (layers, H)
+        found = torch.stack([_mass(weights, keys) for weights in answer.source_attention])  # (layers, H)
         self.found = found if self.found is None else self.found + found
         visible = batch.source_mask.sum(1, keepdim=True) if answer.visible is None else answer.visible
         there = (keys >= 0).sum(-1)
@@ -113,7 +115,7 @@ def _mass(weights: Tensor, keys: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bool] = never) -> list[Prediction]:
+def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop) -> list[Prediction]:
     """What the model says for each example when it is left to itself."""
     found: list[Prediction] = []
     for start in range(0, len(examples), CHUNK):
@@ -144,7 +146,7 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
     maps = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
     found: dict[str, np.ndarray] = {}
     for i, example in enumerate(examples):
-        source, target = task.shown(example)
+        source, target = task.display_tokens(example)
         fed = None if task.form in ("text", "label") else target
         cut = {}
         for kind, layers in maps.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from core.models import Model
 from core.tasks import TaskConfig, make_task
-from core.training.evaluate import measure_given
+from core.training.evaluate import measure_teacher_forced
 
 
 def bits_by_length(
@@ -20,5 +20,5 @@ def bits_by_length(
     found = {}
     for length in lengths:
         task = make_task(TaskConfig.of(config.key, config.seed, **dict(config.params) | {"length": length}))
-        found[length] = measure_given(model, task, task.held_out(windows), device).loss / math.log(2)
+        found[length] = measure_teacher_forced(model, task, task.held_out(windows), device).loss / math.log(2)
     return found

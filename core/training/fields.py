@@ -59,7 +59,7 @@ def counts(value: Any) -> bool:
     return table(count)(value) and len(value) == len(value[0]) and any(map(any, value))
 
 
-def listed(fields: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
+def objects_with(fields: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
     """Objects that have these fields, maybe the optional ones, and no other."""
     known = fields | (optional or {})
     return lambda value: isinstance(value, list) and all(
@@ -80,8 +80,8 @@ def record_fields(number: Test) -> dict[str, Test]:
         "gradients": lambda value: isinstance(value, dict) and len(value) <= 500 and all(map(optional, value.values())),
         **dict.fromkeys(("final", "capped"), flag),
         **dict.fromkeys(("cut", "best"), maybe(count)),
-        "examples": listed({"source": words, "target": words, "predicted": words}, {"cut": flag}),
-        "buckets": listed({"lengths": text, "count": count, "exact": number, "bleu": optional},
+        "examples": objects_with({"source": words, "target": words, "predicted": words}, {"cut": flag}),
+        "buckets": objects_with({"lengths": text, "count": count, "exact": number, "bleu": optional},
                           {"chrf": optional}),
     }
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from core.tasks import Example
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped, buckets, frames, measure_free, measure_given, never
+from core.training.evaluate import Stopped, buckets, frames, measure_free, measure_teacher_forced, never_stop
 from core.training.objectives import objective
 from core.training.record import Record
 from core.training.session import Session, parts_of, prepare
@@ -23,7 +23,7 @@ FINAL = 1_000
 
 
 def train(
-    config: RunConfig, session: Session | None = None, stop: Callable[[], bool] = never
+    config: RunConfig, session: Session | None = None, stop: Callable[[], bool] = never_stop
 ) -> Iterator[Record]:
     """Yield a record before the first step, then every `record_every` steps, and a final one over 1,000 held-out items.
 
@@ -39,7 +39,7 @@ def train(
     try:
         while True:
             if record is None and (late or now.step >= config.steps or _due(session)):
-                record = _measured(session, clock, stop)
+                record = _next_record(session, clock, stop)
                 yield record  # whoever takes it may keep the session as it now is
             if record is not None:
                 if late or now.step >= config.steps or 0 < config.patience <= now.waited:
@@ -70,7 +70,7 @@ def _due(session: Session) -> bool:
     return step % session.config.record_every == 0 and (step == 0 or session.interval.count > 0)
 
 
-def _measured(session: Session, clock: Clock, stop: Callable[[], bool]) -> Record:
+def _next_record(session: Session, clock: Clock, stop: Callable[[], bool]) -> Record:
     """The record of this step; after the first step it counts passes in a row, and records without a smaller loss."""
     now, record = session.progress, measure(session, clock, stop)
     if not now.step:
@@ -186,7 +186,7 @@ def one_step(session: Session, step: int) -> Step:
     return Step(step, loss.detach(), gradient.detach(), tokens, time.perf_counter() - started, made)
 
 
-def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, final: bool = False) -> Record:
+def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_stop, final: bool = False) -> Record:
     """The record of this step; the model runs free on every `decode_every`-th record and on the final one.
 
     Where it does so on few of them it is slow, so an untrained model, which says nothing, is not waited for.
@@ -195,7 +195,7 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never, fi
     figures, gradients = clock.figures(), {} if final else gradient_norms(session)
     model.eval()
     examples = final_examples(session) if final else session.held_out
-    given = measure_given(model, task, examples, session.device, stop)
+    given = measure_teacher_forced(model, task, examples, session.device, stop)
     due = step % (config.record_every * config.decode_every) == 0 and (step > 0 or config.decode_every == 1)
     free, asks = final or due or step >= config.steps, objective(task)
     told_of = examples if asks.scored else examples[: config.watch]

@@ -27,9 +27,9 @@ def machine(device: str) -> dict[str, Any]:
 
 def record_machine(run: Run, device: str) -> None:
     """Add where a run trains to its run.json; a run that goes on elsewhere names both places."""
-    before, here = valid(run.asked().get("machines")), machine(device)
+    before, here = valid(run.metadata().get("machines")), machine(device)
     if before[-1:] != [here]:
-        run.change(machines=[*before, here])
+        run.update_metadata(machines=[*before, here])
 
 
 def processor() -> str:

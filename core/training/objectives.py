@@ -27,7 +27,7 @@ class Objective:
         return F.cross_entropy(logits.flatten(0, -2), batch.target_out.flatten(), ignore_index=PAD,
                                label_smoothing=smoothing)
 
-    def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
+    def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
         """The sum of losses, how many are right, and how many were asked."""
         kept = batch.target_out != PAD
         logits, wanted = logits[kept], batch.target_out[kept]
@@ -51,7 +51,7 @@ class Objective:
         """What the model says by itself for each example."""
         batch = task.collate(examples).to(device)
         written = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
-        return [Prediction(*task.shown(example), tuple(task.target_vocab.decode(ids)), cut=EOS not in ids)
+        return [Prediction(*task.display_tokens(example), tuple(task.target_vocab.decode(ids)), cut=EOS not in ids)
                 for example, ids in zip(examples, written, strict=True)]
 
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Text(Objective):
         batch, longest = task.collate(starts).to(device), max(1, min(CONTINUED, len(examples[0].source) // 2))
         written = greedy(model, batch.source[:, :-1], batch.source_mask[:, :-1], longest,
                          begin=batch.source[:, -1]).tolist()
-        return [Prediction(task.shown(start)[0], task.shown(whole)[0][len(start.source) :],
+        return [Prediction(task.display_tokens(start)[0], task.display_tokens(whole)[0][len(start.source) :],
                            tuple(task.target_vocab.decode(ids)))
                 for start, whole, ids in zip(starts, examples, written, strict=True)]
 
@@ -88,7 +88,7 @@ class Label(Objective):
     def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
         return 0.0, 0
 
-    def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
+    def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
         loss = F.cross_entropy(logits, batch.target_out, reduction="sum")
         return loss.item(), float((logits.argmax(-1) == batch.target_out).sum()), len(batch.target_out)
 
@@ -101,7 +101,7 @@ class Label(Objective):
     def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
         batch = task.collate(examples).to(device)
         places = model(batch.source, batch.source_mask).logits.argmax(-1).tolist()
-        return [Prediction(*task.shown(example), (task.classes[place],))
+        return [Prediction(*task.display_tokens(example), (task.classes[place],))
                 for example, place in zip(examples, places, strict=True)]
 
 
@@ -114,14 +114,14 @@ class Series(Objective):
     def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
         return 0.0, 0
 
-    def given(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
+    def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
         loss = F.mse_loss(logits, batch.target_out, reduction="sum")
         return loss.item(), float("nan"), batch.target_out.numel()
 
     def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
         batch = task.collate(examples).to(device)
         values = model(batch.source, batch.source_mask).logits.tolist()
-        return [Prediction(*task.shown(example), tuple(f"{value:.3f}" for value in row))
+        return [Prediction(*task.display_tokens(example), tuple(f"{value:.3f}" for value in row))
                 for example, row in zip(examples, values, strict=True)]
 
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from core.tasks import data_store
 from core.training.config import RunConfig
 from core.training.runs import RUN_ID, Run, create_run, list_runs, new_id, runs_folder
 
-KEPT = 200  # runs
-MOST_BYTES = 2_000_000_000  # of all of them; $ATTENTION_LAB_DISK_MB says otherwise
+MAX_RUNS = 200  # runs
+MAX_BYTES = 2_000_000_000  # of all of them; $ATTENTION_LAB_DISK_MB says otherwise
 GRACE = 3_600.0  # seconds in which a deleted run can be brought back
 LONGEST_NAME = 80
 DELETED = ".deleted"  # no run's name, so nothing in it is listed or found
@@ -26,7 +26,7 @@ FOLDERS = ("frames", "checkpoints", "data", "*-tuned", "trainer/*")
 
 def most_bytes() -> int:
     """The room that all runs together may take."""
-    return int(float(os.environ.get("ATTENTION_LAB_DISK_MB") or MOST_BYTES / 1e6) * 1e6)
+    return int(float(os.environ.get("ATTENTION_LAB_DISK_MB") or MAX_BYTES / 1e6) * 1e6)
 
 
 def size(run: Run) -> int:
@@ -40,7 +40,7 @@ def size(run: Run) -> int:
     return total
 
 
-def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -> None:
+def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None) -> None:
     """Delete ended runs until at most `keep` remain and all fit into `most` bytes: the oldest without a name first,
     then the oldest with one. Before them goes what was deleted; that goes for good after an hour in any case."""
     most = most_bytes() if most is None else most
@@ -48,7 +48,7 @@ def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -
     sizes = {run: size(run) for run in runs}
     count, total = len(runs), sum(sizes.values())
     room = most - total
-    for run in deleted(root):  # the latest first
+    for run in deleted_runs(root):  # the latest first
         room -= size(run)
         if room < 0 or time.time() - _left_at(run) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
@@ -57,7 +57,7 @@ def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -
             shutil.rmtree(path, ignore_errors=True)
     data_store.prune(root)
     spare = [run for run in runs if run.status().ended and not run.alive()]
-    for run in sorted(spare, key=lambda run: (bool(run.asked().get("name")), run.id)):
+    for run in sorted(spare, key=lambda run: (bool(run.metadata().get("name")), run.id)):
         if count <= keep and total <= most:
             return
         shutil.rmtree(run.path, ignore_errors=True)
@@ -65,7 +65,7 @@ def prune(keep: int = KEPT, root: Path | None = None, most: int | None = None) -
 
 
 @contextmanager
-def aside(root: Path | None = None) -> Iterator[Path]:
+def draft_folder(root: Path | None = None) -> Iterator[Path]:
     """A folder beside the runs in which one can be made before anyone sees it; gone at the end."""
     root = root or runs_folder()
     root.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def aside(root: Path | None = None) -> Iterator[Path]:
 @contextmanager
 def new_run(config: RunConfig, root: Path | None = None, **more: Any) -> Iterator[Run]:
     """A run to be filled, which takes its place among the others, under a name of its own, only when it is whole."""
-    with aside(root) as folder:
+    with draft_folder(root) as folder:
         run = create_run(config, path=folder / new_id(), **more)
         yield run
         run.path.rename(folder.parent / run.id)
@@ -86,7 +86,7 @@ def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
     """A whole copy under a name of its own, so that one of the two can be trained longer. ConfigError when the run's
     settings cannot be read."""
     status = run.status()
-    with new_run(run.config(), root, name=name[:LONGEST_NAME], parent=run.asked().get("parent")) as copied:
+    with new_run(run.config(), root, name=name[:LONGEST_NAME], parent=run.metadata().get("parent")) as copied:
         for folder in ("frames", "checkpoints"):
             shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
         with suppress(FileNotFoundError):  # a run that never began
@@ -106,9 +106,9 @@ def discard(run: Run) -> None:
     os.utime(aside / run.id)  # the hour begins now
 
 
-def bring_back(run_id: str, root: Path | None = None) -> Run | None:
+def restore(run_id: str, root: Path | None = None) -> Run | None:
     """The deleted run of that name, back in its place; None when it is gone for good."""
-    found = next((run for run in deleted(root) if run.id == run_id), None)
+    found = next((run for run in deleted_runs(root) if run.id == run_id), None)
     if found is None:
         return None
     there = Run((root or runs_folder()) / run_id)
@@ -116,7 +116,7 @@ def bring_back(run_id: str, root: Path | None = None) -> Run | None:
     return there
 
 
-def deleted(root: Path | None = None) -> list[Run]:
+def deleted_runs(root: Path | None = None) -> list[Run]:
     """What can still be brought back, the latest first."""
     aside = (root or runs_folder()) / DELETED
     with suppress(OSError):

@@ -71,19 +71,19 @@ class Run:
     def exists(self) -> bool:
         return (self.path / "run.json").is_file()
 
-    def asked(self) -> dict:
+    def metadata(self) -> dict:
         """What run.json says (config, created), or an empty dict."""
         return read_object(self.path / "run.json")
 
     def config(self) -> RunConfig:
         """The run's config; raises ConfigError when the file does not describe one."""
         data_store.note(self.path)
-        return RunConfig.from_json(self.asked().get("config"))
+        return RunConfig.from_json(self.metadata().get("config"))
 
     def status(self) -> Status:
         data = read_object(self.path / "status.json")
         if data.get("state") not in (*UNDER_WAY, *ENDED):
-            return Status("queued", at=seconds_of(self.asked().get("created")))
+            return Status("queued", at=seconds_of(self.metadata().get("created")))
         pid = data.get("pid")
         known = isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31  # kill(-1) would end everything
         return Status(data["state"], text_of(data.get("message")), pid if known else None, seconds_of(data.get("at")))
@@ -129,7 +129,7 @@ class Run:
     def checkpoint_steps(self) -> list[int]:
         return _steps(self.path / "checkpoints")
 
-    def keep(self, session: Session, config: RunConfig) -> None:
+    def save_checkpoint(self, session: Session, config: RunConfig) -> None:
         """Keep the session as it is now; of many checkpoints those nearest to every tenth of the run stay, the last,
         and the best where the config asks for it."""
         tensors, text = session.state()
@@ -185,7 +185,7 @@ class Run:
             raise ValueError(f"The kept weights do not fit this model: {error}") from error
         return model.eval(), task
 
-    def cut(self, step: int) -> None:
+    def truncate(self, step: int) -> None:
         """Forget what came after a step: records, frames and checkpoints."""
         lines = [json.dumps(r.to_json(), ensure_ascii=False) + "\n" for r in self.records() if r.step <= step]
         write_atomically(self.path / "metrics.jsonl", "".join(lines).encode())
@@ -194,26 +194,26 @@ class Run:
             if int(path.stem) > step:
                 path.unlink(missing_ok=True)
 
-    def change(self, **what: object) -> None:
+    def update_metadata(self, **what: object) -> None:
         """Change what run.json says beside the rest: config, name, …; None takes a word out."""
-        asked = {key: value for key, value in {**self.asked(), **what}.items() if value is not None}
+        asked = {key: value for key, value in {**self.metadata(), **what}.items() if value is not None}
         write_atomically(self.path / "run.json", json.dumps(asked, indent=1).encode())
 
     @property
     def name(self) -> str:
         """The name a person gave it, or its id."""
-        return text_of(self.asked().get("name")) or self.id
+        return text_of(self.metadata().get("name")) or self.id
 
-    def ask_to_stop(self, how: str = "stop") -> None:
+    def request_stop(self, how: str = "stop") -> None:
         """Ask the worker to end, so that the run is stopped, or paused (how = "pause")."""
         write_atomically(self.path / "stop", how.encode())
 
-    def go_on(self) -> None:
+    def requeue(self) -> None:
         """Take back what was asked, and queue the run again; its worker goes on from the last checkpoint."""
         (self.path / "stop").unlink(missing_ok=True)
         self.set_status("queued")
 
-    def stop_asked(self) -> str:
+    def stop_request(self) -> str:
         """How the run was asked to end: "stop", "pause", or "" when it was not."""
         try:
             return "pause" if (self.path / "stop").read_bytes() == b"pause" else "stop"
@@ -239,7 +239,7 @@ class Run:
         return False
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the folder's lock: what a worker does from its first moment to its last."""
         with open(self.path / "lock", "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -14,7 +14,7 @@ GRID = 60  # points of a line over seconds, which every run counts in its own rh
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedStats:
     """The numbers of several seeds, with their mean and sample standard deviation (none of a single one)."""
 
     values: tuple[float, ...]
@@ -24,7 +24,7 @@ class Spread:
         return statistics.fmean(self.values)
 
     @property
-    def deviation(self) -> float | None:
+    def std(self) -> float | None:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
@@ -43,15 +43,15 @@ class Spread:
     def high(self) -> float:
         return max(self.values)
 
-    def times(self, factor: float) -> Spread:
+    def times(self, factor: float) -> SeedStats:
         """The same in another unit."""
-        return Spread(tuple(factor * value for value in self.values))
+        return SeedStats(tuple(factor * value for value in self.values))
 
 
-def spread(values: Sequence[float | None]) -> Spread | None:
+def seed_stats(values: Sequence[float | None]) -> SeedStats | None:
     """The spread of what was measured; None where nothing was."""
     found = tuple(value for value in values if value is not None)
-    return Spread(found) if found else None
+    return SeedStats(found) if found else None
 
 
 @dataclass(frozen=True)

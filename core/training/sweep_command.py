@@ -13,7 +13,7 @@ from typing import Any
 
 from core.attention import ConfigError
 from core.training.runs import Run, create_run
-from core.training.seed_stats import spread
+from core.training.seed_stats import seed_stats
 from core.training.sweep_files import (
     MEASURES,
     Outcome,
@@ -22,12 +22,12 @@ from core.training.sweep_files import (
     find_sweep,
     sweep_comparisons,
 )
-from core.training.sweeps import Cell, SweepConfig, told
+from core.training.sweeps import Cell, SweepConfig, value_text
 
 Say = Callable[[str], None]
 
 
-def asked(file: str, changes: dict[str, Any]) -> Sweep | SweepConfig:
+def load(file: str, changes: dict[str, Any]) -> Sweep | SweepConfig:
     """The sweep of that name or file, to be gone on with; or what a file asks for: a sweep, or a run and what to vary.
 
     Raises ConfigError and OSError.
@@ -54,10 +54,10 @@ def run_sweep(sweep: Sweep, workers: int, say: Say) -> bool:
     def train(cell: Cell) -> None:
         run = create_run(config.run(*cell), sweep={"id": sweep.id, "value": cell[0]})
         run.set_status("starting")  # or a page that is open beside would take it from the queue
-        sweep.begin({cell: run})
+        sweep.add_runs({cell: run})
         children.append(child := _worker(run))
         child.wait()
-        say(f"{_name(config, cell)}: {_said(Outcome.of(run))}")
+        say(f"{_name(config, cell)}: {_outcome_text(Outcome.of(run))}")
 
     pool = ThreadPoolExecutor(workers)
     try:
@@ -85,7 +85,7 @@ def summary(sweep: Sweep) -> list[str]:
     for place, value in enumerate(config.values):
         own = [outcomes[cell] for cell in config.cells if cell[0] == place and cell in outcomes]
         finished = sum(outcome.state == "finished" for outcome in own)
-        parts = [f"{told(config.axis, value)}:", f"{finished} of {len(config.seeds)} seeds", *measured(own)]
+        parts = [f"{value_text(config.axis, value)}:", f"{finished} of {len(config.seeds)} seeds", *measure_texts(own)]
         lines.append("  ".join(parts))
     return lines + _tests(config, outcomes)
 
@@ -96,7 +96,7 @@ def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
     measure = next((name for name in MEASURES if name in there), None)
     if measure is None or not all(outcome.ended for outcome in outcomes.values()):
         return []
-    names = [told(config.axis, value) for value in config.values]
+    names = [value_text(config.axis, value) for value in config.values]
     tested = sweep_comparisons(config, outcomes, measure)
     lines = [f"{names[pair.first]} - {names[pair.second]}: {measure} {pair.difference:+.4g} "
              f"(95 % interval {pair.low:+.4g} to {pair.high:+.4g})  p {pair.p:.3g}  n {pair.count}  "
@@ -105,22 +105,22 @@ def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
                       "not significant is not shown to be zero.", *lines]
 
 
-def measured(outcomes: Sequence[Outcome]) -> list[str]:
+def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:
     """Each measure that was taken, as name mean ± half of its 95 % interval."""
-    found = ((name, spread([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
+    found = ((name, seed_stats([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
     return [f"{name} {s.mean:.4g}" + ("" if s.half_width is None else f" ± {s.half_width:.2g}")
             for name, s in found if s is not None]
 
 
 def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
     """The sweep to train: one that is there, or a new one, kept at `to` or among the others."""
-    found = asked(file, changes)
+    found = load(file, changes)
     return found if isinstance(found, Sweep) else create_sweep(found, to)
 
 
 def _name(config: SweepConfig, cell: Cell) -> str:
-    return f"{told(config.axis, config.values[cell[0]])}, seed {cell[1]}"
+    return f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}"
 
 
-def _said(outcome: Outcome) -> str:
-    return "  ".join(measured([outcome])) if outcome.state == "finished" else outcome.message
+def _outcome_text(outcome: Outcome) -> str:
+    return "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message

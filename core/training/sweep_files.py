@@ -24,7 +24,7 @@ from core.training.record import Record
 from core.training.runs import ENDED, RUN_ID, UNDER_WAY, Run, find_run, new_id, runs_folder, write_atomically
 from core.training.sweeps import Cell, SweepConfig
 
-KEPT = 50
+MAX_SWEEPS = 50
 STATES = (*UNDER_WAY, *ENDED, "lost")
 LASTING = ("finished", "failed")  # a run that was stopped may go on
 MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first there is ranks the values
@@ -151,7 +151,7 @@ class Sweep:
         found = {cell: find_run(name) for cell, name in self._cells("runs").items()}
         return {cell: run for cell, run in found.items() if run is not None}
 
-    def begin(self, runs: Mapping[Cell, Run]) -> None:
+    def add_runs(self, runs: Mapping[Cell, Run]) -> None:
         """Say which folder each of these runs has; what was kept of an earlier try is forgotten."""
         with self._held():
             data = self.data()
@@ -217,7 +217,7 @@ def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
     sweep._write({"config": config.to_json(), "created": time.time(), "runs": {}, "outcomes": {}})
     if path is None:
         others = [other for other in list_sweeps() if other != sweep]
-        for old in others[: max(0, len(others) - KEPT + 1)]:
+        for old in others[: max(0, len(others) - MAX_SWEEPS + 1)]:
             delete_sweep(old)
     return sweep
 

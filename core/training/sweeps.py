@@ -26,7 +26,7 @@ MODEL = {"kind": "Kind of model", "d_model": "d_model", "num_heads": "Heads", "l
 TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedule": "Schedule", "warmup": "Warm-up",
             "batch_size": "Batch", "weight_decay": "Weight decay", "label_smoothing": "Label smoothing",
             "clip": "Gradient clipping"}
-SETTINGS = {**ATTENTION, **MODEL, **TRAINING}
+FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 EQUAL = ("steps", "seconds")
 VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs in all
 LONGEST = float(BOUNDS["seconds"][1])
@@ -74,7 +74,7 @@ class SweepConfig:
             try:
                 self.run(place, self.seeds[0])
             except ConfigError as error:
-                what = f"{name_of(self.axis)} = {told(self.axis, value):.{LONGEST_QUOTE}}"
+                what = f"{name_of(self.axis)} = {value_text(self.axis, value):.{LONGEST_QUOTE}}"
                 raise ConfigError(f"{what} cannot be swept. {error}") from error
 
     @property
@@ -163,12 +163,12 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
 
 def name_of(axis: str, task: TaskConfig | None = None) -> str:
     """What a setting is called; ConfigError, when the task is given too, for one that there is not."""
-    if axis in SETTINGS:
-        return SETTINGS[axis]
+    if axis in FIELDS:
+        return FIELDS[axis]
     key = axis.removeprefix("task.")
     known = {} if task is None else {param.key: param.name for param in task_entry(task.key).params}
     if task is not None and (key == axis or key not in known):
-        raise ConfigError(f"axis = {quote(axis)}; take one of {', '.join([*SETTINGS, *(f'task.{k}' for k in known)])}.")
+        raise ConfigError(f"axis = {quote(axis)}; take one of {', '.join([*FIELDS, *(f'task.{k}' for k in known)])}.")
     return known.get(key, key)
 
 
@@ -183,7 +183,7 @@ def _value(axis: str, value: Any) -> Any:
     return value
 
 
-def told(axis: str, value: Any) -> str:
+def value_text(axis: str, value: Any) -> str:
     """A value in words: an entry's name with what was changed in it, a mechanism's, a number as it is typed."""
     if value is None:
         return "No attention"
@@ -191,7 +191,7 @@ def told(axis: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, Choice):
         usual = dict(complete(Choice(value.key), AXES[axis], axis).params)
-        more = [told(axis, part) for part in value.parts]
+        more = [value_text(axis, part) for part in value.parts]
         more += [f"{name} {given}" for name, given in value.params if usual.get(name) != given]
         return entry(axis, value.key).name + (f" ({', '.join(more)})" if more else "")
     if isinstance(value, AttentionConfig):
@@ -208,5 +208,5 @@ def _mechanism(config: AttentionConfig) -> str:
         except ConfigError:
             continue
     plain = AttentionConfig(config.d_model, config.num_heads)
-    own = [told(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
+    own = [value_text(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
     return ", ".join(own) or entry("score", config.score.key).name

@@ -27,7 +27,7 @@ LONGEST_LINE = 2_000_000
 CUDA_GENERATOR = 16  # bytes: a seed and an offset
 MOST_RECORDS = int(BOUNDS["steps"][1]) + 2
 
-Found = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
+TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
 
 
 def config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
@@ -92,7 +92,7 @@ def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Examp
     index, _, kind = name.partition(":")
     if kind not in ("self", "causal", "cross") or not index.isdecimal() or not int(index) < len(examples):
         return None
-    source, target = task.shown(examples[int(index)])
+    source, target = task.display_tokens(examples[int(index)])
     rows, columns = map_tokens(config.model, kind, source, None if task.form in ("text", "label") else target)
     return len(rows), len(columns)
 
@@ -145,7 +145,7 @@ def _progress(text: dict[str, str], step: int, where: str) -> None:
         raise ValueError(f"{where} is of step {now['step']}, optimizer {text.get('optimizer', 'unknown')[:40]}.")
 
 
-def tensors(path: Path, where: str) -> tuple[Found, dict[str, str]]:
+def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
     """The type and shape of every tensor in a safetensors file, and its text; no tensor is read."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

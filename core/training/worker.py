@@ -38,13 +38,13 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
     """
     run = Run(path)
     stop = _listen(run)
-    with run.held():
+    with run.lock():
         if (state := run.status().state) in ("finished", "stopped", "paused"):
             return state  # another worker had it first, or it was stopped before it began
         run.set_status("running", pid=os.getpid())
         try:
             with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
-                state, message = (_fine_tune if "finetune" in run.asked() else _train)(run, stop, said)
+                state, message = (_fine_tune if "finetune" in run.metadata() else _train)(run, stop, said)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", str(error)
         except Exception as error:  # a crash costs this run alone, and says what it was
@@ -62,7 +62,7 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
         session.restore(*run.checkpoint(steps[-1]))
     if config.keep_best and (best := run.best_step()) is not None:
         session.restore_best(best, run.checkpoint(best)[0])
-    run.cut(session.progress.step or -1)  # the loop measures its beginning again, and nothing else
+    run.truncate(session.progress.step or -1)  # the loop measures its beginning again, and nothing else
     ended = _take_up(run, session)
     if ended is not None and ended.step >= config.steps:
         return "finished", _finished(ended, config)  # killed after its final record, or asked to go on to where it is
@@ -72,11 +72,11 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
         said(last)
         smallest = session.best is not None and session.best.step == last.step
         if last.step % tenth < config.record_every or (smallest and not last.final):
-            run.keep(session, config)
-    run.keep(session, config)
+            run.save_checkpoint(session, config)
+    run.save_checkpoint(session, config)
     if last is not None and last.final:
         return "finished", _finished(last, config)
-    paused = run.stop_asked() == "pause"
+    paused = run.stop_request() == "pause"
     how = "Paused at" if paused else "Stopped; everything up to"
     return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."
 
@@ -110,7 +110,7 @@ def _listen(run: Run) -> Callable[[], bool]:
     if threading.current_thread() is threading.main_thread():
         for name in (signal.SIGTERM, signal.SIGINT):  # Ctrl-C in a shell keeps what was reached
             signal.signal(name, lambda *_: asked.set())
-    return lambda: asked.is_set() or bool(run.stop_asked())
+    return lambda: asked.is_set() or bool(run.stop_request())
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
     wanted = set(picked)
     drawn = []
     for step in sorted(by_step, reverse=True):  # from the last step back, so that what leads somewhere is known
-        ranked = sorted(by_step[step], key=lambda place: (-tree.candidates[place].drawn, -tree.candidates[place].total))
+        ranked = sorted(by_step[step], key=lambda i: (-tree.candidates[i].samples, -tree.candidates[i].total))
         first = [place for place in ranked if place in wanted]
         rest = [place for place in ranked if place not in wanted][: max(0, ranks - len(first))]
         shown = [place for place in ranked if place in {*first, *rest}]
@@ -79,7 +79,7 @@ def _edge(
     if one.parent == ROOT or one.parent not in at:
         return ""
     (x, y), (to_x, to_y) = at[one.parent], at[place]
-    share = one.drawn / (tree.candidates[one.parent].drawn or 1) if one.chance is not None else math.exp(one.logp)
+    share = one.samples / (tree.candidates[one.parent].samples or 1) if one.chance is not None else math.exp(one.logp)
     faint = one.fate == "dropped"
     colour, opacity = (ink.pick, 1.0) if place in on else (ink.text, 0.16 if faint else 0.5)
     start, end, middle = x + pitch - 20, to_x, (x + pitch - 20 + to_x) / 2
@@ -115,13 +115,13 @@ def _box(
 
 
 def _number(one: Candidate, chance: float) -> str:
-    return f"{number(chance)} · {one.drawn}×" if one.drawn else number(chance)
+    return f"{number(chance)} · {one.samples}×" if one.samples else number(chance)
 
 
 def said(tree: Tree, place: int, words: Names) -> str:
     """A candidate in a sentence."""
     one = tree.candidates[place]
     before = " ".join(words[token] for token in tree.tokens(one.parent)) if one.parent != ROOT else "the start"
-    drawn = f", drawn {one.drawn} times" if one.drawn else ""
+    drawn = f", drawn {one.samples} times" if one.samples else ""
     return (f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{drawn}; all together "
             f"{number(math.exp(one.total))}; {FATES[one.fate]}.")

@@ -41,7 +41,7 @@ def findings(shown: Shown, step: int) -> dict[str, list[Finding]]:
 def say(found: Sequence[Finding]) -> None:
     """A sentence of what was measured, and one of what to try."""
     for one in found:
-        st.markdown(f":small[**{plain(one.said)}** {plain(one.advice)}]")
+        st.markdown(f":small[**{plain(one.text)}** {plain(one.advice)}]")
 
 
 def loss(shown: Shown, step: int, ink: Ink, found: Sequence[Finding]) -> None:

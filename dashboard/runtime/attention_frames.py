@@ -98,7 +98,7 @@ def tokens(shown: Shown, example: int, kind: str) -> tuple[tuple[str, ...], tupl
     """The words of a map's rows and of its columns."""
     assert shown.config is not None
     task = shown.task()
-    source, target = task.shown(watched_examples(shown.config.task, shown.config.watch)[example])
+    source, target = task.display_tokens(watched_examples(shown.config.task, shown.config.watch)[example])
     return map_tokens(shown.config.model, kind, source, target if task.form in ("pairs", "series") else None)
 
 

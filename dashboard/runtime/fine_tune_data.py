@@ -95,7 +95,7 @@ def linked() -> str:
     """Words for a link whose run is not here; one that is here settles the task, before its control is drawn."""
     asked = st.query_params.get(ASKED)
     found = find_run(asked) if asked else None
-    task = found.asked().get("finetune", {}).get("task") if found is not None else None
+    task = found.metadata().get("finetune", {}).get("task") if found is not None else None
     if found is not None and task in TASKS:
         if st.session_state.setdefault(LAST, {}).get(task) != found.id or TASK not in st.session_state:
             st.session_state[TASK] = task

@@ -22,7 +22,7 @@ from typing import Any
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
 from core.training.config import RunConfig
-from core.training.run_storage import KEPT, new_run, prune
+from core.training.run_storage import MAX_RUNS, new_run, prune
 from core.training.runs import Run, create_run, list_runs, runs_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def start(config: RunConfig, **more: Any) -> Run:
 def start_all(asked: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
     """Ask for several runs at once, all of them or, raising QueueFull, none."""
     _check_queue(len(asked))
-    prune(KEPT - len(asked))
+    prune(MAX_RUNS - len(asked))
     runs = [create_run(config, **more) for config, more in asked]
     tick()
     return runs
@@ -81,7 +81,7 @@ def start_all(asked: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
 def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
     """Ask for a pretrained model to go on learning. Raises QueueFull, and ConfigError or PretrainedError in words."""
     _check_queue()
-    prune(KEPT - 1)
+    prune(MAX_RUNS - 1)
     run = create(config, **more)
     tick()
     return run
@@ -90,7 +90,7 @@ def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping what it reached; a run that still waits ends at once."""
     with _folder_lock():
-        run.ask_to_stop(how)
+        run.request_stop(how)
         if run.status().state == "queued":
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
 
@@ -102,8 +102,8 @@ def go_on(run: Run, **changes: Any) -> None:
     """
     _check_queue()
     if changes:
-        run.change(config=replace(run.config(), **changes).to_json())
-    run.go_on()
+        run.update_metadata(config=replace(run.config(), **changes).to_json())
+    run.requeue()
     tick()
 
 
@@ -117,14 +117,14 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
         raise ValueError(f"Nothing was kept at step {step:,}; take one of {run.checkpoint_steps()}.")
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
-    prune(KEPT - 1)
+    prune(MAX_RUNS - 1)
     with new_run(config, name=name, parent={"run": run.id, "step": step}) as made:
         shutil.copy(run.path / "metrics.jsonl", made.path / "metrics.jsonl")
         for folder in ("frames", "checkpoints"):
             shutil.copytree(run.path / folder, made.path / folder, dirs_exist_ok=True)
-        made.cut(step)
+        made.truncate(step)
     forked = Run(runs_folder() / made.id)
-    forked.go_on()
+    forked.requeue()
     tick()
     return forked
 
@@ -138,7 +138,7 @@ def _check_queue(more: int = 1) -> None:
 def waiting() -> list[Run]:
     """The runs in the queue, first the one that comes next: a run that a person waits for goes before a sweep's."""
     queued = [(run, status.at) for run in list_runs() if (status := run.status()).state == "queued"]
-    return [run for run, _ in sorted(queued, key=lambda pair: ("sweep" in pair[0].asked(), pair[1]))]
+    return [run for run, _ in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]))]
 
 
 def place(run: Run) -> int | None:
@@ -191,7 +191,7 @@ def _still_busy(run: Run) -> bool:
         return True
     after = run.status()  # the worker may have ended between the two looks
     if not after.ended:
-        asked = {"stop": "stopped", "pause": "paused"}.get(run.stop_asked(), "failed")
+        asked = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
         run.set_status(asked, _last_words(run))
     return False
 
@@ -199,7 +199,7 @@ def _still_busy(run: Run) -> bool:
 def _last_words(run: Run) -> str:
     reached = run.records()
     kept = f"everything up to step {reached[-1].step:,} is kept" if reached else "it had not measured anything yet"
-    return f"{'Stopped' if run.stop_asked() else 'The worker ended without a word'}; {kept}."
+    return f"{'Stopped' if run.stop_request() else 'The worker ended without a word'}; {kept}."
 
 
 def _kill(pid: int) -> None:

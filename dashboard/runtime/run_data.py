@@ -31,7 +31,7 @@ def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], 
     """What knows nothing of attention, by name, and the share of a task's held-out items that it gets: the majority
     class where a class is told, and a plain method fitted once."""
     task = task_of(config)
-    majority, peer = task.majority(held_out), task.peer()
+    majority, peer = task.majority(held_out), task.baseline()
     named = [(f"the majority class “{majority[0]}”", majority[1])] if majority else []
     return (*named, *([peer] if peer else []))
 

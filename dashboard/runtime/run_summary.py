@@ -77,7 +77,7 @@ def _changed(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=512)
 def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
-    asked, records, trouble = run.asked(), run.records(), ""
+    asked, records, trouble = run.metadata(), run.records(), ""
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None
     try:

@@ -11,7 +11,7 @@ import streamlit as st
 from core.entries import ConfigError, Param
 from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
-from core.tasks.reading import MOST_SIGNS, EncodingError, checked, decoded
+from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
 from dashboard.views.train.parameters import KEEP
 from dashboard.widgets.panels import plain
@@ -138,7 +138,7 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
     if file is None:
         return
     try:
-        text = checked(decoded(file.getvalue(), encoding), file.name)
+        text = validate_text(decode_text(file.getvalue(), encoding), file.name)
         st.session_state[key] = text
         if len(text) > LONG:
             st.session_state[key] = data_store.put(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.decoding import beaming, sampling
+from core.decoding import beam_steps, sample_steps
 from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING
 from dashboard.widgets.panels import source_panel
 
@@ -25,4 +25,4 @@ def sources(strategy: str, key: str) -> None:
         paper, url, meaning = PAPERS[strategy]
         with shown:
             st.markdown(f"**{strategy}** — {meaning} [{paper}]({url})")
-            source_panel(sampling if strategy == SAMPLING else beaming)
+            source_panel(sample_steps if strategy == SAMPLING else beam_steps)

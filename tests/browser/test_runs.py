@@ -105,7 +105,7 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
     button(page, "fork-go").click()
     expect(page).to_have_url(re.compile(r"/train\?.*run="))
     (forked,) = [other for other in list_runs(server.runs) if other not in own]
-    assert forked.asked()["parent"]["step"] == LAST.step
+    assert forked.metadata()["parent"]["step"] == LAST.step
     expect(page.get_by_text("Finished after 250 steps")).to_be_visible(timeout=60_000)
     assert forked.records()[-1].step == 250
 

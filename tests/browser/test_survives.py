@@ -36,7 +36,7 @@ def opened(page: Page, link: str) -> Page:
 
 
 def stop(run: Run) -> None:
-    run.ask_to_stop()
+    run.request_stop()
     wait_for(lambda: run.status().ended)
 
 
@@ -138,6 +138,6 @@ def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
     wait_picture(page)
     expect(page.get_by_text(re.compile("reaches"))).to_be_visible()
     states = [run.status().state for run in list_runs(server.runs)
-              if run.asked().get("sweep", {}).get("id") == sweep_id]
+              if run.metadata().get("sweep", {}).get("id") == sweep_id]
     assert states == ["finished"] * 4
     shot(page, "sweep-finished")

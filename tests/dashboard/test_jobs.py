@@ -22,10 +22,10 @@ from core.training.runs import Run
 run = Run(Path(sys.argv[1]))
 if "stillborn" in sys.argv:
     sys.exit(1)
-with run.held():
+with run.lock():
     import os
     run.set_status("running", pid=os.getpid())
-    while not run.stop_asked() or "deaf" in sys.argv:
+    while not run.stop_request() or "deaf" in sys.argv:
         time.sleep(0.01)
     run.set_status("stopped", "Stopped.")
 """
@@ -138,7 +138,7 @@ def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers, mon
     wait_for(earlier.alive)
     jobs.tick()  # what the first page does that is opened
     assert waits.status().state == "queued"
-    earlier.ask_to_stop()
+    earlier.request_stop()
     wait_for(lambda: waits.status().state == "running")
     jobs.stop(waits)
     wait_for(lambda: waits.status().ended)

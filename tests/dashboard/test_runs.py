@@ -55,7 +55,7 @@ def test_a_summary_follows_its_folder():
     assert (first.steps, first.loss, first.last.exact, first.curve, first.named) == (4, 1.0, 0.5, (2.0, 1.0), False)
     assert first is summary(run), "nothing changed, so nothing is read again"
     run.append(Record(8, loss=0.5, exact=0.75))
-    run.change(name="mine")
+    run.update_metadata(name="mine")
     os.utime(run.path / "metrics.jsonl", (time.time() + 1,) * 2)
     second = summary(run)
     assert (second.steps, second.name, second.named) == (8, "mine", True) and second.bytes > first.bytes

@@ -12,7 +12,7 @@ from core.attention import ConfigError
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training import list_runs, recommended
-from core.training.seed_stats import Spread
+from core.training.seed_stats import SeedStats
 from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
@@ -46,7 +46,7 @@ def test_all_runs_wait_at_once_in_the_order_of_their_cells():
     assert list(sweep.runs()) == list(sweep.config().cells)
     states = [run.status().state for run in sweep.runs().values()]
     assert states == ["starting", "queued", "queued", "queued"]
-    assert {run.asked()["sweep"]["id"] for run in list_runs()} == {sweep.id}
+    assert {run.metadata()["sweep"]["id"] for run in list_runs()} == {sweep.id}
 
 
 def test_no_room_leaves_nothing_behind(monkeypatch):
@@ -60,7 +60,7 @@ def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
     sweep = queue.begin(sweep_config())
     first, *others = sweep.runs().values()
     queue.stop(sweep)
-    assert {run.status().state for run in others} == {"stopped"} and first.stop_asked() == "stop"
+    assert {run.status().state for run in others} == {"stopped"} and first.stop_request() == "stop"
     first.set_status("finished", "Finished.")
     assert len(sweep.missing()) == 3
     queue.go_on(sweep)
@@ -189,7 +189,7 @@ def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
 
 
 def test_figures_stay_within_their_scale():
-    found = {0: Spread((97.0, 99.0, 60.0)), 1: Spread((5.0,))}
+    found = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
     scale = charts.Scale.around([0.0, 99.0], 100.0)
     spec = charts.seeds("Title", ["a", "b"], found, scale, "light")
     rules = [layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]

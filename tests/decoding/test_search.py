@@ -3,7 +3,19 @@
 import pytest
 import torch
 
-from core.decoding import EOS, ROOT, Prompt, Sampling, beam, beaming, follow, greedy, no_repeat, sample, sampling
+from core.decoding import (
+    EOS,
+    ROOT,
+    Prompt,
+    Sampling,
+    beam,
+    beam_steps,
+    force_tokens,
+    greedy,
+    no_repeat,
+    sample,
+    sample_steps,
+)
 from core.models import ModelConfig, Shape, build_model
 
 KINDS = {"transformer": ModelConfig.transformer(12, 3, 2, position="rope"),
@@ -35,12 +47,12 @@ def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(confi
                   if not any(one.parent == place for one in tree.candidates)]
         assert len(leaves) > 8
         for leaf in leaves:
-            followed = follow(model, prompt, tree.tokens(leaf))
+            followed = force_tokens(model, prompt, tree.tokens(leaf))
             sums = followed.logp.gather(1, torch.tensor(tree.tokens(leaf))[:, None])[:, 0].cumsum(0)
             for place, total in zip(tree.path(leaf), sums.tolist(), strict=True):
                 assert tree.candidates[place].total == pytest.approx(total, abs=1e-3)
             layers = 0 if config.attention is None else 1 if config.kind in ("recurrent", "hybrid") else config.layers
-            assert [look.shape for look in followed.looks] == [(config.num_heads, len(sums), 6)] * layers
+            assert [look.shape for look in followed.source_attention] == [(config.num_heads, len(sums), 6)] * layers
 
 
 def test_a_text_goes_on_from_its_last_token():
@@ -48,11 +60,11 @@ def test_a_text_goes_on_from_its_last_token():
     model, prompt = made(KINDS["decoder"], text=True)
     for tree in searches(model, prompt, max_length=5):
         said = tree.hypotheses[0].tokens
-        line = torch.cat((prompt.source[0], torch.tensor([prompt.begin, *said[:-1]])))[None]
+        line = torch.cat((prompt.source[0], torch.tensor([prompt.first_token, *said[:-1]])))[None]
         logp = model(line, torch.ones_like(line).bool()).logits[0, 5:].log_softmax(-1).detach()
         wanted = float(logp.gather(1, torch.tensor(said)[:, None]).sum())
         assert tree.hypotheses[0].logp == pytest.approx(wanted, abs=1e-3)
-        assert follow(model, prompt, said).looks[0].shape == (3, len(said), 5 + len(said))
+        assert force_tokens(model, prompt, said).source_attention[0].shape == (3, len(said), 5 + len(said))
 
 
 @every_kind
@@ -62,7 +74,7 @@ def test_a_beam_of_one_is_greedy_and_a_wider_one_finds_no_worse(config):
     assert len(one) == 1
     assert list(one[0].tokens) == greedy(model, prompt.source, prompt.mask)[0].tolist()
     drawn = sample(model, prompt, torch.Generator(), samples=5, how=Sampling(top_k=1)).hypotheses
-    assert [(each.tokens, each.drawn) for each in drawn] == [(one[0].tokens, 5)]
+    assert [(each.tokens, each.samples) for each in drawn] == [(one[0].tokens, 5)]
     assert beam(model, prompt, width=40).hypotheses[0].score >= one[0].score - 1e-4
 
 
@@ -79,10 +91,10 @@ def test_what_is_kept_and_dropped_adds_up(config):
             assert (one.fate == "ended") <= (one.token == EOS)
     assert max(sum(one.step == step and one.fate == "kept" for one in by_beam.candidates) for step in range(14)) == 4
     assert len(by_beam.hypotheses) == 4
-    assert sum(one.drawn for one in by_chance.hypotheses) == 9
+    assert sum(one.samples for one in by_chance.hypotheses) == 9
     for place, one in enumerate(by_chance.candidates):
-        below = sum(other.drawn for other in by_chance.candidates if other.parent == place)
-        assert one.drawn == (below if one.fate == "kept" else one.drawn)
+        below = sum(other.samples for other in by_chance.candidates if other.parent == place)
+        assert one.samples == (below if one.fate == "kept" else one.samples)
 
 
 def test_no_repeat_lets_nothing_be_said_twice():
@@ -121,7 +133,7 @@ def test_what_is_out_of_bounds_is_said():
         ("temperature", lambda: Sampling(0.0)), ("top_k", lambda: Sampling(top_k=-1)),
         ("top_p", lambda: Sampling(top_p=0.0)), ("no_repeat", lambda: no_repeat(torch.zeros(1, 3), [[]], -1)),
         ("max_length", lambda: beam(model, prompt, max_length=0)), ("two tokens", lambda: Prompt.of_text([5])),
-        ("no token", lambda: follow(model, prompt, ())),
+        ("no token", lambda: force_tokens(model, prompt, ())),
     ):
         with pytest.raises(ValueError, match=words):
             asked()
@@ -131,8 +143,8 @@ def test_what_is_out_of_bounds_is_said():
 def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
     model, prompt = made(KINDS["transformer"])
     common = {"no_repeat": 0, "max_length": 5, "eos": EOS}
-    steps = (beaming(model, prompt, width=2, length_penalty=0.0, **common) if kind == "beam" else
-             sampling(model, prompt, torch.Generator().manual_seed(0), samples=3, how=Sampling(), **common))
+    steps = (beam_steps(model, prompt, width=2, length_penalty=0.0, **common) if kind == "beam" else
+             sample_steps(model, prompt, torch.Generator().manual_seed(0), samples=3, how=Sampling(), **common))
     tree = next(steps)
     assert torch.is_grad_enabled() and not tree.hypotheses
     assert max(one.step for one in tree.candidates) == 0

@@ -57,6 +57,6 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(confi
 
 def test_the_machine_is_written_down_and_told(config, tmp_path):
     run = create(replace(config, device="cpu"), tmp_path)
-    assert work(run, lambda: False)[0] == "finished" and run.asked()["machines"] == [machine("cpu")]
-    where = line(run.asked()["machines"])
+    assert work(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [machine("cpu")]
+    where = line(run.metadata()["machines"])
     assert where in about_run(summary(run)) and plain(where) in conditions(config, about(run), 33, 8, 0, where)

@@ -113,12 +113,12 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
 
     def pause() -> bool:
         if next(asked, True):
-            paused.ask_to_stop("pause")
-        return bool(paused.stop_asked())
+            paused.request_stop("pause")
+        return bool(paused.stop_request())
 
     assert work(paused, pause)[0] == "paused" and result(paused) is None
     assert (paused.path / "trainer").exists() and size(paused) > size(whole) / 2
-    paused.go_on()
+    paused.requeue()
     assert work(paused, never)[0] == "finished"
     assert [(r.step, r.exact) for r in paused.records()] == [(r.step, r.exact) for r in whole.records()]
     assert paused.records()[-1].loss == pytest.approx(whole.records()[-1].loss, rel=1e-5)
@@ -163,7 +163,7 @@ def test_a_measurement_waits_for_the_longest_answer_and_counts_what_never_ends(p
     with torch.no_grad():
         learner.model.final_logits_bias.zero_()[0, learner.tokenizer.convert_tokens_to_ids("one")] = 1e4
     found = measure(learner, rows)
-    assert found.cut == 2 and {len(one.predicted[0].split()) for one in found.said} == {16}
+    assert found.cut == 2 and {len(one.predicted[0].split()) for one in found.predictions} == {16}
 
 
 def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, translator):

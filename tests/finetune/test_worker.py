@@ -22,7 +22,7 @@ def config(encoder, colours) -> FineTuneConfig:
 
 def test_a_model_that_went_away_is_said(config, tmp_path):
     run = create(config, tmp_path)
-    run.change(finetune={**config.to_json(), "model": "/gone"})
+    run.update_metadata(finetune={**config.to_json(), "model": "/gone"})
     done = subprocess.run([sys.executable, "-m", "core.training.worker", str(run.path)], cwd=ROOT, text=True,
                           capture_output=True, timeout=120)
     assert done.returncode == 1 and run.status().message.startswith("There is no model at /gone")

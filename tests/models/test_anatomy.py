@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import PRESETS
 from core.models import ModelConfig, Shape, build_model
-from core.models.model_summary import anatomy
+from core.models.model_summary import summarize
 from tests.models.stacked import CASES
 
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -20,7 +20,7 @@ def squared(logits):
 def taken_apart(case, **changes):
     model, *inputs = case.made(**changes)
     model.train()
-    return model, inputs, anatomy(model, tuple(inputs), squared)
+    return model, inputs, summarize(model, tuple(inputs), squared)
 
 
 @every
@@ -35,7 +35,7 @@ def test_the_parts_add_up_to_the_model(case):
             assert part.gradient == pytest.approx(sum(g * g for g in felt) ** 0.5)
     logits = model(*inputs).logits
     assert whole.shape == tuple(logits.shape) and whole.mean == pytest.approx(logits.mean().item(), abs=1e-5)
-    assert whole.spread == pytest.approx(logits.std(correction=0).item(), rel=1e-4)
+    assert whole.std == pytest.approx(logits.std(correction=0).item(), rel=1e-4)
 
 
 @every
@@ -54,7 +54,7 @@ def test_flops_are_those_of_the_closed_form_and_of_torchs_counter():
     config = ModelConfig.transformer(C, 3, LAYERS, INNER, kind="decoder")
     model = build_model(config, Shape(V, V, 12, one_vocabulary=True))
     source, mask = torch.randint(4, V, (B, T)), torch.ones(B, T, dtype=torch.bool)
-    whole = anatomy(model, (source, mask, None), squared)
+    whole = summarize(model, (source, mask, None), squared)
     maps = 2 * B * T * (LAYERS * (4 * C * C + 2 * C * INNER) + C * V)
     met = 2 * LAYERS * (2 * B * T * T * C)  # q · k and weights · v, masked cells too
     assert whole.flops == maps + met
@@ -91,7 +91,7 @@ def test_parts_stand_in_the_order_in_which_they_run():
     for norm, first in (("pre", "Add and norm"), ("post", "Self-attention")):
         model = build_model(ModelConfig.transformer(12, 3, 2, norm=norm), Shape(9, 9, 9))
         source, mask = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
-        whole = anatomy(model, (source, mask, source), squared)
+        whole = summarize(model, (source, mask, source), squared)
         assert whole.layers()[0].children[0].title == first
         paths = [part.path for part in whole.layers()]
         assert paths == ["encoder.layers.0", "encoder.layers.1", "layers.0", "layers.1"]
@@ -103,6 +103,6 @@ def test_any_mechanism_is_taken_apart(item):
     attention = item.config(24, 2)
     model = build_model(ModelConfig("decoder", 24, 2, attention, d_ff=16), Shape(9, 9, 9, one_vocabulary=True))
     source, mask = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
-    whole = anatomy(model, (source, mask, source), lambda out: F.cross_entropy(out.flatten(0, 1), source.flatten()))
+    whole = summarize(model, (source, mask, source), lambda out: F.cross_entropy(out.flatten(0, 1), source.flatten()))
     assert whole.parameters == sum(weight.numel() for weight in model.parameters())
     assert whole.flops and whole.bytes and whole.gradient

@@ -6,7 +6,7 @@ import torch
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError
 from core.attention.compatible import config_with, example, needs
 from core.models import ModelConfig, Shape, build_model
-from core.models.blocks import computed_exactly
+from core.models.blocks import exact_fallbacks
 
 VOCAB, LENGTHS, T, C, H = 13, (7, 4), 6, 24, 2
 SHAPE = Shape(VOCAB, VOCAB, 12)
@@ -145,8 +145,8 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
 
 def test_a_kernel_that_cannot_be_causal_gives_way_and_says_where():
     linformer = config_with({"kernel": "linformer"}, C, H)
-    assert computed_exactly(linformer) == ("the decoder's self-attention",)
-    assert computed_exactly(config_with({"kernel": "chunked"}, C, H)) == ()
+    assert exact_fallbacks(linformer) == ("the decoder's self-attention",)
+    assert exact_fallbacks(config_with({"kernel": "chunked"}, C, H)) == ()
     model = build_model(transformer(linformer), SHAPE)
     assert model.encoder.layers[0].attention.config.kernel.key == "linformer"
     assert model.layers[0].causal.config.kernel.key == "exact"

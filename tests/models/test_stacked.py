@@ -7,7 +7,7 @@ import torch
 
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model, map_tokens
-from core.models.inputs import in_line
+from core.models.inputs import concatenate
 from tests.models.stacked import AHEAD, CASES, CLASSES, LENGTHS, ROW, SERIES, TWO, B, S, T, of
 
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -45,7 +45,7 @@ def test_recording_changes_nothing_and_keeps_every_map(case):
     model, source, mask, target = case.made()
     plain, kept = model(source, mask, target), model(source, mask, target, record=True)
     torch.testing.assert_close(plain.logits, kept.logits, **CLOSE)
-    assert not plain.maps and not plain.looks
+    assert not plain.maps and not plain.source_attention
     names = [str(i) for i in range(source.shape[1])]
     said = ["w"] * (T - 1) if case.fed else ["0"] * AHEAD if case.shape.output == "values" else None
     kinds = {"transformer": ("self", "causal", "cross"), "decoder": ("causal",)}.get(model.config.kind, ("self",))
@@ -62,10 +62,10 @@ def test_looks_are_a_share_of_what_each_output_sees(case):
     model, source, mask, target = case.made()
     kept = model(source, mask, target, record=True)
     if model.config.kind == "one_token":
-        assert not kept.looks
+        assert not kept.source_attention
         return
     outputs = kept.logits.shape[1] if case.shape.output != "label" else 1
-    for looks in kept.looks:
+    for looks in kept.source_attention:
         assert looks.shape == (B, 3, outputs, source.shape[1])
         if not (case.shape.output == "tokens" and target is None):  # a text's padding looks too, and is never asked
             assert looks.masked_select(~mask[:, None, None]).abs().sum() == 0
@@ -78,7 +78,7 @@ def test_looks_of_a_decoder_are_its_target_rows_on_its_source():
     model, source, mask, target = CASES["decoder-two-vocabularies"].made()
     kept = model(source, mask, target, record=True)
     for row, n in enumerate(LENGTHS):
-        for looks, steps in zip(kept.looks, kept.maps["causal"], strict=True):
+        for looks, steps in zip(kept.source_attention, kept.maps["causal"], strict=True):
             torch.testing.assert_close(looks[row, :, :, :n], steps.weights[row, :, n : n + T, :n])
         assert kept.visible[row].tolist() == [n + 1 + t for t in range(T)]
 
@@ -86,10 +86,10 @@ def test_looks_of_a_decoder_are_its_target_rows_on_its_source():
 def test_looks_of_a_classifier_are_its_first_row_or_its_mean_row():
     model, source, mask, _ = CASES["classifier-first"].made()
     kept = model(source, mask, record=True)
-    torch.testing.assert_close(kept.looks[1][:, :, 0], kept.maps["self"][1].weights[:, :, 0, 1:])
+    torch.testing.assert_close(kept.source_attention[1][:, :, 0], kept.maps["self"][1].weights[:, :, 0, 1:])
     model, source, mask, _ = CASES["classifier-mean"].made()
     kept = model(source, mask, record=True)
-    torch.testing.assert_close(kept.looks[0][1, :, 0], kept.maps["self"][0].weights[1, :, :2].mean(1))
+    torch.testing.assert_close(kept.source_attention[0][1, :, 0], kept.maps["self"][0].weights[1, :, :2].mean(1))
 
 
 @every
@@ -211,7 +211,7 @@ def test_a_forecast_follows_the_units_of_its_series():
 
 def test_two_sequences_in_one_line_have_no_hole():
     first, second = torch.arange(1.0, 7).reshape(2, 3, 1), torch.arange(11.0, 15).reshape(2, 2, 1)
-    line, places = in_line(first, torch.tensor([[True, False, False], [True, True, True]]), second)
+    line, places = concatenate(first, torch.tensor([[True, False, False], [True, True, True]]), second)
     assert line[0, :3, 0].tolist() == [1, 11, 12] and line[1, :, 0].tolist() == [4, 5, 6, 13, 14]
     assert places.tolist() == [[1, 2], [3, 4]]
 

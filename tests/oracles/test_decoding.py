@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from core.decoding import Prompt, Sampling, beam, follow, no_repeat, penalty, sample, top_k, top_p
-from core.models import Memory, ModelConfig, Seq2Seq, Shape, build_model
+from core.decoding import Prompt, Sampling, beam, force_tokens, no_repeat, penalty, sample, top_k, top_p
+from core.models import EncoderOutput, ModelConfig, Seq2Seq, Shape, build_model
 
 VOCAB, EOS, START = 9, 2, 1
 
@@ -20,7 +20,7 @@ class T5(Seq2Seq):
 
     def encode(self, source, source_mask, record=False):
         states = self.model.encoder(source, attention_mask=source_mask).last_hidden_state
-        return Memory(states, source_mask)
+        return EncoderOutput(states, source_mask)
 
     def start(self, memory):
         return torch.zeros(len(memory.states), 0, dtype=torch.long)
@@ -50,7 +50,7 @@ def prompts(n=6):
     generator = torch.Generator().manual_seed(0)
     for length in range(2, 2 + n):
         source = torch.randint(3, VOCAB, (1, length), generator=generator)
-        yield Prompt(source, torch.ones_like(source, dtype=torch.bool), begin=START)
+        yield Prompt(source, torch.ones_like(source, dtype=torch.bool), first_token=START)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
@@ -132,7 +132,7 @@ def tiny(kind, vocab=4):
 def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
     """Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them."""
     model, prompt = tiny(kind), next(prompts())
-    ranked = sorted(((float(follow(model, prompt, said).logp.gather(1, torch.tensor(said)[:, None]).sum())
+    ranked = sorted(((float(force_tokens(model, prompt, said).logp.gather(1, torch.tensor(said)[:, None]).sum())
                       / penalty(len(said), alpha), said) for said in every_output(3, 4)), reverse=True)
     found = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
     assert len(found) == len(ranked) == 40
@@ -148,13 +148,13 @@ def test_samples_come_as_often_as_they_are_likely(how):
     torch.nn.init.normal_(model.output.weight, std=0.3)
     expected = {}
     for said in every_output(3, 4):
-        chances = how.reshape(follow(model, prompt, said).logp).softmax(-1)
+        chances = how.reshape(force_tokens(model, prompt, said).logp).softmax(-1)
         expected[said] = float(chances.gather(1, torch.tensor(said)[:, None]).prod())
     assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
     generator, counts = torch.Generator().manual_seed(0), dict.fromkeys(expected, 0)
     for _ in range(20):
         for one in sample(model, prompt, generator, samples=draws, how=how, max_length=3).hypotheses:
-            counts[one.tokens] += one.drawn
+            counts[one.tokens] += one.samples
     assert not any(counts[said] for said, chance in expected.items() if chance == 0)
     likely = [said for said, chance in expected.items() if chance * 20 * draws >= 5]
     assert len(likely) > 3

@@ -32,7 +32,7 @@ def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = No
     """A run of three records, at 0, 2 and 4 steps, that takes `speed` seconds a step."""
     config = small_run(**changes)
     run, task = create_run(config, name=name), make_task(config.task)
-    told = tuple(Prediction(*task.shown(example), ()) for example in task.held_out(2))
+    told = tuple(Prediction(*task.display_tokens(example), ()) for example in task.held_out(2))
     for step in (0, 2, 4):
         weights = np.full((1, config.model.num_heads, 7, 6), (step + 1) / 10)
         maps = {f"{i}:{kind}": value for kind, value in (kinds or {"cross": weights}).items() for i in range(2)}

@@ -43,7 +43,7 @@ def made(task: TaskConfig, kind: str, **changes):
     """A run that was never trained, but has kept its weights: all that this page needs."""
     config = recommended(make_task(task), kind, steps=2, held_out=2, **changes)
     run = create_run(config)
-    run.keep(prepare(config), config)
+    run.save_checkpoint(prepare(config), config)
     run.set_status("finished")
     return run
 
@@ -161,7 +161,7 @@ def test_a_kept_step_can_be_chosen():
     run, session = create_run(config), prepare(config)
     for step in (0, 10):
         session.progress = replace(session.progress, step=step)
-        run.keep(session, config)
+        run.save_checkpoint(session, config)
         with torch.no_grad():
             session.model.output.bias[5] += 3.0
     run.set_status("finished")

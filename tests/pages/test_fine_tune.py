@@ -83,7 +83,7 @@ def test_the_button_asks_for_what_the_controls_say():
     assert [button.key for button in app.button if button.key in ("fine_tune:stop", "fine_tune:start")] == [
         "fine_tune:stop"]
     app.button(key="fine_tune:stop").click().run()
-    assert run.stop_asked() == "stop" and not app.exception
+    assert run.stop_request() == "stop" and not app.exception
 
 
 def test_the_button_takes_what_has_been_read_since_the_page_was_made():

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.training import Record, create_run, find_run, list_runs
 from core.training.archive import pack
-from core.training.run_storage import deleted
+from core.training.run_storage import deleted_runs
 from core.training.runs import Run
 from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import KEPT
@@ -64,7 +64,7 @@ def test_a_run_is_named():
     app.text_input(key=f"runs:name:{run.id}").set_value("  <b>dear</b> ").run()
     assert not app.exception and run.name == "<b>dear</b>" and "dear" in app.dataframe[0].value["name"].tolist()[0]
     app.text_input(key=f"runs:name:{run.id}").set_value("").run()
-    assert "name" not in run.asked()
+    assert "name" not in run.metadata()
 
 
 def test_a_search_leaves_what_it_finds():
@@ -81,13 +81,13 @@ def test_deleting_can_be_undone():
     app.button(key="runs:delete:go").click().run()
     assert not app.exception and find_run(run.id) is None and "Deleted dear" in said(app)
     app.button(key="runs:undo").click().run()
-    assert not app.exception and find_run(run.id) == run and not deleted()
+    assert not app.exception and find_run(run.id) == run and not deleted_runs()
     assert picked(app) == run.id and "Deleted" not in said(app)
 
 
 def test_a_run_under_way_is_not_deleted():
     run = made("running")
-    with run.held():
+    with run.lock():
         app = opened(run.id)
         (delete,) = [popover for popover in app.get("popover") if popover.proto.popover.label == "Delete"]
         assert delete.proto.popover.disabled and delete.proto.popover.help == "Stop it first."
@@ -112,7 +112,7 @@ def test_a_fork_goes_on_from_a_kept_step():
     app.button(key="runs:fork:go").click().run()
     assert not app.exception
     (forked,) = list_runs()
-    assert forked.asked()["parent"] == {"run": "example_run", "step": LAST} and forked.config().steps == 300
+    assert forked.metadata()["parent"] == {"run": "example_run", "step": LAST} and forked.config().steps == 300
     assert forked.records() == [r for r in KEPT[0].records() if r.step <= LAST]
 
 

@@ -141,7 +141,7 @@ def test_what_cannot_be_says_so_and_cannot_be_trained():
 
 def test_a_run_under_way_shows_stop_and_its_numbers():
     run = half_way()
-    with run.held():
+    with run.lock():
         app = opened(run.id)
     assert not app.exception
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
@@ -151,9 +151,9 @@ def test_a_run_under_way_shows_stop_and_its_numbers():
 
 def test_stop_asks_the_worker():
     run = half_way()
-    with run.held():
+    with run.lock():
         opened(run.id).button(key="train:stop").click().run()
-    assert run.stop_asked()
+    assert run.stop_request()
 
 
 @pytest.mark.parametrize("name", ["20200101-000000-abcdef", "../../etc/passwd", "", "<script>", "x" * 5000])
@@ -165,7 +165,7 @@ def test_an_unknown_run_gets_a_sentence(name):
 
 def test_a_run_that_waits_says_its_place():
     runs = [half_way(), create_run(small_run()), create_run(small_run())]
-    with runs[0].held():
+    with runs[0].lock():
         while len(jobs.waiting()) >= 2 and jobs.most_workers() > 1:  # more cores take more of the queue
             jobs.tick()
         app = opened(runs[2].id)
@@ -223,15 +223,15 @@ def test_another_link_brings_its_own_settings_and_train_keeps_those_of_the_page(
 
 def test_pause_asks_the_worker_and_continue_queues_it_again():
     run = half_way()
-    with run.held():
+    with run.lock():
         opened(run.id).button(key="train:pause").click().run()
-    assert run.stop_asked() == "pause"
+    assert run.stop_request() == "pause"
     run.set_status("paused", "Paused at step 2.")
     app = opened(run.id)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Continue"]
     assert "Paused at step 2" in said(app)
     app.button(key="train:continue").click().run()
-    assert not app.exception and not run.stop_asked() and not run.status().ended
+    assert not app.exception and not run.stop_request() and not run.status().ended
 
 
 def test_an_ended_run_trains_longer_from_its_last_checkpoint(monkeypatch):

@@ -90,7 +90,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
         setting.config(model) for model in setting.pair]
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
     calm(app.button(key="why:stop").click().run())
-    assert all(run.stop_asked() for run in runs)
+    assert all(run.stop_request() for run in runs)
 
 
 def test_two_running_models_stand_side_by_side(monkeypatch):

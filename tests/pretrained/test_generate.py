@@ -48,7 +48,7 @@ def theirs(family, begun, **more):
 
 def said(family, begun, row):
     """What generate said, up to the end mark."""
-    tokens = row[len(begun.prompt.said):].tolist()
+    tokens = row[len(begun.prompt.prefix_tokens):].tolist()
     stops = [place for place, token in enumerate(tokens) if token in ends(tiny(family))]
     return tuple(tokens[: stops[0] + 1] if stops else tokens)
 
@@ -105,7 +105,7 @@ def test_samples_come_as_often_as_they_are_likely():
     for seed in range(5):
         *_, tree = generating(model, begun, replace(how, seed=seed))
         for one in tree.hypotheses:
-            counts[one.tokens[0]] = counts.get(one.tokens[0], 0) + one.drawn
+            counts[one.tokens[0]] = counts.get(one.tokens[0], 0) + one.samples
     likely = chances(model, begun, how, (), follow(model, begun, [0]).logits[0])
     assert set(counts) <= set(likely.nonzero()[:, 0].tolist()) and sum(counts.values()) == 1000
     wanted = {token: 1000 * float(likely[token]) for token in likely.nonzero()[:, 0].tolist()}
@@ -202,15 +202,15 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
     """Against generate with decoder_input_ids; the attention is that of the new tokens alone."""
     what = given("marian", target="nine small")
     begun = begin(tiny("marian"), what)
-    assert len(begun.prompt.said) > 2 and begun.room == 70 - len(begun.prompt.said)
+    assert len(begun.prompt.prefix_tokens) > 2 and begun.room == 70 - len(begun.prompt.prefix_tokens)
     found = generate(tiny("marian"), what, Settings(strategy, width=3, longest=LONG)).hypotheses[0]
-    expected = theirs("marian", begun, decoder_input_ids=torch.tensor([begun.prompt.said]),
+    expected = theirs("marian", begun, decoder_input_ids=torch.tensor([begun.prompt.prefix_tokens]),
                       num_beams=3 if strategy == "beam" else 1).sequences[0]
     assert found.tokens == said("marian", begun, expected)
     path = follow(tiny("marian"), begun, found.tokens)
     shapes = {one.kind: one.weights.shape[1:] for one in path.trace.maps}
     assert shapes == {"cross": (len(found), len(begun.read)),
-                      "causal": (len(found), len(found) + len(begun.prompt.said) - 1)}
+                      "causal": (len(found), len(found) + len(begun.prompt.prefix_tokens) - 1)}
 
 
 def test_an_encoder_decoder_reads_what_it_says_itself():

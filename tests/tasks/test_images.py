@@ -49,7 +49,7 @@ def test_a_digit_is_held_out_whole_and_comes_back_from_its_patches(patch):
     batch = task.batch(12, torch.Generator().manual_seed(0))
     assert batch.source.shape == (12, task.shape.longest, task.shape.source)
     assert {tuple(map(tuple, row)) for row in batch.source.tolist()} <= {e.source for e in trained}
-    assert task.shown(held[0])[0][-1] == f"{8 // int(patch)},{8 // int(patch)}"
+    assert task.display_tokens(held[0])[0][-1] == f"{8 // int(patch)},{8 // int(patch)}"
     with pytest.raises(ValueError, match="cannot be typed"):
         task.example("7")
 

@@ -16,7 +16,7 @@ from core.tasks.reading import MOST_SIGNS
 from core.tasks.recipes import MOST_STEPS, for_data
 from core.tasks.samples import roman
 from core.training import prepare, recommended, train
-from core.training.evaluate import measure_given
+from core.training.evaluate import measure_teacher_forced
 from tests.tasks.grammar import sentence_pairs
 
 LINES = [f"number {n}\tno {n}" for n in range(60)]
@@ -118,7 +118,7 @@ def test_twenty_nine_thousand_pairs_fit_and_train(monkeypatch):
 def test_unknown_words_are_told_apart_from_the_loss():
     lines = [f"the dog {n} runs\tder hund {n} läuft" for n in range(70)]  # each number stands once
     task = make_task(TaskConfig.of("own_pairs", data="\n".join(lines), unit="words"))
-    given = measure_given(prepare(recommended(task, steps=1)).model.eval(), task, task.held_out(99), "cpu")
+    given = measure_teacher_forced(prepare(recommended(task, steps=1)).model.eval(), task, task.held_out(99), "cpu")
     batch = task.collate(task.held_out(99))
     count, asked = int((batch.target_out == UNK).sum()), int((batch.target_out != PAD).sum())
     assert count > 0 and given.unknown == pytest.approx(count / asked)

@@ -7,7 +7,7 @@ import torch
 
 from core.tasks import Example, TaskConfig, make_task
 from core.tasks.rows import in_held_out
-from core.tasks.translation import DAYS, FIRST_DAY, FORMATS, LOCALES, date_parts, written
+from core.tasks.translation import DAYS, FIRST_DAY, FORMATS, LOCALES, date_parts, format_day
 
 
 def places(key, source, target, **params):
@@ -60,7 +60,7 @@ def test_parts_of_every_kind_of_date_say_its_target():
         day = FIRST_DAY + timedelta(offset)
         for place in LOCALES:
             for form in FORMATS:
-                text = written(day, place, form)
+                text = format_day(day, place, form)
                 year, month, date = (text[part.start : part.stop] for part in date_parts(text))
                 assert (int(year) % 100, int(date)) == (day.year % 100, day.day), text
                 assert not month.isdecimal() or int(month) == day.month, text

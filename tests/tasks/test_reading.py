@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.entries import ConfigError
-from core.tasks.reading import MOST_COLUMNS, MOST_SIGNS, checked, decoded, read_rows
+from core.tasks.reading import MOST_COLUMNS, MOST_SIGNS, decode_text, read_rows, validate_text
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_text_comes_back_from_its_bytes(coding):
-    assert decoded("Größe;µ\nπ".encode(coding)) == "Größe;µ\nπ"
+    assert decode_text("Größe;µ\nπ".encode(coding)) == "Größe;µ\nπ"
 
 
 @pytest.mark.parametrize(("data", "words"), [
@@ -25,7 +25,7 @@ def test_a_text_comes_back_from_its_bytes(coding):
 ])
 def test_bytes_that_are_no_text_are_named(data, words):
     with pytest.raises(ConfigError, match=words):
-        decoded(data)
+        decode_text(data)
 
 
 @pytest.mark.parametrize(("text", "words"), [
@@ -69,7 +69,7 @@ def test_the_separator_is_found(text, mark, cells):
 @given(st.binary(max_size=300) | st.text(max_size=200).map(lambda text: text.encode("utf-8")))
 def test_any_bytes_are_text_or_refused(data):
     try:
-        text = decoded(data)
+        text = decode_text(data)
     except ConfigError as error:
         assert str(error).endswith(".")
     else:
@@ -86,7 +86,7 @@ def test_any_text_is_a_table_of_even_width_or_refused(text):
     else:
         assert len({len(row.cells) for row in rows}) == 1
         assert [row.line for row in rows] == sorted({row.line for row in rows})
-        assert max(row.line for row in rows) <= checked(text).count("\n") + 1
+        assert max(row.line for row in rows) <= validate_text(text).count("\n") + 1
 
 
 CELL = st.text(alphabet=st.sampled_from('ab1,;"\n é'), max_size=8).map(str.strip)

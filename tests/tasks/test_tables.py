@@ -110,9 +110,9 @@ def test_a_text_column_is_read_word_by_word():
     drawn = task.batch(6, torch.Generator().manual_seed(0))
     assert drawn.source.shape == (6, 4) and drawn.source_mask.all()
     assert batch.source.shape == (8, 4) and set(batch.target_out.tolist()) <= {0, 1}
-    assert task.shown(task.held_out(1)[0])[0][1] in ("like", "hate")
+    assert task.display_tokens(task.held_out(1)[0])[0][1] in ("like", "hate")
     assert not {e.source for e in task.held_out(99)} & {e.source for e in task.trained()}
-    assert task.peer()[1] == 1.0, "a word tells it, and word counts find the word"
+    assert task.baseline()[1] == 1.0, "a word tells it, and word counts find the word"
     assert task.example("I hate it").source == ("i", "hate", "it")
 
 

@@ -65,7 +65,8 @@ def test_what_stands_in_a_missing_cell_changes_nothing(kind):
 
 def test_words_of_a_row_and_rows_that_are_typed():
     task = gaps()
-    assert task.shown(next(e for e in task.trained() if e.source == (1.0, 2.0))) == (("size 1", "colour red"), ("yes",))
+    row = next(e for e in task.trained() if e.source == (1.0, 2.0))
+    assert task.display_tokens(row) == (("size 1", "colour red"), ("yes",))
     assert task.example("3.5, blue").source == (3.5, 1.0) and task.example(",red").source == (None, 2.0)
     for typed, words in (("3.5", "1 cells; this table has 2"), ("a,red", "size = 'a'; expected a number"),
                          ("1,green", "colour = 'green'; expected one of blue, red")):
@@ -91,5 +92,5 @@ def test_iris_is_learned_and_the_petals_are_looked_at():
 
 
 def test_logistic_regression_stands_beside_it():
-    name, share = make_task(TaskConfig.of("iris")).peer()
+    name, share = make_task(TaskConfig.of("iris")).baseline()
     assert name == "logistic regression" and 0.85 <= share <= 1

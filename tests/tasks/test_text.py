@@ -12,7 +12,7 @@ from core.tasks.base import is_held_out
 from core.tasks.samples import SONNETS
 from core.tasks.text import Corpus, split, topics
 from core.training import recommended, train
-from core.training.evaluate import measure_given
+from core.training.evaluate import measure_teacher_forced
 from core.training.extrapolate import bits_by_length
 
 
@@ -99,5 +99,5 @@ def test_a_model_is_asked_about_lengths_that_it_never_saw():
     model = build_model(ModelConfig.transformer(8, 2, kind="decoder", position="alibi"), make_task(config).shape).eval()
     bits = bits_by_length(model, config, (16, 40), windows=6)
     longer = make_task(TaskConfig.of("own_text", length=40))
-    given = measure_given(model, longer, longer.held_out(6), "cpu")
+    given = measure_teacher_forced(model, longer, longer.held_out(6), "cpu")
     assert bits[40] == pytest.approx(given.loss / math.log(2)) and set(bits) == {16, 40}

@@ -28,7 +28,7 @@ def test_a_run_comes_back_as_it_was(tmp_path, packed):
     for step in run.checkpoint_steps():
         tensors, text = run.checkpoint(step)
         assert all(torch.equal(value, first.checkpoint(step)[0][name]) for name, value in tensors.items())
-    assert run.asked()["parent"] == {"run": "other", "step": 2} and list_runs(tmp_path) == [run]
+    assert run.metadata()["parent"] == {"run": "other", "step": 2} and list_runs(tmp_path) == [run]
 
 
 def test_what_came_back_goes_on_training(tmp_path, packed):
@@ -54,7 +54,7 @@ def test_every_task_comes_back_with_its_maps(tmp_path, key):
     run = create_run(config, tmp_path / "made")
     session = prepare(config)
     run.append(next(train(config, session)))
-    run.keep(session, config)
+    run.save_checkpoint(session, config)
     there = unpack(pack(run), tmp_path / "there")
     assert there.frame(0).keys() == run.frame(0).keys() and len(there.frame(0)) > 0 and there.model()
 
@@ -151,7 +151,7 @@ def test_what_every_run_has_must_be_there(tmp_path, packed, name):
 def test_only_known_words_are_kept(tmp_path, packed):
     asked = json.loads(parts(packed)["run.json"]) | {"name": "n" * 999, "sweep": "x", "parent": {"run": 1}, "pid": 1}
     run = unpack(zipped(parts(packed) | {"run.json": json.dumps(asked).encode()}), tmp_path)
-    assert run.asked().keys() == {"config", "created", "uploaded", "name"} and len(run.name) == 80
+    assert run.metadata().keys() == {"config", "created", "uploaded", "name"} and len(run.name) == 80
 
 
 def test_of_too_many_checkpoints_the_last_goes(tmp_path, packed, monkeypatch):

@@ -21,9 +21,9 @@ def scripted(monkeypatch):
 
     def given(model, *rest):
         measured.append({name: value.clone() for name, value in model.state_dict().items()})
-        return replace(evaluate.measure_given(model, *rest), loss=LOSSES[len(measured) - 1])
+        return replace(evaluate.measure_teacher_forced(model, *rest), loss=LOSSES[len(measured) - 1])
 
-    monkeypatch.setattr(loop, "measure_given", given)
+    monkeypatch.setattr(loop, "measure_teacher_forced", given)
     monkeypatch.setattr(loop, "FINAL", 20)
     return measured
 
@@ -60,8 +60,8 @@ def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp
 def test_it_goes_on_with_its_best_after_a_pause(scripted, tmp_path):
     run = create_run(small_run(steps=6, keep_best=True), path=tmp_path / "run")
     work(run.path)
-    run.change(config=replace(run.config(), steps=10).to_json())
-    run.go_on()
+    run.update_metadata(config=replace(run.config(), steps=10).to_json())
+    run.requeue()
     del scripted[5:]
     assert work(run.path) == "finished"
     assert run.records()[-1].best == 4 and run.default_step() == 4

@@ -21,7 +21,7 @@ def test_shared_seeds_are_paired_as_scipy_pairs_them(seeds):
     assert found.paired and found.count == seeds
     assert found.p == pytest.approx(theirs.pvalue) and found.difference == pytest.approx(a.mean() - b.mean())
     assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL)))
-    assert found.turned().low == -found.high and found.turned().difference == -found.difference
+    assert found.swapped().low == -found.high and found.swapped().difference == -found.difference
 
 
 def test_where_no_seed_is_shared_the_test_is_welchs():

@@ -64,7 +64,7 @@ def read_everything(run: Run) -> None:
     status = run.status()
     assert status.state in (*UNDER_WAY, *ENDED) and status.message.encode() is not None and 0 <= status.at < 1e11
     assert status.pid is None or status.pid > 1
-    assert run.stop_asked() in ("", "stop", "pause") and run.stop_age() >= 0 and run.name.encode()
+    assert run.stop_request() in ("", "stop", "pause") and run.stop_age() >= 0 and run.name.encode()
     for step in run.frame_steps():
         assert all(maps.ndim == 4 for maps in run.frame(step).values())
     line = summary(run)

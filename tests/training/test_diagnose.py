@@ -25,7 +25,7 @@ def found_in(config: RunConfig) -> dict[str, str]:
     except FloatingPointError as error:
         failed = str(error)
     told = diagnose(records, config, make_task(config.task).baseline_loss, failed)
-    return {one.key: f"{one.said} {one.advice}" for one in told}
+    return {one.key: f"{one.text} {one.advice}" for one in told}
 
 
 def falling(count: int = 12, start: float = 3.0) -> list[Record]:
@@ -87,7 +87,7 @@ def test_a_gradient_that_vanishes_or_fades():
     assert "vanishing" in keys(stuck)
     faded = [replace(r, loss=2.9 - 0.05 * i, gradients={"first": 1e-6, "last": 0.5}) for i, r in enumerate(falling())]
     (one,) = diagnose(faded, BASE, 3.0)
-    assert one.key == "fading" and "first gets 2e-06" in one.said
+    assert one.key == "fading" and "first gets 2e-06" in one.text
 
 
 def test_a_learned_task_may_have_no_gradient_left():

@@ -30,7 +30,7 @@ def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     before = torch.get_rng_state()
     found = pace(config, made)
     assert torch.equal(before, torch.get_rng_state())
-    assert found.step > 0 and found.given > 0 and (found.free > 0) == (made.form == "pairs")
+    assert found.step > 0 and found.teacher_forced > 0 and (found.free_running > 0) == (made.form == "pairs")
     assert estimate(config, made) > config.steps * 1e-5
 
 

@@ -10,7 +10,7 @@ from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, prepare, train, validate
 from core.training.config import devices, resolve_device
-from core.training.evaluate import buckets, expected_keys, measure_given
+from core.training.evaluate import buckets, expected_keys, measure_teacher_forced
 from core.training.loop import learning_rate
 from core.training.record import Prediction, Record
 from tests.training.small import small_run
@@ -72,7 +72,7 @@ def test_uniform_attention_earns_what_even_says():
     with torch.no_grad():
         for p in session.model.parameters():
             p.zero_()
-    given = measure_given(session.model.eval(), session.task, session.held_out, "cpu")
+    given = measure_teacher_forced(session.model.eval(), session.task, session.held_out, "cpu")
     np.testing.assert_allclose(given.expected, given.even, rtol=1e-5)
 
 
@@ -187,7 +187,7 @@ def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
     session = prepare(run.config())
     assert "generator.cuda" not in session.state()[0]
     session.device = "cuda"
-    run.keep(session, run.config())
+    run.save_checkpoint(session, run.config())
     validate.checkpoints(run, run.config())
     again = prepare(run.config())
     again.restore(*run.checkpoint(0))

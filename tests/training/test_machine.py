@@ -33,17 +33,17 @@ def trained(path, **changes) -> tuple[Run, str]:
 def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     run, _ = trained(tmp_path / "run")
     here = machine("cpu")
-    assert run.asked()["machines"] == [here]
+    assert run.metadata()["machines"] == [here]
     assert here["threads"] == 1 and here["torch"] == str(torch.__version__) and here["device"]
     words = line([here])
     assert f"{here['device']} ({here['capability']}), 1 thread, PyTorch {torch.__version__.partition('+')[0]}" == words
     assert words in runs_words.about(summary(run))
     assert "1 thread, PyTorch" in train_words.pace(run.records()[-1], words)
-    run.change(machines=[OTHER], config=small_run(steps=6).to_json())
+    run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
     _train(run, lambda: False, lambda record: None)
-    assert run.asked()["machines"] == [OTHER, here]
-    assert line(run.asked()["machines"]).startswith("Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then ")
-    assert unpack(pack(run), tmp_path / "there").asked()["machines"] == [OTHER, here]
+    assert run.metadata()["machines"] == [OTHER, here]
+    assert line(run.metadata()["machines"]).startswith("Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then ")
+    assert unpack(pack(run), tmp_path / "there").metadata()["machines"] == [OTHER, here]
 
 
 @pytest.mark.parametrize("data", [None, "x", [3], [{}], [{**OTHER, "threads": "4"}], [{**OTHER, "torch": 1}],

@@ -50,7 +50,7 @@ def run(tmp_path, monkeypatch) -> Run:
     config = recommended(make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1)
     run = create_run(config, path=tmp_path / "run")
     _train(run, lambda: False, lambda record: None)
-    asked = run.asked()
+    asked = run.metadata()
     for name in YOUNGER:
         del asked["config"]["task"]["params"][name]
     (run.path / "run.json").write_text(json.dumps(asked))
@@ -62,6 +62,6 @@ def test_its_checkpoint_fits_and_it_goes_on(run):
     assert not shown.trouble and [c.name for c in shown.task().table.columns] == ["id", "price", "day"]
     assert summary(run).config is not None
     config = run.config()
-    run.change(config={**config.to_json(), "steps": 4})
+    run.update_metadata(config={**config.to_json(), "steps": 4})
     state, words = _train(run, lambda: False, lambda record: None)
     assert state == "finished" and "4 steps" in words

@@ -31,8 +31,8 @@ def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, kind):
     trained(whole)
     assert trained(broken, stop=lambda: len(broken.records()) > 2) == "stopped"  # after the record of step 4
     assert broken.checkpoint_steps()[-1] in (4, 5)
-    broken.keep(_at_step_four(config), config)
-    broken.cut(4)  # as a killed worker leaves it: the last checkpoint stands at a record
+    broken.save_checkpoint(_at_step_four(config), config)
+    broken.truncate(4)  # as a killed worker leaves it: the last checkpoint stands at a record
     assert trained(broken) == "finished"
     assert numbers(broken) == numbers(whole)
     ours, theirs = broken.model()[0].state_dict(), whole.model()[0].state_dict()
@@ -51,7 +51,7 @@ def test_longer_is_more_steps_of_the_same_run(tmp_path):
     config = small_run(steps=4, schedule="constant")
     run = create_run(config, path=tmp_path / "run")
     trained(run)
-    run.change(config=dataclasses.replace(config, steps=8).to_json())
+    run.update_metadata(config=dataclasses.replace(config, steps=8).to_json())
     assert trained(run) == "finished"
     whole = [r.numbers() for r in train(dataclasses.replace(config, steps=8))]
     assert [r.numbers() for r in run.records() if not r.final][:3] == whole[:3]
@@ -72,7 +72,7 @@ def test_weights_of_another_model_are_refused_in_words(tmp_path):
     run = create_run(small_run(), path=tmp_path / "run")
     trained(run)
     wider = small_run(model=ModelConfig.transformer(16, 2))
-    run.change(config=wider.to_json())
+    run.update_metadata(config=wider.to_json())
     with pytest.raises(ValueError, match="do not fit"):
         run.model()
     with pytest.raises(ValueError, match="do not fit"):

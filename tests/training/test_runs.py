@@ -71,7 +71,7 @@ def test_broken_files_never_raise(tmp_path):
 def test_alive_is_whether_the_lock_is_held(tmp_path):
     run = create_run(small_run(), root=tmp_path)
     assert not run.alive()
-    with run.held():
+    with run.lock():
         assert run.alive()
     assert not run.alive()
 

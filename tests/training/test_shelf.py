@@ -4,7 +4,7 @@ import time
 import pytest
 
 from core.training import Record, create_run, find_run, list_runs
-from core.training.run_storage import LONGEST_NAME, bring_back, deleted, discard, duplicate, prune, size
+from core.training.run_storage import LONGEST_NAME, deleted_runs, discard, duplicate, prune, restore, size
 from core.training.runs import Run
 from tests.training.small import small_run
 
@@ -47,20 +47,20 @@ def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
     discard(run)
     assert find_run(run.id, tmp_path) is None and list_runs(tmp_path) == []
     prune(9, tmp_path)
-    assert bring_back(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
+    assert restore(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
     discard(run)
-    (gone,) = deleted(tmp_path)
+    (gone,) = deleted_runs(tmp_path)
     long_ago = time.time() - 3_700
     os.utime(gone.path, (long_ago, long_ago))
     prune(9, tmp_path)
-    assert bring_back(run.id, tmp_path) is None and not gone.path.exists()
+    assert restore(run.id, tmp_path) is None and not gone.path.exists()
 
 
 def test_what_was_deleted_goes_before_any_run(tmp_path):
     first, second = made(tmp_path, 0), made(tmp_path, 1)
     discard(second)
     prune(9, tmp_path, most=size(first))
-    assert list_runs(tmp_path) == [first] and deleted(tmp_path) == []
+    assert list_runs(tmp_path) == [first] and deleted_runs(tmp_path) == []
 
 
 def test_a_run_under_way_is_not_deleted(tmp_path):
@@ -68,7 +68,7 @@ def test_a_run_under_way_is_not_deleted(tmp_path):
     with pytest.raises(ValueError, match="stop it first"):
         discard(run)
     run.set_status("finished")
-    with run.held(), pytest.raises(ValueError, match="stop it first"):
+    with run.lock(), pytest.raises(ValueError, match="stop it first"):
         discard(run)
     assert list_runs(tmp_path) == [run]
 
@@ -76,14 +76,14 @@ def test_a_run_under_way_is_not_deleted(tmp_path):
 def test_only_a_run_can_be_brought_back(tmp_path):
     (tmp_path / ".deleted").mkdir()
     (tmp_path / "elsewhere").mkdir()
-    assert bring_back("../elsewhere", tmp_path) is None
+    assert restore("../elsewhere", tmp_path) is None
 
 
 def test_a_copy_shares_everything_but_its_name(tmp_path):
     run = made(tmp_path, 0, name="first", parent={"run": "x", "step": 2})
     run.checkpoint_path(0).write_bytes(b"weights")
     copied = duplicate(run, "n" * 200, tmp_path)
-    assert copied.name == "n" * LONGEST_NAME and copied.asked()["parent"] == {"run": "x", "step": 2}
+    assert copied.name == "n" * LONGEST_NAME and copied.metadata()["parent"] == {"run": "x", "step": 2}
     assert copied.records() == run.records() and copied.config() == run.config()
     assert copied.checkpoint_path(0).read_bytes() == b"weights" and copied.status().state == "finished"
     copied.append(Record(2, loss=0.5))

@@ -2,25 +2,25 @@
 
 import pytest
 
-from core.training.seed_stats import line, spread
+from core.training.seed_stats import line, seed_stats
 
 
 def test_a_spread_by_hand():
-    found = spread([2.0, None, 4.0, 9.0])
+    found = seed_stats([2.0, None, 4.0, 9.0])
     assert found.values == (2.0, 4.0, 9.0) and (found.low, found.high) == (2.0, 9.0)
-    assert found.mean == 5.0 and found.deviation == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
+    assert found.mean == 5.0 and found.std == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
     assert found.times(100).mean == 500.0
 
 
 def test_the_interval_of_a_mean_by_the_table_of_students_t():
-    assert spread([1.0, 2.0, 3.0]).half_width == pytest.approx(4.303 / 3**0.5, rel=1e-3)
-    assert spread([1.0, 3.0]).half_width == pytest.approx(12.706, rel=1e-3)
-    assert spread([3.0]).half_width is None
+    assert seed_stats([1.0, 2.0, 3.0]).half_width == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+    assert seed_stats([1.0, 3.0]).half_width == pytest.approx(12.706, rel=1e-3)
+    assert seed_stats([3.0]).half_width is None
 
 
 def test_one_seed_has_no_spread_and_none_is_nothing():
-    assert spread([None, None]) is None
-    assert spread([3.0]).deviation is None
+    assert seed_stats([None, None]) is None
+    assert seed_stats([3.0]).std is None
 
 
 def test_lines_over_steps_meet_where_all_have_a_point():

@@ -13,7 +13,7 @@ from core.training.__main__ import main
 from core.training.runs import Run
 from core.training.sweep_command import summary
 from core.training.sweep_files import Outcome, Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
-from core.training.sweeps import SETTINGS, SweepConfig, buildable, name_of, told, vary
+from core.training.sweeps import FIELDS, SweepConfig, buildable, name_of, value_text, vary
 from tests.training.small import small_run
 
 
@@ -105,12 +105,13 @@ def test_a_file_that_is_no_sweep_says_why(data):
 
 
 def test_values_in_words():
-    assert told("score", None) == "No attention" and told("tied", True) == "yes" and told("d_model", 16) == "16"
-    assert told("position", Choice("rope")) == "RoPE" and told("schedule", "inverse_sqrt") == "inverse sqrt"
-    assert told("attention", preset("luong_dot").config(8, 1)) == preset("luong_dot").name
+    texts = [value_text("score", None), value_text("tied", True), value_text("d_model", 16)]
+    assert texts == ["No attention", "yes", "16"]
+    assert value_text("position", Choice("rope")) == "RoPE" and value_text("schedule", "inverse_sqrt") == "inverse sqrt"
+    assert value_text("attention", preset("luong_dot").config(8, 1)) == preset("luong_dot").name
     window = sweep_config(axis="mask", values=("local", {"key": "local", "window": 3})).values
-    assert [told("mask", value) for value in window] == ["Local window", "Local window (window 3)"]
-    assert name_of("task.length", small_run().task) == "Length" and name_of("score") in SETTINGS.values()
+    assert [value_text("mask", value) for value in window] == ["Local window", "Local window (window 3)"]
+    assert name_of("task.length", small_run().task) == "Length" and name_of("score") in FIELDS.values()
 
 
 def recorded(config: SweepConfig, cell, state="finished") -> Run:
@@ -127,7 +128,7 @@ def test_outcomes_come_from_the_runs_and_outlive_them(tmp_path):
     config = sweep_config()
     sweep = create_sweep(config)
     runs = {cell: recorded(config, cell) for cell in config.cells[:2]}
-    sweep.begin(runs)
+    sweep.add_runs(runs)
     found = sweep.outcomes()
     assert found[0, 0].last("exact") == 0.25, "the final record, not the one before it"
     assert found[0, 0].last("expected") == 0.7 and found[0, 0].steps == (0, 4) and found[0, 0].held_out == 1000
@@ -140,7 +141,7 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
     config = sweep_config()
     sweep = create_sweep(config)
     states = dict(zip(config.cells, ("finished", "running", "stopped", "failed"), strict=True))
-    sweep.begin({cell: recorded(config, cell, state) for cell, state in states.items()})
+    sweep.add_runs({cell: recorded(config, cell, state) for cell, state in states.items()})
     found = sweep.outcomes()
     assert {cell: outcome.last("exact") is None for cell, outcome in found.items()} == {
         cell: state != "finished" for cell, state in states.items()}
@@ -151,9 +152,9 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
 def test_a_deleted_run_is_lost_until_it_is_begun_anew():
     config = sweep_config()
     sweep = create_sweep(config)
-    sweep.begin({config.cells[0]: Run(Path("/nowhere/20200101-000000-abcdef"))})
+    sweep.add_runs({config.cells[0]: Run(Path("/nowhere/20200101-000000-abcdef"))})
     assert sweep.outcomes()[config.cells[0]].state == "lost" and sweep.missing() == list(config.cells)
-    sweep.begin({config.cells[0]: recorded(config, config.cells[0])})
+    sweep.add_runs({config.cells[0]: recorded(config, config.cells[0])})
     assert sweep.outcomes()[config.cells[0]].state == "finished"
 
 
@@ -164,7 +165,7 @@ def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
         assert find_sweep(name) is None
     delete_sweep(sweeps[0])
     assert find_sweep(sweeps[0].id) is None and len(list_sweeps()) == 2
-    monkeypatch.setattr("core.training.sweep_files.KEPT", 2)
+    monkeypatch.setattr("core.training.sweep_files.MAX_SWEEPS", 2)
     assert create_sweep(sweep_config()) in list_sweeps() and len(list_sweeps()) == 2
 
 

@@ -73,7 +73,7 @@ def test_stop_takes_less_than_a_second_and_keeps_what_was_reached(tmp_path, ask)
     assert run.alive() and run.status().pid == worker.pid
     asked = time.time()
     if ask == "file":
-        run.ask_to_stop()
+        run.request_stop()
     else:
         worker.send_signal(signal.SIGTERM if ask == "signal" else signal.SIGINT)
     wait_for(lambda: run.status().ended)
@@ -120,7 +120,7 @@ def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatc
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     session = worker.prepare(run.config())
     run.append(next(train(run.config(), session)))
-    run.keep(session, run.config())
+    run.save_checkpoint(session, run.config())
     assert run.checkpoint_steps() == [0]
     assert worker.work(run.path) == "finished"
     assert [record.step for record in run.records() if not record.final] == [0, 2, 4]

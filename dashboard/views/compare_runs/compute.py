@@ -49,7 +49,8 @@ def shared_step(sides: Sequence[Side]) -> int:
 def examples(side: Side) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
     task, config = side.shown.task(), side.shown.config
-    return [task.separator.join(task.shown(example)[0]) for example in watched_examples(config.task, config.watch)]
+    return [task.separator.join(task.display_tokens(example)[0])
+            for example in watched_examples(config.task, config.watch)]
 
 
 def looks(side: Side, step: int, example: int) -> Looks | None:
@@ -61,7 +62,7 @@ def looks(side: Side, step: int, example: int) -> Looks | None:
     watched = watched_examples(config.task, config.watch)
     if example >= len(watched):
         return None
-    source = task.shown(watched[example])[0]
+    source = task.display_tokens(watched[example])[0]
     for kind in KINDS:
         weights = kept.get(f"{example}:{kind}")
         if weights is None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from core.attention import ConfigError
-from core.decoding import Followed, Prompt, Sampling, Tree, beam, follow, greedy, sample
-from core.models import KINDS, Model, Seq2Seq
+from core.decoding import ForcedSteps, Prompt, Sampling, Tree, beam, force_tokens, greedy, sample
+from core.models import MODELS, Model, Seq2Seq
 from core.tasks import Example, Task
 from core.training.runs import Run, list_runs
 from dashboard.runtime import cache
@@ -87,7 +87,7 @@ def _decodes(run: Run) -> bool:
         kind = run.config().model.kind
     except (ConfigError, TypeError, ValueError, KeyError):
         return False
-    return issubclass(KINDS[kind], Seq2Seq) and bool(run.checkpoint_steps())
+    return issubclass(MODELS[kind], Seq2Seq) and bool(run.checkpoint_steps())
 
 
 def held_out(trained: Trained) -> tuple[Example, ...]:
@@ -143,8 +143,8 @@ def _decoded(trained: Trained, asked: str | int, how: How) -> Decoded:
     tree = search(model, prompt, how, longest_of(task, example, how))
     known = {held.source: held.target for held in held_out(trained)} if task.form == "pairs" else {}
     unknown = tuple(sorted(set(example.source) - set(task.source_vocab.tokens))) if task.input == "tokens" else ()
-    return Decoded(prompt, task.shown(example)[0], known.get(example.source), tree, time.thread_time() - started,
-                   unknown)
+    source = task.display_tokens(example)[0]
+    return Decoded(prompt, source, known.get(example.source), tree, time.thread_time() - started, unknown)
 
 
 def prompt_of(task: Task, example: Example) -> Prompt:
@@ -172,6 +172,6 @@ def search(model: Seq2Seq, prompt: Prompt, how: How, longest: int) -> Tree:
     return beam(model, prompt, width=1, no_repeat=how.no_repeat, max_length=longest)
 
 
-def steps_of(trained: Trained, prompt: Prompt, tokens: Sequence[int]) -> Followed:
+def steps_of(trained: Trained, prompt: Prompt, tokens: Sequence[int]) -> ForcedSteps:
     """All probabilities and the attention along one path."""
-    return follow(trained.load()[0], prompt, tokens)
+    return force_tokens(trained.load()[0], prompt, tokens)

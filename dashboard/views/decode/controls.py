@@ -129,7 +129,7 @@ def _source(trained: Trained, task: Task, cell: Any, beside: Any) -> str | int:
     examples, here = held_out(trained), f"{trained.path}"
     if task.input != "tokens":
         return int(cell.selectbox("Held-out source", range(len(examples)), key=key("place"),
-                                  format_func=lambda i: f"{i}: {' '.join(task.shown(examples[i])[1])}"))
+                                  format_func=lambda i: f"{i}: {' '.join(task.display_tokens(examples[i])[1])}"))
     if st.session_state.get(SOURCE_OF) != here:
         first = SOURCE_OF not in st.session_state and "decode:source" in st.query_params
         if not first:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import streamlit as st
 
-from core.decoding import Followed
+from core.decoding import ForcedSteps
 from core.tasks import Task
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.numbers import number
@@ -29,7 +29,7 @@ def outputs(found: Decoded, task: Task, how: How) -> None:
     head += ["right"] if found.target is not None else []
     rows = []
     for one in found.tree.hypotheses[:SHOWN]:
-        ranked = f"{one.drawn}" if how.strategy == SAMPLING else number(one.score)
+        ranked = f"{one.samples}" if how.strategy == SAMPLING else number(one.score)
         known = text.right(found, task, one)
         rows.append([text.shorten(text.spoken(task, one.tokens)), number(one.logp), str(len(one)),
                      ranked, *([] if known is None else ["yes" if known else "no"])])
@@ -38,15 +38,15 @@ def outputs(found: Decoded, task: Task, how: How) -> None:
         st.caption(f"And {more} more.")
 
 
-def looked(found: Decoded, task: Task, followed: Followed, tokens: Sequence[int]) -> None:
+def looked(found: Decoded, task: Task, followed: ForcedSteps, tokens: Sequence[int]) -> None:
     """Where each step of the path looked: a map with the picked step in the accent, or pictures with their patches."""
-    if not followed.looks:
+    if not followed.source_attention:
         st.caption("This model has no attention: at each step it sees the encoder's last state alone.")
         return
     said = tuple(text.names(task)[token] for token in tokens)
     read = (*found.source, *said[:-1]) if found.prompt.text else found.source
     maps = [AttentionMap("cross", layer, np.ascontiguousarray(weights.float().cpu().numpy()), said, tuple(read))
-            for layer, weights in enumerate(followed.looks)]
+            for layer, weights in enumerate(followed.source_attention)]
     picked = _head(maps)
     if task.input == "patches":
         st.markdown("**Where each step looked**")
@@ -70,7 +70,7 @@ def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
                         format_func=lambda place: f"L{place[0]}·H{place[1]}", width=180)
 
 
-def next_token(followed: Followed, task: Task, how: How, token: int) -> None:
+def next_token(followed: ForcedSteps, task: Task, how: How, token: int) -> None:
     """The likeliest tokens at the picked step, by the model and, where it is reshaped, as they are drawn."""
     logp = followed.logp[-1]
     shares = {"model": logp.exp()}

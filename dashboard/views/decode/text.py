@@ -58,15 +58,15 @@ def fact(found: Decoded, task: Task, how: How, plainest: Hypothesis) -> str:
     best = found.tree.hypotheses[0]
     said = f"**{quoted(task, best)}**"
     if how.strategy == SAMPLING:
-        drawn, own = sum(one.drawn for one in found.tree.hypotheses), len(found.tree.hypotheses)
+        drawn, own = sum(one.samples for one in found.tree.hypotheses), len(found.tree.hypotheses)
         same = "Greedy decoding says the same." if best.tokens == plainest.tokens else (
             f"Greedy decoding says {quoted(task, plainest)}, which has {chance(plainest.logp)}.")
-        if best.drawn == 1 < drawn:
+        if best.samples == 1 < drawn:
             return (f"All {drawn} samples are different; the likeliest of them, {said}{verdict(found, task, best)}, "
                     f"has probability {chance(best.logp)}. {same}")
         others = "" if own == 1 else f" There are {own} different outputs."
-        return (f"{best.drawn} of {drawn} samples {'is' if drawn == 1 else 'are'} {said}{verdict(found, task, best)}; "
-                f"the model gives it {chance(best.logp)}.{others} {same}")
+        return (f"{best.samples} of {drawn} samples {'is' if drawn == 1 else 'are'} "
+                f"{said}{verdict(found, task, best)}; the model gives it {chance(best.logp)}.{others} {same}")
     if how.strategy == GREEDY:
         first = min(found.tree.path(best.leaf), key=lambda place: found.tree.candidates[place].logp)
         weak = found.tree.candidates[first]

@@ -79,7 +79,7 @@ def _draw(shown: Shown) -> None:
         fact(text.fact(shown.config, shown.records[0], shown.at(step), majority) + _gained(both))
         st.caption(" ".join(filter(None, [text.still(shown.config), text.conditions(
             shown.config, shown.about, len(rows.learned), len(rows.held_out), rows.repeated,
-            line(shown.run.asked().get("machines")))])))
+            line(shown.run.metadata().get("machines")))])))
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
     st.markdown(":small[**Held-out rows, and what the model says of them**]")
     st.html(text.table(shown.records[0].examples, shown.at(step).examples, columns, ink.hairline, ink.quiet))

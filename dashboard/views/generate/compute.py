@@ -98,9 +98,9 @@ def outputs(now: Going) -> list[Hypothesis]:
     tree, last = now.tree, now.length - 1
     found = list(tree.hypotheses)
     if not now.done:
-        found += [Hypothesis(place, tree.tokens(place), one.total, one.total, one.drawn)
+        found += [Hypothesis(place, tree.tokens(place), one.total, one.total, one.samples)
                   for place, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
-        found.sort(key=lambda one: (-one.drawn, -one.logp))
+        found.sort(key=lambda one: (-one.samples, -one.logp))
     return found
 
 

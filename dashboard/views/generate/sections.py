@@ -51,7 +51,8 @@ class Looked:
     @property
     def keys(self) -> tuple[int, ...]:
         """The ids of the maps' columns."""
-        ids = self.now.begun.read.ids if self.kind == "cross" else (*self.now.begun.prompt.said, *self.tokens[:-1])
+        begun = self.now.begun
+        ids = begun.read.ids if self.kind == "cross" else (*begun.prompt.prefix_tokens, *self.tokens[:-1])
         return (*ids, NO_TOKEN) if self.found.sink else ids
 
 
@@ -60,7 +61,7 @@ def looked(now: Going, pretrained: Pretrained, path: Sequence[int], step: int, f
     tokens = now.tree.tokens(path[-1])
     top = found.logits.topk(min(LIKELIEST, found.logits.shape[1])).indices.flatten().tolist()
     weighed = (one.token for one in now.tree.candidates)
-    names = names_of(pretrained, [*now.begun.prompt.said, *tokens, *top, *weighed])
+    names = names_of(pretrained, [*now.begun.prompt.prefix_tokens, *tokens, *top, *weighed])
     return Looked(now, pretrained, path, step, tokens, names, found, found.trace.of(kind))
 
 
@@ -80,7 +81,7 @@ def live(now: Going, pretrained: Pretrained, place: st.delta_generator.DeltaGene
 def listed(said: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> None:
     """Every output with what it is ranked by, the best first."""
     rows = [[shorten(text) or "nothing", number(one.logp), str(len(one)),
-             f"{one.drawn}" if sampled else number(one.score)]
+             f"{one.samples}" if sampled else number(one.score)]
             for one, text in zip(said[:SHOWN], texts, strict=False)]
     table(["output", "log-probability", "tokens", "drawn" if sampled else "score"], rows,
           caption="Outputs, the best first", markers=False)
@@ -96,12 +97,12 @@ def reading(this: Looked, item: AttentionMap, head: int) -> None:
     label = f"Where head {item.layer_name}·H{head} looked to say {said[this.step]}"
     if this.kind == "cross":
         read = strip(item.keys, weights, ink, label=label)
-        begun = tuple(this.names[token] for token in this.now.begun.prompt.said[1:])
+        begun = tuple(this.names[token] for token in this.now.begun.prompt.prefix_tokens[1:])
         answer = strip((*begun, *said), [None] * (len(begun) + len(said)), ink, label="What is said",
                        now=len(begun) + this.step, chance=chance)
         st.html(f"{STYLE}{read}<div style='height:8px'></div>{answer}")
         return
-    first = len(this.now.begun.prompt.said)
+    first = len(this.now.begun.prompt.prefix_tokens)
     line = (*sink, *item.keys[:first], *said)
     shown: list[float | None] = [*weights[len(weights) - len(sink):], *weights[: first + this.step]]
     shown += [None] * (len(line) - len(shown))

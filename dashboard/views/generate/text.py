@@ -56,7 +56,7 @@ def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], s
 
 def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
     """What all samples, or all beams, came to; nothing for one output."""
-    if settings.strategy == "sampling" and (drawn := sum(one.drawn for one in said)) > 1:
+    if settings.strategy == "sampling" and (drawn := sum(one.samples for one in said)) > 1:
         kinds = "all the same" if len(said) == 1 else f"{len(said)} different texts"
         return f"{drawn} samples are {kinds}."
     if settings.strategy == "beam" and len(said) > 1:
@@ -75,7 +75,8 @@ def caption(now: Going, drawn: int, note: str | None) -> str:
     left = len(tree.candidates) - drawn
     more = f" {left:,} of them are not drawn." if left else ""
     rate = f", {now.length / now.seconds:,.0f} steps a second" if now.seconds else ""
-    short = (f" The model has places for {len(now.begun.prompt.said) + room} tokens, so at most {room} are said."
+    short = (f" The model has places for {len(now.begun.prompt.prefix_tokens) + room} tokens, "
+             f"so at most {room} are said."
              if room < settings.longest else "")
     return (f"{now.request.ref.name}, fp32; {len(tree.candidates):,} candidates weighed in "
             f"{duration(now.seconds)}{rate}.{more} A number in the tree is the model's probability of the token "

@@ -11,7 +11,7 @@ import streamlit as st
 from core.attention import ConfigError
 from core.training import archive
 from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.run_storage import KEPT, LONGEST_NAME, bring_back, discard, duplicate, most_bytes, prune
+from core.training.run_storage import LONGEST_NAME, MAX_RUNS, discard, duplicate, most_bytes, prune, restore
 from dashboard.charts.numbers import byte_size
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
@@ -51,7 +51,7 @@ def name(item: Summary) -> None:
     key = f"runs:name:{item.run.id}"
 
     def take() -> None:
-        item.run.change(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
+        item.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
 
     st.text_input("Name", item.name if item.named else "", key=key, max_chars=LONGEST_NAME, on_change=take,
                   placeholder=item.name, disabled=item.example,
@@ -109,7 +109,7 @@ def _begin(item: Summary, step: int, config: RunConfig) -> None:
 
 def _duplicate(item: Summary) -> None:
     def make() -> None:
-        prune(KEPT - 1, most=most_bytes() - item.bytes)
+        prune(MAX_RUNS - 1, most=most_bytes() - item.bytes)
         pick([duplicate(item.run, f"{item.plain_name}, copy").id])
 
     _try(make)
@@ -161,7 +161,7 @@ def undo() -> None:
 
 def _bring_back(gone: Sequence[tuple[str, str]]) -> None:
     def make() -> None:
-        found = [run_id for run_id, _ in gone if bring_back(run_id) is not None]
+        found = [run_id for run_id, _ in gone if restore(run_id) is not None]
         st.session_state.pop(DELETED)
         pick(found)
         if len(found) < len(gone):
@@ -183,7 +183,7 @@ def upload() -> None:
         if given is None:
             return
         try:
-            prune(KEPT - 1, most=most_bytes() - archive.MOST_UNPACKED)
+            prune(MAX_RUNS - 1, most=most_bytes() - archive.MOST_UNPACKED)
             run = archive.unpack(given)
         except (ValueError, OSError) as error:
             st.error(plain(str(error)))

@@ -12,7 +12,7 @@ from core.models import ModelConfig
 from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.machine import line
-from core.training.run_storage import GRACE, KEPT
+from core.training.run_storage import GRACE, MAX_RUNS
 from dashboard.charts.numbers import byte_size, duration, number, percent
 from dashboard.widgets.panels import plain
 
@@ -66,7 +66,7 @@ def room(items: Sequence[Summary], most: int) -> str:
     own = [item for item in items if not item.example]
     used = sum(item.bytes for item in own)
     count = f"{len(own)} run{'s' if len(own) != 1 else ''} of yours" if own else "No run of yours yet"
-    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {KEPT} are kept; when it gets too much, the "
+    return (f"{count}, {byte_size(used)} of {byte_size(most)}. At most {MAX_RUNS} are kept; when it gets too much, the "
             f"oldest without a name go first. A deleted run can be brought back for {GRACE / 3600:.0f} hour.")
 
 
@@ -122,7 +122,7 @@ def about(item: Summary) -> str:
         parts.append(f"weights kept at {len(item.kept)} step{'s' if len(item.kept) != 1 else ''}")
     if item.parent:
         parts.append(f"forked from {item.parent}")
-    if machine := line(item.run.asked().get("machines")):
+    if machine := line(item.run.metadata().get("machines")):
         parts.append(f"trained on {machine}")
     parts.append(byte_size(item.bytes))
     return " · ".join(part.rstrip(".") for part in parts) + "."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.training.seed_stats import Line, Spread
+from core.training.seed_stats import Line, SeedStats
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
 from dashboard.charts.vega import BESIDE, SIGN, config, layer, separate
@@ -80,7 +80,7 @@ def _names(names: Sequence[str], drawn: dict[int, Line], scale: Scale, theme: Th
             for place, share in zip(drawn, shares, strict=True)]
 
 
-def seeds(title: str, names: Sequence[str], found: dict[int, Spread], scale: Scale, theme: Theme,
+def seeds(title: str, names: Sequence[str], found: dict[int, SeedStats], scale: Scale, theme: Theme,
           written: Callable[[float], str] = number) -> dict:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
     ink = Ink.of(theme)

@@ -11,9 +11,9 @@ import streamlit as st
 from core.attention import ConfigError
 from core.tasks import Task, TaskConfig, make_task
 from core.training.comparisons import Comparison
-from core.training.seed_stats import Line, Spread, line, spread
+from core.training.seed_stats import Line, SeedStats, line, seed_stats
 from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep, list_sweeps, sweep_comparisons
-from core.training.sweeps import Cell, SweepConfig, name_of, told
+from core.training.sweeps import Cell, SweepConfig, name_of, value_text
 
 EXAMPLE = Sweep(Path(__file__).with_name("scores.json"))
 LAST = "sweeps:last"
@@ -54,7 +54,7 @@ class Shown:
 
     @property
     def names(self) -> list[str]:
-        return [told(self.config.axis, value) for value in self.config.values]
+        return [value_text(self.config.axis, value) for value in self.config.values]
 
     def task(self) -> Task:
         return task_of(self.config.base.task)
@@ -68,12 +68,12 @@ class Shown:
         """The runs of one value that were begun, by seed."""
         return [self.outcomes[cell] for cell in self.config.cells if cell[0] == place and cell in self.outcomes]
 
-    def spread(self, place: int, measure: str) -> Spread | None:
+    def spread(self, place: int, measure: str) -> SeedStats | None:
         """The seeds of one value that finished, together."""
         if measure == "trained":
-            return spread([outcome.trained[-1] for outcome in self.of(place)
+            return seed_stats([outcome.trained[-1] for outcome in self.of(place)
                            if outcome.state == "finished" and outcome.trained])
-        return spread([outcome.last(measure) for outcome in self.of(place)])
+        return seed_stats([outcome.last(measure) for outcome in self.of(place)])
 
     def comparisons(self, measure: str) -> list[Comparison]:
         """Every pair of values tested on this measure; none before all runs have ended, or each look would be one more

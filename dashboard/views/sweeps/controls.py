@@ -83,7 +83,7 @@ def _own_runs() -> list[Run]:
     found: list[Run] = []
     for run in reversed(list_runs()):
         try:
-            if "sweep" not in run.asked() and run.config():
+            if "sweep" not in run.metadata() and run.config():
                 found.append(run)
         except (ConfigError, TypeError, ValueError, KeyError):
             continue

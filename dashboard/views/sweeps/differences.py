@@ -14,7 +14,7 @@ def verdict(shown: Shown, measure: str, ranked: list[int]) -> str:
     tested = shown.comparisons(measure)
     best = ranked[0]
     own = {pair.second: pair for each in tested if best in (each.first, each.second)
-           for pair in [each if each.first == best else each.turned()]}
+           for pair in [each if each.first == best else each.swapped()]}
     names = {place: shown.names[place] for place in ranked if place in own}
     if not own:
         return ""

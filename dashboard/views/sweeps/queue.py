@@ -38,7 +38,7 @@ def go_on(sweep: Sweep) -> None:
 def _start(sweep: Sweep, config: SweepConfig, cells: list[Cell]) -> None:
     about = [{"sweep": {"id": sweep.id, "value": place}} for place, _ in cells]
     runs = jobs.start_all([(config.run(*cell), more) for cell, more in zip(cells, about, strict=True)])
-    sweep.begin(dict(zip(cells, runs, strict=True)))
+    sweep.add_runs(dict(zip(cells, runs, strict=True)))
 
 
 def stop(sweep: Sweep) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 
 from core.models.config import RECURRENT
-from core.training.seed_stats import Spread
+from core.training.seed_stats import SeedStats
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
 from dashboard.views.sweeps.compute import HIGHER, Shown
@@ -29,7 +29,7 @@ def figure_title(measure: str, shown: Shown) -> str:
     return long[0].upper() + long[1:]
 
 
-def number(found: Spread, measure: str) -> str:
+def number(found: SeedStats, measure: str) -> str:
     """99.4 ± 0.5, the mean and half of its 95 % interval, with as many places as that can carry."""
     mean, half = scaled(found.mean, measure), found.half_width
     digits = places(measure, mean, None if half is None else scaled(half, measure))

@@ -10,7 +10,7 @@ from core.entries import quote
 from core.models.config import RECURRENT, STACKED
 from core.tasks import make_task, task_entry
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.sweeps import SETTINGS, buildable, told, vary
+from core.training.sweeps import FIELDS, buildable, value_text, vary
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 
 USUAL: dict[str, tuple[Any, ...]] = {
@@ -32,7 +32,7 @@ MOST_FIRST = 4  # values that are chosen before anybody chose
 @lru_cache(maxsize=256)
 def offered(base: RunConfig, axis: str) -> dict[str, Any]:
     """Every value that this run can have there, by its name; the published ones, and the usual numbers."""
-    return {told(axis, value): value for value in _candidates(base, axis) if _fits(base, axis, value)}
+    return {value_text(axis, value): value for value in _candidates(base, axis) if _fits(base, axis, value)}
 
 
 def _fits(base: RunConfig, axis: str, value: Any, built: bool = True) -> bool:
@@ -105,7 +105,7 @@ def _numbers(values: tuple[Any, ...]) -> bool:
 def axes(base: RunConfig) -> tuple[str, ...]:
     """The settings of which this run can have at least two values."""
     task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
-    found = [axis for axis in (*SETTINGS, *task)
+    found = [axis for axis in (*FIELDS, *task)
              if sum(_fits(base, axis, value, built=False) for value in _candidates(base, axis)) > 1]
     return tuple(sorted(found, key=lambda axis: axis != "score"))  # the first that comes to mind
 
@@ -113,7 +113,7 @@ def axes(base: RunConfig) -> tuple[str, ...]:
 def first(base: RunConfig, axis: str) -> list[str]:
     """The names that are chosen before anybody chose."""
     names = offered(base, axis)
-    wanted = [told(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
+    wanted = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
     return [name for name in wanted if name in names] or list(names)[:MOST_FIRST]
 
 

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, PRESETS, AttentionConfig, ConfigError, entry, preset
 from core.models import ModelConfig
-from core.models.blocks import computed_exactly, encoder_masks
+from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED
 from dashboard.widgets.mechanism_editor import mechanism, preset_of
 from dashboard.widgets.train_with import attention_key
@@ -110,7 +110,7 @@ def summary(model: ModelConfig) -> str:
     names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
     said = [f"{names}."]
     if model.kind == "transformer":
-        if exact := computed_exactly(config):
+        if exact := exact_fallbacks(config):
             kernel = entry("kernel", config.kernel.key).name
             said.append(f"{kernel} serves the encoder; {' and '.join(exact)} {'are' if exact[1:] else 'is'} exact.")
         if masks := encoder_masks(config):

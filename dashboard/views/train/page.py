@@ -133,7 +133,8 @@ def _pickers(shown: Shown, step: int) -> Head | None:
 def _label(shown: Shown, example: int) -> str:
     assert shown.config is not None
     task = shown.task()
-    source, target = task.shown(attention_frames.watched_examples(shown.config.task, shown.config.watch)[example])
+    watched = attention_frames.watched_examples(shown.config.task, shown.config.watch)
+    source, target = task.display_tokens(watched[example])
     if task.input in ("patches", "series"):
         said = f": {task.separator.join(target)}" if task.input == "patches" else ""
         return f"Example {example + 1}{said}"
@@ -190,7 +191,7 @@ def _told(shown: Shown, moment: Moment, ink: Ink) -> None:
     if shown.live:
         st.session_state.setdefault("train:follow", True)
         st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(shown.run.id,))
-    st.caption(text.pace(record, line(shown.run.asked().get("machines"))))
+    st.caption(text.pace(record, line(shown.run.metadata().get("machines"))))
 
 
 def _follow_again(run_id: str) -> None:

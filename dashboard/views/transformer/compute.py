@@ -11,7 +11,7 @@ import torch
 
 from core.attention import Steps
 from core.models import Model, ModelConfig, build_model, map_tokens
-from core.models.model_summary import Part, anatomy
+from core.models.model_summary import Part, summarize
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import objective
@@ -59,8 +59,8 @@ def measure(asked: Asked) -> Measured:
         losses.append(ask.loss(logits, batch))
         return losses[-1]
 
-    tree = anatomy(model, (batch.source, batch.source_mask, batch.target_in), loss)
-    source, target = task.shown(examples[0])
+    tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
+    source, target = task.display_tokens(examples[0])
     trace = _trace(model, asked.config, task, examples[0])
     return Measured(tree, trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(), task.form)
 
@@ -68,7 +68,7 @@ def measure(asked: Asked) -> Measured:
 @torch.no_grad()
 def _trace(model: Model, config: ModelConfig, task: Task, example: Example) -> AttentionTrace:
     """Every layer's maps on one example, the right past given."""
-    batch, (source, target) = task.collate([example]), task.shown(example)
+    batch, (source, target) = task.collate([example]), task.display_tokens(example)
     fed = None if task.form in ("text", "label") else tuple(map(str, target))
     maps = []
     for kind, layers in model(batch.source, batch.source_mask, batch.target_in, record=True).maps.items():
@@ -111,10 +111,10 @@ def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: st
     gradients, outputs = [], []
     for seed in range(SEEDS):
         model = seeded(replace(config, layers=layers, norm=norm, dropout=0.0), task, seed)
-        tree = anatomy(model, (batch.source, batch.source_mask, batch.target_in), lambda out: ask.loss(out, batch))
+        tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), lambda out: ask.loss(out, batch))
         last = tree.layers()[-layers:]  # the decoder's, where there is one
         gradients.append([part.gradient for part in last])
-        outputs.append([part.spread for part in last])
+        outputs.append([part.std for part in last])
     felt, made = (list(zip(*rows, strict=True)) for rows in (gradients, outputs))
     return Depth(tuple(map(statistics.fmean, felt)), tuple(map(statistics.pstdev, felt)),
                  tuple(map(statistics.fmean, made)))

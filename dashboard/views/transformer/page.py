@@ -89,7 +89,7 @@ def _along(measured: Measured) -> None:
     for part in measured.tree.layers():
         stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
     if max(map(len, stacks.values())) > 1:
-        _two({name: ([part.gradient for part in parts], [part.spread for part in parts])
+        _two({name: ([part.gradient for part in parts], [part.std for part in parts])
               for name, parts in stacks.items()}, "along")
 
 

@@ -96,7 +96,7 @@ def _tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
     if ref is None:
         return None
     base = name_of(config.model)
-    called = run.name if run.asked().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
+    called = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
     return before(config.model), f"{TUNED}{base}, {'kept' if run in KEPT.values() else called}", ref
 
 
