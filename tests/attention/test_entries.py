@@ -49,7 +49,7 @@ def test_every_pair_runs_on_one_sequence():
 
 
 def test_every_pair_runs_across_two_sequences():
-    """The same without the choices that refuse two sequences by themselves, which would hide the others of their row."""
+    """The same without the choices that refuse two sequences alone: they would hide the others of their row."""
     def refuses(item):
         try:
             run(covering.build([item]), cross=True, add_positions=True)
