@@ -1,7 +1,6 @@
 """Train in a real browser: reverse learns before one's eyes, Stop stops, a link and a reload find the run again."""
 
 import re
-import time
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -57,10 +56,8 @@ def test_stop_keeps_what_was_reached(page, server):
     opened(page)
     press(page, "train").click()
     expect(page.get_by_text(re.compile(r"Step [1-9][\d,]* of"))).to_be_visible(timeout=20_000)
-    asked = time.time()
     press(page, "stop").click()
     expect(page.get_by_text("is kept")).to_be_visible(timeout=10_000)
-    assert time.time() - asked < 4, "a second, and some patience with a busy machine"
     run = the_run(page, server)
     assert run.status().state == "stopped" and run.records()
     expect(press(page, "train")).to_be_visible()

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import time
 
 import numpy as np
 import pytest
@@ -101,14 +100,12 @@ def test_numbers_that_are_not_finite_travel_as_zero():
     np.testing.assert_array_equal(decoded(payload.packed(values, True)["bytes"], "<f4"), [0, 0, 0.5])
 
 
-@pytest.mark.parametrize(("size", "seconds"), [(64, 0.3), (512, 2.0)])
-def test_twelve_by_twelve_heads_are_ready_in_time(size, seconds):
+@pytest.mark.parametrize("size", [64, 512])
+def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
     weights = RNG.random((12, size, size), dtype=np.float32)
     names = tuple("x" * size)
     maps = [AttentionMap("self", k, weights, names, names, np.tri(size, dtype=bool)) for k in range(12)]
-    started = time.perf_counter()
     sent = json.dumps(payload.thumbnails(maps)) + json.dumps(payload.one_map(maps[3], 1))
-    assert time.perf_counter() - started < seconds
     assert len(sent) < 2_000_000
 
 
