@@ -1,4 +1,8 @@
-"""Text to tree: a tokenizer, and a parser by precedence climbing, with Python's own levels."""
+"""Text to tree: a tokenizer, and a parser by precedence climbing, with Python's own levels.
+
+Not ast.parse: of `&&`, `!` or a lone `=` it says no more than "invalid syntax", and where `≤` becomes `<=` its
+positions are no longer those of the typed text.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def compare(groups: Sequence[Mapping[int, float]], resolution: float = 0.0) -> l
 
     Paired Student's t over the seeds that two groups share; Welch's t where they share none. p-values are corrected
     over all pairs tested, so that the chance of any false claim stays below LEVEL (Holm 1979). A standard deviation
-    counts as at least `resolution`, the smallest step of the measure; where it is zero even so, p is 1.
+    counts as at least `resolution`, the smallest step of the measure; where it is zero even so, p is 1. This lower
+    bound is why scipy's ttest_rel and ttest_ind do not compute the statistic; the tests hold it against both.
     """
     from scipy.stats import t
 

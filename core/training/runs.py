@@ -12,19 +12,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 from safetensors.torch import save as save_tensors
@@ -42,6 +41,7 @@ STEP = re.compile(r"[0-9]{6}")
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
 CHECKPOINTS = 10  # kept along a run, the last one among them
+PROBE = 0.03  # seconds alive() waits for the lock, so that two probes at once do not take each other for a worker
 
 
 @dataclass(frozen=True)
@@ -229,21 +229,18 @@ class Run:
 
     def alive(self) -> bool:
         """True while a worker holds the folder's lock (a process number may be reused, a lock may not)."""
+        path = self.path / "lock"
         try:
-            with open(self.path / "lock", "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+            with FileLock(path, timeout=PROBE, poll_interval=0.002) if path.exists() else nullcontext():
+                return False
+        except Timeout:
             return True
         except OSError:
             return False
-        return False
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the folder's lock: what a worker does from its first moment to its last."""
-        with open(self.path / "lock", "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def lock(self) -> FileLock:
+        """The folder's lock, which a worker holds from its first moment to its last."""
+        return FileLock(self.path / "lock")
 
 
 def new_id() -> str:

@@ -6,15 +6,15 @@ the folders of its runs.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from core.entries import ConfigError, quote
 from core.files import read_object
@@ -153,7 +153,7 @@ class Sweep:
 
     def add_runs(self, runs: Mapping[Cell, Run]) -> None:
         """Say which folder each of these runs has; what was kept of an earlier try is forgotten."""
-        with self._held():
+        with self._lock():
             data = self.data()
             for cell, run in runs.items():
                 data.setdefault("runs", {})[_key(cell)] = run.id
@@ -167,7 +167,7 @@ class Sweep:
                 if cell not in found or (found[cell].ended and found[cell].state != "finished")]
 
     def _add(self, outcomes: dict[str, Any]) -> None:
-        with self._held():
+        with self._lock():
             data = self.data()
             data["outcomes"] = {**data.get("outcomes", {}), **outcomes}
             self._write(data)
@@ -175,11 +175,8 @@ class Sweep:
     def _write(self, data: dict[str, Any]) -> None:
         write_atomically(self.path, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
 
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        with open(self.path.with_suffix(".lock"), "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def _lock(self) -> FileLock:
+        return FileLock(self.path.with_suffix(".lock"))
 
 
 def _key(cell: Cell) -> str:

@@ -1,4 +1,8 @@
-"""A bounded memory of what every session shares: models and readings, weighed in bytes, the longest unused leaves."""
+"""A cache that all sessions share, bounded in bytes; the least recently used entries leave first.
+
+Not cachetools.LRUCache: it refuses a value larger than the whole cache and has one bound, not bytes and a count, so the
+eviction loop would stay, and single-flight creation beside it.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,8 @@ class _Making:
 class ByteLRUCache:
     """Values by key, each made once however many sessions ask for it at the same time.
 
-    When they weigh more than `most_bytes`, or are more than `most`, the longest unused leave; the last made stays, were
-    it alone too heavy. Who still holds a value that left keeps it.
+    Beyond `most_bytes` or `most` entries the least recently used leave; the newest entry stays even if it is larger
+    than the bound. A caller that still holds an evicted value keeps it.
     """
 
     def __init__(self, most_bytes: int, most: int) -> None:

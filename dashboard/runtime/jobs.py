@@ -6,7 +6,6 @@ every run as it is. Only the spare's process handle lives in memory, and the thr
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -18,6 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from core.finetune.config import FineTuneConfig
 from core.finetune.run import create
@@ -260,6 +261,5 @@ def _folder_lock() -> Iterator[None]:
     """One tick at a time, across threads and across servers that share the folder."""
     folder = runs_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock, open(folder / ".lock", "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _lock, FileLock(folder / ".lock"):
         yield
