@@ -91,21 +91,21 @@ def test_a_row_without_keys_is_said_in_words():
 
 @pytest.mark.parametrize("key", KEYS)
 def test_what_is_drawn_is_what_the_module_computes(key):
-    found = compute.weigh(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
+    row = compute.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
     scores = torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]])
     weights = own(scores, torch.tensor([True, False, True, True])).detach()[0, 0, 0]
-    np.testing.assert_allclose(found.weights, weights.numpy(), rtol=1e-5, atol=1e-7)
-    assert found.given + found.kept >= 1 - 1e-9
-    assert found.zeros == int((found.weights[[0, 2, 3]] == 0).sum())
+    np.testing.assert_allclose(row.weights, weights.numpy(), rtol=1e-5, atol=1e-7)
+    assert row.total + row.unassigned >= 1 - 1e-9
+    assert row.zeros == int((row.weights[[0, 2, 3]] == 0).sum())
 
 
 def test_only_what_gets_weight_learns():
     scores = (3.0, 1.0, 2.5)
-    learn = {key: compute.weigh(Choice(key), scores, 1.0).learn for key in KEYS}
+    learn = {key: compute.normalize_row(Choice(key), scores, 1.0).learning for key in KEYS}
     assert (learn["softmax"], learn["sparsemax"], learn["hard"]) == (3, 2, 3)
-    assert compute.weigh(Choice.of("hard", gradient="none"), scores, 1.0).learn == 0
-    assert compute.weigh(Choice.of("top_k", k=2), scores, 1.0).learn == 2
+    assert compute.normalize_row(Choice.of("hard", gradient="none"), scores, 1.0).learning == 0
+    assert compute.normalize_row(Choice.of("top_k", k=2), scores, 1.0).learning == 2
 
 
 def evaluated(latex):
@@ -118,20 +118,20 @@ def evaluated(latex):
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "hard"])
 def test_the_numbers_in_the_equation_make_the_weight(key):
-    found = compute.weigh(Choice(key), (1.0, 0.25, 1.5), 1.0)
-    for j in text.kept(found):
-        said = text.numbers(found.normalizer, found, j)
-        assert said or type(found.normalizer) not in text.numbers.registry, "it has such a line, and gave none"
-        if not said:
+    row = compute.normalize_row(Choice(key), (1.0, 0.25, 1.5), 1.0)
+    for j in text.nonzero(row):
+        line = text.numbers(row.normalizer, row, j)
+        assert line or type(row.normalizer) not in text.numbers.registry, "it has such a line, and gave none"
+        if not line:
             continue  # a normalizer that no line was written for shows its equation and its result
-        assert evaluated(said) == pytest.approx(found.weights[j], abs=0.02), said
+        assert evaluated(line) == pytest.approx(row.weights[j], abs=0.02), line
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_curve_passes_through_the_weight_it_follows(key):
     scores = (1.0, None, 0.5)
     at = dict(compute.sweep(Choice(key), scores, 2.0, 0))
-    assert at[2.0] == pytest.approx(float(compute.weigh(Choice(key), scores, 2.0).weights[0]))
+    assert at[2.0] == pytest.approx(float(compute.normalize_row(Choice(key), scores, 2.0).weights[0]))
 
 
 def test_names_are_escaped_and_weights_are_the_height_of_bars():
@@ -149,8 +149,8 @@ def test_the_example_is_a_real_row():
 def test_the_snippet_runs_and_makes_the_same_weights(key):
     scores, space = (1.0, None, -0.5), {}
     exec(text.snippet(Choice(key), scores), space)  # noqa: S102
-    found = compute.weigh(Choice(key), scores, 1.0)
-    np.testing.assert_allclose(space["weights"].detach()[0, 0, 0].numpy(), found.weights, rtol=1e-5, atol=1e-7)
+    row = compute.normalize_row(Choice(key), scores, 1.0)
+    np.testing.assert_allclose(space["weights"].detach()[0, 0, 0].numpy(), row.weights, rtol=1e-5, atol=1e-7)
 
 
 def test_the_sources_open():

@@ -1,4 +1,4 @@
-"""A row of weights as bars, one small figure a normalizer: plain HTML, which is there as soon as the text is."""
+"""A row of weights as bars, one small figure a normalizer, in plain HTML: it shows as soon as the text does."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import PICK, SIGNED, WEIGHTS, Theme
+from dashboard.views.normalizers.controls import MAX_PILLS
 
 NO_KEY = "no key"
-LEAST_KEPT = 5e-3  # less than two decimals show is not drawn
-MOST_NAMED = 12  # with more keys their names would not fit under the bars
+MIN_UNASSIGNED = 5e-3  # a smaller weight, which two decimals would not show, is not drawn
 
 STYLE = """<style>
 .nb{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
@@ -42,26 +42,26 @@ def figures(tiles: Sequence[str], theme: Theme) -> str:
 
 
 def weights_tile(
-    title: str, note: str, weights: np.ndarray, seen: Sequence[bool], names: Sequence[str], picked: int, kept: float,
-    foot: str,
+    title: str, note: str, weights: np.ndarray, visible: Sequence[bool], names: Sequence[str], picked: int,
+    unassigned: float, foot: str,
 ) -> str:
     """One normalizer: a bar a key from 0 to 1, hatched where masked, and a hollow one for what goes to no key."""
     top = int(weights.argmax())
-    shown = [bar(float(w), may, at in (top, picked), at == picked, names[at])
-             for at, (w, may) in enumerate(zip(weights, seen, strict=True))]
+    bars = [bar(float(w), may, at in (top, picked), at == picked, names[at])
+             for at, (w, may) in enumerate(zip(weights, visible, strict=True))]
     labels = list(names)
-    if kept > LEAST_KEPT:
-        shown.append(bar(kept, True, True, False, NO_KEY, "none"))
+    if unassigned > MIN_UNASSIGNED:
+        bars.append(bar(unassigned, True, True, False, NO_KEY, "none"))
         labels.append(NO_KEY)
-    said = ", ".join(f"{name} {number(float(w))}" for name, w in zip(names, weights, strict=True))
-    return figure(title, note, f"{title}: {said}; {foot}", shown, labels, picked, foot)
+    description = ", ".join(f"{name} {number(float(w))}" for name, w in zip(names, weights, strict=True))
+    return figure(title, note, f"{title}: {description}; {foot}", bars, labels, picked, foot)
 
 
-def bar(value: float, may: bool, named: bool, pick: bool, name: str, kind: str = "") -> str:
+def bar(value: float, visible: bool, named: bool, pick: bool, name: str, css: str = "") -> str:
     high = min(max(value, 0.0), 1.0) * 100
-    text = f'<b style="bottom:calc({high:.1f}% + 1px)">{number(value)}</b>' if named and may else ""
-    classes = " ".join(filter(None, ("bar", kind, "" if may else "masked", "pick" if pick else "")))
-    return (f'<div class="{classes}" title="{escape(name)}: {number(value) if may else "masked"}">'
+    text = f'<b style="bottom:calc({high:.1f}% + 1px)">{number(value)}</b>' if named and visible else ""
+    classes = " ".join(filter(None, ("bar", css, "" if visible else "masked", "pick" if pick else "")))
+    return (f'<div class="{classes}" title="{escape(name)}: {number(value) if visible else "masked"}">'
             f'<i style="height:{high:.1f}%"></i>{text}</div>')
 
 
@@ -73,26 +73,27 @@ def scores_tile(
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
     zero = -low / span * 100
-    shown = []
+    bars = []
     for at, (score, value) in enumerate(zip(scores, values, strict=True)):
         size, colour = abs(value) / span * 100, SIGNED[theme][8 if value >= 0 else 2]
         start = zero if value >= 0 else zero - size
         edge = f"bottom:calc({start + size:.1f}% + 1px)" if value >= 0 else f"bottom:calc({start:.1f}% - 15px)"
         text = f'<b style="{edge}">{number(value)}</b>' if at == picked and score is not None else ""
         tip = f"{escape(names[at])}: {'masked' if score is None else number(value)}"
-        shown.append(f'<div class="bar{" masked" * (score is None)}{" pick" * (at == picked)}" title="{tip}">'
+        bars.append(f'<div class="bar{" masked" * (score is None)}{" pick" * (at == picked)}" title="{tip}">'
                      f'<i style="background:{colour};border-radius:2px;bottom:{start:.1f}%;height:{size:.1f}%"></i>'
                      f"{text}</div>")
-    said = ", ".join(f"{name} {'masked' if s is None else number(s)}" for name, s in zip(names, scores, strict=True))
-    return figure(title, note, f"{title}: {said}", shown, names, picked, f"{number(low)} to {number(high)}")
+    description = ", ".join(f"{name} {'masked' if score is None else number(score)}"
+                            for name, score in zip(names, scores, strict=True))
+    return figure(title, note, f"{title}: {description}", bars, names, picked, f"{number(low)} to {number(high)}")
 
 
 def figure(
-    title: str, note: str, said: str, bars: Sequence[str], names: Sequence[str], picked: int, foot: str,
+    title: str, note: str, description: str, bars: Sequence[str], names: Sequence[str], picked: int, foot: str,
 ) -> str:
     marks = ['class="pick"' if at == picked else "" for at in range(len(names))]
     under = "".join(f"<span {mark}>{escape(name)}</span>" for mark, name in zip(marks, names, strict=True))
-    below = f'<div class="names" aria-hidden="true">{under}</div>' if len(names) <= MOST_NAMED + 1 else ""
+    below = f'<div class="names" aria-hidden="true">{under}</div>' if len(names) <= MAX_PILLS + 1 else ""
     head = f"<figcaption>{escape(title)}<small>{escape(note)}</small></figcaption>"
-    return (f'<figure role="img" aria-label="{escape(said)}">{head}<div class="bars">{"".join(bars)}</div>{below}'
-            f'<div class="sum">{escape(foot)}</div></figure>')
+    return (f'<figure role="img" aria-label="{escape(description)}">{head}<div class="bars">{"".join(bars)}</div>'
+            f'{below}<div class="sum">{escape(foot)}</div></figure>')

@@ -1,4 +1,4 @@
-"""One row of scores through every normalizer, and what its weights measure; asked of the built modules."""
+"""One row of scores through a normalizer, and measures of its weights, computed by the built module."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from core.attention import AttentionConfig, Choice, entry
 from core.attention.normalizers import Normalizer
 from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import SENTENCE, embed, labels, tokenize
-from dashboard.views.normalizers.controls import DIMS, SEED, Scores
 
-LEARNS = 1e-12  # a gradient smaller than this moves nothing, in double precision
-SWEEP = np.linspace(-6.0, 6.0, 97)  # the scores that one key is given in the curves
+DIMS, SEED = 16, 126
+MIN_GRADIENT = 1e-12  # a smaller one counts as zero, in double precision
+SWEEP = np.linspace(-6.0, 6.0, 97)  # the scores of one key in the curves
+
+Scores = tuple[float | None, ...]  # None where the key is masked
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
-    """A row's weights by one normalizer, and what they measure.
+class RowWeights:
+    """A row's weights by one normalizer, and their measures.
 
-    `given` is their sum, `zeros` how many keys that may be seen get exactly nothing, `learn` how many scores have a
-    gradient, `prepared` what the normalizer made of each score before it compared them.
+    `prepared` is what the normalizer makes of each score before it compares them, `zeros` the number of visible keys
+    with a weight of exactly 0, `learning` the number of scores with a gradient.
     """
 
     key: str
@@ -34,21 +36,21 @@ class Weighed:
     weights: np.ndarray
     zeros: int
     entropy: float
-    learn: int
+    learning: int
 
     @property
-    def given(self) -> float:
+    def total(self) -> float:
         return float(self.weights.sum())
 
     @property
-    def kept(self) -> float:
-        """What goes to no key."""
-        return max(0.0, 1.0 - self.given)
+    def unassigned(self) -> float:
+        """The weight that goes to no key."""
+        return max(0.0, 1.0 - self.total)
 
 
 @lru_cache(maxsize=1)
 def example() -> tuple[tuple[str, ...], str, Scores]:
-    """Real scores to begin with: the keys, the query's name, and the word whose scores lie farthest apart."""
+    """Real scores to start from: the keys, the query (the word with the largest std of scores), and its scores."""
     tokens = tokenize(SENTENCE).tokens
     with torch.inference_mode():
         scores = seeded_layer(AttentionConfig(DIMS, 1), SEED)(embed(tokens, DIMS, SEED)).scores[0, 0]
@@ -62,41 +64,41 @@ def normalizer_of(choice: Choice) -> Normalizer:
     return built
 
 
-def tensors(scores: Scores, spread: float) -> tuple[Tensor, Tensor]:
-    """Scores (1, 1, 1, S), times the spread, and which keys may be seen."""
-    values = torch.tensor([[[[0.0 if s is None else s * spread for s in scores]]]], dtype=torch.float64)
+def tensors(scores: Scores, factor: float) -> tuple[Tensor, Tensor]:
+    """Scores (1, 1, 1, S) times the factor, and the mask of visible keys."""
+    values = torch.tensor([[[[0.0 if s is None else s * factor for s in scores]]]], dtype=torch.float64)
     return values, torch.tensor([[[[s is not None for s in scores]]]])
 
 
-def weigh(choice: Choice, scores: Scores, spread: float) -> Weighed:
+def normalize_row(choice: Choice, scores: Scores, factor: float) -> RowWeights:
     """The row through one normalizer, with its gradients."""
     normalizer = normalizer_of(choice)
-    values, mask = tensors(scores, spread)
+    values, mask = tensors(scores, factor)
     values.requires_grad_()
     weights = normalizer(values, mask)
     row = weights.detach()[0, 0, 0].numpy()
     prepared = normalizer.prepare(values.detach(), mask)[0, 0, 0].detach().numpy()
     zeros = int((row[mask[0, 0, 0].numpy()] == 0).sum())
-    return Weighed(choice.key, normalizer, prepared, row, zeros, float(analysis.entropy(row[None, None])[0, 0]),
-                   learning(weights, values))
+    return RowWeights(choice.key, normalizer, prepared, row, zeros, float(analysis.entropy(row[None, None])[0, 0]),
+                      scores_with_gradient(weights, values))
 
 
-def learning(weights: Tensor, values: Tensor) -> int:
-    """How many scores have a gradient when every weight is asked to change by its own amount."""
+def scores_with_gradient(weights: Tensor, values: Tensor) -> int:
+    """The number of scores that have a gradient under a loss in which every weight has another factor."""
     if not weights.requires_grad:
         return 0
-    wish = torch.arange(1.0, weights.shape[-1] + 1, dtype=weights.dtype).sqrt()
-    found, = torch.autograd.grad((weights * wish).sum(), values)
-    return int((found.abs() > LEARNS).sum())
+    factors = torch.arange(1.0, weights.shape[-1] + 1, dtype=weights.dtype).sqrt()
+    gradient, = torch.autograd.grad((weights * factors).sum(), values)
+    return int((gradient.abs() > MIN_GRADIENT).sum())
 
 
 @torch.inference_mode()
-def sweep(choice: Choice, scores: Scores, spread: float, at: int) -> tuple[tuple[float, float], ...]:
-    """The weight of key `at` as its score runs from −6 to 6 while the others stay."""
-    values, mask = tensors(scores, spread)
+def sweep(choice: Choice, scores: Scores, factor: float, index: int) -> tuple[tuple[float, float], ...]:
+    """The weight of one key as its score runs from −6 to 6 while the others stay."""
+    values, mask = tensors(scores, factor)
     rows = values.expand(1, 1, len(SWEEP), -1).clone()
-    rows[0, 0, :, at] = torch.from_numpy(SWEEP)
+    rows[0, 0, :, index] = torch.from_numpy(SWEEP)
     mask = mask.clone()
-    mask[..., at] = True
-    weights = normalizer_of(choice)(rows, mask.expand(1, 1, len(SWEEP), -1))[0, 0, :, at]
+    mask[..., index] = True
+    weights = normalizer_of(choice)(rows, mask.expand(1, 1, len(SWEEP), -1))[0, 0, :, index]
     return tuple(zip(SWEEP.tolist(), weights.tolist(), strict=True))

@@ -1,29 +1,53 @@
-"""The page's keys, what its controls offer, and scores as a person types them."""
+"""The page's controls: typed scores, their factor, the temperature, and the key that is picked."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import streamlit as st
 
-from core.attention import AXES
+from core.attention import AXES, Choice, Entry, Param, entry
+from core.entries import Value
+from dashboard.views.normalizers import compute
+from dashboard.views.normalizers.compute import Scores
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND, param_widget, params_in_session
 
-SEED, DIMS = 126, 16
-MOST_SCORES, LARGEST = 32, 1e4
-SPREADS = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
+MAX_SCORES, LARGEST = 32, 1e4
+FACTORS = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 TEMPERATURES = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0]
 NAMES = {item.key: item.name for item in AXES["normalizer"]}
-USUAL = "softmax"
+BASELINE = "softmax"
 CURVES = ("softmax", "sink", "sigmoid", "sparsemax")
-MOST_CURVES = 4
+MAX_CURVES = 4
+MAX_PILLS = 12  # keys; with more their names fit neither in pills nor under the bars
 MASKED = "x"
-SHOWN = {("sink", "start"): 1.0}  # parameters that stand in the row itself, and where they start on this page
-
-Scores = tuple[float | None, ...]  # None where the key is masked
+TEMPERATURE = "temperature"
+IN_ROW = {("sink", "start"): 1.0}  # parameters that stand in the row of controls, and their start on this page
 
 
 class ScoresError(ValueError):
     """Typed scores that cannot be read; the message says which and what would fit."""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The row of scores and its keys' names, and each normalizer with its parameters; `picked` is a key's index."""
+
+    scores: Scores
+    names: tuple[str, ...]
+    own: bool
+    factor: float
+    temperature: float
+    choices: tuple[Choice, ...]
+    picked: int
+
+    @property
+    def scaled(self) -> Scores:
+        """The scores as they go into the normalizers."""
+        return tuple(None if score is None else score * self.factor for score in self.scores)
 
 
 def key(name: str) -> str:
@@ -31,8 +55,76 @@ def key(name: str) -> str:
     return f"normalizers:{name}"
 
 
-def get(name: str, default=None):
+def get(name: str, default: Any = None) -> Any:
     return st.session_state.get(key(name), default)
+
+
+def draw_controls() -> Controls | None:
+    """Draw the controls and read them; None, with the error on the page, when the scores cannot be read."""
+    grid = st.grid(6, min_column_width=120)
+    with grid.cell(column_span=2):
+        st.text_input("Scores of one query", write(compute.example()[2]), key=key("scores"), **BOUND,
+                      help=f"Numbers with commas between them; {MASKED} for a masked key.")
+    with grid:
+        st.select_slider("Spread ×", FACTORS, 1.0, key=key("spread"), **BOUND,
+                         help="Every score is multiplied by this first.")
+        st.select_slider("Temperature τ", TEMPERATURES, 1.0, key=key("temperature"), **BOUND)
+        for (owner, name), start in IN_ROW.items():
+            item, param = _param(owner, name)
+            param_widget(replace(param, default=start, name=f"{item.name} b"), key=key(item.key))
+    try:
+        controls = _controls()
+    except ScoresError as error:
+        st.error(plain(str(error)))
+        return None
+    return replace(controls, picked=_draw_keys(controls))
+
+
+def read_controls() -> Controls | None:
+    """Read the controls from the session, which also works before they are drawn; None for unreadable scores."""
+    try:
+        return _controls()
+    except ScoresError:
+        return None
+
+
+def _controls() -> Controls:
+    tokens, _, example = compute.example()
+    scores = parse(get("scores", write(example)) or "")
+    names = tokens if len(scores) == len(tokens) else tuple(f"key {at}" for at in range(len(scores)))
+    temperature, name = get("temperature", 1.0), get("key")
+    choices = tuple(_choice(item, temperature) for item in AXES["normalizer"])
+    picked = names.index(name) if name in names else _largest(scores)
+    return Controls(scores, names, scores != example, get("spread", 1.0), temperature, choices, picked)
+
+
+def _param(owner: str, name: str) -> tuple[Entry, Param]:
+    item = entry("normalizer", owner)
+    return item, next(param for param in item.params if param.key == name)
+
+
+def _choice(item: Entry, temperature: float) -> Choice:
+    """The normalizer with the values of its own widgets and of those in the row."""
+    row: dict[str, Value] = {name: get(owner, start) for (owner, name), start in IN_ROW.items() if owner == item.key}
+    if any(param.key == TEMPERATURE for param in item.params):
+        row[TEMPERATURE] = temperature
+    return Choice.of(item.key, **(params_in_session(item, key=key("params")) | row))
+
+
+def _largest(scores: Scores) -> int:
+    """The index of the largest score."""
+    return max(range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score)
+
+
+def _draw_keys(controls: Controls) -> int:
+    """Draw the list of keys; returns the index of the picked one, the largest score unless picked."""
+    default = _largest(controls.scores)
+    quiet = {"key": key("key"), "label_visibility": "collapsed", "format_func": plain, **BOUND}
+    if len(controls.names) <= MAX_PILLS:
+        name = st.pills("Key", controls.names, default=controls.names[default], required=True, **quiet)
+    else:
+        name = st.selectbox("Key", controls.names, default, width=260, **quiet)
+    return controls.names.index(name) if name in controls.names else default
 
 
 def parse(text: str) -> Scores:
@@ -42,12 +134,12 @@ def parse(text: str) -> Scores:
         parts.pop()  # a comma at the end is a list that is still being typed
     if not parts:
         raise ScoresError(f"There is no score here. Type numbers with commas between them; {MASKED} masks a key.")
-    if len(parts) > MOST_SCORES:
-        raise ScoresError(f"There are {len(parts)} scores; this page draws at most {MOST_SCORES}.")
-    return tuple(read(part, place) for place, part in enumerate(parts))
+    if len(parts) > MAX_SCORES:
+        raise ScoresError(f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.")
+    return tuple(_parse_score(part, index) for index, part in enumerate(parts))
 
 
-def read(part: str, place: int) -> float | None:
+def _parse_score(part: str, index: int) -> float | None:
     if part.lower() == MASKED:
         return None
     try:
@@ -55,8 +147,8 @@ def read(part: str, place: int) -> float | None:
     except ValueError:
         value = math.nan
     if not abs(value) <= LARGEST:
-        said = f"“{part[:20]}”" if part else "empty"
-        raise ScoresError(f"Score {place}, {said}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
+        quoted = f"“{part[:20]}”" if part else "empty"
+        raise ScoresError(f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
                           f"write numbers with commas between them, and {MASKED} for a masked key.")
     return value
 
