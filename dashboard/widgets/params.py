@@ -56,6 +56,11 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
     return (st.slider if few else st.number_input)(param.name, low, high, kind(param.default), step, **shared)
 
 
+def is_text(param: Param) -> bool:
+    """Whether a parameter is typed freely."""
+    return isinstance(param.default, str) and not param.choices
+
+
 def unreadable(param: Param, typed: Value) -> ConfigError | None:
     """Why a typed text cannot be this parameter, or None."""
     try:

@@ -9,9 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import Attention, AttentionConfig
 from dashboard.charts.numbers import byte_size, number
-from dashboard.views.heads import compute, shared, split, subtract
-from dashboard.views.heads.controls import IDEAS, Asked
-from dashboard.views.heads.similarity import square
+from dashboard.views.heads import compute, page, text
+from dashboard.views.heads.charts import overlap_square
+from dashboard.views.heads.controls import IDEAS, Controls
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/heads.py"
@@ -99,53 +99,54 @@ def test_all_splits_have_the_same_numbers_in_them():
     splits = [compute.split(TOKENS, 64, heads, 126) for heads in (1, 2, 4, 8)]
     assert {each.parameters for each in splits} == {4 * (64 * 64 + 64)}
     assert [each.weights.shape for each in splits] == [(heads, 6, 6) for heads in (1, 2, 4, 8)]
-    assert splits[0].alike is None
+    assert splits[0].overlap is None
     pair = splits[1].weights
-    assert splits[1].alike == pytest.approx(np.minimum(pair[0], pair[1]).sum() / 6, rel=1e-5)
+    assert splits[1].overlap == pytest.approx(np.minimum(pair[0], pair[1]).sum() / 6, rel=1e-5)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "latent"), [(4, 2, 32), (8, 2, 24), (1, 1, 5)])
 def test_bytes_held_are_the_closed_form(heads, kv_heads, latent):
-    ways = compute.ways(64, heads, kv_heads, latent)
-    for config, numbers in zip(ways, (128, 2 * 64 // heads * kv_heads, 2 * 64 // heads,
+    configs = compute.projections(64, heads, kv_heads, latent)
+    for config, numbers in zip(configs, (128, 2 * 64 // heads * kv_heads, 2 * 64 // heads,
                                       latent + 64 // heads // 2), strict=True):
-        found = compute.kept(config, TOKENS, 126, 128)
-        assert found.numbers == numbers and found.bytes == 4 * numbers * 128
+        cache = compute.cache_size(config, TOKENS, 126, 128)
+        assert cache.numbers == numbers and cache.bytes == 4 * numbers * 128
 
 
 def test_pooled_keys_leave_the_seeded_layer_alone():
     """The multi-head layer is shared between sessions, so making fewer key heads of it must not change it."""
     config = AttentionConfig(64, 4)
     before = {name: weight.clone() for name, weight in compute.layer_of(config, 126).named_parameters()}
-    compute.kept(compute.ways(64, 4, 2, 32)[1], TOKENS, 126, 128)
+    compute.cache_size(compute.projections(64, 4, 2, 32)[1], TOKENS, 126, 128)
     assert all(torch.equal(weight, before[name]) for name, weight in compute.layer_of(config, 126).named_parameters())
 
 
 def test_the_difference_is_what_the_layer_uses():
-    found = compute.subtracted(TOKENS, 64, 4, 126, 2, 4)
+    maps = compute.two_maps(TOKENS, 64, 4, 126, 2, 4)
     config = AttentionConfig(64, 4, compute.Choice.of("differential", depth=4))
     layer = compute.seeded_layer(config, 126)
     assert isinstance(layer, Attention)
     weights = compute.attend(layer, TOKENS, 126).weights[0, 2].numpy()
-    np.testing.assert_allclose(found.difference, weights, atol=1e-6)
+    np.testing.assert_allclose(maps.difference, weights, atol=1e-6)
 
 
 def test_the_sentences_hold_the_numbers_of_their_pictures():
-    asked = Asked("split", TOKENS, (), 64, 4, 126, kv_heads=2, latent=32, length=128)
+    controls = Controls("split", TOKENS, (), 64, 4, 126, kv_heads=2, latent=32, length=128)
     many = compute.split(TOKENS, 64, 4, 126)
     one = compute.split(TOKENS, 64, 1, 126)
-    row, column = split.telling(one, TOKENS)
+    row, column = page.largest_word_cell(one, TOKENS)
     assert row != column and "." not in (TOKENS[row], TOKENS[column])
-    text = split.sentence(asked, one, many, (row, column))
-    assert f"**{many.weights[:, row, column].max():.2f}**" in text and f"{number(many.alike)} of their weight" in text
-    found = [compute.kept(config, TOKENS, 126, 128) for config in compute.ways(64, 4, 2, 32)]
-    assert all(byte_size(each.bytes) in shared.sentence(asked, found) for each in found)
-    pair = compute.subtracted(TOKENS, 64, 4, 126, 0, 4)
-    cell = subtract.telling(pair)
-    assert f"**{number(pair.difference[cell])}**" in subtract.sentence(asked, pair, cell)
+    sentence = text.split_fact(controls, one, many, (row, column))
+    assert f"**{many.weights[:, row, column].max():.2f}**" in sentence
+    assert f"{number(many.overlap)} of their weight" in sentence
+    caches = [compute.cache_size(config, TOKENS, 126, 128) for config in compute.projections(64, 4, 2, 32)]
+    assert all(byte_size(each.bytes) in text.shared_fact(controls, caches) for each in caches)
+    pair = compute.two_maps(TOKENS, 64, 4, 126, 0, 4)
+    cell = divmod(int(pair.difference.argmax()), pair.difference.shape[1])
+    assert f"**{number(pair.difference[cell])}**" in text.subtract_fact(controls, pair, cell)
 
 
 def test_the_square_holds_every_pair_once_each_way():
-    html = square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
+    html = overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
     assert html.count(">.25</td>") == 2 and html.count("></td>") == 2
     assert "head 0 and head 1: 0.25" in html

@@ -1,4 +1,4 @@
-"""What is measured for the page: the same numbers split into heads, what is kept of a token, two maps and their λ."""
+"""The same parameters split into heads, the key-value cache of four projections, and two maps with their λ."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from dashboard.runtime.tokens import embed
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One layer's numbers as H heads: weights (H, T, T), and what they measure."""
+    """One layer as H heads: weights (H, T, T), and their measures."""
 
     heads: int
     parameters: int
     weights: np.ndarray
     entropy: float  # of a row, nats, mean of all heads
     distance: float
-    alike: float | None  # the share of weight that two heads have in common, mean of all pairs; None for one head
+    overlap: float | None  # the share of weight that two heads have in common, mean of all pairs; None for one head
 
     @property
-    def overlap(self) -> np.ndarray:
+    def overlaps(self) -> np.ndarray:
+        """The share of weight in common of each pair of heads, (H, H)."""
         return analysis.overlap(self.weights)
 
 
@@ -35,49 +36,49 @@ def attend(layer: Attention, tokens: tuple[str, ...], seed: int) -> Steps:
     return layer(embed(tokens, layer.config.d_model, seed))
 
 
-def numbers(module: torch.nn.Module) -> int:
+def parameter_count(module: torch.nn.Module) -> int:
     return sum(weight.numel() for weight in module.parameters())
 
 
 def split(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> Split:
-    """The same maps W_q, W_k, W_v, W_o, cut into that many heads."""
+    """The same W_q, W_k, W_v, W_o cut into that many heads."""
     layer = seeded_layer(AttentionConfig(d_model, heads), seed)
     weights = attend(layer, tokens, seed).weights[0].numpy()
-    return Split(heads, numbers(layer), weights, float(analysis.entropy(weights).mean()),
-                 float(analysis.mean_distance(weights).mean()), alike(weights))
+    return Split(heads, parameter_count(layer), weights, float(analysis.entropy(weights).mean()),
+                 float(analysis.mean_distance(weights).mean()), mean_overlap(weights))
 
 
-def alike(weights: np.ndarray) -> float | None:
+def mean_overlap(weights: np.ndarray) -> float | None:
     pairs = analysis.overlap(weights)[np.triu_indices(len(weights), 1)]
     return float(pairs.mean()) if pairs.size else None
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """One way to hold keys and values: its map, its parameters, and what a decoder keeps."""
+class CacheSize:
+    """A projection's weights and parameters, and the size of a decoder's cache of keys and values."""
 
     config: AttentionConfig
     weights: np.ndarray  # (H, T, T)
     parameters: int
-    alike: float | None
-    bytes: int  # of the tensors that are kept of `length` tokens, fp32, as they lie in memory
+    overlap: float | None
+    bytes: int  # of the tensors cached for `length` tokens, fp32, as they lie in memory
 
     @property
     def numbers(self) -> int:
-        """Kept of each token, in closed form."""
+        """Cached for each token, in closed form."""
         return self.config.sizes.cache
 
 
-def ways(d_model: int, heads: int, kv_heads: int, latent: int) -> tuple[AttentionConfig, ...]:
-    """Multi-head, grouped-query, multi-query and latent attention at one size; the last's turned key is half a head."""
-    turned = max(2, d_model // heads // 4 * 2)
+def projections(d_model: int, heads: int, kv_heads: int, latent: int) -> tuple[AttentionConfig, ...]:
+    """Multi-head, grouped-query, multi-query and latent attention; the last's rotated key is half a head."""
+    rotated = max(2, d_model // heads // 4 * 2)
     return tuple(AttentionConfig(d_model, heads, choice) for choice in (
         Choice("multi_head"), Choice.of("grouped_query", kv_heads=kv_heads), Choice("multi_query"),
-        Choice.of("latent", latent=latent, rope=turned)))
+        Choice.of("latent", latent=latent, rope=rotated)))
 
 
 def layer_of(config: AttentionConfig, seed: int) -> Attention:
-    """The seeded layer; shared keys are the means of the multi-head layer's, so that both can be held side by side."""
+    """The seeded layer; shared keys are the means of the multi-head layer's, so that both can be compared."""
     if config.projection.key not in ("grouped_query", "multi_query"):
         return seeded_layer(config, seed)
     many = seeded_layer(AttentionConfig(config.d_model, config.num_heads), seed).projection
@@ -88,16 +89,17 @@ def layer_of(config: AttentionConfig, seed: int) -> Attention:
 
 
 @torch.inference_mode()
-def kept(config: AttentionConfig, tokens: tuple[str, ...], seed: int, length: int) -> Kept:
-    """Attend to the words, and hold what a decoder keeps of `length` tokens to weigh it."""
+def cache_size(config: AttentionConfig, tokens: tuple[str, ...], seed: int, length: int) -> CacheSize:
+    """Attend to the words, and measure what a decoder caches for `length` random tokens."""
     layer = layer_of(config, seed)
     weights = attend(layer, tokens, seed).weights[0].numpy()
-    held = layer.projection.cached(seeded_normal(1, length, config.d_model, seed=seed, name="context"))
-    return Kept(config, weights, numbers(layer), alike(weights), sum(part.untyped_storage().nbytes() for part in held))
+    cache = layer.projection.cached(seeded_normal(1, length, config.d_model, seed=seed, name="context"))
+    return CacheSize(config, weights, parameter_count(layer), mean_overlap(weights),
+                     sum(part.untyped_storage().nbytes() for part in cache))
 
 
 @dataclass(frozen=True, eq=False)
-class Subtracted:
+class TwoMaps:
     """One head of differential attention: its two maps (T, T), λ, and λ at the start of training."""
 
     first: np.ndarray
@@ -115,10 +117,10 @@ class Subtracted:
         return float(analysis.overlap(np.stack((self.first, self.second)))[0, 1])
 
 
-def subtracted(tokens: tuple[str, ...], d_model: int, heads: int, seed: int, head: int, depth: int) -> Subtracted:
+def two_maps(tokens: tuple[str, ...], d_model: int, heads: int, seed: int, head: int, depth: int) -> TwoMaps:
     config = AttentionConfig(d_model, heads, Choice.of("differential", depth=depth))
     layer = seeded_layer(config, seed)
     assert isinstance(layer.projection, Differential)
     steps = attend(layer, tokens, seed)
     first, second = steps.normalized[0, 2 * head].numpy(), steps.normalized[0, 2 * head + 1].numpy()
-    return Subtracted(first, second, float(layer.projection.weight()), layer.projection.start)
+    return TwoMaps(first, second, float(layer.projection.weight()), layer.projection.start)

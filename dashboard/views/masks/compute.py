@@ -1,4 +1,4 @@
-"""What a mask does to a seeded layer on a sentence, measured; and on a batch of unequal sentences."""
+"""The effect of a mask on a seeded layer: on one sentence, in a stack of layers, and in a padded batch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ BATCH = ("The animal was too tired .", "It slept .", "A long day ends here at la
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class MaskEffect:
     """One head with and without the mask: all are (T, T).
 
-    `factor` is what the mask multiplied the weights by, None for nothing; `needed` how many layers of this mask
-    it takes until a query has something of a token, 0 where no depth is enough.
+    `factor` is the mask's factor of the weights, None for none; `needed` the number of layers of this mask until a
+    query has something of a key, 0 where no depth is enough.
     """
 
     names: tuple[str, ...]
@@ -64,13 +64,13 @@ def steps_of(mask: Choice, tokens: tuple[str, ...], real: int | None = None) -> 
         return seeded_layer(config_of(mask), SEED)(embed(tokens, D_MODEL, SEED), key_mask=key_mask)
 
 
-def look(mask: Choice, tokens: tuple[str, ...], real: int | None, head: int) -> Look:
-    """One head of the layer on the tokens, with the mask and without any. ConfigError where the mask cannot be had."""
-    usual, masked = steps_of(Choice("none"), tokens), steps_of(mask, tokens, real)
+def mask_effect(mask: Choice, tokens: tuple[str, ...], real: int | None, head: int) -> MaskEffect:
+    """One head of the layer on the tokens, with the mask and without; ConfigError for a mask that cannot be built."""
+    unmasked, masked = steps_of(Choice("none"), tokens), steps_of(mask, tokens, real)
     factor = None if masked.normalized is None else _head(masked.weights / masked.normalized.clamp_min(TINY), head)
     allowed = allowed_of(masked, head)
-    return Look(labels(tokens), _head(masked.scores, head), _head(usual.weights, head), _head(masked.weights, head),
-                allowed, factor, layers_needed(torch.from_numpy(allowed)).numpy())
+    return MaskEffect(labels(tokens), _head(masked.scores, head), _head(unmasked.weights, head),
+                      _head(masked.weights, head), allowed, factor, layers_needed(torch.from_numpy(allowed)).numpy())
 
 
 def _head(matrix: torch.Tensor, head: int) -> np.ndarray:
@@ -84,19 +84,19 @@ def allowed_of(steps: Steps, head: int, item: int = 0) -> np.ndarray:
     return np.ascontiguousarray(steps.mask.expand(steps.scores.shape)[item, head].numpy())
 
 
-def spread(weights: np.ndarray) -> float:
+def entropy(weights: np.ndarray) -> float:
     """Mean entropy of the rows, in nats."""
     return float(analysis.entropy(weights[None]).mean())
 
 
 def distance(weights: np.ndarray) -> float:
-    """How many tokens away the rows look on average."""
+    """Mean distance of the attended keys, in tokens."""
     return float(analysis.mean_distance(weights[None])[0])
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """One mask at its defaults: its cells, layers until all has met that can, and how many pairs never do."""
+    """One mask at its defaults: its cells, the layers until all pairs that can meet have met, and how many never do."""
 
     name: str
     rule: str
@@ -106,8 +106,8 @@ class Pattern:
 
 
 def patterns(tokens: int) -> list[Pattern]:
-    """Every mask that follows from the places alone, the fewest cells first."""
-    found = []
+    """Every mask that depends on positions alone, the fewest cells first."""
+    result = []
     for item in AXES["mask"]:
         if item.key in COMPOSITIONS or item.key in ("padding", "drawn") or item.traits:
             continue
@@ -115,9 +115,9 @@ def patterns(tokens: int) -> list[Pattern]:
         allowed = build_mask(config.mask, tokens, tokens)
         whole = torch.ones(tokens, tokens, dtype=torch.bool) if allowed is None else allowed.expand(tokens, tokens)
         needed = layers_needed(whole)
-        found.append(Pattern(item.name, item.short.format(**dict(config.mask.params)), int(whole.sum()),
-                             int(needed.max()), int((needed == 0).sum())))
-    return sorted(found, key=lambda pattern: pattern.cells)
+        result.append(Pattern(item.name, item.short.format(**dict(config.mask.params)), int(whole.sum()),
+                              int(needed.max()), int((needed == 0).sum())))
+    return sorted(result, key=lambda pattern: pattern.cells)
 
 
 def batch(mask: Choice, head: int) -> list[Sentence]:
@@ -129,7 +129,7 @@ def batch(mask: Choice, head: int) -> list[Sentence]:
     key_mask = torch.tensor([[True] * len(tokens) + [False] * (longest - len(tokens)) for tokens in cut])
     with torch.inference_mode():
         masked = seeded_layer(config_of(mask), SEED)(x, key_mask=key_mask)
-        bare = seeded_layer(config_of(Choice("none")), SEED)(x)
+        unmasked = seeded_layer(config_of(Choice("none")), SEED)(x)
     return [Sentence(tokens, masked.weights[item, head].float().numpy(), allowed_of(masked, head, item), len(words),
-                     float(bare.weights[item, head, : len(words), len(words):].sum(-1).mean()))
+                     float(unmasked.weights[item, head, : len(words), len(words):].sum(-1).mean()))
             for item, (tokens, words) in enumerate(zip(padded, cut, strict=True))]

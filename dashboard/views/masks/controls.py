@@ -1,25 +1,33 @@
-"""The page's one row of controls: the sentence, the mask or two of them joined, their parameters, and the head."""
+"""The page's controls: the sentence, the mask or two of them joined, their parameters, and the head."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import streamlit as st
+import torch
 
-from core.attention import Choice, Param, entry
+from core.attention import AXES, Choice, entry
+from core.masks import COMPOSITIONS, Drawing
+from dashboard.components import mask_board
 from dashboard.runtime.tokens import tokenize
-from dashboard.views.masks import session
 from dashboard.views.masks.compute import HEADS
-from dashboard.views.masks.session import key
-from dashboard.widgets.params import BOUND, param_widget, unreadable
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND, is_text, param_widget, unreadable
 
+SENTENCE = "The animal didn't cross the street because it was too tired ."
+FIRST, SECOND = "causal_local", "causal"
+MAX_TOKENS = 64  # as many as a drawing may have
+MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
+JOINS = {"alone": "alone", "not": "not", "and": "and", "or": "or", "and_not": "and not", "or_not": "or not"}
 TEXT_COLUMNS = 3
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the controls say; without tokens there is nothing to draw. `stale` where a typed text cannot be read."""
+class Controls:
+    """The values of the controls; without tokens there is nothing to draw. `stale`: a typed text cannot be read."""
 
     tokens: tuple[str, ...]
     mask: Choice
@@ -29,81 +37,127 @@ class Asked:
     stale: bool
 
 
-def controls() -> Asked:
+def key(name: str) -> str:
+    """A widget's key, which is also its name in the link."""
+    return f"masks:{name}"
+
+
+def get(name: str, default: Any = None) -> Any:
+    return st.session_state.get(key(name), default)
+
+
+def put(name: str, value: Any) -> None:
+    st.session_state[key(name)] = value
+
+
+def draw_controls() -> Controls:
     """Draw the controls and read them."""
     grid = st.grid(6, min_column_width=120)
     with grid.cell(column_span=2):
-        st.text_input("Tokens", session.SENTENCE, key=key("tokens"), **BOUND)
+        st.text_input("Tokens", SENTENCE, key=key("tokens"), **BOUND)
     with grid:
-        first = pick("first", "Mask", session.MASKS, session.FIRST, on_change=session.begin_drawing)
-        join = pick("join", "Combine", session.JOINS, "alone")
+        first = _select("first", "Mask", MASKS, FIRST, on_change=start_drawing)
+        join = _select("join", "Combine", JOINS, "alone")
         st.selectbox("Head", range(HEADS), key=key("head"), **BOUND)
-        second = pick("second", "Second mask", session.MASKS, session.SECOND) if joins_two(join) else None
-    draw_params("first", first, grid)
+        second = _select("second", "Second mask", MASKS, SECOND) if _joins_two(join) else None
+    _draw_params("first", first, grid)
     if second:
-        draw_params("second", second, grid, ", 2nd")
+        _draw_params("second", second, grid, ", 2nd")
     if "padding" in (first, second):
         with grid:
-            st.number_input("Real tokens", 0, 512, usual_real(len(sentence()[0])), 1, key=key("real"),
+            st.number_input("Real tokens", 0, 512, _default_real(len(_sentence()[0])), 1, key=key("real"),
                             help="Keys from here on are padding; with 0 no key may be seen.", **BOUND)
-    return settings()
+    return read_controls()
 
 
-def settings() -> Asked:
-    """What the controls say, from the session: also before they are drawn."""
-    tokens, notes = sentence()
-    first, join = session.get("first") or session.FIRST, session.get("join") or "alone"
-    second = (session.get("second") or session.SECOND) if joins_two(join) else None
-    parts = [with_params("first", first)] + ([with_params("second", second)] if second else [])
-    real = int(session.get("real", usual_real(len(tokens)))) if "padding" in (first, second) else None
-    masks = [part for part, _ in parts]
-    return Asked(tokens, session.composed(join, *masks), real, session.get("head") or 0, notes,
-                 any(stale for _, stale in parts))
+def read_controls() -> Controls:
+    """Read the controls from the session, which also works before they are drawn."""
+    tokens, notes = _sentence()
+    first, join = get("first") or FIRST, get("join") or "alone"
+    second = (get("second") or SECOND) if _joins_two(join) else None
+    parts = [_with_params("first", first)] + ([_with_params("second", second)] if second else [])
+    real = int(get("real", _default_real(len(tokens)))) if "padding" in (first, second) else None
+    return Controls(tokens, composed(join, *(mask for mask, _ in parts)), real, get("head") or 0, notes,
+                    any(stale for _, stale in parts))
 
 
-def joins_two(join: str) -> bool:
+def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
+    """One mask, its opposite, or two joined."""
+    if join == "not":
+        return Choice.of("not", first)
+    if join == "alone" or second is None:
+        return first
+    operator, _, negated = join.partition("_")
+    return Choice.of(operator, first, Choice.of("not", second) if negated else second)
+
+
+def _joins_two(join: str) -> bool:
     return "and" in join or "or" in join
 
 
-def draw_params(name: str, chosen: str, grid: Any, mark: str = "") -> None:
-    for param in entry("mask", chosen).params:
+def _select(name: str, label: str, names: dict[str, str], default: str, **more: Any) -> str:
+    keys = list(names)
+    return st.selectbox(label, keys, keys.index(default), format_func=names.get, key=key(name), **BOUND,
+                        **more) or default
+
+
+def _draw_params(name: str, mask: str, grid: Any, suffix: str = "") -> None:
+    for param in entry("mask", mask).params:
         # One cell each, so that a refusal stands under its field.
         with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
-            param_widget(replace(param, name=param.name + mark), key=key(f"{name}:{chosen}:{param.key}"))
+            param_widget(replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}"))
 
 
-def is_text(param: Param) -> bool:
-    return isinstance(param.default, str) and not param.choices
-
-
-def with_params(name: str, chosen: str) -> tuple[Choice, bool]:
-    """The mask with the values of its own widgets; where a text cannot be read, with the last that could, and True."""
+def _with_params(name: str, mask: str) -> tuple[Choice, bool]:
+    """The mask with the values of its widgets; where a text cannot be read, with the last that could, and True."""
     values, stale = {}, False
-    for param in entry("mask", chosen).params:
-        own = f"{name}:{chosen}:{param.key}"
-        value = session.get(own, param.default)
+    for param in entry("mask", mask).params:
+        widget = f"{name}:{mask}:{param.key}"
+        value = get(widget, param.default)
         if is_text(param) and unreadable(param, value):
-            value, stale = session.get(f"{own}:read", param.default), True
+            value, stale = get(f"{widget}:read", param.default), True
         elif is_text(param):
-            session.put(f"{own}:read", value)
+            put(f"{widget}:read", value)
         values[param.key] = value
-    return Choice.of(chosen, **values), stale
+    return Choice.of(mask, **values), stale
 
 
-def pick(name: str, label: str, names: dict[str, str], default: str, **more) -> str:
-    keys = list(names)
-    chosen = st.selectbox(label, keys, keys.index(default), format_func=names.get, key=key(name), **BOUND, **more)
-    return chosen or default
+def _sentence() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens, at most 64, and notes on what was cut."""
+    cut = tokenize(get("tokens", SENTENCE) or "")
+    notes = cut.notes
+    if len(cut.tokens) > MAX_TOKENS:
+        notes += (f"The text has {len(cut.tokens)} tokens; the first {MAX_TOKENS} are used.",)
+    return cut.tokens[:MAX_TOKENS], notes
 
 
-def sentence() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens, at most 64, and what was cut."""
-    cut = tokenize(session.get("tokens", session.SENTENCE) or "")
-    notes, most = cut.notes, session.MOST_TOKENS
-    if len(cut.tokens) > most:
-        notes += (f"The text has {len(cut.tokens)} tokens; the first {most} are used.",)
-    return cut.tokens[:most], notes
-
-
-def usual_real(tokens: int) -> int:
+def _default_real(tokens: int) -> int:
     return max(0, tokens - 2)
+
+
+def apply_drawing() -> None:
+    """Make the mask what is drawn, after cells were pressed on the board."""
+    put("first", "drawn")
+    put("join", "alone")
+    put("first:drawn:drawing", mask_board.drawn(key("board")))
+
+
+def start_drawing() -> None:
+    """Start the first drawing from the mask on the page, when a drawing is chosen in the list."""
+    if get("first") == "drawn" and get("shown") and get("first:drawn:drawing") is None:
+        put("first:drawn:drawing", get("shown"))
+
+
+def remember_mask(allowed: np.ndarray) -> None:
+    """Keep the mask on the page, from which a drawing would start."""
+    put("shown", Drawing.of(torch.from_numpy(allowed)).text())
+
+
+def link_errors() -> list[str]:
+    """A sentence for each choice in the link that no list has; to be called before the first widget takes its value."""
+    errors = []
+    for name, names in (("first", MASKS), ("join", JOINS), ("second", MASKS)):
+        value = st.query_params.get(key(name))
+        if value and value not in names.values() and key(name) not in st.session_state:
+            errors.append(f"The link says {name} = {plain(value[:40])}; expected one of {', '.join(names.values())}.")
+    return errors

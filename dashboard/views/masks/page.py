@@ -1,4 +1,4 @@
-"""The page's parts: board and maps, the equation of one query, the stack, the batch, and where it all is from."""
+"""The page: the mask as a board, weights with and without it, one equation, the stack, a batch, and the sources."""
 
 from __future__ import annotations
 
@@ -12,22 +12,29 @@ from dashboard.components.mask_board import mask_board
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.masks import compute, session, text
-from dashboard.views.masks.compute import Look
-from dashboard.views.masks.controls import Asked, controls, settings
-from dashboard.views.masks.session import key
+from dashboard.views.masks import compute, text
+from dashboard.views.masks.compute import MaskEffect
+from dashboard.views.masks.controls import (
+    Controls,
+    apply_drawing,
+    draw_controls,
+    key,
+    link_errors,
+    read_controls,
+    remember_mask,
+)
 from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.train_with import train_with
 
-MAP = 300  # px, the tallest a map may be
-MOST_BESIDE = 24  # tokens; with more, a board in a column has cells too small to press
-SIDES = (1, 2.35)  # the board and the maps beside it, which keep their names from 600 px on
+MAP_HEIGHT = 300  # px, at most
+MAX_BESIDE = 24  # tokens; with more, the cells of a board in a column are too small to press
+COLUMNS = (1, 2.35)  # widths of the board and of the maps beside it, which keep their names from 600 px on
 
 
 def page() -> None:
     """Draw the page from top to bottom."""
     title("Masks", "A mask says who may see whom. Pick one, join two, type a rule or draw the cells yourself.")
-    for sentence in session.refusals():
+    for sentence in link_errors():
         st.warning(sentence)
     explore()
     next_page("masks")
@@ -35,98 +42,98 @@ def page() -> None:
 
 @st.fragment
 def explore() -> None:
-    """All that the controls change, which they redraw alone."""
-    asked, drawn = render_before_widgets(key("ready"), settings, controls, show)
-    if drawn is None:
+    """Draw the controls and all that they change, which reruns alone."""
+    controls, result = render_before_widgets(key("ready"), read_controls, draw_controls, show)
+    if result is None:
         return
-    look, picked = drawn
-    equation(look, asked, picked)
-    stack(look)
-    batch(asked)
-    train_with("mask", asked.mask, key=key("train"))
-    sources(asked.mask)
+    effect, cell = result
+    equation(effect, controls, cell)
+    stack(effect)
+    batch(controls)
+    train_with("mask", controls.mask, key=key("train"))
+    sources(controls.mask)
 
 
-def show(asked: Asked) -> tuple[Look, tuple[int, int]] | None:
-    """The picture, the sentence and the conditions; returns the numbers and the cell that is picked."""
-    if not asked.tokens:
+def show(controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
+    """Draw the maps, the sentence and the conditions; returns the numbers and the picked cell."""
+    if not controls.tokens:
         st.warning("There is no token here. Type a word, or a sentence: each word becomes one token.")
         return None
-    if asked.stale:
-        st.caption(f"Drawn is the last text that could be read: {plain(text.said(asked.mask))}.")
+    if controls.stale:
+        st.caption(f"Drawn is the last text that could be read: {plain(text.rule(controls.mask))}.")
     try:
-        look = cached(compute.look, asked.mask, asked.tokens, asked.real, asked.head)
+        effect = cached(compute.mask_effect, controls.mask, controls.tokens, controls.real, controls.head)
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    session.shown(look.allowed)
-    picked = picture(look, asked)
-    fact(text.fact(look))
-    st.caption(text.conditions(asked.head, asked.notes))
-    return look, picked
+    remember_mask(effect.allowed)
+    cell = maps(effect, controls.mask)
+    fact(text.fact(effect))
+    st.caption(text.conditions(controls.head, controls.notes))
+    return effect, cell
 
 
-def picture(look: Look, asked: Asked) -> tuple[int, int]:
-    """The mask as a board that can be drawn on, and the weights without it and with it; returns the cell picked."""
-    row = telling_row(look)
-    name, note = text.title(asked.mask), text.said(asked.mask)
-    beside = len(look.names) <= MOST_BESIDE
-    left, right = st.columns(SIDES, gap="small") if beside else (st.container(), st.container())
+def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
+    """Draw the mask as a board to draw on, and the weights without it and with it; returns the picked cell."""
+    query = most_changed_query(effect)
+    name, note = text.title(mask), text.rule(mask)
+    beside = len(effect.names) <= MAX_BESIDE
+    left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
     with left:
-        mask_board(look.allowed, look.names, key=key("board"), on_draw=session.take_drawing, query=row, title=name,
-                   note=note, fact=f"{name}: {int(look.allowed.sum())} of {look.allowed.size} cells may be seen.")
-    column = int(look.after[row].argmax())
-    tiles = [Tile("Without the mask", "every key", look.before), Tile("With it", note, look.after, look.allowed)]
+        mask_board(effect.allowed, effect.names, key=key("board"), on_draw=apply_drawing, query=query, title=name,
+                   note=note, fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells may be seen.")
+    column = int(effect.after[query].argmax())
+    tiles = [Tile("Without the mask", "every key", effect.before),
+             Tile("With it", note, effect.after, effect.allowed)]
     with right:
-        pin = multiples(tiles, look.names, key=key("maps"), query=row, column=column, height=MAP,
-                        fact=text.fact(look).replace("*", ""))
-    return pin or (row, column)
+        pin = multiples(tiles, effect.names, key=key("maps"), query=query, column=column, height=MAP_HEIGHT,
+                        fact=text.fact(effect).replace("*", ""))
+    return pin or (query, column)
 
 
-def telling_row(look: Look) -> int:
+def most_changed_query(effect: MaskEffect) -> int:
     """The query whose weights the mask changes most, of those that see no fewer keys than most do."""
-    seen, changed = look.allowed.sum(1), np.abs(look.after - look.before).sum(1)
-    least = min(max(float(np.median(seen)), 2.0), seen.max())
-    return int(np.where(seen >= least, changed, -1.0).argmax())
+    keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
+    least = min(max(float(np.median(keys)), 2.0), keys.max())
+    return int(np.where(keys >= least, change, -1.0).argmax())
 
 
-def equation(look: Look, asked: Asked, picked: tuple[int, int]) -> None:
-    """Whom the picked query may see, and one of its weights with the numbers in it."""
-    parts = text.equation(look, asked.mask, *picked, Ink.of(theme()).pick)
+def equation(effect: MaskEffect, controls: Controls, cell: tuple[int, int]) -> None:
+    """Draw the set of keys that the picked query may see, and one of its weights with the numbers in it."""
+    parts = text.equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
 
 
-def stack(look: Look) -> None:
-    """How many layers of this mask until every token has met every other."""
+def stack(effect: MaskEffect) -> None:
+    """Draw how many layers of this mask connect each pair of tokens."""
     st.markdown("## How far a stack sees")
-    most = max(1, int(look.needed.max()))
+    most = max(1, int(effect.needed.max()))
     left, right = st.columns([1, 1.2], gap="medium")
     with left:
-        multiples([Tile("Layers needed", "until the query has something of the key", look.needed, look.needed > 0,
-                        span=(0.0, float(most)))], look.names, key=key("stack"), noun="layers", height=MAP,
-                  fact=text.stack_fact(look.needed).replace("*", ""))
+        multiples([Tile("Layers needed", "until the query has something of the key", effect.needed, effect.needed > 0,
+                        span=(0.0, float(most)))], effect.names, key=key("stack"), noun="layers", height=MAP_HEIGHT,
+                  fact=text.stack_fact(effect.needed).replace("*", ""))
         st.caption("Each layer has this same mask, and the residual path lets a token keep what it has. "
                    "Hatched: never.")
     with right:
-        st.html(text.pattern_table(cached(compute.patterns, len(look.names)), len(look.names)))
-    fact(text.stack_fact(look.needed))
+        st.html(text.pattern_table(cached(compute.patterns, len(effect.names)), len(effect.names)))
+    fact(text.stack_fact(effect.needed))
 
 
-def batch(asked: Asked) -> None:
-    """The same mask on three sentences of unequal length, with their padding masked."""
+def batch(controls: Controls) -> None:
+    """Draw the same mask on three sentences of unequal length, with their padding masked."""
     st.markdown("## A batch of unequal sentences")
-    sentences = cached(compute.batch, asked.mask, asked.head)
+    sentences = cached(compute.batch, controls.mask, controls.head)
     tiles = [Tile(" ".join(item.names[:item.real]), f"{item.real} tokens, {len(item.names) - item.real} padding",
                   item.weights, item.allowed) for item in sentences]
-    places = [str(place) for place in range(len(sentences[0].names))]
-    multiples(tiles, places, key=key("batch"), height=MAP,
-              reads="place of the query (row) attends to → place of the key (column)",
+    multiples(tiles, [str(position) for position in range(len(sentences[0].names))], key=key("batch"),
+              height=MAP_HEIGHT, reads="place of the query (row) attends to → place of the key (column)",
               fact=text.batch_fact(sentences).replace("*", ""))
     fact(text.batch_fact(sentences))
 
 
 def sources(mask: Choice) -> None:
-    """Where each mask is from, and the rule that just ran."""
+    """Draw, on request, where each mask is from and the rule that just ran."""
     panel = st.expander("Equation, paper and the rule that just ran", on_change="rerun", key=key("sources"))
     if not panel.open:
         return

@@ -1,4 +1,4 @@
-"""What is seen, in words and as equations: counts, entropy and distance, one query's sum, and how deep a stack sees."""
+"""Sentences, equations and the table of the page Masks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from core.attention import Choice, entry
 from core.formula import parse
-from dashboard.charts.latex import name
+from dashboard.charts.latex import coloured, name
 from dashboard.charts.numbers import latex, number, percent
-from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, Look, Pattern, Sentence, distance, spread
+from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence, distance, entropy
 from dashboard.widgets.panels import plain
 
-MOST_TERMS = 3
+MAX_TERMS = 3
 TABLE = """
 .masks-patterns { width: 100%; border-collapse: collapse; font-size: 14px; line-height: 20px; }
 .masks-patterns caption { text-align: left; font-weight: 600; padding-bottom: 6px; }
@@ -25,42 +25,42 @@ TABLE = """
 """
 
 
-def fact(look: Look) -> str:
-    """How many cells are left, and what that does to the weights."""
-    seen, cells = int(look.allowed.sum()), look.allowed.size
-    if seen == cells:
+def fact(effect: MaskEffect) -> str:
+    """The number of cells left, and the change of entropy and distance."""
+    visible, cells = int(effect.allowed.sum()), effect.allowed.size
+    if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are computed, and every weight stays as it was."
     blind = ""
-    if look.blind:
-        who = ", ".join(plain(look.names[i]) for i in look.blind[:4])
-        more = f" and {len(look.blind) - 4} more" if len(look.blind) > 4 else ""
+    if effect.blind:
+        who = ", ".join(plain(effect.names[i]) for i in effect.blind[:4])
+        more = f" and {len(effect.blind) - 4} more" if len(effect.blind) > 4 else ""
         blind = f" No key is left for {who}{more}, so the output there is 0."
-    return (f"The mask leaves **{seen} of {cells}** cells, {percent(seen / cells)}. A row spreads over "
-            f"**{number(spread(look.after))}** nats instead of {number(spread(look.before))} and looks "
-            f"**{number(distance(look.after))}** tokens away instead of {number(distance(look.before))}.{blind}")
+    return (f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}. A row spreads over "
+            f"**{number(entropy(effect.after))}** nats instead of {number(entropy(effect.before))} and looks "
+            f"**{number(distance(effect.after))}** tokens away instead of {number(distance(effect.before))}.{blind}")
 
 
 def conditions(head: int, notes: tuple[str, ...]) -> str:
-    said = (f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. Weights are random (seed {SEED}), so the "
-            "arithmetic is real and the preference means nothing yet. The exact kernel computes every cell and then "
-            "masks; only a local or block-sparse kernel saves the time as well.")
-    return " ".join([said, *notes])
+    sentence = (f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. Weights are random (seed {SEED}), so the "
+                "arithmetic is real and the preference means nothing yet. The exact kernel computes every cell and then "
+                "masks; only a local or block-sparse kernel saves the time as well.")
+    return " ".join([sentence, *notes])
 
 
-def rule(mask: Choice) -> str:
-    """Where a mask lets be seen, as LaTeX; a composed one by its parts, a typed one as typed."""
+def mask_latex(mask: Choice) -> str:
+    """The condition under which a key is visible, as LaTeX; a composed mask by its parts, a typed one as typed."""
     if mask.parts:
-        parts = [rf"\left({rule(part)}\right)" for part in mask.parts]
+        parts = [rf"\left({mask_latex(part)}\right)" for part in mask.parts]
         return rf"\neg {parts[0]}" if mask.key == "not" else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
     if mask.key == "formula":
         return parse(str(mask["text"]), "mask").latex()
     return entry("mask", mask.key).latex.split(r",\quad w_{ij}")[0]
 
 
-def said(mask: Choice) -> str:
-    """A mask in a few plain signs, with its numbers."""
+def rule(mask: Choice) -> str:
+    """A mask's rule in plain signs, with its numbers."""
     if mask.parts:
-        parts = [said(part) for part in mask.parts]
+        parts = [rule(part) for part in mask.parts]
         return f"not ({parts[0]})" if mask.key == "not" else f" {mask.key} ".join(parts)
     item = entry("mask", mask.key)
     return (item.short or item.name).format(**dict(mask.params), length="length")
@@ -74,37 +74,37 @@ def title(mask: Choice) -> str:
     return entry("mask", mask.key).name
 
 
-def equation(look: Look, mask: Choice, i: int, j: int, colour: str) -> tuple[str, ...]:
-    """Whom query i may see, and its weight on key j with the live numbers, in parts between which a line may break."""
+def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> tuple[str, ...]:
+    """The keys that query i may see, and its weight on key j with numbers, in parts between which a line may break."""
     def pick(text: str) -> str:
-        return rf"\textcolor{{{colour}}}{{{text}}}"
+        return coloured(text, colour)
 
-    query, key = name(look.names[i], i), name(look.names[j], j)
-    seen = [int(m) for m in np.flatnonzero(look.allowed[i])]
-    first = rf"M_i = \{{\, j : {rule(mask)} \,\}} \quad"
-    second = rf"{{M_{{{pick(query)}}} = {places(seen)} \quad}}"
+    query, key = name(effect.names[i], i), name(effect.names[j], j)
+    keys = [int(m) for m in np.flatnonzero(effect.allowed[i])]
+    first = rf"M_i = \{{\, j : {mask_latex(mask)} \,\}} \quad"
+    second = rf"{{M_{{{pick(query)}}} = {index_set(keys)} \quad}}"
     weight = pick(f"w_{{{query},\\,{key}}}")
-    if j not in seen:
+    if j not in keys:
         zero = pick(r"\mathbf{0}")
         return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)"
-    powers = look.scores[i]
-    shown = sorted(sorted(seen, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS])
-    below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in shown) + (r" + \cdots" if len(seen) > len(shown) else "")
+    powers = effect.scores[i]
+    shown = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS])
+    below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in shown) + (r" + \cdots" if len(keys) > len(shown) else "")
     fraction = rf"\frac{{e^{{{latex(powers[j])}}}}}{{{below}}}"
-    factor = "" if look.factor is None else rf" \cdot {latex(look.factor[i, j])}"
-    result = pick(rf"\mathbf{{{latex(look.after[i, j])}}}")
-    usual = rf"\quad \text{{without the mask }} {latex(look.before[i, j])}"
+    factor = "" if effect.factor is None else rf" \cdot {latex(effect.factor[i, j])}"
+    result = pick(rf"\mathbf{{{latex(effect.after[i, j])}}}")
+    usual = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
     # What stands in braces never breaks over two lines.
     return first, second, rf"{{{weight} = {fraction}{factor}}}", rf"{{= {result}{usual}}}"
 
 
-def places(seen: list[int]) -> str:
-    """A set of places, short where it is long."""
-    if not seen:
+def index_set(keys: list[int]) -> str:
+    """A set of indices, abbreviated when it is long."""
+    if not keys:
         return r"\varnothing"
-    if len(seen) > 2 and seen == list(range(seen[0], seen[-1] + 1)):
-        return rf"\{{{seen[0]}, \ldots, {seen[-1]}\}}"
-    shown = [str(j) for j in seen[:8]] + ([r"\ldots"] if len(seen) > 8 else [])
+    if len(keys) > 2 and keys == list(range(keys[0], keys[-1] + 1)):
+        return rf"\{{{keys[0]}, \ldots, {keys[-1]}\}}"
+    shown = [str(j) for j in keys[:8]] + ([r"\ldots"] if len(keys) > 8 else [])
     return rf"\{{{', '.join(shown)}\}}"
 
 
@@ -120,7 +120,7 @@ def _written(mask: Choice) -> str:
 
 
 def stack_fact(needed: np.ndarray) -> str:
-    """How many layers connect everything that can be connected."""
+    """The number of layers that connect every pair that can be connected."""
     pairs, never, most = needed.size, int((needed == 0).sum()), int(needed.max(initial=0))
     layers = "One layer" if most == 1 else f"**{most}** layers"
     connect = "connects" if most == 1 else "connect"
@@ -145,7 +145,7 @@ def pattern_table(patterns: list[Pattern], tokens: int) -> str:
 
 
 def batch_fact(sentences: list[Sentence]) -> str:
-    """What padding would take, and that it takes nothing."""
+    """The weight that padding would get, and what it gets when masked."""
     worst = max(sentences, key=lambda item: item.leak)
     words = plain(" ".join(worst.names[:worst.real]))
     total = sum(len(item.names) ** 2 for item in sentences)
