@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice
+from dashboard.charts.latex import listed
 from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import MIN_GAP, separate
 from dashboard.components.position_dials import MOST_PAIRS, said, some
 from dashboard.views.positions import compute
-from dashboard.views.positions.text import listed, without_rounding
+from dashboard.views.positions.text import without_rounding
 
 TOKENS = ("the", "cat", "sat", "on", "it")
 
@@ -62,36 +63,36 @@ def test_shuffling_changes_nothing_without_positions_and_something_with_any():
     """For every encoding that there is: the page's own claim."""
     for entry in AXES["position"]:
         config = AttentionConfig(16, 2, position=Choice(entry.key))
-        found = compute.shuffled(config, TOKENS, 126, 1)
-        assert found.without < 1e-5
-        assert (found.largest < 1e-5) is (entry.key == "none"), entry.key
-        assert bool(np.abs(found.put_back - found.ordered).max() < 1e-5) is (entry.key == "none"), entry.key
+        result = compute.shuffle_effect(config, TOKENS, 126, 1)
+        assert result.baseline < 1e-5
+        assert (result.largest < 1e-5) is (entry.key == "none"), entry.key
+        assert bool(np.abs(result.restored - result.ordered).max() < 1e-5) is (entry.key == "none"), entry.key
 
 
 def test_the_change_of_scores_is_alibis_bias():
-    found = compute.changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
+    result = compute.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
     distance = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
-    np.testing.assert_allclose(found, -np.stack((distance / 16, distance / 256)), atol=1e-5)
+    np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
 
 
 @pytest.mark.parametrize(("key", "same"), [("rope", True), ("alibi", True), ("shaw", True), ("forgetting", True),
                                            ("sinusoidal", False), ("learned", False)])
 def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
-    found = compute.moved(AttentionConfig(16, 2, position=Choice(key)), TOKENS, 126, 4)
-    assert (found.largest < 1e-4) is same and found.beside > 0.05
+    result = compute.shift_effect(AttentionConfig(16, 2, position=Choice(key)), TOKENS, 126, 4)
+    assert (result.largest < 1e-4) is same and result.sinusoidal > 0.05
 
 
 def test_a_table_too_short_to_look_ahead_says_so():
     config = AttentionConfig(16, 2, position=Choice.of("learned", max_len=16))
     assert compute.table_of(config, 126, 24).shape == (16, 16)
     with pytest.raises(ValueError, match="16 places 2 stay unseen, too few to look 5 places on; take"):
-        compute.linear(config, 126, 5)
+        compute.linear_maps(config, 126, 5)
 
 
 def test_the_linear_map_misses_least_in_closed_form():
-    found = compute.linear(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
-    _, closed, fitted, unseen, still = found.at(5)
-    assert closed < fitted < unseen < still and found.closed.shape == found.fitted.shape == (16, 16)
+    result = compute.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
+    _, closed, fitted, unseen, still = result.at(5)
+    assert closed < fitted < unseen < still and result.closed.shape == result.fitted.shape == (16, 16)
 
 
 def test_dials_show_the_fastest_and_the_slowest_pair():

@@ -55,8 +55,8 @@ def split_conditions(controls: Controls) -> str:
     return " ".join([
         "Every row of the table is one layer: the same four learned maps, only cut differently. Nats are a row's "
         f"entropy (even weight on {len(controls.tokens)} words would be {number(even)}); away is in words; in common "
-        f"is the weight that two heads put on the same words. Weights and words are random (seed {controls.seed}), so the "
-        "arithmetic is real and the preference means nothing yet.", *controls.notes])
+        f"is the weight that two heads put on the same words. Weights and words are random (seed {controls.seed}), so "
+        "the arithmetic is real and the preference means nothing yet.", *controls.notes])
 
 
 def projection_name(cache: CacheSize) -> str:

@@ -41,9 +41,10 @@ def fact(effect: MaskEffect) -> str:
 
 
 def conditions(head: int, notes: tuple[str, ...]) -> str:
-    sentence = (f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. Weights are random (seed {SEED}), so the "
-                "arithmetic is real and the preference means nothing yet. The exact kernel computes every cell and then "
-                "masks; only a local or block-sparse kernel saves the time as well.")
+    sentence = (
+        f"Head {head} of {HEADS}, d_model {D_MODEL}, no positions. Weights are random (seed {SEED}), so the "
+        "arithmetic is real and the preference means nothing yet. The exact kernel computes every cell and then "
+        "masks; only a local or block-sparse kernel saves the time as well.")
     return " ".join([sentence, *notes])
 
 

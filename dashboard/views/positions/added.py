@@ -1,4 +1,4 @@
-"""Encodings that are added to the input: the table, how alike two places are, and a shift as a linear map."""
+"""Encodings that are added to the input: the table, the similarity of two positions, and a shift as a linear map."""
 
 from __future__ import annotations
 
@@ -6,72 +6,73 @@ import numpy as np
 
 from core.attention import AttentionConfig
 from core.positions import measure
+from dashboard.charts.latex import listed
 from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
-from dashboard.views.positions.controls import Chosen, key
-from dashboard.views.positions.text import Equation, chart, ink, listed, mean_by_distance
+from dashboard.views.positions.controls import Controls, key
+from dashboard.views.positions.text import Equation, chart, ink, mean_by_distance
 from dashboard.widgets.panels import fact
 
 SHOWN_DIMS = 4  # curves
-EXAMPLE = 3  # the place in the equation
+EXAMPLE = 3  # the position in the equation
 TALL = 380  # pixels of a map
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
 
 
-def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
-    """What is added as a map of places and dimensions, and some dimensions as curves."""
-    table = cached(compute.table_of, config, asked.seed, asked.places)
-    places, dims = table.shape
-    at = min(EXAMPLE, places - 1)
-    multiples([Tile("What is added", f"{places} places × {dims} dimensions", table.numpy())],
-              [str(i) for i in range(places)], [str(m) for m in range(dims)], key=key("table"), signed=True,
+def encoding(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw what is added as a map of positions and dimensions, and some dimensions as curves."""
+    table = cached(compute.table_of, config, controls.seed, controls.positions)
+    positions, dims = table.shape
+    at = min(EXAMPLE, positions - 1)
+    multiples([Tile("What is added", f"{positions} places × {dims} dimensions", table.numpy())],
+              [str(i) for i in range(positions)], [str(m) for m in range(dims)], key=key("table"), signed=True,
               noun="number added", reads="place (row) · dimension (column)", height=TALL)
-    shown = sorted({round(step * (dims - 2) / (SHOWN_DIMS - 1) / 2) * 2 for step in range(SHOWN_DIMS)})
-    series = [Curve(f"dimension {m}", [(i, float(v)) for i, v in enumerate(table[:, m])]) for m in shown]
+    indices = sorted({round(step * (dims - 2) / (SHOWN_DIMS - 1) / 2) * 2 for step in range(SHOWN_DIMS)})
+    series = [Curve(f"dimension {m}", [(i, float(v)) for i, v in enumerate(table[:, m])]) for m in indices]
     chart(line_chart("Some dimensions, place by place", "place", series, ink()), "curves", "Dimensions over places")
-    alike = measure.cosines(table).numpy()
-    fact(f"Neighbouring places get vectors whose cosine is **{number(mean_by_distance(alike, 1))}**; the first and the "
-         f"last of these {places} places have {number(float(alike[0, -1]))}.")
-    return (asked.item.latex, rf"P_{{{at}}} = ({listed(table[at])})")
+    similarity = measure.cosines(table).numpy()
+    fact(f"Neighbouring places get vectors whose cosine is **{number(mean_by_distance(similarity, 1))}**; the first "
+         f"and the last of these {positions} places have {number(float(similarity[0, -1]))}.")
+    return (controls.item.latex, rf"P_{{{at}}} = ({listed(table[at])})")
 
 
-def distance(asked: Chosen, config: AttentionConfig) -> Equation:
-    """The cosine of two places' vectors against how far they stand apart, mean and range."""
-    alike = measure.cosines(cached(compute.table_of, config, asked.seed, asked.places)).numpy()
-    rows = [np.diagonal(alike, d) for d in range(len(alike))]
+def distance(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw the cosine of two positions' vectors against their distance, mean and range."""
+    similarity = measure.cosines(cached(compute.table_of, config, controls.seed, controls.positions)).numpy()
+    rows = [np.diagonal(similarity, d) for d in range(len(similarity))]
     mean = [(d, float(row.mean())) for d, row in enumerate(rows)]
     band = [(float(row.min()), float(row.max())) for row in rows]
     far = min(5, len(rows) - 1)
-    spread = max(high - low for low, high in band)
+    variation = max(high - low for low, high in band)
     series = [Curve("mean, range", mean, band)]
     chart(line_chart("Cosine of the vectors of two places", "distance", series, ink()), "alike",
           "Similarity against distance")
-    alone = ("The distance alone decides it" if spread < 0.01 else "The distance does not decide it")
+    alone = ("The distance alone decides it" if variation < 0.01 else "The distance does not decide it")
     fact(f"Two places {far} apart have a cosine of **{number(mean[far][1])}**, two that are neighbours "
-         f"{number(mean[min(1, far)][1])}. {alone}: at one distance it differs by {number(spread)} at most.")
+         f"{number(mean[min(1, far)][1])}. {alone}: at one distance it differs by {number(variation)} at most.")
     return (r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
             rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far][1])}")
 
 
-def shift(asked: Chosen, config: AttentionConfig) -> Equation:
-    """P(i + k) as a linear map of P(i): the rotation in closed form, the least-squares map, and how far each misses."""
-    found = cached(compute.linear, config, asked.seed, asked.shift)
-    k, closed, fit, unseen, still = found.at(asked.shift)
+def shift(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw P(i + k) as a linear map of P(i): the rotation, the least-squares map, and the residual of each."""
+    maps = cached(compute.linear_maps, config, controls.seed, controls.shift)
+    k, closed, fit, unseen, still = maps.at(controls.shift)
     names = [str(m) for m in range(config.d_model)]
-    multiples([Tile("Closed form", f"rotations, from P({k}) alone", found.closed),
-               Tile("Least squares", "fitted to seven eighths of the table", found.fitted)],
+    multiples([Tile("Closed form", f"rotations, from P({k}) alone", maps.closed),
+               Tile("Least squares", "fitted to seven eighths of the table", maps.fitted)],
               names, key=key("linear"), signed=True, noun="entry of M", height=280,
               reads="dimension of P(i + k) (row) · of P(i) (column)")
     lines = ("closed form", "fit", "fit, unseen", "as it is")
-    series = [Curve(name, [(row[0], row[at + 1]) for row in found.rows]) for at, name in enumerate(lines)]
+    series = [Curve(name, [(row[0], row[at + 1]) for row in maps.rows]) for at, name in enumerate(lines)]
     drawn = line_chart("How far the map misses, as a share of the length", "places later, k", series, ink(), log=True,
                    rule=k)
     chart(drawn, "misses", "Residual of the linear map against the shift")
-    turned = "is" if closed < SAME else "is not"
-    fact(f"The vector {k} places later {turned} a rotation of this one: the closed form misses by **{number(closed)}** "
+    verb = "is" if closed < SAME else "is not"
+    fact(f"The vector {k} places later {verb} a rotation of this one: the closed form misses by **{number(closed)}** "
          f"of its length, where P(i) as it is misses by {number(still)}. A map fitted by least squares misses by "
          f"{number(fit)}, and by {number(unseen)} on places that it never saw.")
     return (r"P_{i+k} = M_k P_i,\quad M_k = \begin{pmatrix}\cos k\theta_m & \sin k\theta_m\\ "

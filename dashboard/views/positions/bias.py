@@ -1,4 +1,4 @@
-"""Encodings that change the scores, and what holds of all that act where q meets k: maps, distance, and a shift."""
+"""Encodings that change the scores: maps of the change, its mean by distance, and scores under a shift."""
 
 from __future__ import annotations
 
@@ -11,45 +11,47 @@ from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
-from dashboard.views.positions.controls import Chosen, key
+from dashboard.views.positions.controls import Controls, key
 from dashboard.views.positions.text import Equation, chart, ink, mean_by_distance, without_rounding
 from dashboard.widgets.panels import fact
 
-MOST_HEADS = 4  # maps and curves at once
+MAX_HEADS = 4  # maps and curves at once
 MAP = 230  # pixels
-BACK = 8  # places back in the sentence
+BACK = 8  # positions back in the sentence
 
 
-def encoding(asked: Chosen, config: AttentionConfig) -> Equation:
-    """What each score changes by, a map a head, all on one scale."""
-    found = cached(compute.changes, config, asked.seed, asked.places)
-    heads = range(min(MOST_HEADS, len(found)))
-    row = min(BACK, asked.places - 1)
-    span = float(np.abs(found[: len(heads)]).max()) or 1.0
-    tiles = [Tile(f"Head {h}", f"mean {number(float(found[h].mean()))}", found[h], span=(-span, span)) for h in heads]
-    multiples(tiles, [str(place) for place in range(asked.places)], key=key("bias"), signed=True,
+def encoding(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw the change of each score, a map a head, all on one scale."""
+    changes = cached(compute.score_changes, config, controls.seed, controls.positions)
+    heads = range(min(MAX_HEADS, len(changes)))
+    row = min(BACK, controls.positions - 1)
+    span = float(np.abs(changes[: len(heads)]).max()) or 1.0
+    tiles = [Tile(f"Head {h}", f"mean {number(float(changes[h].mean()))}", changes[h], span=(-span, span))
+             for h in heads]
+    multiples(tiles, [str(index) for index in range(controls.positions)], key=key("bias"), signed=True,
               noun="change of the score", query=row, column=0, height=MAP)
-    means = [mean_by_distance(change, -row) for change in found]
+    means = [mean_by_distance(change, -row) for change in changes]
     most, least = int(np.argmax(np.abs(means))), int(np.argmin(np.abs(means)))
+    std = cached(compute.score_std, config, controls.seed, controls.positions)
     others = f", and by {number(means[least])} in head {least}" if most != least else ""
     fact(f"A key {row} places back has its score changed by **{number(means[most])}** in head {most}{others}. "
-         f"The scores without it spread over {number(cached(compute.spread, config, asked.seed, asked.places))}.")
-    return (compute.latex_of(config, asked.seed, asked.item),
-            rf"\Delta s_{{{row},\,{row - 2}}} = {latex(found[0, row, row - 2])}\ \text{{in head }} 0")
+         f"The scores without it spread over {number(std)}.")
+    return (compute.latex_of(config, controls.seed, controls.item),
+            rf"\Delta s_{{{row},\,{row - 2}}} = {latex(changes[0, row, row - 2])}\ \text{{in head }} 0")
 
 
-def distance(asked: Chosen, config: AttentionConfig) -> Equation:
-    """The mean change of a score against where the key stands from the query, a curve a head."""
-    found = cached(compute.changes, config, asked.seed, asked.places)
-    last = asked.places - 1
+def distance(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw the mean change of a score against the distance of the key, a curve a head."""
+    changes = cached(compute.score_changes, config, controls.seed, controls.positions)
+    last = controls.positions - 1
     series, widest = [], 0.0
-    for h, change in enumerate(found[:MOST_HEADS]):
+    for h, change in enumerate(changes[:MAX_HEADS]):
         rows = [(d, np.diagonal(change, d)) for d in range(-last, last + 1)]
         widest = max(widest, *(float(np.ptp(row)) for _, row in rows))
         series.append(Curve(f"head {h}", [(d, float(row.mean())) for d, row in rows],
                             [(float(row.min()), float(row.max())) for _, row in rows]))
     row = min(BACK, last)
-    near, far = mean_by_distance(found[0], -1), mean_by_distance(found[0], -row)
+    near, far = mean_by_distance(changes[0], -1), mean_by_distance(changes[0], -row)
     drawn = line_chart("Change of the score by place of the key", "key before (−) or after the query", series, ink(),
                    rule=0)
     chart(drawn, "cost", "Change of the score against distance")
@@ -57,26 +59,27 @@ def distance(asked: Chosen, config: AttentionConfig) -> Equation:
              f"The distance does not decide it: at one distance it differs by up to {number(widest)}.")
     fact(f"In head 0 the key before the query has its score changed by **{number(near)}**, the one {row} places back "
          f"by **{number(far)}**. {alone}")
-    return (compute.latex_of(config, asked.seed, asked.item),
+    return (compute.latex_of(config, controls.seed, controls.item),
             rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")
 
 
-def shift(asked: Chosen, config: AttentionConfig) -> Equation:
-    """The scores of the same words, at the start and some places later."""
-    found = cached(compute.moved, config, asked.tokens, asked.seed, asked.shift)
-    same = "=" if found.largest < 1e-3 else r"\neq"
-    tiles = [Tile("At the start", "scores of head 0", found.first[0]),
-             Tile(f"{asked.shift} places later", "after other words", without_rounding(found.later[0], found.first[0]))]
-    shown = {"noun": "score", "height": MAP, "link": key("shifted"), "query": len(asked.tokens) - 1}
+def shift(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw the scores of the same words at the start and some positions later."""
+    effect = cached(compute.shift_effect, config, controls.tokens, controls.seed, controls.shift)
+    same = "=" if effect.largest < 1e-3 else r"\neq"
+    tiles = [Tile("At the start", "scores of head 0", effect.first[0]),
+             Tile(f"{controls.shift} places later", "after other words",
+                  without_rounding(effect.later[0], effect.first[0]))]
+    options = {"noun": "score", "height": MAP, "link": key("shifted"), "query": len(controls.tokens) - 1}
     left, right = st.columns([5, 2], gap="small")
     with left:
-        multiples(tiles, asked.tokens, key=key("moved"), signed=True, **shown)
+        multiples(tiles, controls.tokens, key=key("moved"), signed=True, **options)
     with right:
-        difference_map(tiles[1], tiles[0], asked.tokens, key=key("difference"), **shown)
-    size = float(np.abs(found.first).max())
-    kept = "score as before" if found.largest < 1e-3 else "score otherwise"
-    fact(f"{asked.shift} places later the same words {kept}: no score changes by more than "
-         f"**{number(found.largest)}**, of scores up to {number(size)}. With sinusoids added to the input one changes "
-         f"by {number(found.beside)}.")
-    return (rf"s_{{i+k,\,j+k}} {same} s_{{ij}}", rf"\max\,|s_{{i+{asked.shift},\,j+{asked.shift}}} - s_{{ij}}| = "
-            rf"{latex(found.largest)}")
+        difference_map(tiles[1], tiles[0], controls.tokens, key=key("difference"), **options)
+    size = float(np.abs(effect.first).max())
+    verdict = "score as before" if effect.largest < 1e-3 else "score otherwise"
+    fact(f"{controls.shift} places later the same words {verdict}: no score changes by more than "
+         f"**{number(effect.largest)}**, of scores up to {number(size)}. With sinusoids added to the input one changes "
+         f"by {number(effect.sinusoidal)}.")
+    return (rf"s_{{i+k,\,j+k}} {same} s_{{ij}}", rf"\max\,|s_{{i+{controls.shift},\,j+{controls.shift}}} - s_{{ij}}| = "
+            rf"{latex(effect.largest)}")

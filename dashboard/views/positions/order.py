@@ -1,4 +1,4 @@
-"""Order: the same words shuffled, and what each takes out of it."""
+"""Order: the same words shuffled, and the change of each word's output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
-from dashboard.views.positions.controls import Chosen, key
+from dashboard.views.positions.controls import Controls, key
 from dashboard.views.positions.text import Equation, without_rounding
 from dashboard.widgets.panels import fact, plain
 
@@ -17,23 +17,23 @@ MAP = 240  # pixels
 ROUNDING = 1e-4  # of an output's length; below it two outputs are the same
 
 
-def shuffle(asked: Chosen, config: AttentionConfig) -> Equation:
-    """One head's weights in order, and shuffled with rows and columns put back, and their difference."""
-    names = asked.tokens
-    found = cached(compute.shuffled, config, names, asked.seed, asked.order)
-    row = int(found.change.argmax())
-    mixed = [names[at] for at in found.order]
-    same = "=" if found.change[row] < ROUNDING else r"\neq"
-    tiles = [Tile("In order", short(names), found.ordered[0]),
-             Tile("Shuffled, then put back", short(mixed), without_rounding(found.put_back[0], found.ordered[0]))]
-    shown = {"query": row, "height": MAP, "link": key("shuffled")}
+def shuffle(controls: Controls, config: AttentionConfig) -> Equation:
+    """Draw one head's weights in order, shuffled with rows and columns restored, and their difference."""
+    names = controls.tokens
+    effect = cached(compute.shuffle_effect, config, names, controls.seed, controls.order)
+    row = int(effect.change.argmax())
+    mixed = [names[at] for at in effect.order]
+    same = "=" if effect.change[row] < ROUNDING else r"\neq"
+    tiles = [Tile("In order", short(names), effect.ordered[0]),
+             Tile("Shuffled, then put back", short(mixed), without_rounding(effect.restored[0], effect.ordered[0]))]
+    options = {"query": row, "height": MAP, "link": key("shuffled")}
     left, right = st.columns([5, 2], gap="small")
     with left:
-        multiples(tiles, names, key=key("maps"), fact=f"Largest change {number(found.largest)}", **shown)
+        multiples(tiles, names, key=key("maps"), fact=f"Largest change {number(effect.largest)}", **options)
     with right:
-        difference_map(tiles[1], tiles[0], names, key=key("difference"), **shown)
-    fact(sentence(names, row, found))
-    return (rf"o(\pi x) {same} \pi\,o(x)", rf"\max\,|o(\pi x) - \pi\,o(x)| = {latex(found.largest)}")
+        difference_map(tiles[1], tiles[0], names, key=key("difference"), **options)
+    fact(sentence(names, row, effect))
+    return (rf"o(\pi x) {same} \pi\,o(x)", rf"\max\,|o(\pi x) - \pi\,o(x)| = {latex(effect.largest)}")
 
 
 def short(words) -> str:
@@ -41,13 +41,13 @@ def short(words) -> str:
     return text if len(text) <= 34 else text[:33] + "…"
 
 
-def sentence(names: tuple[str, ...], row: int, found: compute.Shuffled) -> str:
-    change = float(found.change[row])
+def sentence(names: tuple[str, ...], row: int, effect: compute.ShuffleEffect) -> str:
+    change = float(effect.change[row])
     if len(names) < 2:
         return "One word has no order: type another."
     if change < ROUNDING:
         return (f"Shuffled, every word takes out what it took in order: no number of any output changes by more than "
-                f"**{number(found.largest)}**, which is rounding.")
+                f"**{number(effect.largest)}**, which is rounding.")
     return (f"Shuffled, :primary[{plain(names[row])}] takes out something else: its output changes by "
             f"**{number(change)}** of its length. Without positions no number of any output changes by more than "
-            f"{number(found.without)}.")
+            f"{number(effect.baseline)}.")

@@ -1,4 +1,4 @@
-"""The page's parts: the picture of an idea, its conditions, and where the encoding is from."""
+"""The page: controls, the picture of one idea with its equation above, its conditions, and the sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AttentionConfig
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.positions import added, bias, compute, order, rotation
-from dashboard.views.positions.controls import Chosen, choose, key, settings, unknown
+from dashboard.views.positions.controls import Controls, draw_controls, key, link_errors, read_controls
 from dashboard.views.positions.text import Equation
 from dashboard.widgets.panels import entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
@@ -24,89 +24,87 @@ PICTURES = {
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    for sentence in unknown():
+    for sentence in link_errors():
         st.warning(sentence)
     explore()
-    source()
+    sources()
     next_page("positions")
 
 
 @st.fragment
 def explore() -> None:
-    """Title, controls, picture and sentence; a control reruns nothing else.
-
-    """
-    asked, (symbols, said) = render_before_widgets(key("ready"), settings, controls, show)
-    if said is not None:
+    """Draw title, controls, picture and sentence, which rerun alone."""
+    controls, (symbols, parts) = render_before_widgets(key("ready"), read_controls, header, show)
+    if parts is not None:
         # One element of two parts, which a narrow page breaks between.
-        symbols.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in said), text_alignment="center")
-    st.session_state[key("asked")] = asked
+        symbols.markdown(" $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
+    st.session_state[key("controls")] = controls
 
 
-def controls() -> Chosen:
+def header() -> Controls:
+    """Draw the title with the controls below it and a popover beside it; returns the controls."""
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         with st.container(width=700):
             title("Positions", "Attention itself sees no order. Pick an encoding and see how it brings order in.")
         corner = st.container(width="content")
-    return choose(corner)
+    return draw_controls(corner)
 
 
-def show(asked: Chosen) -> tuple[DeltaGenerator, Equation | None]:
-    """The picture, its sentence and its conditions, or what is wrong; returns the equation, and its place above."""
+def show(controls: Controls) -> tuple[DeltaGenerator, Equation | None]:
+    """Draw picture, sentence and conditions, or the error; returns the container above them and its equation."""
     symbols = st.container()
-    if asked.config is None:
-        st.error(plain(asked.problem))
+    if controls.config is None:
+        st.error(plain(controls.problem))
         return symbols, None
     try:
-        said = picture(asked, asked.config)
+        parts = picture(controls, controls.config)
     except ValueError as error:  # ConfigError too
         st.error(plain(str(error)))
         return symbols, None
-    st.caption(conditions(asked, asked.config))
-    return symbols, said
+    st.caption(conditions(controls, controls.config))
+    return symbols, parts
 
 
-def picture(asked: Chosen, config: AttentionConfig) -> Equation | None:
-    """The idea that is looked at, as the place where the encoding enters asks for."""
-    if not asked.tokens and (asked.idea == "shuffle" or (asked.idea == "shift" and asked.item.enters != "x")):
+def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
+    """Draw the idea for the stage of the formula at which the encoding enters."""
+    needs_words = controls.idea == "shuffle" or (controls.idea == "shift" and controls.item.enters != "x")
+    if needs_words and not controls.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return None
-    if asked.idea == "shuffle":
-        return order.shuffle(asked, config)
-    if asked.item.enters in PICTURES:
-        return PICTURES[asked.item.enters][asked.idea](asked, config)
-    st.info(f"{asked.item.name} adds nothing anywhere, so there is nothing to draw. Shuffle the words, or pick "
+    if controls.idea == "shuffle":
+        return order.shuffle(controls, config)
+    if controls.item.enters in PICTURES:
+        return PICTURES[controls.item.enters][controls.idea](controls, config)
+    st.info(f"{controls.item.name} adds nothing anywhere, so there is nothing to draw. Shuffle the words, or pick "
             "another position.", icon=":material/straighten:")
     return None
 
 
-def conditions(asked: Chosen, config: AttentionConfig) -> str:
-    """What is learned here, and under which conditions the numbers hold."""
-    layer = compute.layer_of(config, asked.seed)
+def conditions(controls: Controls, config: AttentionConfig) -> str:
+    """The number of learned parameters, and the conditions under which the numbers hold."""
+    layer = compute.layer_of(config, controls.seed)
     own = sum(weight.numel() for weight in layer.position.parameters())
     others = sum(weight.numel() for weight in layer.parameters()) - own
     learned = f"learns {own:,} numbers" if own else "learns nothing"
-    drawn = " Learned numbers are drawn at random: their arithmetic is real, their shape means nothing yet." * bool(own)
+    note = " Learned numbers are drawn at random: their arithmetic is real, their shape means nothing yet." * bool(own)
     return " ".join([
-        f"{asked.item.name} {learned}; the rest of this layer has {others:,} (d_model {config.d_model}, "
-        f"{config.num_heads} heads). Weights and words are random (seed {asked.seed}); no mask, since a causal one "
-        f"would itself tell the order.{drawn}", *asked.notes])
+        f"{controls.item.name} {learned}; the rest of this layer has {others:,} (d_model {config.d_model}, "
+        f"{config.num_heads} heads). Weights and words are random (seed {controls.seed}); no mask, since a causal one "
+        f"would itself tell the order.{note}", *controls.notes])
 
 
-def source() -> None:
-    """On request: equation, meaning, paper, and the class that just ran."""
-    asked = st.session_state.get(key("asked"))
-    if asked is not None and asked.config is not None:
-        train_with("position", asked.config.position, key=key("train"))
+def sources() -> None:
+    """Draw, on request, equation, meaning and paper, and the class that just ran."""
+    controls = st.session_state.get(key("controls"))
+    if controls is not None and controls.config is not None:
+        train_with("position", controls.config.position, key=key("train"))
     panel = st.expander("Equation, paper and the code that just ran", on_change="rerun", key=key("source"))
-    if not panel.open or asked is None:
+    if not panel.open or controls is None:
         return
     with panel:
-        entries_panel([asked.item])
-        if asked.config is not None:
-            built = type(compute.layer_of(asked.config, asked.seed).position)
+        entries_panel([controls.item])
+        if controls.config is not None:
+            built = type(compute.layer_of(controls.config, controls.seed).position)
             source_panel(built)
             if inspect.getmro(built)[1].__module__ == built.__module__:
                 source_panel(inspect.getmro(built)[1])
-
-

@@ -1,22 +1,15 @@
-"""Numbers and equations as the page writes them."""
+"""What the ideas of the page Positions share: the chart, and numbers for their sentences."""
 
 from __future__ import annotations
 
 import numpy as np
 import streamlit as st
 
-from dashboard.charts.numbers import latex
 from dashboard.charts.palette import Ink
 from dashboard.widgets.panels import theme
 
 ROUNDING = 1e-5  # of weights and scores in fp32
 Equation = tuple[str, str]  # the symbols, and the live numbers
-
-
-def listed(values, most: int = 4) -> str:
-    """The first few numbers of a row, for LaTeX."""
-    shown = [latex(float(value)) for value in values[:most]]
-    return r",\ ".join([*shown, r"\ldots"] if len(values) > most else shown)
 
 
 def ink() -> Ink:
@@ -33,5 +26,5 @@ def without_rounding(changed: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 def mean_by_distance(cells: np.ndarray, distance: int) -> float:
-    """The mean over all cells whose key stands that many places after their query (before it when negative)."""
+    """The mean over all cells whose key is that many positions after their query (before it when negative)."""
     return float(np.diagonal(cells, distance, -2, -1).mean())
