@@ -60,12 +60,12 @@ sweep: $(VENV)/.installed
 	ATTENTION_LAB_RUNS=$$(mktemp -d) $(BIN)/python -m core.training sweep $(VENV)/sweep.json --workers 2 --to $(SWEEP)
 	rm -f $(SWEEP:.json=.lock)
 
-KEPT := numbers induction digits
+LAB_MODELS := numbers induction digits
 models: $(VENV)/.installed
-	for name in $(KEPT); do \
+	for name in $(LAB_MODELS); do \
 	  work=$$(mktemp -d) && \
-	  $(BIN)/python -m core.training train core/pretrained/kept/$$name/run.json $$work/run && \
-	  $(BIN)/python -m core.pretrained.export $$work/run core/pretrained/kept/$$name && rm -r $$work || exit 1; \
+	  $(BIN)/python -m core.training train core/pretrained/lab_models/$$name/run.json $$work/run && \
+	  $(BIN)/python -m core.pretrained.export $$work/run core/pretrained/lab_models/$$name && rm -r $$work || exit 1; \
 	done
 
 measured: $(VENV)/.installed

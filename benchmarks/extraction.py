@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.timing import Row, median_ratio, rounds
 from core.pretrained import Pretrained, load_minilm, read
-from core.pretrained.load import finished, minilm_folder
+from core.pretrained.load import minilm_folder, prepare_model
 
 WORDS = "the small dog saw a green boat and waited for nine tired animals near late streets".split()
 CASES = {"all-MiniLM-L6-v2, 6 × 12 heads": (16, 64, 128, 512), "GPT-2's size, 12 × 12 heads": (64, 512)}
@@ -61,4 +61,4 @@ def _gpt2() -> tuple[Pretrained, Any]:
     plain.set_attn_implementation("eager")
     ours = GPT2LMHeadModel(config)
     ours.load_state_dict(plain.state_dict())
-    return finished(ours, tokenizer, "GPT-2"), plain
+    return prepare_model(ours, tokenizer, "GPT-2"), plain

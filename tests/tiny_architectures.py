@@ -16,8 +16,8 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES
 
+from core.pretrained.image_processor import ImageProcessor
 from core.pretrained.load import reads_of
-from core.pretrained.pictures import Pictures
 from tests.tiny_models import tokenizer
 
 ARCHITECTURES = tuple(CONFIG_MAPPING_NAMES)
@@ -239,7 +239,8 @@ def reader_of(model: Any) -> Any:
     if reads == "picture":
         parts = (config, *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config")))
         size = next((size for part in parts if (size := getattr(part, "image_size", None))), PICTURE)
-        return Pictures((size, size) if isinstance(size, int) else tuple(size[-2:]), tokenizer=tokenizer("wordpiece"))
+        return ImageProcessor((size, size) if isinstance(size, int) else tuple(size[-2:]),
+                              tokenizer=tokenizer("wordpiece"))
     if reads != "sound":
         return tokenizer("wordpiece")
     name = FEATURE_EXTRACTOR_MAPPING_NAMES.get(config.model_type)

@@ -16,7 +16,7 @@ import torch
 import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from core.pretrained import Array, Given, Pretrained, load_folder
+from core.pretrained import Array, ModelInputs, Pretrained, load_folder
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -114,15 +114,15 @@ def plain(family: str) -> Any:
         return kind.from_pretrained(save(family, Path(folder)), attn_implementation="eager").eval()
 
 
-def given(family: str, text: str = SENTENCE, target: str | None = OTHER) -> Given:
+def given(family: str, text: str = SENTENCE, target: str | None = OTHER) -> ModelInputs:
     """Something that the family reads: a sentence, a pair for an encoder–decoder, a picture, a sound."""
     numbers = np.random.default_rng(3)
     reader = FAMILIES[family].reader
     if reader == "picture":
-        return Given(picture=Array.of(numbers.random((9, 11, 3), dtype=np.float32)))
+        return ModelInputs(picture=Array.of(numbers.random((9, 11, 3), dtype=np.float32)))
     if reader == "sound":
-        return Given(sound=Array.of(numbers.normal(size=12_000).astype(np.float32)), target=target)
-    return Given(text, target=target)
+        return ModelInputs(sound=Array.of(numbers.normal(size=12_000).astype(np.float32)), target=target)
+    return ModelInputs(text, target=target)
 
 
 def save(family: str, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from core.entries import ConfigError
 from core.finetune.config import FineTuneConfig, device_of
 from core.finetune.data import Pair, Rows
 from core.finetune.models import SAFE, folder_of, load_tokenizer, name_of
-from core.pretrained.attention_recorder import watch_model
+from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Pretrained, PretrainedError, first_line
 
 WRITING_HEAD = ("lm_head", "final_logits_bias")
@@ -86,7 +86,7 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
     freeze(model, config)
     model.to(device_of(config))
     limit = min(getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS)
-    return Learner(name_of(config.model), model, tokenizer, labels, new, watch_model(model), limit, new_head)
+    return Learner(name_of(config.model), model, tokenizer, labels, new, make_recordable(model), limit, new_head)
 
 
 def _load_options() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from core.finetune.build import Learner
 from core.finetune.data import Pair
-from core.pretrained.base import Given, Line, Reading
+from core.pretrained.base import Line, ModelInputs, Reading
 from core.pretrained.reading import read
 from core.trace import AttentionTrace
 from core.training.objectives import confusion
@@ -140,7 +140,7 @@ def classes(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, " B"]:
     return torch.tensor([learner.labels.index(pair.answer) for pair in pairs], device=learner.device)
 
 
-def read_attention(learner: Learner, givens: Sequence[Given]) -> list[Reading]:
+def read_attention(learner: Learner, givens: Sequence[ModelInputs]) -> list[Reading]:
     """The attention of the watched sentences as the model is now, read on the CPU as every page reads models."""
     device = learner.device
     with as_is(learner.model):
@@ -161,7 +161,7 @@ def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
     return found
 
 
-def words(givens: Sequence[Given], readings: Sequence[Reading]) -> list[dict[str, Any]]:
+def words(givens: Sequence[ModelInputs], readings: Sequence[Reading]) -> list[dict[str, Any]]:
     """What the rows and columns of those maps stand for, as plain values."""
     return [{"text": given.text, "target": given.target,
              "kinds": {kind: [_line(line) for line in reading.lines(kind)] for kind in reading.trace.kinds}}

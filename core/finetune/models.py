@@ -10,13 +10,13 @@ from typing import Any
 from core.entries import ConfigError
 from core.finetune.config import LAB, MINILM, USUAL
 from core.finetune.data import Rows
-from core.pretrained import hub, places
+from core.pretrained import hub, model_storage
 from core.pretrained.base import PretrainedError, first_line
 from core.pretrained.hub import COMMIT
-from core.pretrained.load import KEPT, minilm_folder
+from core.pretrained.load import LAB_MODELS, minilm_folder
 from core.pretrained.load import MINILM as MINILM_NAME
-from core.pretrained.places import check_folder, megabytes, repo_of
-from core.pretrained.readable import read_config, refuse_config, weight_files
+from core.pretrained.model_files import read_config, refuse_config, weight_files
+from core.pretrained.model_storage import check_folder, format_bytes, repo_of
 
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 MOST_UNKNOWN = 0.5  # share of the rows' tokens that a classifier may not know
@@ -29,7 +29,7 @@ def folder_of(model: str) -> Path:
     """Where a config's model lies; PretrainedError when there is nothing."""
     if model == MINILM:
         return minilm_folder()
-    folder = KEPT / model.removeprefix(LAB) if model.startswith(LAB) else Path(model)
+    folder = LAB_MODELS / model.removeprefix(LAB) if model.startswith(LAB) else Path(model)
     if not (folder / "config.json").is_file():
         raise PretrainedError(f"There is no model at {model}; take {MINILM} or one of the lab's own.")
     return folder
@@ -51,17 +51,17 @@ def resolve(name: str, notify: Callable[[str], None] = print) -> str:
     """
     if name in (MINILM, MINILM_NAME):
         return MINILM
-    if name.startswith(LAB) or name in {path.parent.name for path in KEPT.glob("*/config.json")}:
+    if name.startswith(LAB) or name in {path.parent.name for path in LAB_MODELS.glob("*/config.json")}:
         return f"{LAB}{name.removeprefix(LAB)}"
     if name.startswith((".", "/", "~")) or Path(name).is_dir():
         return str(check_folder(name, hub.most_bytes() * 4))
     repo, revision = hub.parse(name)
-    here = places.kept(repo)
+    here = model_storage.downloaded_commits(repo)
     if here and revision in (*here, "main"):
-        return str(places.place(repo, revision if revision in here else here[0]))
+        return str(model_storage.model_folder(repo, revision if revision in here else here[0]))
     plan = hub.plan(repo, revision, token=os.environ.get("HF_TOKEN"))
     check_family(plan.family, repo, "")
-    notify(f"{repo} is a {plan.family} model: {megabytes(plan.size)} to fetch, pinned to commit {plan.commit[:7]}.")
+    notify(f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to fetch, pinned to commit {plan.commit[:7]}.")
     return str(hub.download(plan, token=os.environ.get("HF_TOKEN")))
 
 
@@ -75,10 +75,10 @@ def check_model(model: str, task: str) -> Path:
     check_family(str(config["model_type"]), name, task)
     needed = WEIGHTS[task] * sum((folder / file).stat().st_size for file in weight_files(
         [path.name for path in folder.iterdir()], name))
-    free = places.free_memory()
+    free = model_storage.free_memory()
     if free is not None and needed > free:
-        raise PretrainedError(f"{name} takes about {megabytes(needed)} of memory to learn, and {megabytes(free)} is "
-                              "free. Take a smaller model.")
+        raise PretrainedError(f"{name} takes about {format_bytes(needed)} of memory to learn, and "
+                              f"{format_bytes(free)} is free. Take a smaller model.")
     return folder
 
 

@@ -34,7 +34,7 @@ from core.finetune.measure import (
     words,
 )
 from core.finetune.models import check_words, load_tokenizer
-from core.pretrained.base import Given
+from core.pretrained.base import ModelInputs
 from core.training.machine import record_machine
 from core.training.record import Record, cap_reached
 from core.training.runs import Run, new_id, runs_folder
@@ -182,7 +182,7 @@ class Course:
         return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{capped}"
 
 
-def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:
+def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ...]:
     """What the attention is kept of: the reader's own sentence first, then a held-out row or two.
 
     The decoder of pairs is given the right targets, so that a map's rows stay the same as the model learns; there the
@@ -190,12 +190,12 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[Given, ...]:
     """
     wish = config.watch.strip()
     if config.task == "classify":
-        return (*([Given(wish)] if wish else []), *(Given(pair.text) for pair in rows.held_out[:1]))
+        return (*([ModelInputs(wish)] if wish else []), *(ModelInputs(pair.text) for pair in rows.held_out[:1]))
     chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == wish]
     if wish and not chosen:
         raise ConfigError(f"{wish!r:.60} is none of the sources, so its right target is not known; watch one of them.")
     pairs = dict.fromkeys((*chosen, *rows.held_out[:2]))
-    return tuple(Given(pair.text, target=pair.answer) for pair in pairs)
+    return tuple(ModelInputs(pair.text, target=pair.answer) for pair in pairs)
 
 
 def make_trainer(course: Course) -> Any:

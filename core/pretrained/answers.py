@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.pretrained.attention_recorder import NOTHING, Off
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError
-from core.pretrained.lines import CONTINUES, named
+from core.pretrained.attention_recorder import NO_HEADS, HeadSet
+from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError
+from core.pretrained.lines import CONTINUES, display_tokens
 from core.pretrained.reading import encode, forward, tokenized, tokenizer_of
 
 AnswerKind = Literal["next", "mask", "class", "embedding"]
@@ -33,7 +33,7 @@ class Answer:
         return None if self.logits is None else self.logits.softmax(-1)
 
 
-class Said(NamedTuple):
+class Candidate(NamedTuple):
     """One token or class of an answer: its number, how a person reads it, and its probability."""
 
     id: int
@@ -41,7 +41,7 @@ class Said(NamedTuple):
     probability: float
 
 
-def answer(pretrained: Pretrained, given: Given, off: Off = NOTHING, place: int | None = None) -> Answer:
+def answer(pretrained: Pretrained, given: ModelInputs, off: HeadSet = NO_HEADS, place: int | None = None) -> Answer:
     """What the model says of what was given; `place` is the row that answers, by default the last or the masked one.
 
     PretrainedError when a model of masked words is given no mask.
@@ -64,23 +64,23 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pla
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
         return Answer("embedding", vector=embedding(states, mask))
     if place is None:
-        place = masked_place(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
+        place = mask_position(pretrained, batch["input_ids"]) if pretrained.head == "masked" else -1
     place = place % output.logits.shape[1]
     # A view would keep the logits of every place alive.
     logits = output.logits[0, place].clone()
     return Answer("mask" if pretrained.head == "masked" else "next", logits, place=place)
 
 
-def top(pretrained: Pretrained, found: Answer, count: int = 10) -> tuple[Said, ...]:
+def top_candidates(pretrained: Pretrained, found: Answer, count: int = 10) -> tuple[Candidate, ...]:
     """The likeliest tokens or classes, the first first; none for an embedding."""
     if found.logits is None or found.probabilities is None:
         return ()
     best = found.probabilities.detach().topk(min(count, len(found.logits)))
     ids = best.indices.tolist()
-    return tuple(map(Said, ids, words(pretrained, found, ids), best.values.tolist()))
+    return tuple(map(Candidate, ids, display_names(pretrained, found, ids), best.values.tolist()))
 
 
-def words(pretrained: Pretrained, found: Answer, ids: Sequence[int]) -> tuple[str, ...]:
+def display_names(pretrained: Pretrained, found: Answer, ids: Sequence[int]) -> tuple[str, ...]:
     """How a person reads these numbers of an answer: the names of classes, or tokens as they are written.
 
     ## stands before a token that goes on with a word, in vocabularies that mark the ones that begin one.
@@ -88,10 +88,10 @@ def words(pretrained: Pretrained, found: Answer, ids: Sequence[int]) -> tuple[st
     if found.kind == "class":
         names = pretrained.model.config.id2label
         return tuple(str(names.get(one, one)) for one in ids)
-    return named(tokenizer_of(pretrained), ids)
+    return display_tokens(tokenizer_of(pretrained), ids)
 
 
-def maskable(line: Line) -> dict[int, str]:
+def maskable_words(line: Line) -> dict[int, str]:
     """The words of sentence A by the number that `with_mask` takes, each from all its pieces; PretrainedError for none.
     """
     found: dict[int, str] = {}
@@ -103,7 +103,7 @@ def maskable(line: Line) -> dict[int, str]:
     return found
 
 
-def with_mask(pretrained: Pretrained, text: str, word: int) -> str:
+def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
     """The text with a mask in place of one of its words, counted as `Line.word` counts them.
 
     PretrainedError when the model fills no masks, or the text has no such word.
@@ -126,7 +126,7 @@ def embedding(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tens
     return torch.nn.functional.normalize(mean, dim=-1)[0]
 
 
-def masked_place(pretrained: Pretrained, ids: Tensor) -> int:
+def mask_position(pretrained: Pretrained, ids: Tensor) -> int:
     """Where the first mask stands; PretrainedError when there is none."""
     token = pretrained.tokenizer.mask_token
     found = (ids[0] == pretrained.tokenizer.mask_token_id).nonzero()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from core.entries import quote_name
-from core.pretrained.base import PretrainedError, counted, first_line, in_words
+from core.pretrained.base import PretrainedError, first_line, format_count, wrap_errors
 from core.trace import to_numpy
 
 MOST_BYTES = 200_000_000
@@ -102,7 +102,7 @@ def _safetensors(data: bytes, name: str) -> ArrayFile:
         _refuse_large(key, tuple(item["shape"]), MOST_NUMBERS, name)
     if sum(int(np.prod(item["shape"])) for item in header.values()) > MOST_NUMBERS:
         raise PretrainedError(f"{name} holds more than {MOST_NUMBERS:,} numbers.")
-    with in_words(f"{name} is no safetensors file that can be read"):
+    with wrap_errors(f"{name} is no safetensors file that can be read"):
         tensors = load(data)
         return ArrayFile({key: to_numpy(tensors[key].float()) for key in header}, labels)
 
@@ -142,5 +142,5 @@ def _refuse_large(key: str, shape: Sequence[int], most: int, name: str) -> None:
     for size in shape:
         count *= int(size)
     if count > most:
-        raise PretrainedError(f"{quote_name(key)} in {name} holds {counted(count)} numbers; at most {MOST_NUMBERS:,} "
-                              "are read in all. Take fewer layers, or fewer tokens.")
+        raise PretrainedError(f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
+                              f"{MOST_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens.")

@@ -25,13 +25,13 @@ from core.trace import Kind
 
 NAME = "attention_lab"
 EAGER = "eager_attention_forward"
-Off = frozenset[tuple[str, int, int | None]]
-NOTHING: Off = frozenset()
+HeadSet = frozenset[tuple[str, int, int | None]]
+NO_HEADS: HeadSet = frozenset()
 CROSS = ("crossattention", "cross_attention", "encoder_attn", "encdecattention", "cross_attn")
 
 
 @dataclass(eq=False)
-class Seen:
+class AttentionCall:
     """One call of attention: q (B, H, T, D) and k, v (B, G, S, D) as they meet, the weights, and the heads' outputs.
 
     `mask` is what the family's function adds to the scores, None where every key may be seen. `extra` holds what else
@@ -54,15 +54,15 @@ class Seen:
 
 
 @dataclass(eq=False)
-class Watch:
+class AttentionRecorder:
     """What is kept of each call, which heads are off or look evenly, and the calls so far, in order."""
 
     place: Callable[[Any], str]
     whole: bool
-    off: Off
+    off: HeadSet
     probe: bool
-    even: Off = NOTHING
-    seen: list[Seen] = field(default_factory=list)
+    even: HeadSet = NO_HEADS
+    seen: list[AttentionCall] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
 
     def call(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
@@ -72,10 +72,10 @@ class Watch:
         again = before if before is not None and before.module is module and hasattr(module, "lambda_init") else None
         seen = again or self._new(module, weights, mask)
         if seen.probe is not None:
-            out = out + (seen.probe @ shared_heads(v, weights.shape[1])).transpose(1, 2)
+            out = out + (seen.probe @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
         here = (seen.kind, seen.layer)
         if level := [head for *at, head in self.even if tuple(at) == here]:
-            meant = (_evened(weights, mask, seen.kind) @ shared_heads(v, weights.shape[1])).transpose(1, 2)
+            meant = (_evened(weights, mask, seen.kind) @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
             out = out + (meant - out) * _of(out, level)
         if gone := [head for *at, head in self.off if tuple(at) == here]:
             out = _switched_off(out, gone)
@@ -85,11 +85,11 @@ class Watch:
             seen.q, seen.k, seen.v, seen.out, seen.extra = q, k, v, out, extra
         return out, weights
 
-    def _new(self, module: Any, weights: Tensor, mask: Tensor | None) -> Seen:
+    def _new(self, module: Any, weights: Tensor, mask: Tensor | None) -> AttentionCall:
         """The next layer of its kind. Differential attention asks twice a layer, once for each half of the values."""
         name = self.place(module)
         kind = kind_of(name, module, weights, mask)
-        seen = Seen(kind, self.calls[kind], module, name, weights, mask=mask)
+        seen = AttentionCall(kind, self.calls[kind], module, name, weights, mask=mask)
         if self.probe:
             seen.probe = torch.zeros_like(weights, requires_grad=True)
         self.calls[kind] += 1
@@ -97,13 +97,13 @@ class Watch:
         return seen
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_RECORDER: ContextVar[AttentionRecorder | None] = ContextVar("watch", default=None)
 _NAMES: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 
 
 @contextmanager
-def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = False,
-             even: Off = NOTHING) -> Iterator[Watch]:  # fmt: skip
+def record_attention(model: Any, whole: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
+             even: HeadSet = NO_HEADS) -> Iterator[AttentionRecorder]:  # fmt: skip
     """Watch the forward passes of this thread: `whole` keeps q, k, v and more beside the weights.
 
     `off` are (kind, layer, head) whose output is zero, as if W_O had no columns for them; head None is every head of
@@ -112,13 +112,13 @@ def watching(model: Any, whole: bool = False, off: Off = NOTHING, probe: bool = 
     """
     if (names := _NAMES.get(model)) is None:
         names = _NAMES[model] = {id(module): name for name, module in model.named_modules()}
-    token = _WATCH.set(Watch(lambda module: names.get(id(module), ""), whole, off, probe, even))
+    token = _RECORDER.set(AttentionRecorder(lambda module: names.get(id(module), ""), whole, off, probe, even))
     try:
-        watch = _WATCH.get()
+        watch = _RECORDER.get()
         assert watch is not None
         yield watch
     finally:
-        _WATCH.reset(token)
+        _RECORDER.reset(token)
 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
@@ -140,7 +140,7 @@ def _looks_back(cells: Tensor) -> bool:
     return rows == columns > 1 and not bool(cells.triu(1).any())
 
 
-def shared_heads(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B H S E"]:
+def repeat_kv(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B H S E"]:
     """Key or value heads repeated so that each of the query heads has its own (grouped-query attention)."""
     return values.repeat_interleave(heads // values.shape[1], dim=1)
 
@@ -167,13 +167,13 @@ def _evened(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: Kind) 
     return allowed * (weights.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
 
 
-def watched_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
                       **extra: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
     """What stands in Hugging Face's table: the family's own eager attention, and a word to whoever watches."""
     home = vars(sys.modules[type(module).__module__])
     eager = home.get(EAGER) or next(one for name, one in home.items() if name.endswith(EAGER))
     out, weights = eager(module, query, key, value, attention_mask, **extra)
-    watch = _WATCH.get()
+    watch = _RECORDER.get()
     if watch is None:
         return out, weights
     return watch.call(module, query, key, value, attention_mask, out, weights, extra)
@@ -184,11 +184,11 @@ def register() -> None:
     from transformers import AttentionInterface
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
-    AttentionInterface.register(NAME, watched_attention)
+    AttentionInterface.register(NAME, recorded_attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, eager_mask)
 
 
-def watch_model(model: Any) -> bool:
+def make_recordable(model: Any) -> bool:
     """Let a freshly loaded model call its attention by our name; False unless all its attention is called so."""
     register()
     if not model._can_set_attn_implementation():

@@ -36,13 +36,13 @@ def text_config(model: Any) -> Any:
         return model.config.get_text_config(decoder=True)
 
 
-def counted(number: int) -> str:
+def format_count(number: int) -> str:
     """A count in a sentence: 1,024, or more than 10^18 where a file from outside says so."""
     return f"{number:,}" if abs(number) <= 10**18 else "more than 10^18"
 
 
 @contextmanager
-def in_words(what: str) -> Iterator[None]:
+def wrap_errors(what: str) -> Iterator[None]:
     """Whatever the files of a foreign model make its library raise, as one PretrainedError that begins with `what`.
 
     A panic of the library's compiled parts is no Exception, and told by its name.
@@ -96,7 +96,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Given:
+class ModelInputs:
     """What a person hands to a model; a model takes what it reads and leaves the rest.
 
     `second` is the sentence B of a pair, for an encoder. `target` is the text of an encoder–decoder's decoder; with

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from core.pretrained.base import Pretrained, in_words
+from core.pretrained.base import Pretrained, wrap_errors
 from core.pretrained.devices import to_device
 
 
 @dataclass(frozen=True)
-class Source:
+class EncodedSource:
     """What was read: the encoder's states, or the text itself where there is no encoder; and which of it is real."""
 
     ids: Tensor
@@ -25,20 +25,20 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Said:
+class DecoderState:
     """All that each row has been fed, and the keys and values that the model made of it, if it keeps them."""
 
     ids: Int[Tensor, "B T"]
     cache: Any = None
 
-    def pick(self, rows: Int[Tensor, " R"]) -> Said:
+    def pick(self, rows: Int[Tensor, " R"]) -> DecoderState:
         """Those rows; the cache is ours alone, so it is picked in place."""
         if self.cache is not None and not torch.equal(rows, torch.arange(len(self.ids), device=rows.device)):
             self.cache.reorder_cache(rows)
-        return Said(self.ids[rows], self.cache)
+        return DecoderState(self.ids[rows], self.cache)
 
 
-class Stepped:
+class DecoderAdapter:
     """The `Decoder` of core.decoding over a model that sessions share: always in eval mode, one step a lock."""
 
     training = False
@@ -50,28 +50,30 @@ class Stepped:
         # Logits of the last place alone: a long prompt times a large vocabulary is most of a step's memory.
         self.last = {"logits_to_keep": 1} if "logits_to_keep" in taken else {}
 
-    def train(self, mode: bool = True) -> Stepped:
+    def train(self, mode: bool = True) -> DecoderAdapter:
         """The mode stays as it is."""
         return self
 
-    def eval(self) -> Stepped:
+    def eval(self) -> DecoderAdapter:
         return self
 
-    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> Source:
+    def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> EncodedSource:
         """Run the encoder, where there is one."""
         model = self.pretrained.model
         if not model.config.is_encoder_decoder:
-            return Source(source, source_mask)
+            return EncodedSource(source, source_mask)
         told = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
-        with in_words(f"{self.pretrained.name} cannot read this"), self.pretrained.lock, torch.inference_mode():
+        with wrap_errors(f"{self.pretrained.name} cannot read this"), self.pretrained.lock, torch.inference_mode():
             states = model.get_encoder()(source.to(model.device), **to_device(model, told)).last_hidden_state.cpu()
-        return Source(source, torch.ones(states.shape[:2], dtype=torch.bool) if not told else source_mask, states)
+        return EncodedSource(source, torch.ones(states.shape[:2], dtype=torch.bool) if not told else source_mask,
+                             states)
 
-    def start(self, memory: Source) -> Said:
+    def start(self, memory: EncodedSource) -> DecoderState:
         """Nothing said; a text to go on with is fed before the first step's token, together with it."""
-        return Said(memory.ids if memory.states is None else torch.tensor([self.before], dtype=torch.long))
+        return DecoderState(memory.ids if memory.states is None else torch.tensor([self.before], dtype=torch.long))
 
-    def step(self, memory: Source, state: Said, tokens: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B V"], Said, None]:
+    def step(self, memory: EncodedSource, state: DecoderState, tokens: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B V"],
+                                                                                                   DecoderState, None]:
         """The logits of the next token of each row."""
         ids = torch.cat((state.ids, tokens[:, None]), dim=1)
         fed = ids if state.cache is None else tokens[:, None]
@@ -80,7 +82,7 @@ class Stepped:
             inputs = {"encoder_outputs": (memory.states,), "decoder_input_ids": fed}
             if self.pretrained.reads == "pair":
                 inputs["attention_mask"] = memory.mask.long()
-        with in_words(f"{self.pretrained.name} cannot go on"), self.pretrained.lock, torch.inference_mode():
+        with wrap_errors(f"{self.pretrained.name} cannot go on"), self.pretrained.lock, torch.inference_mode():
             output = self.pretrained.model(**to_device(self.pretrained.model, inputs), **self.last,
                                            past_key_values=state.cache, use_cache=True)
-        return output.logits[:, -1].cpu(), Said(ids, getattr(output, "past_key_values", None)), None
+        return output.logits[:, -1].cpu(), DecoderState(ids, getattr(output, "past_key_values", None)), None

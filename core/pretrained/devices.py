@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from core.pretrained.attention_recorder import Watch
+from core.pretrained.attention_recorder import AttentionRecorder
 
 
 def to_device(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def to_device(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     return dict(tree_map_only(Tensor, lambda values: values.to(model.device), dict(batch)))
 
 
-def to_cpu(output: Any, watch: Watch) -> Any:
+def to_cpu(output: Any, watch: AttentionRecorder) -> Any:
     """A model's output with every tensor on the CPU, gradients and all, and so what was watched."""
     from torch.utils._pytree import tree_map_only
 

@@ -18,13 +18,13 @@ from torch import Tensor
 from core.attention import ConfigError
 from core.models import Model
 from core.pretrained.base import PretrainedError
-from core.pretrained.hf_export import twin_of
+from core.pretrained.hf_conversion import convert_to_hf
 from core.tasks import Batch, Example, Task, Vocabulary
 from core.tasks.base import SPECIALS
 from core.training.runs import Run, find_run
 
 CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ by about 1e-6
-CHECKED = 16
+CHECK_EXAMPLES = 16
 
 
 def export(run: Run, folder: Path, step: int | None = None) -> Path:
@@ -33,48 +33,48 @@ def export(run: Run, folder: Path, step: int | None = None) -> Path:
     PretrainedError where no class of the library computes what the model does; ValueError when no weights are kept.
     """
     model, task = run.model(step)
-    vocabulary = Vocabulary(words_of(task))
-    twin = twin_of(model, task, vocabulary)
+    vocabulary = Vocabulary(vocabulary_words(task))
+    twin = convert_to_hf(model, task, vocabulary)
     if task.form == "pairs":  # the library's own default cuts at 20 tokens
         twin.generation_config.max_new_tokens = task.max_target + 1
-    check(model, twin, task, vocabulary)
+    check_logits(model, twin, task, vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     if task.shape.input == "patches":
-        write(folder / "preprocessor_config.json", pictures(task))
+        write(folder / "preprocessor_config.json", image_processor_config(task))
     else:
         tokenizer_of(task, vocabulary, twin.config.max_position_embeddings).save_pretrained(folder)
     twin.save_pretrained(folder)
-    write(folder / "run.json", {"config": run.config().to_json(), "reached": reached(run)})
+    write(folder / "run.json", {"config": run.config().to_json(), "reached": final_metrics(run)})
     return folder
 
 
-def words_of(task: Task) -> tuple[str, ...]:
+def vocabulary_words(task: Task) -> tuple[str, ...]:
     """The words of the source and of the target; none where a picture is read."""
     return () if task.shape.input == "patches" else (*task.source_vocab.tokens, *task.target_vocab.tokens)
 
 
-def check(model: Model, twin: Any, task: Task, vocabulary: Vocabulary) -> float:
+def check_logits(model: Model, twin: Any, task: Task, vocabulary: Vocabulary) -> float:
     """How far the twin's logits are from the model's on held-out examples; RuntimeError when they are not the same."""
-    held = task.held_out(CHECKED)
+    held = task.held_out(CHECK_EXAMPLES)
     in_line = not twin.config.is_encoder_decoder and task.form == "pairs"  # each on its own, as lines have no padding
-    far = max(_apart(model, twin, task, vocabulary, part) for part in ([e] for e in held)) if in_line else \
-        _apart(model, twin, task, vocabulary, held)
+    far = max(_max_difference(model, twin, task, vocabulary, part) for part in ([e] for e in held)) if in_line else \
+        _max_difference(model, twin, task, vocabulary, held)
     if not far <= CLOSE:
         raise RuntimeError(f"{type(twin).__name__} says something else than the model: logits differ by {far:.2g}.")
     return far
 
 
-def _apart(model: Model, twin: Any, task: Task, vocabulary: Vocabulary, examples: Sequence[Example]) -> float:
+def _max_difference(model: Model, twin: Any, task: Task, vocabulary: Vocabulary, examples: Sequence[Example]) -> float:
     batch = task.collate(examples)
     with torch.no_grad():
         own = model(batch.source, batch.source_mask, batch.target_in).logits
-        their = twin(**inputs(batch, task, vocabulary, twin.config.is_encoder_decoder)).logits
+        their = twin(**hf_inputs(batch, task, vocabulary, twin.config.is_encoder_decoder)).logits
     if task.form != "label":
         their, own = _on_words(their[:, -own.shape[1] :], own, batch, task, vocabulary)
     return float((their - own).abs().max())
 
 
-def inputs(batch: Batch, task: Task, vocabulary: Vocabulary, two: bool = True) -> dict[str, Tensor]:
+def hf_inputs(batch: Batch, task: Task, vocabulary: Vocabulary, two: bool = True) -> dict[str, Tensor]:
     """A batch as the twin takes it; without a decoder of its own (`two`) it has source and target in one line."""
     if task.shape.input == "patches":
         rows, columns = task.shape.grid
@@ -122,7 +122,7 @@ def tokenizer_of(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
                                    unk_token=unknown, model_max_length=longest)
 
 
-def pictures(task: Task) -> dict[str, Any]:
+def image_processor_config(task: Task) -> dict[str, Any]:
     """How a picture is prepared: its ink is 1, its paper 0, and nothing is taken out."""
     rows, columns = task.shape.grid
     side = int(task.shape.source**0.5)
@@ -131,7 +131,7 @@ def pictures(task: Task) -> dict[str, Any]:
             "size": {"height": rows * side, "width": columns * side}}
 
 
-def reached(run: Run) -> dict[str, Any]:
+def final_metrics(run: Run) -> dict[str, Any]:
     """The last figures of a run, as its metrics tell them."""
     records = run.records()
     last = records[-1].to_json() if records else {}

@@ -29,12 +29,12 @@ def endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
-def fetch(repo: str, commit: str, file: File, into: Path, token: str | None, step: Callable[[int], None]) -> None:
+def fetch_file(repo: str, commit: str, file: File, into: Path, token: str | None, step: Callable[[int], None]) -> None:
     """One file, never longer than stated, taken up again where a connection broke off; checked by its sha256."""
     import httpx2
 
     said = hashlib.sha256()
-    with into.open("wb") as out, in_words(repo, commit, token):
+    with into.open("wb") as out, hub_errors(repo, commit, token):
         for left in reversed(range(TRIES)):
             try:
                 for chunk in _stream(repo, commit, file.name, token, out.tell()):
@@ -53,10 +53,10 @@ def fetch(repo: str, commit: str, file: File, into: Path, token: str | None, ste
         raise PretrainedError(f"{file.name} of {repo} came incomplete or changed, so it is not kept; try again.")
 
 
-def small(repo: str, commit: str, name: str, most: int, token: str | None) -> bytes:
+def fetch_small(repo: str, commit: str, name: str, most: int, token: str | None) -> bytes:
     """A file of at most `most` bytes, in memory."""
     data = b""
-    with in_words(repo, commit, token):
+    with hub_errors(repo, commit, token):
         for chunk in _stream(repo, commit, name, token):
             data += chunk
             if len(data) > most:
@@ -83,7 +83,7 @@ def _stream(repo: str, commit: str, name: str, token: str | None, start: int = 0
 
 
 @contextmanager
-def in_words(repo: str, revision: str, token: str | None) -> Iterator[None]:
+def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
     """The hub's and the network's failures as sentences."""
     import httpx2
     from huggingface_hub import errors

@@ -11,19 +11,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.decoding import Prompt, Sampling, Tree, beam_steps, no_repeat, sample_steps
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading
-from core.pretrained.decoder_adapter import Stepped
-from core.pretrained.lines import named, text_line
+from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained.decoder_adapter import DecoderAdapter
+from core.pretrained.generation_rules import end_tokens, logit_rules
+from core.pretrained.lines import display_tokens, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
 from core.pretrained.reading import Batch, encode_source, forward, target_ids, tokenizer_of
-from core.pretrained.rules import ends, rules
 from core.trace import AttentionMap, AttentionTrace, Kind
 
 Strategy = Literal["greedy", "beam", "sampling"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class GenerationSettings:
     """How the next tokens are found; a strategy takes what it needs. Their bounds are those of the searches.
 
     Beams are ranked by log-probability / length^`length_penalty`, as Hugging Face ranks them. `no_repeat` tokens in a
@@ -47,7 +47,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Begun:
+class GenerationStart:
     """What a model has before it says anything: the prompt of the searches, what it read, and a sentence if cut.
 
     `room` is how many tokens it may say. `batch` is what an encoder reads, None where the model goes on with its text.
@@ -61,7 +61,7 @@ class Begun:
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class Continuation:
     """One way to go on, all at once: the logits of each step, and where each step looked (a row a step).
 
     `note` is what one must know to read the maps. With `sink` their last column is no token: what went to none.
@@ -73,7 +73,7 @@ class Path:
     sink: bool = False
 
 
-def begin(pretrained: Pretrained, given: Given) -> Begun:
+def prepare_generation(pretrained: Pretrained, given: ModelInputs) -> GenerationStart:
     """Read what was given; a target is what a decoder has to begin with.
 
     PretrainedError for a model that says no tokens, and for a text that leaves no room.
@@ -91,10 +91,10 @@ def begin(pretrained: Pretrained, given: Given) -> Begun:
     if not seq2seq:
         source = torch.tensor([said[:-1]], dtype=torch.long)
         mask = torch.ones_like(source, dtype=torch.bool)
-        return Begun(Prompt(source, mask, said[-1], text=True, prefix_tokens=said), read, room, None, cut)
+        return GenerationStart(Prompt(source, mask, said[-1], text=True, prefix_tokens=said), read, room, None, cut)
     source, told = batch[pretrained.model.main_input_name], batch.get("attention_mask")
     mask = torch.ones(source.shape[:2], dtype=torch.bool) if told is None else told.bool()
-    return Begun(Prompt(source, mask, said[-1], prefix_tokens=said), read, room, batch, cut)
+    return GenerationStart(Prompt(source, mask, said[-1], prefix_tokens=said), read, room, batch, cut)
 
 
 def _open(pretrained: Pretrained, line: Line) -> Line:
@@ -107,34 +107,34 @@ def _open(pretrained: Pretrained, line: Line) -> Line:
                 line.segment[:length])
 
 
-def generating(pretrained: Pretrained, begun: Begun, settings: Settings) -> Iterator[Tree]:
+def generate_steps(pretrained: Pretrained, begun: GenerationStart, settings: GenerationSettings) -> Iterator[Tree]:
     """The tree of the search, step by step; at the last step it has its outputs, the best first.
 
     The same for the same seed, whatever else runs. ValueError for a setting out of bounds.
     """
     most = min(settings.longest, begun.room)
-    common: dict[str, Any] = {"no_repeat": settings.no_repeat, "max_length": most, "eos": ends(pretrained),
-                              "rules": rules(pretrained, len(begun.prompt.prefix_tokens), most)}
-    model = Stepped(pretrained, begun.prompt.prefix_tokens[:-1] if begun.batch is not None else ())
+    common: dict[str, Any] = {"no_repeat": settings.no_repeat, "max_length": most, "eos": end_tokens(pretrained),
+                              "rules": logit_rules(pretrained, len(begun.prompt.prefix_tokens), most)}
+    model = DecoderAdapter(pretrained, begun.prompt.prefix_tokens[:-1] if begun.batch is not None else ())
     if settings.strategy == "sampling":
         generator = torch.Generator().manual_seed(settings.seed)
         return sample_steps(model, begun.prompt, generator, samples=settings.samples, how=settings.sampling, **common)
     width, alpha = (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
-    return beam_steps(model, begun.prompt, width=width, length_penalty=alpha, lp=power, **common)
+    return beam_steps(model, begun.prompt, width=width, length_penalty=alpha, lp=length_power, **common)
 
 
-def generate(pretrained: Pretrained, given: Given, settings: Settings) -> Tree:
+def generate(pretrained: Pretrained, given: ModelInputs, settings: GenerationSettings) -> Tree:
     """The whole search at once."""
-    *_, tree = generating(pretrained, begin(pretrained, given), settings)
+    *_, tree = generate_steps(pretrained, prepare_generation(pretrained, given), settings)
     return tree
 
 
-def power(length: int, alpha: float) -> float:
+def length_power(length: int, alpha: float) -> float:
     """length^α, by which Hugging Face divides the log-probability of an output."""
     return float(length**alpha)
 
 
-def follow(pretrained: Pretrained, begun: Begun, tokens: Sequence[int]) -> Path:
+def score_continuation(pretrained: Pretrained, begun: GenerationStart, tokens: Sequence[int]) -> Continuation:
     """The steps that say these tokens, in one forward pass: logits, and the attention by which each was chosen.
 
     Maps of kind cross look at the source, those of kind causal at what was read and said before. ValueError for no
@@ -157,7 +157,7 @@ def follow(pretrained: Pretrained, begun: Begun, tokens: Sequence[int]) -> Path:
     maps.sort(key=lambda one: one.kind != "cross")
     trace = AttentionTrace(tuple(maps), pretrained.name)
     sink = has_sinks(watch)
-    return Path(output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink)
+    return Continuation(output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink)
 
 
 def _rows(item: AttentionMap, first: int, said: tuple[str, ...]) -> AttentionMap:
@@ -167,23 +167,24 @@ def _rows(item: AttentionMap, first: int, said: tuple[str, ...]) -> AttentionMap
     return replace(item, kind=kind, weights=item.weights[:, first:], queries=said, mask=mask)
 
 
-def chances(pretrained: Pretrained, begun: Begun, settings: Settings, before: Sequence[int],
+def step_probabilities(pretrained: Pretrained, begun: GenerationStart, settings: GenerationSettings,
+                       before: Sequence[int],
             logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:  # fmt: skip
     """The probabilities that the search takes a step from: the model's, less what is forbidden, and reshaped."""
     said = [(*begun.prompt.prefix_tokens, *before)]
-    rule = rules(pretrained, len(begun.prompt.prefix_tokens), min(settings.longest, begun.room))
+    rule = logit_rules(pretrained, len(begun.prompt.prefix_tokens), min(settings.longest, begun.room))
     allowed = rule(no_repeat(logits.log_softmax(-1)[None], said, settings.no_repeat), said)
     if settings.strategy == "sampling":
         allowed = settings.sampling.reshape(allowed)
     return allowed.softmax(-1)[0]
 
 
-def text_of(pretrained: Pretrained, tokens: Sequence[int]) -> str:
+def decode_text(pretrained: Pretrained, tokens: Sequence[int]) -> str:
     """Said tokens as running text, without marks."""
     return str(tokenizer_of(pretrained).decode(list(tokens), skip_special_tokens=True)).strip()
 
 
-def names_of(pretrained: Pretrained, ids: Sequence[int]) -> dict[int, str]:
+def token_names(pretrained: Pretrained, ids: Sequence[int]) -> dict[int, str]:
     """Each token by itself, as it is read; where the vocabulary marks the beginnings of words, ## continues one."""
     found = list(dict.fromkeys(int(one) for one in ids))
-    return dict(zip(found, named(tokenizer_of(pretrained), found), strict=True))
+    return dict(zip(found, display_tokens(tokenizer_of(pretrained), found), strict=True))

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from core.pretrained import places
+from core.pretrained import model_storage
 from core.pretrained.base import Pretrained, PretrainedError
-from core.pretrained.fetch import SECONDS, File, endpoint, fetch, in_words, small
+from core.pretrained.fetch import SECONDS, File, endpoint, fetch_file, fetch_small, hub_errors
 from core.pretrained.load import load_folder
-from core.pretrained.places import megabytes
-from core.pretrained.readable import BESIDE, MOST_CONFIG, parse_config, refuse_config, weight_files
+from core.pretrained.model_files import BESIDE, MOST_CONFIG, parse_config, refuse_config, weight_files
+from core.pretrained.model_storage import format_bytes
 
 MOST_BYTES = 600_000_000
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
@@ -29,12 +29,12 @@ REVISION = re.compile(r"[\w./-]{1,200}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class Stopped(Exception):
+class DownloadStopped(Exception):
     """A download that the person stopped; nothing of it is kept."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class DownloadPlan:
     """What a download would fetch: one commit of one model. `memory` is what its weights take in fp32, in bytes."""
 
     repo: str
@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        return places.place(self.repo, self.commit)
+        return model_storage.model_folder(self.repo, self.commit)
 
     @property
     def kept(self) -> bool:
@@ -78,14 +78,14 @@ def most_bytes() -> int:
     return int(float(os.environ.get("ATTENTION_LAB_MODEL_MB") or MOST_BYTES / 1e6) * 1e6)
 
 
-def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Plan:
+def plan(repo: str, revision: str = "main", *, token: str | None = None) -> DownloadPlan:
     """What the hub has under this name, pinned to a commit and judged by its file list and its config alone.
 
     PretrainedError for all that cannot be opened, or is larger than `most_bytes`, with what would help.
     """
     from huggingface_hub import HfApi
 
-    with in_words(repo, revision, token):
+    with hub_errors(repo, revision, token):
         info = HfApi(endpoint=endpoint(), token=token or False).model_info(
             repo, revision=revision, files_metadata=True, timeout=SECONDS)
     listed = {item.rfilename: item for item in info.siblings or ()}
@@ -94,9 +94,9 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Plan
     if not COMMIT.fullmatch(commit):
         raise PretrainedError(f"The hub states no commit for {repo}, so what it is cannot be pinned down.")
     files = tuple(_file(item, repo) for name, item in listed.items() if name in weights or BESIDE.fullmatch(name))
-    config = parse_config(small(repo, commit, "config.json", MOST_CONFIG, token), repo)
+    config = parse_config(fetch_small(repo, commit, "config.json", MOST_CONFIG, token), repo)
     refuse_config(config, repo)
-    found = Plan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
+    found = DownloadPlan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
     _refuse_size(found, most_bytes())
     return found
 
@@ -117,19 +117,20 @@ def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
     return stored * (2 if kind.endswith("float16") else 1)
 
 
-def _refuse_size(found: Plan, limit: int) -> None:
+def _refuse_size(found: DownloadPlan, limit: int) -> None:
     """PretrainedError for more than `limit` to fetch, or more than 4 × that, or than there is, to hold in memory."""
     if found.size > limit:
-        raise PretrainedError(f"{found.repo} is {megabytes(found.size)}; this page fetches at most {megabytes(limit)}. "
-                              "Take a smaller one, such as one with distil, tiny, mini or small in its name.")
-    free = places.free_memory()
+        raise PretrainedError(f"{found.repo} is {format_bytes(found.size)}; this page fetches at most "
+                              f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini "
+                              "or small in its name.")
+    free = model_storage.free_memory()
     if found.memory > 4 * limit or (free is not None and found.memory > free):
         room = min(4 * limit, 4 * limit if free is None else free)
-        raise PretrainedError(f"{found.repo} takes {megabytes(found.memory)} of memory in fp32, and there is room for "
-                              f"{megabytes(room)}. Take a smaller model.")
+        raise PretrainedError(f"{found.repo} takes {format_bytes(found.memory)} of memory in fp32, and there is room "
+                              f"for {format_bytes(room)}. Take a smaller model.")
 
 
-def download(found: Plan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,
+def download(found: DownloadPlan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,
              stopped: Callable[[], bool] = lambda: False) -> Path:  # fmt: skip
     """Fetch what is planned into its folder on the shelf, whole or not at all; the folder.
 
@@ -137,9 +138,9 @@ def download(found: Plan, *, token: str | None = None, progress: Callable[[int],
     """
     folder = found.folder
     if found.kept:
-        places.touch(folder)
+        model_storage.mark_used(folder)
         return folder
-    places.make_room(found.size)
+    model_storage.make_room(found.size)
     part = folder.with_name(f"{found.commit}.{uuid.uuid4().hex[:8]}.part")
     part.mkdir(parents=True)
     done = 0
@@ -147,14 +148,14 @@ def download(found: Plan, *, token: str | None = None, progress: Callable[[int],
     def step(count: int) -> None:
         nonlocal done
         if stopped():
-            raise Stopped(found.repo)
+            raise DownloadStopped(found.repo)
         done += count
         progress(done)
 
     try:
         for file in found.files:
             step(0)
-            fetch(found.repo, found.commit, file, part / file.name, token, step)
+            fetch_file(found.repo, found.commit, file, part / file.name, token, step)
         if not folder.is_dir():
             part.rename(folder)
     finally:
@@ -164,8 +165,8 @@ def download(found: Plan, *, token: str | None = None, progress: Callable[[int],
 
 def load(repo: str, commit: str) -> Pretrained:
     """A model from the shelf; PretrainedError when it is no longer there."""
-    folder = places.place(repo, commit)
+    folder = model_storage.model_folder(repo, commit)
     if not folder.is_dir():
         raise PretrainedError(f"{repo} is no longer on this computer; look it up again to load it.")
-    places.touch(folder)
+    model_storage.mark_used(folder)
     return load_folder(folder, repo)

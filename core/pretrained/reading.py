@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.pretrained.attention_recorder import NOTHING, Off, Watch, watching
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError, Reading, in_words, text_config
+from core.pretrained.attention_recorder import NO_HEADS, AttentionRecorder, HeadSet, record_attention
+from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, text_config, wrap_errors
 from core.pretrained.devices import to_cpu, to_device
+from core.pretrained.error_messages import not_taken
+from core.pretrained.generation_rules import end_tokens, start_token
 from core.pretrained.lines import mark, picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
-from core.pretrained.refusals import not_taken
-from core.pretrained.rules import ends, start_mark
 from core.trace import AttentionTrace
 
 MAX_CHARACTERS = 20_000
@@ -26,17 +26,17 @@ Batch = dict[str, Tensor]
 __all__ = ["Batch", "encode", "encode_source", "forward", "read", "weights_of"]
 
 
-def read(pretrained: Pretrained, given: Given | str) -> Reading:
+def read(pretrained: Pretrained, given: ModelInputs | str) -> Reading:
     """The attention of every layer and head on what was given: text of at most 20,000 characters, a picture or sound.
 
     A text longer than `max_tokens` is cut, and `Reading.cut` says so. An encoder–decoder that is given no target
     decodes it first. PretrainedError when there is nothing to read, or the model has no attention to draw.
     """
-    with in_words(f"{pretrained.name} cannot read this"):
-        return _read(pretrained, Given(given) if isinstance(given, str) else given)
+    with wrap_errors(f"{pretrained.name} cannot read this"):
+        return _read(pretrained, ModelInputs(given) if isinstance(given, str) else given)
 
 
-def _read(pretrained: Pretrained, given: Given) -> Reading:
+def _read(pretrained: Pretrained, given: ModelInputs) -> Reading:
     batch, source, target, cut = encode(pretrained, given)
     output, watch = forward(pretrained, batch)
     produced = None if target is None else _produced(pretrained, target)
@@ -45,7 +45,7 @@ def _read(pretrained: Pretrained, given: Given) -> Reading:
     return Reading(trace, source, target, produced, cut, note_of(pretrained, watch, trace.kinds), has_sinks(watch))
 
 
-def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | None, str | None]:
+def encode(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, Line | None, str | None]:
     """The model's inputs, the lines it reads, and a sentence when something was cut."""
     batch, source, cut = encode_source(pretrained, given)
     if not pretrained.model.config.is_encoder_decoder:
@@ -58,16 +58,16 @@ def encode(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, Line | No
     return batch, source, text_line(tokenizer_of(pretrained), ids), cut
 
 
-def encode_source(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
+def encode_source(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, str | None]:
     """The same without a decoder's: what an encoder, or a model that has only one line, reads."""
-    with in_words(f"{pretrained.name} cannot read this"):
+    with wrap_errors(f"{pretrained.name} cannot read this"):
         if pretrained.reads == "picture":
             return *_picture(pretrained, given), None
         return _sound(pretrained, given) if pretrained.reads == "sound" else _text(pretrained, given)
 
 
-def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off = NOTHING, probe: bool = False,
-            even: Off = NOTHING, **more: Any) -> tuple[Any, Watch]:  # fmt: skip
+def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
+            even: HeadSet = NO_HEADS, **more: Any) -> tuple[Any, AttentionRecorder]:  # fmt: skip
     """One forward pass under the model's lock, watched; `probe` keeps what gradients need (see `watch.watching`).
 
     PretrainedError when the model does not take what it was given, or is asked for more than its weights although its
@@ -78,7 +78,8 @@ def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: Off 
             raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but neither opened nor switched off: "
                                   "its family computes attention in code of its own. Take one such as BERT or GPT-2.")
         more.setdefault("output_attentions", True)
-    with pretrained.lock, watching(pretrained.model, whole, off, probe, even) as watch, torch.set_grad_enabled(probe):
+    with pretrained.lock, record_attention(pretrained.model, whole, off, probe,
+                                           even) as watch, torch.set_grad_enabled(probe):
         try:
             output = pretrained.model(**to_device(pretrained.model, batch), **more)
             return to_cpu(output, watch), watch
@@ -103,11 +104,11 @@ def tokenizer_of(pretrained: Pretrained) -> Any:
 
 def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
     """What the tokenizer makes of texts. It keeps between calls whether it cuts, so sessions ask it one at a time."""
-    with pretrained.lock, in_words(f"{pretrained.name} has a tokenizer that cannot read this"):
+    with pretrained.lock, wrap_errors(f"{pretrained.name} has a tokenizer that cannot read this"):
         return tokenizer_of(pretrained)(*texts, verbose=False, **how)
 
 
-def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
+def _text(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, str | None]:
     if not given.text.strip():
         raise PretrainedError("There is nothing to read yet: write a sentence of one word or more.")
     whole = tuple(text for text in (given.text, given.second) if text and text.strip())
@@ -127,7 +128,7 @@ def _text(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None
     return {key: value for key, value in found.items() if key in known}, line, cut
 
 
-def _picture(pretrained: Pretrained, given: Given) -> tuple[Batch, Line]:
+def _picture(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line]:
     if given.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
     if hasattr(pretrained.model.config, "num_frames") or hasattr(pretrained.model.config, "tubelet_size"):
@@ -148,7 +149,7 @@ def _caption(pretrained: Pretrained) -> Batch:
     return {"input_ids": torch.tensor([[start]])}
 
 
-def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | None]:
+def _sound(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, str | None]:
     if given.sound is None:
         raise PretrainedError(f"{pretrained.name} reads sound: give it some.")
     model, name = pretrained.model, pretrained.model.main_input_name
@@ -173,22 +174,23 @@ def _sound(pretrained: Pretrained, given: Given) -> tuple[Batch, Line, str | Non
 
 def target_ids(pretrained: Pretrained, target: str | None) -> list[int]:
     """The start mark, and the tokens of the target, however many, without the marks that frame them."""
-    start, end = start_mark(pretrained), tokenizer_of(pretrained).eos_token_id
+    start, end = start_token(pretrained), tokenizer_of(pretrained).eos_token_id
     if target is None or not target.strip():
         return [start]
     ids = tokenized(pretrained, text_target=target[:MAX_CHARACTERS], truncation=False)["input_ids"]
     return [start, *(one for one in ids if one not in (start, end))]
 
 
-def _target_ids(pretrained: Pretrained, given: Given) -> list[int]:
+def _target_ids(pretrained: Pretrained, given: ModelInputs) -> list[int]:
     """What the decoder reads: the start mark and the target, or what the model itself decodes (at most 64 tokens)."""
     ids = target_ids(pretrained, given.target)
     if len(ids) > 1:
         return ids
-    from core.pretrained.generate import Settings, generate  # which reads by this file
+    from core.pretrained.generate import GenerationSettings, generate  # which reads by this file
 
-    said = generate(pretrained, replace(given, target=None), Settings(longest=MOST_PRODUCED)).hypotheses[0].tokens
-    return ids + [*(said[:-1] if said[-1] in ends(pretrained) else said)]
+    said = generate(pretrained, replace(given, target=None),
+                    GenerationSettings(longest=MOST_PRODUCED)).hypotheses[0].tokens
+    return ids + [*(said[:-1] if said[-1] in end_tokens(pretrained) else said)]
 
 
 def _produced(pretrained: Pretrained, target: Line) -> Line:

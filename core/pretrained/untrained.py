@@ -8,7 +8,7 @@ from copy import deepcopy
 import torch
 
 from core.pretrained.base import Pretrained
-from core.pretrained.load import finished
+from core.pretrained.load import prepare_model
 
 _DRAWING = threading.Lock()  # torch's generator is one for all threads: two that draw at once get each other's numbers
 
@@ -23,4 +23,4 @@ def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = type(pretrained.model)(config)
-    return finished(model.float(), pretrained.tokenizer, f"{pretrained.name}, untrained")
+    return prepare_model(model.float(), pretrained.tokenizer, f"{pretrained.name}, untrained")

@@ -1,11 +1,12 @@
 """What each head of a model does, measured over sentences: nine roles, each beside the chance of it."""
 
-from core.roles.examples import Example, clearest
-from core.roles.inputs import Inputs, inputs_for, read_all
-from core.roles.measure import Measured, measure
+from core.roles.examples import Example, clearest_example
+from core.roles.inputs import RoleInputs, read_all, role_inputs
 from core.roles.roles import ROLES, Role
+from core.roles.scores import RoleScores, score_roles
 from core.roles.sentences import SENTENCES
 from core.roles.targets import Text
 
-__all__ = ["ROLES", "SENTENCES", "Example", "Inputs", "Measured", "Role", "Text", "clearest", "inputs_for", "measure",
+__all__ = ["ROLES", "SENTENCES", "Example", "RoleInputs", "RoleScores", "Role", "Text", "clearest_example",
+           "role_inputs", "score_roles",
            "read_all"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.pretrained.base import Reading
-from core.roles.measure import FEWEST_KEYS, share_used
 from core.roles.roles import Role
+from core.roles.scores import FEWEST_KEYS, share_used
 from core.roles.targets import Text
 from core.trace import Kind
 
@@ -32,7 +32,7 @@ class Example:
 NEARLY = 0.95  # of the clearest row: as clear to the eye
 
 
-def clearest(readings: Sequence[Reading], kind: Kind, role: Role, layer: int, head: int) -> Example | None:
+def clearest_example(readings: Sequence[Reading], kind: Kind, role: Role, layer: int, head: int) -> Example | None:
     """The row of all readings in which a head is most as its role would have it; None where no row could be.
 
     Of rows that are nearly as clear the one of the longest words is taken, which says most to a reader.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.pretrained.base import Array, Given, Pretrained, Reading
+from core.pretrained.base import Array, ModelInputs, Pretrained, Reading
 from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.roles.sentences import NUMBERS, SENTENCES
 from core.trace import Kind, to_numpy
@@ -21,14 +21,14 @@ SEED = 86
 
 
 @dataclass(frozen=True)
-class Inputs:
+class RoleInputs:
     """What is read, and in words what it is: "kept sentences", "lines of numbers", …"""
 
-    givens: tuple[Given, ...]
+    givens: tuple[ModelInputs, ...]
     what: str
 
 
-def inputs_for(pretrained: Pretrained, asked: Sequence[str] = (), kind: Kind = "self") -> Inputs:
+def role_inputs(pretrained: Pretrained, asked: Sequence[str] = (), kind: Kind = "self") -> RoleInputs:
     """A set for this model: the sentences asked for, else the kept ones, else lines of numbers or of its own words.
 
     Of each list only the sentences of whose words the model knows four in five, and the first list of which it knows
@@ -36,18 +36,18 @@ def inputs_for(pretrained: Pretrained, asked: Sequence[str] = (), kind: Kind = "
     long list. A model that sees gets handwritten digits; one that hears gets none.
     """
     if pretrained.reads == "picture":
-        return Inputs(_digits(), "handwritten digits")
+        return RoleInputs(_digits(), "handwritten digits")
     if pretrained.reads == "sound":
-        return Inputs((), "")
+        return RoleInputs((), "")
     lists = (("sentences of your own", asked, 1), ("kept sentences", SENTENCES, FEWEST),
              ("kept lines of numbers", NUMBERS, FEWEST),
              ("lines of the model's own words, drawn at random", own_lines(tokenizer_of(pretrained)), 1))
     for what, sentences, fewest in lists:
-        known = tuple(Given(text) for text in sentences if unknown_share(pretrained, text) <= MOST_UNKNOWN)
+        known = tuple(ModelInputs(text) for text in sentences if unknown_share(pretrained, text) <= MOST_UNKNOWN)
         if len(known) >= fewest:
             step = len(known) // DECODED or 1 if pretrained.reads == "pair" and kind == "causal" else 1
-            return Inputs(known[::step], what)
-    return Inputs((), "")
+            return RoleInputs(known[::step], what)
+    return RoleInputs((), "")
 
 
 def unknown_share(pretrained: Pretrained, text: str) -> float:
@@ -68,14 +68,14 @@ def own_lines(tokenizer: Any) -> tuple[str, ...]:
     return tuple(" ".join(line * (1 + place % 2)) for place, line in enumerate(lines))
 
 
-def _digits() -> tuple[Given, ...]:
+def _digits() -> tuple[ModelInputs, ...]:
     from core.tasks.images import digits
 
     pictures, _ = digits()
-    return tuple(Given(picture=Array.of(to_numpy(one))) for one in pictures[:PICTURES])
+    return tuple(ModelInputs(picture=Array.of(to_numpy(one))) for one in pictures[:PICTURES])
 
 
-def read_all(pretrained: Pretrained, inputs: Inputs, kind: Kind = "self") -> tuple[Reading, ...]:
+def read_all(pretrained: Pretrained, inputs: RoleInputs, kind: Kind = "self") -> tuple[Reading, ...]:
     """The model's reading of each; PretrainedError when it cannot read one of them.
 
     An encoder sees nothing of its decoder, so where it alone is asked for, the decoder is given a text and need not

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from core.finetune.config import LAB, MINILM
-from core.pretrained import Given, Reading, places
+from core.pretrained import ModelInputs, Reading, model_storage
 from core.trace import AttentionTrace
 from dashboard.runtime.fine_tune_data import Shown
-from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, loaded, reading_of
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
 
 
 def before(model: str) -> ModelRef:
@@ -19,7 +19,7 @@ def before(model: str) -> ModelRef:
 def config_name(ref: ModelRef) -> str:
     """A model as a run's config writes it: what `before` reads back."""
     if ref.source == "hub":
-        return str(places.place(ref.name, ref.revision))
+        return str(model_storage.model_folder(ref.name, ref.revision))
     return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
 
 
@@ -37,8 +37,8 @@ def readings(shown: Shown, text: str) -> tuple[AttentionTrace, AttentionTrace] |
     ref = after(shown)
     if ref is None or shown.config is None:
         return None
-    first: Reading = reading_of(before(shown.config.model), Given(text))
-    return first.trace, reading_of(ref, Given(text)).trace
+    first: Reading = reading_of(before(shown.config.model), ModelInputs(text))
+    return first.trace, reading_of(ref, ModelInputs(text)).trace
 
 
 def labels(shown: Shown, text: str) -> list[tuple[str, float]]:
@@ -48,8 +48,8 @@ def labels(shown: Shown, text: str) -> list[tuple[str, float]]:
     ref = after(shown)
     if ref is None:
         return []
-    tuned = loaded(ref)
-    found = answer(tuned, Given(text)).probabilities
+    tuned = load_model(ref)
+    found = answer(tuned, ModelInputs(text)).probabilities
     if found is None:
         return []
     names = tuned.model.config.id2label

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.trace import Kind
 from dashboard.navigation import STEPS
-from dashboard.widgets.model_picker import Chosen
+from dashboard.widgets.model_picker import ModelChoice
 from dashboard.widgets.model_picker.kinds import KINDS
 from dashboard.widgets.panels import plain
 
@@ -14,7 +14,7 @@ KIND = "inside_weight:kind"  # the widget that takes the kind of attention from 
 STEP = next(step for step in STEPS if step.key == "inside_weight")
 
 
-def weight_link(chosen: Chosen, kind: Kind, head: tuple[int, int], cell: tuple[int, int]) -> None:
+def weight_link(chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tuple[int, int]) -> None:
     """A link that opens this weight; none for a sink, for arrays, and for families whose layers cannot be recorded."""
     rows, columns = chosen.reading.lines(kind)
     if chosen.pretrained is None or not chosen.pretrained.watched or cell[1] >= len(columns):

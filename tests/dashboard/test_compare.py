@@ -17,7 +17,7 @@ from dashboard.views.compare.compute import Tokens, Weighed, shared_weights, tel
 from dashboard.views.compare.controls import addable, added
 from dashboard.views.compare.costs import Costed, costed, measuring, seen_share
 from dashboard.views.compare.link import SEEDED, Setup, first, from_query, to_query
-from dashboard.widgets.model_picker import EMBEDDED, loaded
+from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
@@ -61,16 +61,16 @@ def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, said):
 
 
 def test_the_constants_are_the_model_s():
-    trace = read(loaded(EMBEDDED), "a b").trace
+    trace = read(load_model(EMBEDDED), "a b").trace
     assert trace.shape == (link.LAYERS, link.HEADS)
-    assert loaded(EMBEDDED).model.config.hidden_size == link.WIDTH
+    assert load_model(EMBEDDED).model.config.hidden_size == link.WIDTH
 
 
 def test_minilm_s_map_is_minilm_s_own_attention():
     setup = replace(first(), source="2.7")
     found = weigh(setup, setup.mechanisms[0])
-    np.testing.assert_allclose(found.weights, read(loaded(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5)
-    assert tokens_of(setup).names == read(loaded(EMBEDDED), setup.text).trace.map(0).keys
+    np.testing.assert_allclose(found.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5)
+    assert tokens_of(setup).names == read(load_model(EMBEDDED), setup.text).trace.map(0).keys
 
 
 def test_alibi_is_minilm_s_scores_with_its_slope():

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.lens import Lens, through
-from core.pretrained import Array, Given, Line
+from core.map_transform import MapTransform, transform_map
+from core.pretrained import Array, Line, ModelInputs
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.views.pretrained.compute import (
     Seen,
@@ -42,7 +42,7 @@ def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
 def seen_by(settings: Controls, trace=None, line=LINE) -> Seen:
     trace = trace or a_trace()
     found = lens_of(trace, line, line, settings)
-    return Seen(AttentionTrace(tuple(through(item, found) for item in trace.maps), "test"), found, line, line)
+    return Seen(AttentionTrace(tuple(transform_map(item, found) for item in trace.maps), "test"), found, line, line)
 
 
 @pytest.mark.parametrize(("settings", "rows", "columns"), [
@@ -66,7 +66,7 @@ def test_a_sink_leaves_the_columns_and_keeps_its_row():
 
 def test_what_would_hide_everything_is_not_done():
     alone = Line((0, 0), ("[CLS]", "[SEP]"), (True, True), (None, None), (0, 0))
-    assert lens_of(a_trace(alone), alone, alone, replace(PLAIN, special=True)) == Lens.plain(2, 2)
+    assert lens_of(a_trace(alone), alone, alone, replace(PLAIN, special=True)) == MapTransform.plain(2, 2)
 
 
 @pytest.mark.parametrize("pin", [None, (3, 5)])
@@ -105,12 +105,12 @@ def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
 def test_a_picture_is_shown_while_all_its_patches_are_in_order():
     line = Line((0,) * 5, ("[class]", "0,0", "0,1", "1,0", "1,1"), (True, *[False] * 4), (None, 0, 1, 2, 3), (0,) * 5,
                 (2, 2))
-    given = Given(picture=Array.of(np.zeros((4, 4), np.float32)))
+    given = ModelInputs(picture=Array.of(np.zeros((4, 4), np.float32)))
     trace = a_trace(line)
     assert patches_of(seen_by(PLAIN, trace, line), given).first == 1
     assert patches_of(seen_by(replace(PLAIN, special=True), trace, line), given).first == 0
     assert patches_of(in_order(seen_by(PLAIN, trace, line), 0, 0, "keys", None), given) is None
-    assert patches_of(seen_by(PLAIN, trace, line), Given()) is None
+    assert patches_of(seen_by(PLAIN, trace, line), ModelInputs()) is None
 
 
 def test_even_attention_lies_on_what_a_row_sees():
@@ -131,4 +131,4 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
     assert pins_fact(trace.map(0), 0, ((1, 1), (1, 0))) == "Pinned beside it: y → b **0.20**."
     assert pins_fact(trace.map(0), 0, ((1, 1),)) == ""
     assert called(("a", "b", "a"), 2) == "a \\(2\\)"
-    assert "decides most" in all_heads_fact(Seen(trace, Lens.plain(3, 4), LINE, LINE))
+    assert "decides most" in all_heads_fact(Seen(trace, MapTransform.plain(3, 4), LINE, LINE))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from core.pretrained import Given, PretrainedError, load_kept
-from core.pretrained.answers import Said, answer
+from core.pretrained import ModelInputs, PretrainedError, load_lab_model
+from core.pretrained.answers import Candidate, answer
 from core.pretrained.evidence import Effect, Question
 from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.tokens import distinct
@@ -12,7 +12,7 @@ from dashboard.views.use_model import charts, compute, jobs, text
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 
 INDUCTION = ModelRef("lab", "induction")
-QUESTION = Question(Given("the old king walked to the red house . the old king walked to the red"))
+QUESTION = Question(ModelInputs("the old king walked to the red house . the old king walked to the red"))
 
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
@@ -21,10 +21,10 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     head = compute.telling_head(found, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
-    alone = answer(load_kept("induction"), QUESTION.given, off=off).probabilities[found.asked.id]
+    alone = answer(load_lab_model("induction"), QUESTION.given, off=off).probabilities[found.asked.id]
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
     assert head.row == len(found.asked.source) - 1
-    told = text.answer_fact(found, [Said(1, "house", 0.9), Said(2, "a", 0.05)], head)
+    told = text.answer_fact(found, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)
     assert f"**{head.name}** looks most at **house**" in told and "of 8 heads, none changes that more" in told
 
 
@@ -51,10 +51,11 @@ def test_another_head_that_is_taken_has_its_own_effect_and_rank():
 
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
     found = compute.answered(INDUCTION, QUESTION)
-    model = load_kept("induction").model
+    model = load_lab_model("induction").model
     numbers = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
     assert found.work == 8 * len(found.asked.source) * numbers < compute.AT_ONCE / 100
-    minilm = compute.answered(EMBEDDED, Question(Given("The animal didn't cross the street."), against="Nobody came."))
+    minilm = compute.answered(EMBEDDED,
+                              Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."))
     assert compute.AT_ONCE / 30 < minilm.work < compute.AT_ONCE
 
 
@@ -68,11 +69,11 @@ def test_a_head_that_changes_nothing_is_not_praised():
 
 
 def test_the_first_word_of_another_order_is_shown_first():
-    reading = reading_of(ModelRef("lab", "numbers"), Given("forty-seven"))
+    reading = reading_of(ModelRef("lab", "numbers"), ModelInputs("forty-seven"))
     spoken = [place for place, special in enumerate(reading.produced.special) if not special]
     assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
     assert jobs.crossing(reading, spoken) in (1, 2)
-    assert jobs.crossing(reading_of(ModelRef("lab", "numbers"), Given("seven")), [0]) == 0
+    assert jobs.crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0]) == 0
 
 
 def test_sentences_are_lines_once_each():
@@ -84,7 +85,7 @@ def test_sentences_are_lines_once_each():
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
-    spec = charts.bars([Said(1, "a", 0.6), Said(2, "a", 0.3)], LIGHT_INK)
+    spec = charts.bars([Candidate(1, "a", 0.6), Candidate(2, "a", 0.3)], LIGHT_INK)
     rows = spec["layer"][0]["data"]["values"]
     assert [row["first"] for row in rows] == [True, False]
     assert len({row["word"] for row in rows}) == 2

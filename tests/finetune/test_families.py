@@ -6,7 +6,7 @@ import pytest
 from core.finetune.config import FineTuneConfig
 from core.finetune.measure import trace_of
 from core.finetune.run import about, create, result, work
-from core.pretrained import Given, load_folder, read
+from core.pretrained import ModelInputs, load_folder, read
 from tests.tiny_models import SENTENCE, save
 
 LABELS = "text,label\n" + "\n".join(f"the {a} {b} {c},{a}" for a in ("small", "green")
@@ -38,7 +38,7 @@ def test_pairs(family, tmp_path):
     assert records[-1].loss < records[0].loss
     tuned = load_folder(result(run), "tuned")
     assert tuned.head == "seq2seq"
-    _same(run, records[-1].step, read(tuned, Given("the small dog", target="dog small")))
+    _same(run, records[-1].step, read(tuned, ModelInputs("the small dog", target="dog small")))
 
 
 def _same(run, step, reading) -> None:

@@ -14,7 +14,7 @@ from core.finetune.build import build
 from core.finetune.config import FineTuneConfig
 from core.finetune.data import parse
 from core.finetune.run import about, config_of, create, result, work
-from core.pretrained import Given, answer, load_folder
+from core.pretrained import ModelInputs, answer, load_folder
 from core.training import list_runs
 from core.training.runs import Run
 
@@ -43,7 +43,7 @@ def head_of(config: FineTuneConfig) -> torch.Tensor:
 
 def told(folder: Path, text: str) -> str:
     model = load_folder(folder, "model")
-    return model.model.config.id2label[int(answer(model, Given(text)).probabilities.argmax())]
+    return model.model.config.id2label[int(answer(model, ModelInputs(text)).probabilities.argmax())]
 
 
 def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(classifier, colours, tmp_path):

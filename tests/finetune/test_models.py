@@ -9,8 +9,8 @@ from core.entries import ConfigError
 from core.finetune.config import LAB, MINILM, FineTuneConfig, usual
 from core.finetune.models import check_model, name_of, resolve
 from core.finetune.run import config_of, create
-from core.pretrained import PretrainedError, places
-from core.pretrained.load import KEPT
+from core.pretrained import PretrainedError, model_storage
+from core.pretrained.load import LAB_MODELS
 from core.training import list_runs
 from tests.tiny_models import save
 
@@ -21,7 +21,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def on_shelf(encoder, monkeypatch, tmp_path) -> Path:
     """The tiny encoder as a model of the hub that was fetched before."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    folder = places.place("someone/tiny", COMMIT)
+    folder = model_storage.model_folder("someone/tiny", COMMIT)
     shutil.copytree(encoder, folder)
     return folder
 
@@ -60,7 +60,7 @@ def test_what_is_missing_is_said(encoder, colours, tmp_path, monkeypatch):
     shutil.copytree(encoder, bare, ignore=shutil.ignore_patterns("token*"))
     with pytest.raises(PretrainedError, match="bare has no tokenizer"):
         create(FineTuneConfig("classify", colours, str(bare)), tmp_path)
-    monkeypatch.setattr(places, "free_memory", lambda: 1000)
+    monkeypatch.setattr(model_storage, "free_memory", lambda: 1000)
     with pytest.raises(PretrainedError, match="of memory to learn, and 1 kB is free"):
         check_model(str(encoder), "classify")
 
@@ -112,4 +112,4 @@ def said(app) -> str:
 
 
 def test_the_labs_own_models_are_where_they_are_looked_for():
-    assert {path.parent.name for path in KEPT.glob("*/config.json")} >= {"digits", "numbers", "induction"}
+    assert {path.parent.name for path in LAB_MODELS.glob("*/config.json")} >= {"digits", "numbers", "induction"}

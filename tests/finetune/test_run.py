@@ -14,7 +14,7 @@ from core.finetune.config import FineTuneConfig
 from core.finetune.data import Pair, parse
 from core.finetune.measure import measure, targets, trace_of
 from core.finetune.run import Course, about, config_of, create, result, work
-from core.pretrained import Given, PretrainedError, answer, load_folder, read
+from core.pretrained import ModelInputs, PretrainedError, answer, load_folder, read
 from core.training.run_storage import size
 
 SQUARES = "source,target\n" + "\n".join(
@@ -58,7 +58,7 @@ def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_sai
     tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
     assert (tuned.head, result(run).name) == ("classify", f"{encoder.name}-tuned")
     for told in last.examples:
-        best = int(answer(tuned, Given(told.source[0])).probabilities.argmax())
+        best = int(answer(tuned, ModelInputs(told.source[0])).probabilities.argmax())
         assert tuned.model.config.id2label[best] == told.predicted[0]
     frame = trace_of(run.frame(last.step), 0, about(run)["sentences"][0], "run")
     now = read(tuned, "the sun is not red").trace

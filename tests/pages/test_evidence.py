@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained import Given
-from core.pretrained.evidence import Question, ask, every_head, singles, switched_off
+from core.pretrained import ModelInputs
+from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
 from dashboard.views.evidence import maps, progress
 from dashboard.views.evidence.compute import Setup
 from dashboard.views.evidence.heads import csv_of
 from dashboard.views.evidence.text import moves, short
-from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
+from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from tests.pages.evidence_app import captions, evidence_app, said, shown
 from tests.tiny_models import save
 
@@ -202,10 +202,10 @@ def test_what_is_written_alike_is_told_by_its_change():
 
 
 def test_the_heads_are_told_as_csv():
-    ref, given = ModelRef("lab", "induction"), Given("the old king walked to the old")
-    asked = ask(loaded(ref), Question(given))
+    ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
+    asked = ask(load_model(ref), Question(given))
     setup = Setup(ref, reading_of(ref, given), Question(given), asked)
-    effects = singles({off: switched_off(asked, off) for off in every_head(setup.reading.trace)})
+    effects = single_heads({off: ablate_heads(asked, off) for off in head_sets(setup.reading.trace)})
     lines = csv_of(setup, {(layer, head): one for (_, layer, head), one in effects.items()}).splitlines()
     assert lines[0].split(",")[:4] == ["kind", "layer", "head", "answer"] and len(lines) == 9
     cells = lines[3].split(",")
@@ -221,7 +221,7 @@ def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
 
 
 def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monkeypatch):
-    monkeypatch.setattr("core.pretrained.evidence.measures.free_memory", lambda: 10_000)
+    monkeypatch.setattr("core.pretrained.evidence.contributions.free_memory", lambda: 10_000)
     text = {"inside:text": "the dark river . the dark"}
     assert "The gradient is left out" in captions(shown(app, "induction", **text))
     assert "Gradient" not in said(app) and "Written" in said(app)

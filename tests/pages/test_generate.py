@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained import Given, load_kept
-from core.pretrained.generate import Settings, begin, follow, generate, text_of
-from core.pretrained.looks import on_said, on_said_evenly, telling_head
+from core.pretrained import ModelInputs, load_lab_model
+from core.pretrained.generate import GenerationSettings, decode_text, generate, prepare_generation, score_continuation
+from core.pretrained.induction_scores import induction_score, most_informative_head, uniform_induction_score
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute
 from dashboard.widgets.model_picker import examples
@@ -56,20 +56,20 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     """The numbers on the page are those of the model, asked here anew."""
     at = opened()
     assert not at.error and not at.warning and not at.info
-    model, given = load_kept("induction"), Given(examples.text_of("induction"))
-    best = generate(model, given, Settings()).hypotheses[0]
-    begun = begin(model, given)
-    path = follow(model, begun, best.tokens)
+    model, given = load_lab_model("induction"), ModelInputs(examples.text_of("induction"))
+    best = generate(model, given, GenerationSettings()).hypotheses[0]
+    begun = prepare_generation(model, given)
+    path = score_continuation(model, begun, best.tokens)
     keys = (*begun.read.ids, *best.tokens[:-1])
-    layer, head = telling_head(path.trace, keys, best.tokens)
+    layer, head = most_informative_head(path.trace, keys, best.tokens)
     item = path.trace.map(layer)
     said = html(at)
-    assert text_of(model, best.tokens)[:30] in said
-    assert text_of(model, best.tokens) in [code.value for code in at.code], "the whole text, to be copied"
+    assert decode_text(model, best.tokens)[:30] in said
+    assert decode_text(model, best.tokens) in [code.value for code in at.code], "the whole text, to be copied"
     first = float(path.logits[0].softmax(-1)[best.tokens[0]])
     assert f"At step 1 the model gives {item.queries[0]} {number(first)}" in said
     assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in said
-    own, even = on_said(item, keys, best.tokens)[head], on_said_evenly(item, keys, best.tokens)
+    own, even = induction_score(item, keys, best.tokens)[head], uniform_induction_score(item, keys, best.tokens)
     assert own > 3 * even, "the head that is shown first copies"
     assert f"it puts {number(own)} on that very token; even attention would put {number(even)}" in said
     assert number(best.logp) in said
@@ -90,9 +90,9 @@ def test_the_translator_s_words_are_aligned_with_its_source():
 def test_an_answer_goes_on_from_the_target():
     at = opened(**{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"})
     assert ">acht<" in strip(at)
-    model = load_kept("numbers")
-    best = generate(model, Given("forty-seven", target="acht"), Settings()).hypotheses[0]
-    assert text_of(model, best.tokens) in html(at) and "acht" not in text_of(model, best.tokens[:1])
+    model = load_lab_model("numbers")
+    best = generate(model, ModelInputs("forty-seven", target="acht"), GenerationSettings()).hypotheses[0]
+    assert decode_text(model, best.tokens) in html(at) and "acht" not in decode_text(model, best.tokens[:1])
 
 
 @pytest.mark.parametrize(("strategy", "words"), [("Beam", "A beam of 4 ranks"), ("Sampling", "5 samples are")])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained import Given, load_kept
-from core.roles import ROLES, Inputs, Measured, inputs_for, measure, read_all
-from core.roles.measure import EVEN
+from core.pretrained import ModelInputs, load_lab_model
+from core.roles import ROLES, RoleInputs, RoleScores, read_all, role_inputs, score_roles
+from core.roles.scores import UNIFORM
 from dashboard.charts.numbers import number
 from dashboard.views.head_roles import charts, text
 from dashboard.views.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
@@ -26,13 +26,13 @@ def app() -> AppTest:
 
 
 @pytest.fixture(scope="module")
-def inputs() -> Inputs:
-    return inputs_for(load_kept("induction"))
+def inputs() -> RoleInputs:
+    return role_inputs(load_lab_model("induction"))
 
 
 @pytest.fixture(scope="module")
-def found(inputs) -> Measured:
-    return measure(read_all(load_kept("induction"), inputs), "causal")
+def found(inputs) -> RoleScores:
+    return score_roles(read_all(load_lab_model("induction"), inputs), "causal")
 
 
 def said(app: AppTest) -> str:
@@ -187,10 +187,10 @@ def test_the_equation_says_what_was_measured(found, inputs):
 
 
 def test_an_even_head_is_said_not_to_have_chosen():
-    even = Measured("self", *(np.full((len(ROLES), 1, 1), value) for value in (EVEN + 0.05, 0.7, 0.01)),
+    even = RoleScores("self", *(np.full((len(ROLES), 1, 1), value) for value in (UNIFORM + 0.05, 0.7, 0.01)),
                     rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
-    said_of_it = text.fact(even, (0, 0), place("broad"), Inputs((Given("a"),), "kept sentences"))
+    said_of_it = text.fact(even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "kept sentences"))
     assert "so even that it has not chosen" in said_of_it and "1 kept sentence;" in said_of_it
 
 

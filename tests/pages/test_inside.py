@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
 from dashboard.widgets.model_picker.arrays import _example
-from dashboard.widgets.model_picker.inputs import opened_picture, opened_sound
-from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, stored
+from dashboard.widgets.model_picker.inputs import decode_picture, decode_wav
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, stored_bytes
 from tests.pages.inside_app import DEMO, button, said, told
 
 
@@ -102,10 +102,10 @@ def test_what_nobody_chose_gives_way_to_what_the_next_page_needs(app):
 
 
 def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
-    assert stored(EMBEDDED) == 90_868_376 and 10**5 < stored(ModelRef("lab", "numbers")) < 10**6
+    assert stored_bytes(EMBEDDED) == 90_868_376 and 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
     (tmp_path / "model.safetensors").write_bytes(b"1234567")
-    assert stored(ModelRef("folder", str(tmp_path))) == 7 and stored(ModelRef("hub", "a/b", "0" * 40)) == 0
-    assert stored(ModelRef("array", "mine.npz (array 0123456789ab)")) == 0
+    assert stored_bytes(ModelRef("folder", str(tmp_path))) == 7 and stored_bytes(ModelRef("hub", "a/b", "0" * 40)) == 0
+    assert stored_bytes(ModelRef("array", "mine.npz (array 0123456789ab)")) == 0
 
 
 @pytest.mark.parametrize(("needs", "name", "why"), [(("head",), "all-MiniLM-L6-v2", "an embedding"),
@@ -147,21 +147,21 @@ def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
 
 
 def test_pictures_and_sounds_are_bounded():
-    assert opened_picture(png(1024, 64)).shape == (32, 512, 3)
+    assert decode_picture(png(1024, 64)).shape == (32, 512, 3)
     with pytest.raises(PretrainedError, match="at most 40 million"):
-        opened_picture(png(10_000, 4_001))
+        decode_picture(png(10_000, 4_001))
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(2)
         file.setsampwidth(2)
         file.setframerate(8000)
         file.writeframes(np.repeat(np.arange(-8000, 8000, dtype="<i2"), 2).tobytes())
-    sound = opened_sound(out.getvalue(), 16_000).numpy()
+    sound = decode_wav(out.getvalue(), 16_000).numpy()
     assert sound.shape == (32_000,) and abs(sound[0] + 8000 / 32768) < 1e-6
     np.testing.assert_allclose(sound[1] - sound[0], 0.5 / 32768, atol=1e-7)
     for bad in (b"", b"RIFF", out.getvalue()[:40]):
         with pytest.raises(PretrainedError, match="WAV"):
-            opened_sound(bad, 16_000)
+            decode_wav(bad, 16_000)
 
 
 def test_arrays_become_a_source_and_the_limits_are_said_first(app):

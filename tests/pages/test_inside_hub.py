@@ -6,8 +6,8 @@ import time
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.widgets.model_picker import downloads, opening
-from dashboard.widgets.model_picker.opening import loopback
+from dashboard.widgets.model_picker import downloads, resolve
+from dashboard.widgets.model_picker.resolve import loopback
 from tests.pages.inside_app import DEMO, button, said, told
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import save
@@ -69,7 +69,7 @@ def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
         button(app, "Load").click().run()
     assert "lab/one and lab/two are being fetched" in told(app)
     for name in ("lab/one", "lab/two"):
-        downloads.following(name).stop()
+        downloads.find(name).stop()
     button(app, "Try again").click().run()
     button(app, "Load").click().run()
     button(app, "Stop").click().run()
@@ -144,7 +144,7 @@ def test_a_link_that_names_nothing_is_said(app, name):
 @pytest.mark.parametrize("name", [r"\\there\share\model", "//there/share/model"])
 def test_a_link_to_another_computer_is_not_followed(app, name, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr("core.pretrained.places.check_folder", lambda *_: pytest.fail("it was looked at"))
+    monkeypatch.setattr("core.pretrained.model_storage.check_folder", lambda *_: pytest.fail("it was looked at"))
     app.query_params["inside:model"] = name
     app.run()
     assert said(app) == "nothing" and "lies on another computer" in told(app)
@@ -223,9 +223,9 @@ def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(tmp_path, monke
     """The field of the browser hands over the rest alone."""
     (tmp_path / "bert").mkdir()
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    assert opening._whole(str(tmp_path), "/bert") == f"{tmp_path}/bert"
-    assert opening._whole(str(tmp_path), "/nowhere") == "/nowhere"
-    assert opening._whole(str(tmp_path), str(tmp_path / "bert")) == f"{tmp_path}/bert"
-    assert opening._whole("lab/bert", "@main") == "lab/bert@main" and opening._whole("lab", "lab/bert") == "lab/bert"
+    assert resolve._whole(str(tmp_path), "/bert") == f"{tmp_path}/bert"
+    assert resolve._whole(str(tmp_path), "/nowhere") == "/nowhere"
+    assert resolve._whole(str(tmp_path), str(tmp_path / "bert")) == f"{tmp_path}/bert"
+    assert resolve._whole("lab/bert", "@main") == "lab/bert@main" and resolve._whole("lab", "lab/bert") == "lab/bert"
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
-    assert opening._whole(str(tmp_path), "/bert") == "/bert", "a visitor learns nothing of folders"
+    assert resolve._whole(str(tmp_path), "/bert") == "/bert", "a visitor learns nothing of folders"

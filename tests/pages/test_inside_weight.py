@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained import Given, load_minilm, read
-from core.pretrained.weight import weight_of
+from core.pretrained import ModelInputs, load_minilm, read
+from core.pretrained.weight_breakdown import break_down_weight
 from dashboard.charts.numbers import number
 from dashboard.views.inside_weight import charts, controls, text
 from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.controls import Cell
-from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
+from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,10 +160,10 @@ def test_a_masked_cell_says_why_its_weight_is_nothing(app):
 
 
 def test_what_is_carried_adds_up_to_the_head_s_output():
-    ref, given = ModelRef("lab", "induction"), Given("the old king walked to the dark river . the old")
+    ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the dark river . the old")
     trace = reading_of(ref, given).trace
     layer = controls.opened(ref, given)[1]
-    all_of = [weight_of(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
+    all_of = [break_down_weight(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
     np.testing.assert_allclose(sum(one.carried for one in all_of), all_of[0].out, atol=1e-5)
     shares = [float(re.search(r"gives \*\*(−?\d+) %", text.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
               for one in all_of]
@@ -172,12 +172,12 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
 
 def test_the_telling_cell_is_between_words_far_apart():
     ref = ModelRef("lab", "numbers")
-    reading = reading_of(ref, Given("nine thousand three hundred and twelve ; forty-seven"))
+    reading = reading_of(ref, ModelInputs("nine thousand three hundred and twelve ; forty-seven"))
     cross = reading.trace.of("cross")
     cell = controls.telling_cell(reading, cross)
     assert cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
     assert not Cell(0, 0, 99, 0).inside(cross) and not Cell(9, 0, 0, 0).inside(cross)
-    assert loaded(ref).reads == "pair"
+    assert load_model(ref).reads == "pair"
 
 
 @pytest.mark.parametrize("order", [np.arange(5), np.array([3, 0, 4, 1, 2])])

@@ -61,12 +61,13 @@ def test_another_model_and_another_kind_have_other_heads(app):
     def visit() -> None:
         import streamlit as st
 
+        from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
         from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
-        from dashboard.widgets.model_picker.picked import pick_head, picked_of
 
-        pick_head(EMBEDDED, "self", (4, 7))
-        st.write([picked_of(EMBEDDED, "self", (6, 12)), picked_of(EMBEDDED, "cross", (6, 12)),
-                  picked_of(EMBEDDED, "self", (6, 7)), picked_of(ModelRef("lab", "numbers"), "self", (6, 12))])
+        choose_head(EMBEDDED, "self", (4, 7))
+        st.write([current_head_of(EMBEDDED, "self", (6, 12)), current_head_of(EMBEDDED, "cross", (6, 12)),
+                  current_head_of(EMBEDDED, "self", (6, 7)),
+                  current_head_of(ModelRef("lab", "numbers"), "self", (6, 12))])
 
     ran = AppTest.from_function(visit).run()
     assert not ran.exception

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from core.pretrained import Given, PretrainedError, encode
-from core.pretrained.answers import answer, answer_of, embedding, top, with_mask, words
+from core.pretrained import ModelInputs, PretrainedError, encode
+from core.pretrained.answers import answer, answer_of, display_names, embedding, mask_word, top_candidates
 from core.pretrained.evidence import Question, ask
 from tests.tiny_models import SENTENCE, given, tiny
 
@@ -14,7 +14,7 @@ def test_the_likeliest_words_of_an_answer(family):
     model = tiny(family)
     text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
     asked = ask(model, Question(given(family, text)))
-    best = top(asked.pretrained, asked.answer, 3)
+    best = top_candidates(asked.pretrained, asked.answer, 3)
     found = answer(asked.pretrained, asked.question.given).probabilities
     assert [one.id for one in best] == found.topk(3).indices.tolist()
     assert best[0].probability == pytest.approx(asked.value) and best[0].word == asked.word
@@ -22,9 +22,9 @@ def test_the_likeliest_words_of_an_answer(family):
 
 
 def test_a_model_of_masks_asks_for_one():
-    batch, *_ = encode(tiny("bert"), Given(SENTENCE))
+    batch, *_ = encode(tiny("bert"), ModelInputs(SENTENCE))
     with pytest.raises(PretrainedError, match=r"write \[MASK\]"):
-        ask(tiny("bert"), Question(Given(SENTENCE)))
+        ask(tiny("bert"), Question(ModelInputs(SENTENCE)))
     assert "input_ids" in batch
 
 
@@ -33,24 +33,24 @@ def test_a_word_is_masked_where_it_stands(family):
     model = tiny(family)
     text = "The animal, tired, saw the street."
     words = ["The", "animal", ",", "tired", ",", "saw", "the", "street", "."]
-    masked = with_mask(model, text, words.index("tired"))
+    masked = mask_word(model, text, words.index("tired"))
     assert masked == text.replace("tired", model.tokenizer.mask_token)
-    place = ask(model, Question(Given(masked))).answer.place
-    assert encode(model, Given(masked))[1].ids[place] == model.tokenizer.mask_token_id
+    place = ask(model, Question(ModelInputs(masked))).answer.place
+    assert encode(model, ModelInputs(masked))[1].ids[place] == model.tokenizer.mask_token_id
     with pytest.raises(PretrainedError, match="no word 99"):
-        with_mask(model, text, 99)
+        mask_word(model, text, 99)
     with pytest.raises(PretrainedError, match="fills no masks"):
-        with_mask(tiny("gpt2"), text, 1)
+        mask_word(tiny("gpt2"), text, 1)
 
 
 def test_classes_have_their_names_and_tokens_are_words():
     model = tiny("bert_classifier")
     found = answer(model, given("bert_classifier"))
-    assert words(model, found, [2, 0]) == ("LABEL_2", "LABEL_0")
+    assert display_names(model, found, [2, 0]) == ("LABEL_2", "LABEL_0")
     model = tiny("gpt2")
     found = answer(model, given("gpt2"))
     ids = model.tokenizer("The animal was tired")["input_ids"]
-    assert "".join(word.removeprefix("##") for word in words(model, found, ids)).lower() == "theanimalwastired"
+    assert "".join(word.removeprefix("##") for word in display_names(model, found, ids)).lower() == "theanimalwastired"
 
 
 def test_an_embedding_has_no_words_and_counts_real_tokens_alone():
@@ -58,7 +58,7 @@ def test_an_embedding_has_no_words_and_counts_real_tokens_alone():
     torch.testing.assert_close(embedding(states, torch.tensor([[1, 1, 0]])), torch.tensor([3.0, 1.0]) / 10 ** 0.5)
     model = tiny("bert_encoder")
     found = answer(model, given("bert_encoder"))
-    assert top(model, found) == () and float(found.vector.norm()) == pytest.approx(1.0)
+    assert top_candidates(model, found) == () and float(found.vector.norm()) == pytest.approx(1.0)
 
 
 def test_an_answer_that_is_none_of_these_is_said():

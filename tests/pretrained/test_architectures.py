@@ -14,12 +14,12 @@ import pytest
 import torch
 import transformers
 
-from core.pretrained import Array, Given, PretrainedError, encode, read
+from core.pretrained import Array, ModelInputs, PretrainedError, encode, read
 from core.pretrained.attention_recorder import NAME
 from core.pretrained.base import first_line
-from core.pretrained.load import finished
-from core.pretrained.readable import refuse_config
-from core.pretrained.refusals import REASONS, reason_of
+from core.pretrained.error_messages import REASONS, reason_of
+from core.pretrained.load import prepare_model
+from core.pretrained.model_files import refuse_config
 from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE
 
@@ -30,7 +30,7 @@ RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_att
 PACKED = ("longformer", "led", "longt5")  # their own maps are bands and blocks: tests/pretrained/test_families.py
 SILENT = ("blt_patcher", "tipsv2", "shieldgemma2")  # return none by themselves; their layers are watched all the same
 NUMBERS = np.random.default_rng(3)
-GIVEN = Given(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
+GIVEN = ModelInputs(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
               sound=Array.of(NUMBERS.normal(size=8000).astype(np.float32)))  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def built(model_type):
         torch.manual_seed(5)
         model = kind(config)
         refuse_config(config.to_dict(), model_type)
-        return finished(model, reader_of(model), model_type)
+        return prepare_model(model, reader_of(model), model_type)
     except (NotBuilt, PretrainedError):
         raise
     except ImportError as error:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from core.pretrained import PretrainedError, load_kept, read
+from core.pretrained import PretrainedError, load_lab_model, read
 from core.pretrained.arrays import read_arrays
 from core.trace import AttentionTrace
 from dashboard.widgets.export import trace_npz
@@ -88,7 +88,7 @@ def test_kinds_are_named_or_read_off_the_weights():
 
 @pytest.mark.parametrize("name", ["numbers", "induction"])
 def test_what_the_lab_exports_comes_back_as_it_was(name):
-    made = read(load_kept(name), "seven hundred and six" if name == "numbers" else "the old king and the old king")
+    made = read(load_lab_model(name), "seven hundred and six" if name == "numbers" else "the old king and the old king")
     back = read_arrays(trace_npz(made.trace), "attention.npz")
     assert back.trace.kinds == made.trace.kinds
     for one, other in zip(back.trace.maps, made.trace.maps, strict=True):

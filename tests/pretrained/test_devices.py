@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from core.pretrained import Given, answer, read
-from core.pretrained.attention_recorder import watching
+from core.pretrained import ModelInputs, answer, read
+from core.pretrained.attention_recorder import record_attention
 from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.reading import encode, forward
 from tests.tiny_models import SENTENCE, given, plain, tiny
@@ -27,16 +27,16 @@ def elsewhere(family, monkeypatch):
 
 def test_a_model_on_another_device_is_read_and_answers(monkeypatch):
     away = elsewhere("gpt2", monkeypatch)
-    trace = read(away, Given(SENTENCE)).trace
-    assert trace.shape == read(tiny("gpt2"), Given(SENTENCE)).trace.shape
+    trace = read(away, ModelInputs(SENTENCE)).trace
+    assert trace.shape == read(tiny("gpt2"), ModelInputs(SENTENCE)).trace.shape
     assert all((item.weights == 0.5).all() for item in trace.maps)
-    assert answer(away, Given(SENTENCE)).probabilities.device.type == "cpu"
+    assert answer(away, ModelInputs(SENTENCE)).probabilities.device.type == "cpu"
 
 
 def test_what_was_watched_comes_back_whole():
     batch, *_ = encode(tiny("bart"), given("bart"))
     output, watch = forward(tiny("bart"), batch, whole=True)
-    with watching(tiny("bart").model) as other:
+    with record_attention(tiny("bart").model) as other:
         other.seen = watch.seen
     back = to_cpu(output, other)
     assert type(back) is type(output) and torch.equal(back.logits, output.logits)

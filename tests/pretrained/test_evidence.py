@@ -8,23 +8,23 @@ import pytest
 import torch
 
 from core import ranks
-from core.pretrained import Given, PretrainedError, forward, load_minilm, read
+from core.pretrained import ModelInputs, PretrainedError, forward, load_minilm, read
 from core.pretrained.answers import answer_of
 from core.pretrained.evidence import (
     Question,
+    ablate_heads,
     answering_rows,
     ask,
-    every_head,
-    greatest,
-    hidden,
-    looking_evenly,
-    measure,
+    head_sets,
+    hide_token,
+    largest_effects,
+    make_heads_uniform,
+    measure_contributions,
     output_matrix,
-    singles,
-    switched_off,
+    single_heads,
     token_scores,
 )  # fmt: skip
-from core.pretrained.evidence.measures import _is_transposed, output_layer
+from core.pretrained.evidence.contributions import _is_transposed, output_layer
 from tests.tiny_models import READABLE, SENTENCE, given, tiny
 
 WATCHED = [name for name in READABLE if tiny(name).watched and name != "diffllama"]
@@ -70,11 +70,11 @@ def test_a_head_off_is_w_o_without_its_rows(family):
     for seen in (every[0], every[-1]):
         heads = [0, seen.weights.shape[1] - 1]
         for gone in ([heads[1]], heads):
-            effect = switched_off(asked, frozenset((seen.kind, seen.layer, head) for head in gone))
+            effect = ablate_heads(asked, frozenset((seen.kind, seen.layer, head) for head in gone))
             assert effect.value == pytest.approx(scaled(family, seen, gone, 0.0), abs=1e-5)
             assert effect.change == pytest.approx(effect.value - asked.value, abs=1e-7)
             changes.append(abs(effect.change))
-        whole = switched_off(asked, frozenset({(seen.kind, seen.layer, None)}))
+        whole = ablate_heads(asked, frozenset({(seen.kind, seen.layer, None)}))
         assert whole.value == pytest.approx(scaled(family, seen, list(range(seen.weights.shape[1])), 0.0), abs=1e-5)
     assert max(changes) > 1e-5, "nothing changed, so nothing was tested"
 
@@ -93,7 +93,7 @@ def test_w_o_is_the_matrix_that_heads_go_through(family):
 def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
     """‖α·v·W_O‖ against the vectors themselves, keys and heads one by one."""
     asked = asked_of(family)
-    measured, trace = measure(asked), read(asked.pretrained, asked.question.given).trace
+    measured, trace = measure_contributions(asked), read(asked.pretrained, asked.question.given).trace
     assert measured.whole
     every = seen_of(family)
     for seen in (every[0], every[-1]):
@@ -110,7 +110,7 @@ def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
 def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
     """A head's output is linear in its weights, so Σ α·∂y/∂α is how y moves as the head is turned up."""
     asked, every = asked_of(family), seen_of(family)
-    measured, step = measure(asked), 1e-3
+    measured, step = measure_contributions(asked), 1e-3
     for seen in (every[0], every[-1]):
         for head in (0, seen.weights.shape[1] - 1):
             slope = measured.slopes[seen.kind, seen.layer][head].sum()
@@ -121,7 +121,7 @@ def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
 def test_without_a_matrix_of_its_own_a_head_writes_its_value():
     """Differential attention subtracts one half of the heads from the other before W_O: no rows belong to one head."""
     asked = asked_of("diffllama")
-    measured, seen = measure(asked), seen_of("diffllama")[0]
+    measured, seen = measure_contributions(asked), seen_of("diffllama")[0]
     assert not measured.whole
     expected = seen.v[0].norm(dim=-1).repeat_interleave(seen.weights.shape[1] // seen.v.shape[1], 0)
     np.testing.assert_allclose(measured.norms["causal", 0], expected, rtol=1e-5)
@@ -130,8 +130,9 @@ def test_without_a_matrix_of_its_own_a_head_writes_its_value():
 def test_an_embedding_held_against_itself_has_no_slope():
     asked = ask(tiny("bert_encoder"), Question(given("bert_encoder")))
     assert asked.value == pytest.approx(1.0, abs=1e-5)
-    assert measure(asked).slopes == {} and measure(asked).norms
-    assert measure(ask(tiny("bert_encoder"), Question(given("bert_encoder"), against="Nine boats wait."))).slopes
+    assert measure_contributions(asked).slopes == {} and measure_contributions(asked).norms
+    assert measure_contributions(ask(tiny("bert_encoder"),
+                                     Question(given("bert_encoder"), against="Nine boats wait."))).slopes
 
 
 def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
@@ -144,37 +145,37 @@ def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
     expected = torch.nn.functional.cosine_similarity(state, asked.reference, 0)
     _, watch = forward(model, batch)
     assert all(float(seen.weights[..., 4].max()) == 0 for seen in watch.seen)
-    assert hidden(asked, 4).value == pytest.approx(float(expected), abs=1e-5)
-    assert hidden(asked, 4).change < -1e-3
+    assert hide_token(asked, 4).value == pytest.approx(float(expected), abs=1e-5)
+    assert hide_token(asked, 4).change < -1e-3
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert_decoder"])
 def test_what_comes_after_the_answer_changes_nothing_when_hidden(family):
     asked = asked_of(family, place=5)
-    assert abs(hidden(asked, 9).change) < 1e-6
-    assert max(abs(hidden(asked, token).change) for token in range(5)) > 1e-5
+    assert abs(hide_token(asked, 9).change) < 1e-6
+    assert max(abs(hide_token(asked, token).change) for token in range(5)) > 1e-5
 
 
 def test_a_hidden_patch_is_painted_even():
     asked = asked_of("vit")
-    first = hidden(asked, 1)  # the patch in the upper left corner stands after the class token
+    first = hide_token(asked, 1)  # the patch in the upper left corner stands after the class token
     batch = {"pixel_values": asked.batch["pixel_values"].clone()}
     batch["pixel_values"][..., :4, :4] = batch["pixel_values"].mean((-2, -1), keepdim=True)
     assert first.value == pytest.approx(float(asked.followed(asked.again(batch))), abs=1e-6)
-    assert abs(first.change) > 1e-5 and hidden(asked, 0).change == 0
+    assert abs(first.change) > 1e-5 and hide_token(asked, 0).change == 0
 
 
 def test_sound_is_not_hidden_and_says_why():
     with pytest.raises(PretrainedError, match="sound is not hidden"):
-        hidden(asked_of("whisper"), 3)
+        hide_token(asked_of("whisper"), 3)
 
 
 @pytest.mark.parametrize("family", ["bloom", "deberta_v2"])
 def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
     asked = asked_of(family)
-    assert measure(asked).norms == {} and measure(asked).slopes == {}
+    assert measure_contributions(asked).norms == {} and measure_contributions(asked).slopes == {}
     with pytest.raises(PretrainedError, match="cannot be switched off"):
-        switched_off(asked, frozenset({("self", 0, 0)}))
+        ablate_heads(asked, frozenset({("self", 0, 0)}))
 
 
 def test_a_place_outside_the_sequence_is_refused():
@@ -185,11 +186,11 @@ def test_a_place_outside_the_sequence_is_refused():
 def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
     asked = asked_of("bert")
     trace = read(asked.pretrained, asked.question.given).trace
-    every = every_head(trace)
+    every = head_sets(trace)
     assert len(every) == len(set(every)) == 2 * 3 + 2
-    effects = {off: switched_off(asked, off) for off in every}
-    assert set(singles(effects)) == {("self", layer, head) for layer in range(2) for head in range(3)}
-    sizes = [abs(effect.change) for _, effect in greatest(effects, 8)]
+    effects = {off: ablate_heads(asked, off) for off in every}
+    assert set(single_heads(effects)) == {("self", layer, head) for layer in range(2) for head in range(3)}
+    sizes = [abs(effect.change) for _, effect in largest_effects(effects, 8)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
 
 
@@ -207,7 +208,7 @@ def test_the_rows_that_answer(family, rows):
 def test_every_measure_says_something_of_every_token(family):
     asked = asked_of(family)
     trace = read(asked.pretrained, asked.question.given).trace
-    scores = token_scores(asked, trace, measure(asked))
+    scores = token_scores(asked, trace, measure_contributions(asked))
     assert list(scores) == ["weights", "written", "gradient", "rollout", "flow"]
     for score in scores.values():
         assert score.shape == (len(asked.source),) and (score >= 0).all() and np.ptp(score) > 0
@@ -216,26 +217,26 @@ def test_every_measure_says_something_of_every_token(family):
 def test_flow_is_left_out_where_a_page_would_wait_for_it():
     minilm = load_minilm()
     for words, there in ((40, True), (100, False)):  # of an embedding every row answers: the work grows as T to the 4th
-        given = Given("green " * words)
+        given = ModelInputs("green " * words)
         asked = ask(minilm, Question(given, against=SENTENCE))
-        assert ("flow" in token_scores(asked, read(minilm, given).trace, measure(asked))) == there
+        assert ("flow" in token_scores(asked, read(minilm, given).trace, measure_contributions(asked))) == there
 
 
 def test_raw_weights_of_tokens_by_hand():
     asked = asked_of("gpt2", place=6)
     trace = read(asked.pretrained, asked.question.given).trace
     expected = np.mean([item.weights[:, 6] for item in trace.maps], axis=(0, 1))
-    np.testing.assert_allclose(token_scores(asked, trace, measure(asked))["weights"], expected, atol=1e-6)
+    np.testing.assert_allclose(token_scores(asked, trace, measure_contributions(asked))["weights"], expected, atol=1e-6)
 
 
 def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
     """The page's first sight: sharp heads are not those that matter, and slopes foresee what does."""
     minilm = load_minilm()
-    question = Question(Given("The animal didn't cross the street because it was too tired."),
+    question = Question(ModelInputs("The animal didn't cross the street because it was too tired."),
                         against="The exhausted cat stayed on its side of the road.")
     asked = ask(minilm, question)
-    trace, measured = read(minilm, question.given).trace, measure(asked)
-    effects = singles({off: switched_off(asked, off) for off in every_head(trace)[:72]})
+    trace, measured = read(minilm, question.given).trace, measure_contributions(asked)
+    effects = single_heads({off: ablate_heads(asked, off) for off in head_sets(trace)[:72]})
     sizes = np.array([abs(effect.change) for effect in effects.values()])
     sharp = np.array([trace.head(layer, head).max(-1).mean() for _, layer, head in effects])
     slopes = np.array([abs(measured.slopes["self", layer][head].sum()) for _, layer, head in effects])
@@ -259,13 +260,14 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
             if queries.bias is not None:
                 queries.bias[head * size:(head + 1) * size] = 0
             heads = frozenset((seen.kind, seen.layer, one) for one in range(head, 2))
-            effect = looking_evenly(asked, heads)
+            effect = make_heads_uniform(asked, heads)
             found = answer_of(asked.pretrained, asked.batch, copy(**asked.batch))
             assert effect.value == pytest.approx(float(asked.followed(found)), abs=1e-6)
             changes.append(abs(effect.change))
     assert max(changes) > 1e-5
-    whole = looking_evenly(asked, frozenset({(seen.kind, seen.layer, None)}))
-    all_named = looking_evenly(asked, frozenset((seen.kind, seen.layer, one) for one in range(seen.weights.shape[1])))
+    whole = make_heads_uniform(asked, frozenset({(seen.kind, seen.layer, None)}))
+    all_named = make_heads_uniform(asked,
+                                   frozenset((seen.kind, seen.layer, one) for one in range(seen.weights.shape[1])))
     assert whole.value == pytest.approx(all_named.value, abs=1e-7)
 
 
@@ -286,7 +288,7 @@ def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
     assert not torch.equal(asked.again(off=off).probabilities, plainly)
 
     def one(turn: int):
-        (measure if turn % 3 else lambda it: hidden(it, 2))(asked)
+        (measure_contributions if turn % 3 else lambda it: hide_token(it, 2))(asked)
         return asked.again(off=off) if turn % 2 else asked.again()
 
     with ThreadPoolExecutor(4) as pool:

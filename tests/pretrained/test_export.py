@@ -8,8 +8,8 @@ import torch
 from core.attention import Choice
 from core.models import ModelConfig, build_model
 from core.pretrained import PretrainedError, load_folder, read
-from core.pretrained.export import check, export, inputs, main, tokenizer_of, words_of
-from core.pretrained.hf_export import twin_of
+from core.pretrained.export import check_logits, export, hf_inputs, main, tokenizer_of, vocabulary_words
+from core.pretrained.hf_conversion import convert_to_hf
 from core.tasks import TaskConfig, Vocabulary, make_task
 from core.training import RunConfig
 from core.training.runs import create_run
@@ -52,15 +52,15 @@ def made(name):
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(0.2 * torch.randn_like(weight))
-    vocabulary = Vocabulary(words_of(task))
-    return task, model, vocabulary, twin_of(model, task, vocabulary)
+    vocabulary = Vocabulary(vocabulary_words(task))
+    return task, model, vocabulary, convert_to_hf(model, task, vocabulary)
 
 
 @every_twin
 def test_a_twin_says_the_same(name):
     task, model, vocabulary, twin = made(name)
     assert type(twin).__name__ == TWINS[name][2]
-    assert check(model, twin, task, vocabulary) < 2e-5
+    assert check_logits(model, twin, task, vocabulary) < 2e-5
 
 
 @every_twin
@@ -72,7 +72,7 @@ def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
     two = opened.config.is_encoder_decoder
     with torch.no_grad():
         own = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
-        their = opened(**inputs(batch, task, vocabulary, two), output_attentions=True)
+        their = opened(**hf_inputs(batch, task, vocabulary, two), output_attentions=True)
     single = "causal" if "causal" in own else "self"
     found = {"self": their.encoder_attentions, "causal": their.decoder_attentions, "cross": their.cross_attentions} \
         if "cross" in own else {single: their.attentions}
@@ -93,7 +93,7 @@ def test_a_twin_leaves_torchs_generator_alone(name):
     torch.manual_seed(0)
     wanted = torch.rand(1)
     torch.manual_seed(0)
-    twin_of(model, task, vocabulary)
+    convert_to_hf(model, task, vocabulary)
     assert torch.equal(torch.rand(1), wanted)
 
 
@@ -112,7 +112,7 @@ def test_a_twin_leaves_torchs_generator_alone(name):
 def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
     made = make_task(task)
     with pytest.raises(PretrainedError, match=words):
-        twin_of(build_model(config, made.shape), made, Vocabulary(words_of(made)))
+        convert_to_hf(build_model(config, made.shape), made, Vocabulary(vocabulary_words(made)))
 
 
 @pytest.mark.parametrize(("task", "typed", "tokens"), [
@@ -122,7 +122,7 @@ def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
 ])
 def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
     task = make_task(task)
-    tokenizer = tokenizer_of(task, Vocabulary(words_of(task)), 40)
+    tokenizer = tokenizer_of(task, Vocabulary(vocabulary_words(task)), 40)
     assert tokenizer.convert_ids_to_tokens(tokenizer(typed)["input_ids"]) == tokens
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.pretrained import Given, PretrainedError, encode, forward, read
+from core.pretrained import ModelInputs, PretrainedError, encode, forward, read
 from core.pretrained.maps import SINK, with_sink
 from dashboard.components.attention_view import payload
 from tests.tiny_models import FAMILIES, OTHER, READABLE, SENTENCE, WITHOUT, given, plain, tiny
@@ -73,7 +73,7 @@ def dense(layer, x, window, everywhere):
 @pytest.mark.parametrize("text", [SENTENCE, "a wait a", "it"])  # 15 tokens, 5 (as many as a band is wide), 3
 def test_a_band_is_unpacked_to_the_matrix_it_stands_for(family, text):
     trace = read(tiny(family), text).trace
-    batch, *_ = encode(tiny(family), Given(text))
+    batch, *_ = encode(tiny(family), ModelInputs(text))
     with torch.no_grad():
         states = plain(family)(**batch, output_hidden_states=True).hidden_states
         for item, layer in zip(trace.maps, plain(family).longformer.encoder.layer, strict=True):

@@ -11,16 +11,16 @@ import transformers
 from core.decoding import Sampling
 from core.pretrained import PretrainedError, read
 from core.pretrained.generate import (
-    Settings,
-    begin,
-    chances,
-    follow,
+    GenerationSettings,
+    decode_text,
     generate,
-    generating,
-    names_of,
-    text_of,
+    generate_steps,
+    prepare_generation,
+    score_continuation,
+    step_probabilities,
+    token_names,
 )
-from core.pretrained.rules import ends
+from core.pretrained.generation_rules import end_tokens
 from tests.tiny_models import given, plain, tiny
 
 LAST = ("gpt2", "gpt_neox", "bloom", "llama", "mistral", "qwen3", "gemma3", "gemma2", "gpt_oss", "deepseek_v3",
@@ -49,7 +49,7 @@ def theirs(family, begun, **more):
 def said(family, begun, row):
     """What generate said, up to the end mark."""
     tokens = row[len(begun.prompt.prefix_tokens):].tolist()
-    stops = [place for place, token in enumerate(tokens) if token in ends(tiny(family))]
+    stops = [place for place, token in enumerate(tokens) if token in end_tokens(tiny(family))]
     return tuple(tokens[: stops[0] + 1] if stops else tokens)
 
 
@@ -57,8 +57,9 @@ def said(family, begun, row):
 @pytest.mark.parametrize("family", LAST + BOTH)
 def test_greedy_says_what_hugging_face_says(family, repeats):
     model = tiny(family)
-    begun = begin(model, given(family, target=None))
-    found = generate(model, given(family, target=None), Settings(no_repeat=repeats, longest=LONG)).hypotheses[0]
+    begun = prepare_generation(model, given(family, target=None))
+    found = generate(model, given(family, target=None),
+                     GenerationSettings(no_repeat=repeats, longest=LONG)).hypotheses[0]
     expected = theirs(family, begun, no_repeat_ngram_size=repeats).sequences[0]
     assert found.tokens == said(family, begun, expected)
 
@@ -68,8 +69,8 @@ def test_greedy_says_what_hugging_face_says(family, repeats):
 def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
     """The same outputs in the same order, and the same scores to 1e-4."""
     model, what = tiny(family), given(family, target=None)
-    begun = begin(model, what)
-    settings = Settings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG)
+    begun = prepare_generation(model, what)
+    settings = GenerationSettings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG)
     found = generate(model, what, settings).hypotheses
     expected = theirs(family, begun, num_beams=width, num_return_sequences=width, length_penalty=alpha,
                       no_repeat_ngram_size=repeats, output_scores=True)
@@ -82,31 +83,31 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
 def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
     """Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5."""
     model = tiny(family)
-    begun = begin(model, given(family, target=None))
-    settings = Settings("sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG)
+    begun = prepare_generation(model, given(family, target=None))
+    settings = GenerationSettings("sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG)
     with torch.random.fork_rng():
         torch.manual_seed(3)
         expected = theirs(family, begun, do_sample=True, temperature=1.4, top_k=17, top_p=0.8, no_repeat_ngram_size=2,
                           output_scores=True)
     tokens = said(family, begun, expected.sequences[0])
-    path = follow(model, begun, tokens)
+    path = score_continuation(model, begun, tokens)
     assert len(tokens) > 2
     for step, scores in enumerate(expected.scores[: len(tokens)]):
-        ours = chances(model, begun, settings, tokens[:step], path.logits[step])
+        ours = step_probabilities(model, begun, settings, tokens[:step], path.logits[step])
         torch.testing.assert_close(ours, scores[0].softmax(-1), rtol=1e-4, atol=1e-5)
 
 
 def test_samples_come_as_often_as_they_are_likely():
     """Chi-square over the first token of 200 draws from five seeds, against the 0.999 quantile."""
     model, what = tiny("gpt2"), given("gpt2")
-    begun = begin(model, what)
-    how = Settings("sampling", temperature=0.7, top_k=6, samples=200, longest=1)
+    begun = prepare_generation(model, what)
+    how = GenerationSettings("sampling", temperature=0.7, top_k=6, samples=200, longest=1)
     counts: dict[int, int] = {}
     for seed in range(5):
-        *_, tree = generating(model, begun, replace(how, seed=seed))
+        *_, tree = generate_steps(model, begun, replace(how, seed=seed))
         for one in tree.hypotheses:
             counts[one.tokens[0]] = counts.get(one.tokens[0], 0) + one.samples
-    likely = chances(model, begun, how, (), follow(model, begun, [0]).logits[0])
+    likely = step_probabilities(model, begun, how, (), score_continuation(model, begun, [0]).logits[0])
     assert set(counts) <= set(likely.nonzero()[:, 0].tolist()) and sum(counts.values()) == 1000
     wanted = {token: 1000 * float(likely[token]) for token in likely.nonzero()[:, 0].tolist()}
     assert sum((counts.get(token, 0) - n) ** 2 / n for token, n in wanted.items()) < 20.5  # five degrees of freedom
@@ -114,15 +115,15 @@ def test_samples_come_as_often_as_they_are_likely():
 
 def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
     model, own = tiny("marian"), plain("marian")
-    begun = begin(model, given("marian", target=None))
-    free = generate(model, given("marian", target=None), Settings(longest=6)).hypotheses[0].tokens
+    begun = prepare_generation(model, given("marian", target=None))
+    free = generate(model, given("marian", target=None), GenerationSettings(longest=6)).hypotheses[0].tokens
     told = {"bad_words_ids": [[free[0]], [free[1]]], "forced_bos_token_id": 7, "forced_eos_token_id": 1,
             "begin_suppress_tokens": [9], "suppress_tokens": [11]}
     other = copy.deepcopy(model.model)
     for name, value in told.items():
         setattr(other.generation_config, name, value)
     model = replace(model, model=other)
-    found = generate(model, given("marian", target=None), Settings(longest=6)).hypotheses[0].tokens
+    found = generate(model, given("marian", target=None), GenerationSettings(longest=6)).hypotheses[0].tokens
     expected = own.generate(**begun.batch, max_new_tokens=6, do_sample=False, num_beams=1, **told)[0]
     assert found == said("marian", begun, expected) and found[0] == 7
     assert found[-1] == 1 and not {free[0], free[1]} & set(found[1:])
@@ -132,10 +133,10 @@ def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
 def test_what_is_followed_is_what_was_said(family):
     """Every candidate's probability again, by one pass without a cache, and rows that see only what stood before."""
     model, what = tiny(family), given(family, target=None)
-    begun = begin(model, what)
-    tree = generate(model, what, Settings("beam", width=3, longest=7))
+    begun = prepare_generation(model, what)
+    tree = generate(model, what, GenerationSettings("beam", width=3, longest=7))
     best = tree.hypotheses[-1]
-    path = follow(model, begun, best.tokens)
+    path = score_continuation(model, begun, best.tokens)
     logp = path.logits.log_softmax(-1)
     for step, place in enumerate(tree.path(best.leaf)):
         assert float(logp[step, tree.candidates[place].token]) == pytest.approx(tree.candidates[place].logp, abs=1e-4)
@@ -151,9 +152,9 @@ def test_what_is_followed_is_what_was_said(family):
 def test_the_attention_of_a_new_token_is_the_models_own_row():
     """Against the rows of the whole text, read by the same weights without us, to 1e-6."""
     model, what = tiny("llama"), given("llama")
-    begun = begin(model, what)
-    tokens = generate(model, what, Settings(longest=5)).hypotheses[0].tokens
-    path = follow(model, begun, tokens)
+    begun = prepare_generation(model, what)
+    tokens = generate(model, what, GenerationSettings(longest=5)).hypotheses[0].tokens
+    path = score_continuation(model, begun, tokens)
     ids = torch.tensor([[*begun.read.ids, *tokens[:-1]]])
     with torch.no_grad():
         rows = plain("llama")(ids, output_attentions=True).attentions
@@ -164,12 +165,13 @@ def test_the_attention_of_a_new_token_is_the_models_own_row():
 
 def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_process_alone():
     model, what = tiny("gpt2"), given("gpt2")
-    settings = Settings("sampling", samples=6, seed=11, longest=12)
+    settings = GenerationSettings("sampling", samples=6, seed=11, longest=12)
     state = torch.get_rng_state()
     alone = [one.tokens for one in generate(model, what, settings).hypotheses]
     found: list = []
     workers = [threading.Thread(target=lambda seed=seed: found.append(
-        (seed, [one.tokens for one in generate(model, what, Settings("sampling", samples=6, seed=seed, longest=12))
+        (seed,
+         [one.tokens for one in generate(model, what, GenerationSettings("sampling", samples=6, seed=seed, longest=12))
                 .hypotheses]))) for seed in (11, 12, 11, 13)]
     for one in workers:
         one.start()
@@ -182,7 +184,7 @@ def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_proce
 
 def test_a_search_can_be_left_after_any_step():
     model = tiny("gpt2")
-    steps = generating(model, begin(model, given("gpt2")), Settings(longest=12))
+    steps = generate_steps(model, prepare_generation(model, given("gpt2")), GenerationSettings(longest=12))
     for _ in range(3):
         tree = next(steps)
     assert max(one.step for one in tree.candidates) == 2 and not tree.hypotheses
@@ -193,7 +195,7 @@ def test_a_search_can_be_left_after_any_step():
 
 def test_closing_marks_are_taken_from_a_text_that_goes_on():
     model = tiny("bert_decoder")
-    begun = begin(model, given("bert_decoder"))
+    begun = prepare_generation(model, given("bert_decoder"))
     assert begun.read.tokens[0] == "[CLS]" and begun.read.tokens[-1] == "."
 
 
@@ -201,13 +203,13 @@ def test_closing_marks_are_taken_from_a_text_that_goes_on():
 def test_an_answer_can_be_begun_for_the_model(strategy):
     """Against generate with decoder_input_ids; the attention is that of the new tokens alone."""
     what = given("marian", target="nine small")
-    begun = begin(tiny("marian"), what)
+    begun = prepare_generation(tiny("marian"), what)
     assert len(begun.prompt.prefix_tokens) > 2 and begun.room == 70 - len(begun.prompt.prefix_tokens)
-    found = generate(tiny("marian"), what, Settings(strategy, width=3, longest=LONG)).hypotheses[0]
+    found = generate(tiny("marian"), what, GenerationSettings(strategy, width=3, longest=LONG)).hypotheses[0]
     expected = theirs("marian", begun, decoder_input_ids=torch.tensor([begun.prompt.prefix_tokens]),
                       num_beams=3 if strategy == "beam" else 1).sequences[0]
     assert found.tokens == said("marian", begun, expected)
-    path = follow(tiny("marian"), begun, found.tokens)
+    path = score_continuation(tiny("marian"), begun, found.tokens)
     shapes = {one.kind: one.weights.shape[1:] for one in path.trace.maps}
     assert shapes == {"cross": (len(found), len(begun.read)),
                       "causal": (len(found), len(found) + len(begun.prompt.prefix_tokens) - 1)}
@@ -216,37 +218,37 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
 def test_an_encoder_decoder_reads_what_it_says_itself():
     """Also where encoder and decoder have different depths, which generate's own cache cannot hold."""
     model, what = tiny("t5"), given("t5", target=None)
-    said = generate(model, what, Settings(longest=64)).hypotheses[0].tokens
+    said = generate(model, what, GenerationSettings(longest=64)).hypotheses[0].tokens
     target = read(model, what).target
-    assert target is not None and target.ids[1:] == (said[:-1] if said[-1] in ends(model) else said)
+    assert target is not None and target.ids[1:] == (said[:-1] if said[-1] in end_tokens(model) else said)
 
 
 def test_what_cannot_say_anything_says_why():
     with pytest.raises(PretrainedError, match="does not say one token after another"):
-        begin(tiny("bert"), given("bert"))
+        prepare_generation(tiny("bert"), given("bert"))
     with pytest.raises(PretrainedError, match="fills all 70 tokens"):
-        begin(tiny("gpt2"), given("gpt2", "street " * 200))
+        prepare_generation(tiny("gpt2"), given("gpt2", "street " * 200))
     with pytest.raises(ValueError, match="temperature"):
-        generate(tiny("gpt2"), given("gpt2"), Settings("sampling", temperature=0))
+        generate(tiny("gpt2"), given("gpt2"), GenerationSettings("sampling", temperature=0))
     with pytest.raises(ValueError, match="no token"):
-        follow(tiny("gpt2"), begin(tiny("gpt2"), given("gpt2")), [])
+        score_continuation(tiny("gpt2"), prepare_generation(tiny("gpt2"), given("gpt2")), [])
 
 
 def test_a_text_is_never_longer_than_the_model_reads():
     model = tiny("gpt2")
-    begun = begin(model, given("gpt2", "street " * 12))
+    begun = prepare_generation(model, given("gpt2", "street " * 12))
     assert begun.room == 70 - len(begun.read)
-    best = generate(model, given("gpt2", "street " * 12), Settings(longest=500)).hypotheses[0]
+    best = generate(model, given("gpt2", "street " * 12), GenerationSettings(longest=500)).hypotheses[0]
     assert len(best) == begun.room
 
 
 def test_tokens_are_named_as_they_are_read():
     model = tiny("gpt2")
     ids = model.tokenizer(" the street.")["input_ids"]
-    names = names_of(model, ids)
+    names = token_names(model, ids)
     assert "".join(names[one].removeprefix("##") for one in ids) == "thestreet."
-    assert text_of(model, [*ids, model.tokenizer.eos_token_id]) == "the street."
+    assert decode_text(model, [*ids, model.tokenizer.eos_token_id]) == "the street."
 
 
 def test_the_settings_are_those_of_the_lab_s_sampling():
-    assert Settings(temperature=0.5, top_k=3, top_p=0.9).sampling == Sampling(0.5, 3, 0.9)
+    assert GenerationSettings(temperature=0.5, top_k=3, top_p=0.9).sampling == Sampling(0.5, 3, 0.9)

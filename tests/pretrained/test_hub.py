@@ -7,7 +7,7 @@ import time
 import pytest
 from safetensors.torch import load_file, save_file
 
-from core.pretrained import PretrainedError, hub, load_folder, places, read
+from core.pretrained import PretrainedError, hub, load_folder, model_storage, read
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 
 PICKLE = {"config.json": b'{"model_type": "bert"}', "pytorch_model.bin": b"\x80\x04" * 9, "vocab.txt": b"a"}
@@ -143,9 +143,9 @@ def test_a_hub_that_never_answers(served, monkeypatch):
 def test_a_download_that_is_stopped_leaves_nothing(served):
     served.repos["lab/bert"].seconds_a_step = 0.02
     found, stop = hub.plan("lab/bert"), threading.Event()
-    with pytest.raises(hub.Stopped):
+    with pytest.raises(hub.DownloadStopped):
         hub.download(found, progress=lambda done: done > 4096 and stop.set(), stopped=stop.is_set)
-    assert not found.kept and not [path for path in places.shelf().rglob("*") if path.is_file()]
+    assert not found.kept and not [path for path in model_storage.storage_folder().rglob("*") if path.is_file()]
 
 
 def test_a_connection_that_breaks_is_taken_up_again(served):
@@ -178,7 +178,7 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     hub.load("lab/bert", COMMIT)
     hub.download(third)
     assert (first.kept, second.kept, third.kept) == (True, False, True)
-    assert places.kept("lab/bert") == (COMMIT,) and places.kept("lab/b") == ()
+    assert model_storage.downloaded_commits("lab/bert") == (COMMIT,) and model_storage.downloaded_commits("lab/b") == ()
     with pytest.raises(PretrainedError, match="no longer on this computer"):
         hub.load("lab/b", COMMIT)
     monkeypatch.setenv("ATTENTION_LAB_MODELS_MB", str(0.5 * size / 1e6))
@@ -191,7 +191,7 @@ def test_a_full_disk_and_full_memory_are_said(served, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 300_000_001})())
     with pytest.raises(PretrainedError, match="no room"):
         hub.download(found)
-    monkeypatch.setattr("core.pretrained.places.free_memory", lambda: 10)
+    monkeypatch.setattr("core.pretrained.model_storage.free_memory", lambda: 10)
     with pytest.raises(PretrainedError, match="of memory"):
         hub.plan("lab/bert")
 
@@ -201,21 +201,21 @@ def test_a_folder_is_judged_in_the_same_words(tmp_path):
     good.mkdir()
     for name, data in bert_files().items():
         (good / name).write_bytes(data)
-    assert places.check_folder(f" {good} ", 10**6) == good
+    assert model_storage.check_folder(f" {good} ", 10**6) == good
     for text in (tmp_path / "none", "", good / "config.json", "a\0b"):
         with pytest.raises(PretrainedError, match="no folder"):
-            places.check_folder(str(text), 10**6)
+            model_storage.check_folder(str(text), 10**6)
     with pytest.raises(PretrainedError, match="no config.json, so there is no model in it. Write the path"):
-        places.check_folder(str(tmp_path), 10**6)
+        model_storage.check_folder(str(tmp_path), 10**6)
     with pytest.raises(PretrainedError, match="at most 10 kB"):
-        places.check_folder(str(good), 10_000)
+        model_storage.check_folder(str(good), 10_000)
     (good / "model.safetensors").rename(good / "pytorch_model.bin")
     with pytest.raises(PretrainedError, match="pickle"):
-        places.check_folder(str(good), 10**6)
+        model_storage.check_folder(str(good), 10**6)
     (good / "pytorch_model.bin").rename(good / "model.safetensors")
     (good / "config.json").write_text('{"model_type": "rwkv"}')
     with pytest.raises(PretrainedError, match="no attention to draw"):
-        places.check_folder(str(good), 10**6)
+        model_storage.check_folder(str(good), 10**6)
 
 
 def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path):
@@ -236,5 +236,5 @@ def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path)
 
 
 def test_sizes_in_words():
-    assert [places.megabytes(size) for size in (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)] == [
+    assert [model_storage.format_bytes(size) for size in (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)] == [
         "1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]

@@ -5,8 +5,8 @@ import pytest
 import torch
 import transformers
 
-from core.pretrained import Array, Given, read
-from core.pretrained.load import finished
+from core.pretrained import Array, ModelInputs, read
+from core.pretrained.load import prepare_model
 from core.pretrained.maps import unblocked
 from tests.tiny_architectures import CONFIG_MAPPING, class_of, reader_of, shrunk
 from tests.tiny_models import OTHER, SENTENCE, tokenizer
@@ -21,13 +21,13 @@ HYBRIDS = {  # the layers that attend, and a word for what the others do
 def tiny(family):
     config = shrunk(CONFIG_MAPPING[family])
     config._attn_implementation = "eager"
-    return finished(class_of(family)(config), tokenizer("wordpiece"), family)
+    return prepare_model(class_of(family)(config), tokenizer("wordpiece"), family)
 
 
 @pytest.mark.parametrize("family", HYBRIDS)
 def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
     numbers, does = HYBRIDS[family]
-    reading = read(tiny(family), Given(SENTENCE))
+    reading = read(tiny(family), ModelInputs(SENTENCE))
     assert tuple(item.number for item in reading.trace.maps) == numbers
     assert [item.layer for item in reading.trace.maps] == [0, 1]
     assert reading.trace.label(1, 3) == f"L{numbers[1]}·H3"
@@ -35,13 +35,13 @@ def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
 
 
 def test_where_all_layers_attend_nothing_is_said():
-    reading = read(tiny("qwen2"), Given(SENTENCE))
+    reading = read(tiny("qwen2"), ModelInputs(SENTENCE))
     assert reading.note is None and [item.number for item in reading.trace.maps] == [0, 1]
 
 
 @pytest.mark.parametrize("family", ["bigbird_pegasus", "longt5"])
 def test_an_encoder_that_cannot_be_watched_is_drawn_all_the_same(family):
-    reading = read(tiny(family), Given(SENTENCE, target=OTHER))
+    reading = read(tiny(family), ModelInputs(SENTENCE, target=OTHER))
     assert reading.trace.kinds == ("self", "causal", "cross") and reading.note is None
     for item in reading.trace.of("self").maps:
         torch.testing.assert_close(torch.tensor(item.weights.sum(-1)), torch.ones(item.weights.shape[:2]))
@@ -59,13 +59,13 @@ def test_the_places_of_a_picture_are_called_what_they_are(name):
     config._attn_implementation = "eager"
     model = kind(config)
     picture = Array.of(np.random.default_rng(1).random((9, 11, 3), dtype=np.float32))
-    reading = read(finished(model, reader_of(model), name), Given(picture=picture))
+    reading = read(prepare_model(model, reader_of(model), name), ModelInputs(picture=picture))
     assert (reading.source.tokens[0], reading.source.tokens[-1]) == PICTURES[name]
     assert reading.trace.kinds == ("self",) and reading.trace.shape == (2, 4)
 
 
 def test_an_encoder_without_a_matrix_is_named():
-    reading = read(tiny("pegasus_x"), Given(SENTENCE, target=OTHER))
+    reading = read(tiny("pegasus_x"), ModelInputs(SENTENCE, target=OTHER))
     assert reading.trace.kinds == ("causal", "cross") and "encoder's maps are not drawn" in reading.note
 
 

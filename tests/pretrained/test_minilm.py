@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core import analysis
-from core.pretrained import PretrainedError, heads, load_folder, load_minilm, read, verify
+from core.pretrained import PretrainedError, layer_qkv, load_folder, load_minilm, read, verify
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 
@@ -37,7 +37,7 @@ def test_the_known_heads_are_found(minilm):
 @pytest.mark.parametrize("layer", [0, 3, 5])
 def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
     before = {name: weight.clone() for name, weight in minilm.model.named_parameters() if f"layer.{layer}." in name}
-    found = heads(minilm, SENTENCE, layer)
+    found = layer_qkv(minilm, SENTENCE, layer)
     assert found.q.shape == found.k.shape == found.v.shape == (1, 12, 16, 32)
     weights = (found.q @ found.k.mT / 32**0.5).softmax(-1)[0]
     expected = read(minilm, SENTENCE).trace.map(layer)
@@ -53,7 +53,7 @@ def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
 @pytest.mark.parametrize("layer", [-1, 6])
 def test_a_layer_that_is_not_there_is_said(minilm, layer):
     with pytest.raises(PretrainedError, match="it has 6 layers"):
-        heads(minilm, SENTENCE, layer)
+        layer_qkv(minilm, SENTENCE, layer)
 
 
 @pytest.mark.parametrize("text", ["a", "🙂", "שלום עולם", "…", "<b>x</b>", "a\u0000b", "𝔘𝔫𝔦"])

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.pretrained import Given, PretrainedError, load_folder, load_minilm, read
-from core.pretrained.answers import Answer, words
+from core.pretrained import ModelInputs, PretrainedError, load_folder, load_minilm, read
+from core.pretrained.answers import Answer, display_names
 from core.pretrained.base import first_line
-from core.pretrained.generate import names_of
+from core.pretrained.generate import token_names
+from core.pretrained.image_processor import ImageProcessor
 from core.pretrained.lines import text_line
-from core.pretrained.load import longest, positions
-from core.pretrained.pictures import Pictures
+from core.pretrained.load import max_tokens_of, positions
 from core.pretrained.reading import MAX_CHARACTERS, encode, sampling_rate
 from tests.tiny_models import OTHER, SENTENCE, save, tiny
 
@@ -21,7 +21,7 @@ def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
     texts = ("word " * 900, "word " * 30) * 2
 
     def lengths(text: str) -> set[int]:
-        return {encode(minilm, Given(text))[0]["input_ids"].shape[1] for _ in range(40)}
+        return {encode(minilm, ModelInputs(text))[0]["input_ids"].shape[1] for _ in range(40)}
 
     with ThreadPoolExecutor(len(texts)) as threads:
         assert list(threads.map(lengths, texts)) == [{512}, {32}] * 2
@@ -30,14 +30,14 @@ def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
 @pytest.mark.parametrize("family", ["bart", "t5"])
 def test_a_target_that_is_cut_is_said_to_be(family):
     pretrained = tiny(family)
-    reading = read(pretrained, Given(SENTENCE, target=f"{OTHER} " * 200))
+    reading = read(pretrained, ModelInputs(SENTENCE, target=f"{OTHER} " * 200))
     assert len(reading.target) == pretrained.max_tokens
     assert "The target has" in reading.cut and f"at most {pretrained.max_tokens - 1} are read" in reading.cut
-    assert read(pretrained, Given(SENTENCE, target=OTHER)).cut is None
+    assert read(pretrained, ModelInputs(SENTENCE, target=OTHER)).cut is None
 
 
 def test_sentence_b_is_bounded_as_the_text_is():
-    reading = read(tiny("bert"), Given(SENTENCE, second="a" * (MAX_CHARACTERS + 1)))
+    reading = read(tiny("bert"), ModelInputs(SENTENCE, second="a" * (MAX_CHARACTERS + 1)))
     assert f"{MAX_CHARACTERS + 1:,} characters" in reading.cut
 
 
@@ -49,15 +49,15 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
     tokenizer.save_pretrained(tmp_path)
     assert transformers.AutoTokenizer.from_pretrained(tmp_path).truncation_side == "left"
     pretrained = load_folder(tmp_path, "left")
-    cut, whole = (encode(pretrained, Given(text))[1] for text in (f"{SENTENCE} " * 30, SENTENCE))
+    cut, whole = (encode(pretrained, ModelInputs(text))[1] for text in (f"{SENTENCE} " * 30, SENTENCE))
     assert cut.ids[:5] == whole.ids[:5]
 
 
 def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
     pretrained = tiny("gpt2")
     beyond = len(pretrained.tokenizer) + 3  # the table of T5 and of Qwen is larger than their vocabulary
-    assert names_of(pretrained, [beyond]) == {beyond: f"[{beyond}]"}
-    assert words(pretrained, Answer("next"), [beyond]) == (f"[{beyond}]",)
+    assert token_names(pretrained, [beyond]) == {beyond: f"[{beyond}]"}
+    assert display_names(pretrained, Answer("next"), [beyond]) == (f"[{beyond}]",)
     assert text_line(pretrained.tokenizer, [5, beyond]).tokens[1].endswith(f"[{beyond}]")
 
 
@@ -69,7 +69,7 @@ def test_a_decoder_of_sound_has_the_places_that_its_config_names():
                                         max_target_positions=21, pad_token_id=0, bos_token_id=1, eos_token_id=2,
                                         decoder_start_token_id=1)
     model = transformers.WhisperForConditionalGeneration(config)
-    assert positions(model) == longest(model) == model.model.decoder.embed_positions.num_embeddings == 21
+    assert positions(model) == max_tokens_of(model) == model.model.decoder.embed_positions.num_embeddings == 21
 
 
 def test_sound_is_made_at_the_rate_that_the_model_takes():
@@ -88,6 +88,6 @@ def test_a_file_that_asks_for_giant_pictures_is_refused(tmp_path):
     file = tmp_path / "preprocessor_config.json"
     file.write_text('{"size": {"height": 100000, "width": 100000}}')
     with pytest.raises(PretrainedError, match="100,000 × 100,000 pixels"):
-        Pictures.of(tmp_path)
+        ImageProcessor.of(tmp_path)
     file.write_text('{"size": {"height": 512, "width": 384}}')
-    assert Pictures.of(tmp_path).size == (512, 384)
+    assert ImageProcessor.of(tmp_path).size == (512, 384)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from core.pretrained import Array, Given, PretrainedError, encode, load_folder, read
-from core.pretrained.load import longest
+from core.pretrained import Array, ModelInputs, PretrainedError, encode, load_folder, read
+from core.pretrained.load import max_tokens_of
 from tests.tiny_models import BERT, FAMILIES, OTHER, Family, build, given, save, tiny
 
 
@@ -16,7 +16,7 @@ def test_a_text_is_as_long_as_its_maps_have_room_for(layers, heads, places, most
 
     config = GPT2Config(n_embd=2 * heads, n_layer=layers, n_head=heads, n_positions=places, vocab_size=5)
     with torch.device("meta"):
-        assert longest(GPT2LMHeadModel(config)) == most
+        assert max_tokens_of(GPT2LMHeadModel(config)) == most
     assert most == 512 or 4 * layers * heads * most**2 <= 256 * 2**20
 
 
@@ -73,13 +73,13 @@ def test_a_wave_is_cut_into_the_stretches_of_its_model(tmp_path):
                             "num_conv_pos_embedding_groups": 2}).save_pretrained(tmp_path)
     Wav2Vec2FeatureExtractor().save_pretrained(tmp_path)
     sound = Array.of(np.random.default_rng(1).normal(size=16_000).astype(np.float32))
-    reading = read(load_folder(tmp_path, "waves"), Given(sound=sound))
+    reading = read(load_folder(tmp_path, "waves"), ModelInputs(sound=sound))
     assert reading.source.tokens[:3] == ("0.00 s", "0.02 s", "0.04 s") and len(reading.source) == 49
 
 
 def test_sound_that_lasts_too_long_is_cut_and_said():
     numbers = np.random.default_rng(3).normal(size=40_000).astype(np.float32)
-    reading = read(tiny("whisper"), Given(sound=Array.of(numbers), target=OTHER))
+    reading = read(tiny("whisper"), ModelInputs(sound=Array.of(numbers), target=OTHER))
     assert reading.cut == "The sound lasts 2.5 s; the first 1 s are read." and len(reading.source) == 50
 
 
@@ -88,7 +88,7 @@ def test_a_picture_is_prepared_as_the_model_s_own_processor_does():
     from transformers import ViTImageProcessorPil
 
     numbers = np.random.default_rng(3).integers(0, 255, (31, 17, 3)).astype(np.uint8)
-    batch, line, *_ = encode(tiny("vit"), Given(picture=Array.of(numbers)))
+    batch, line, *_ = encode(tiny("vit"), ModelInputs(picture=Array.of(numbers)))
     processor = ViTImageProcessorPil(size={"height": 12, "width": 12}, image_mean=[0.4, 0.5, 0.6],
                                      image_std=[0.2, 0.3, 0.4])
     expected = processor(image.fromarray(numbers), return_tensors="pt")["pixel_values"]

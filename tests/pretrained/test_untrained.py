@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from core.pretrained import load_kept, load_minilm, read
+from core.pretrained import load_lab_model, load_minilm, read
 from core.pretrained.untrained import untrained
 from tests.tiny_models import tiny
 
 
 @pytest.mark.parametrize("name", ["bert_encoder", "numbers", "induction"])
 def test_same_shape_other_weights_by_the_seed(name):
-    trained = tiny(name) if name == "bert_encoder" else load_kept(name)
+    trained = tiny(name) if name == "bert_encoder" else load_lab_model(name)
     before = {key: value.clone() for key, value in trained.model.state_dict().items()}
     state = torch.get_rng_state()
     first, again, other = (untrained(trained, seed) for seed in (0, 0, 1))

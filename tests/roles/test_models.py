@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from core.pretrained import load_kept, load_minilm, read
-from core.pretrained.load import finished
-from core.roles import ROLES, SENTENCES, Inputs, Measured, inputs_for, measure, read_all
+from core.pretrained import load_lab_model, load_minilm, read
+from core.pretrained.load import prepare_model
+from core.roles import ROLES, SENTENCES, RoleInputs, RoleScores, read_all, role_inputs, score_roles
 from core.roles.inputs import own_lines, unknown_share
 from tests.tiny_models import given, tiny
 
@@ -23,11 +23,11 @@ def minilm():
 
 
 @pytest.fixture(scope="module")
-def on_sentences(minilm) -> Measured:
-    return measure(read_all(minilm, inputs_for(minilm)))
+def on_sentences(minilm) -> RoleScores:
+    return score_roles(read_all(minilm, role_inputs(minilm)))
 
 
-def names(found: Measured) -> dict[tuple[int, int], str]:
+def names(found: RoleScores) -> dict[tuple[int, int], str]:
     return {head: ROLES[place].key for head, place in found.found.items()}
 
 
@@ -41,10 +41,10 @@ def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
 
 
 def test_the_lab_s_language_model_comes_out_with_induction_heads():
-    pretrained = load_kept("induction")
-    inputs = inputs_for(pretrained)
+    pretrained = load_lab_model("induction")
+    inputs = role_inputs(pretrained)
     assert inputs.what == "kept sentences" and len(inputs.givens) >= 15
-    found = measure(read_all(pretrained, inputs), "causal")
+    found = score_roles(read_all(pretrained, inputs), "causal")
     count = Counter(names(found).values())
     assert count["induction"] >= 1 and count["previous"] >= 1
     layers = {role: [layer for (layer, _), name in names(found).items() if name == role]
@@ -57,24 +57,24 @@ def test_the_lab_s_language_model_comes_out_with_induction_heads():
 def test_before_training_no_head_has_a_role(minilm):
     """The same class, config and tokenizer with random weights: every score is near its chance, every row near even."""
     torch.manual_seed(5)
-    untrained = finished(type(minilm.model)(minilm.model.config), minilm.tokenizer, "untrained")
-    found = measure(read_all(untrained, inputs_for(untrained)))
+    untrained = prepare_model(type(minilm.model)(minilm.model.config), minilm.tokenizer, "untrained")
+    found = score_roles(read_all(untrained, role_inputs(untrained)))
     assert found.found == {}
     assert np.nanmax(found.share[:-1]) < 0.05
 
 
 def test_each_model_is_measured_on_what_it_can_read():
-    numbers = inputs_for(load_kept("numbers"))
+    numbers = role_inputs(load_lab_model("numbers"))
     assert numbers.what == "kept lines of numbers" and len(numbers.givens) == 16
-    digits = inputs_for(load_kept("digits"))
+    digits = role_inputs(load_lab_model("digits"))
     assert digits.what == "handwritten digits" and digits.givens[0].picture is not None
-    assert inputs_for(tiny("whisper")).givens == ()
+    assert role_inputs(tiny("whisper")).givens == ()
 
 
 def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
     pretrained = tiny("bart")
-    assert len(inputs_for(pretrained).givens) == 30 and len(inputs_for(pretrained, kind="causal").givens) == 10
-    few = Inputs(inputs_for(pretrained).givens[:2], "kept sentences")
+    assert len(role_inputs(pretrained).givens) == 30 and len(role_inputs(pretrained, kind="causal").givens) == 10
+    few = RoleInputs(role_inputs(pretrained).givens[:2], "kept sentences")
     given_a_text, writing_its_own = (read_all(pretrained, few, kind) for kind in ("self", "causal"))
     assert len(writing_its_own[0].target) != len(given_a_text[0].target)
     for one, other in zip(given_a_text, writing_its_own, strict=True):
@@ -83,9 +83,9 @@ def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
 
 
 def test_the_sentences_of_a_person_go_first_unless_no_word_is_known(minilm):
-    own = inputs_for(minilm, ("Two words.", "And three more."))
+    own = role_inputs(minilm, ("Two words.", "And three more."))
     assert own.what == "sentences of your own" and [one.text for one in own.givens] == ["Two words.", "And three more."]
-    assert inputs_for(load_kept("numbers"), ("Qwertz uiop.",)).what == "kept lines of numbers"
+    assert role_inputs(load_lab_model("numbers"), ("Qwertz uiop.",)).what == "kept lines of numbers"
 
 
 def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
@@ -98,7 +98,7 @@ def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
 
 
 def test_patches_of_a_picture_have_neighbours_but_no_words():
-    found = measure([read(tiny("vit"), given("vit"))])
+    found = score_roles([read(tiny("vit"), given("vit"))])
     measured = {role.key for role, rows in zip(ROLES, found.rows, strict=True) if rows}
     assert measured == {"previous", "next", "first", "self", "broad"}
 
@@ -106,10 +106,10 @@ def test_patches_of_a_picture_have_neighbours_but_no_words():
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "bart", "gpt_oss", "bloom", "deberta_v2"])
 def test_every_family_can_be_measured(family):
     pretrained = tiny(family)
-    readings = [read(pretrained, one) for one in inputs_for(pretrained).givens[:2]]
+    readings = [read(pretrained, one) for one in role_inputs(pretrained).givens[:2]]
     for kind in readings[0].trace.kinds:
         if kind != "cross":
-            found = measure(readings, kind)
+            found = score_roles(readings, kind)
             assert found.rows[at("self")] > 0 and np.isfinite(found.score[at("self")]).all()
 
 

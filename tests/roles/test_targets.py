@@ -5,7 +5,7 @@ import pytest
 
 from core.roles import ROLES, Text
 from core.roles.rarity import rank
-from tests.roles.made import line
+from tests.roles.readings import line
 
 LINE = "[CLS] the cat saw the heron . the cat [SEP]"
 #       0     1   2   3   4   5     6 7   8   9

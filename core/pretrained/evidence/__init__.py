@@ -1,11 +1,21 @@
 """What stands beside a weight: what the head writes with it, its gradient, and what changes when something is gone."""
 
-from core.pretrained.evidence.gone import Effect, every_head, greatest, hidden, looking_evenly, singles, switched_off
-from core.pretrained.evidence.measures import Measured, measure, output_matrix, value_norms
+from core.pretrained.evidence.ablation import (
+           Effect,
+           ablate_heads,
+           head_sets,
+           hide_token,
+           largest_effects,
+           make_heads_uniform,
+           single_heads,
+)
+from core.pretrained.evidence.contributions import Contributions, measure_contributions, output_matrix, value_norms
 from core.pretrained.evidence.outputs import output_id, output_name
-from core.pretrained.evidence.question import Asked, Quantity, Question, ask, scale, usual_quantity
+from core.pretrained.evidence.question import Baseline, Quantity, Question, ask, default_quantity, quantity_values
 from core.pretrained.evidence.tokens import answering_rows, token_scores
 
-__all__ = ["Asked", "Effect", "Measured", "Quantity", "Question", "answering_rows", "ask", "every_head", "greatest",
-           "hidden", "looking_evenly", "measure", "output_id", "output_matrix", "output_name", "scale", "singles",
-           "switched_off", "token_scores", "usual_quantity", "value_norms"]
+__all__ = ["Baseline", "Effect", "Contributions", "Quantity", "Question", "answering_rows", "ask", "head_sets",
+           "largest_effects",
+           "hide_token", "make_heads_uniform", "measure_contributions", "output_id", "output_matrix", "output_name",
+           "quantity_values", "single_heads",
+           "ablate_heads", "token_scores", "default_quantity", "value_norms"]

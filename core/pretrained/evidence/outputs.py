@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from core.pretrained.answers import Answer, words
+from core.pretrained.answers import Answer, display_names
 from core.pretrained.base import Pretrained, PretrainedError
-from core.pretrained.lines import CONTINUES, STARTS_WORD, marks_words, named
+from core.pretrained.lines import CONTINUES, STARTS_WORD, display_tokens, marks_words
 from core.pretrained.reading import tokenized, tokenizer_of
 
 NUMBER = re.compile(r"(?:.*\s)?#(\d{1,9})", re.DOTALL)
@@ -15,7 +15,7 @@ QUOTED, LISTED = 40, 8  # characters of what was typed, and classes, that an err
 
 def output_name(pretrained: Pretrained, found: Answer, output: int) -> str:
     """The name of a class or token from which `output_id` finds it: its number stands behind where names meet."""
-    name = words(pretrained, found, [output])[0]
+    name = display_names(pretrained, found, [output])[0]
     try:
         if output_id(pretrained, found, name) == output:
             return name
@@ -38,12 +38,12 @@ def output_id(pretrained: Pretrained, found: Answer, text: str) -> int:
     if by_name is not None and by_name < len(found.logits):
         return by_name
     if number := NUMBER.fullmatch(text):
-        return checked(pretrained, found, int(number[1]))
+        return check_output(pretrained, found, int(number[1]))
     raise PretrainedError(_unknown_class(pretrained, found, text) if found.kind == "class" else
                           _no_token(pretrained, text))
 
 
-def checked(pretrained: Pretrained, found: Answer, output: int) -> int:
+def check_output(pretrained: Pretrained, found: Answer, output: int) -> int:
     """The number itself where the answer has such a logit; PretrainedError where it has none."""
     assert found.logits is not None
     if not 0 <= output < len(found.logits):
@@ -85,7 +85,7 @@ def _encoded(pretrained: Pretrained, text: str) -> list[int]:
 
 def _unknown_class(pretrained: Pretrained, found: Answer, text: str) -> str:
     assert found.logits is not None
-    names = words(pretrained, found, range(min(LISTED, len(found.logits))))
+    names = display_names(pretrained, found, range(min(LISTED, len(found.logits))))
     more = ", …" if len(found.logits) > LISTED else ""
     return (f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(found.logits):,} are "
             f"{', '.join(names)}{more}; #0 names one by its number.")
@@ -96,6 +96,6 @@ def _no_token(pretrained: Pretrained, text: str) -> str:
     if ids in ([], [tokenizer_of(pretrained).unk_token_id]):
         return (f"“{text[:QUOTED]}” is not in the vocabulary of {pretrained.name}. Type another token, or its number, "
                 "such as #17.")
-    pieces = ", ".join(named(tokenizer_of(pretrained), ids[:LISTED])) + (", …" if len(ids) > LISTED else "")
+    pieces = ", ".join(display_tokens(tokenizer_of(pretrained), ids[:LISTED])) + (", …" if len(ids) > LISTED else "")
     return (f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer makes {len(ids)} of it ({pieces}). "
             "Type one token, or its number, such as #17.")

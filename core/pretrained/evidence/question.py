@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from core.pretrained.answers import Answer, answer_of, words
-from core.pretrained.attention_recorder import NOTHING, Off
-from core.pretrained.base import Given, Line, Pretrained, PretrainedError
-from core.pretrained.evidence.outputs import checked
+from core.pretrained.answers import Answer, answer_of, display_names
+from core.pretrained.attention_recorder import NO_HEADS, HeadSet
+from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError
+from core.pretrained.evidence.outputs import check_output
 from core.pretrained.reading import Batch, encode, forward
 
 Quantity = Literal["probability", "logit", "difference"]
@@ -29,7 +29,7 @@ class Question:
     none, with itself as it was.
     """
 
-    given: Given
+    given: ModelInputs
     place: int | None = None
     against: str = ""
     output: int | None = None
@@ -38,7 +38,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Baseline:
     """A question with the model's own answer: what is run again, with parts gone, and held against it.
 
     `id` is the token or class that is followed, in which `quantity`, and against which `contrast` (None but for a
@@ -56,7 +56,7 @@ class Asked:
     quantity: Quantity = "probability"
     contrast: int | None = None
 
-    def again(self, batch: Batch | None = None, off: Off = NOTHING, even: Off = NOTHING) -> Answer:
+    def again(self, batch: Batch | None = None, off: HeadSet = NO_HEADS, even: HeadSet = NO_HEADS) -> Answer:
         """The answer once more, to another batch, or with heads that are off or look evenly."""
         batch = self.batch if batch is None else batch
         with torch.no_grad():
@@ -71,7 +71,7 @@ class Asked:
         """The number that is followed: a probability, a logit, a difference of two, or a cosine."""
         if found.logits is not None:
             assert self.id is not None
-            values = scale(found, self.quantity)
+            values = quantity_values(found, self.quantity)
             return values[self.id] if self.contrast is None else values[self.id] - values[self.contrast]
         assert found.vector is not None and self.reference is not None
         return found.vector @ self.reference
@@ -84,12 +84,12 @@ class Asked:
     @property
     def word(self) -> str | None:
         """The token or class that is followed; None for an embedding."""
-        return None if self.id is None else words(self.pretrained, self.answer, [self.id])[0]
+        return None if self.id is None else display_names(self.pretrained, self.answer, [self.id])[0]
 
     @property
     def other(self) -> str | None:
         """The token or class whose logit is subtracted; None where none is."""
-        return None if self.contrast is None else words(self.pretrained, self.answer, [self.contrast])[0]
+        return None if self.contrast is None else display_names(self.pretrained, self.answer, [self.contrast])[0]
 
     @property
     def likeliest(self) -> bool:
@@ -102,7 +102,7 @@ class Asked:
         return self.pretrained.watched and (self.answer.vector is None or bool(self.question.against.strip()))
 
 
-def ask(pretrained: Pretrained, question: Question) -> Asked:
+def ask(pretrained: Pretrained, question: Question) -> Baseline:
     """The model's own answer, with everything that is needed to ask again.
 
     PretrainedError as in `encode` and `answer`, and when the place is not one of the answering sequence, or the output
@@ -118,23 +118,23 @@ def ask(pretrained: Pretrained, question: Question) -> Asked:
     found = answer_of(pretrained, batch, output, question.place)
     if found.logits is not None:
         followed = _followed(pretrained, question, found)
-        return Asked(pretrained, question, batch, source, target, found, followed[0], None, *followed[1:])
+        return Baseline(pretrained, question, batch, source, target, found, followed[0], None, *followed[1:])
     if (question.output, question.quantity, question.contrast) != (None, None, None):
         raise PretrainedError(f"{pretrained.name} answers with an embedding, of which the cosine alone is followed; it "
                               "has no output, quantity or contrast.")
     against = question.against.strip()
     reference = found.vector if not against else _embedded(pretrained, against)
-    return Asked(pretrained, question, batch, source, target, found, None, reference)
+    return Baseline(pretrained, question, batch, source, target, found, None, reference)
 
 
-def scale(found: Answer, quantity: Quantity) -> Tensor:
+def quantity_values(found: Answer, quantity: Quantity) -> Tensor:
     """Every class or token of an answer on the scale of a quantity (V,): probabilities, or logits."""
     values = found.probabilities if quantity == "probability" else found.logits
     assert values is not None
     return values
 
 
-def usual_quantity(found: Answer) -> Quantity:
+def default_quantity(found: Answer) -> Quantity:
     """The probability, or the logit where the likeliest has more than 0.95."""
     assert found.probabilities is not None
     return "logit" if float(found.probabilities.max()) > CONFIDENT else "probability"
@@ -144,22 +144,22 @@ def _followed(pretrained: Pretrained, question: Question, found: Answer) -> tupl
     """The output, the quantity and the contrast of a question, with what it leaves open filled in."""
     assert found.logits is not None
     best = found.logits.topk(min(2, len(found.logits))).indices.tolist()
-    output = best[0] if question.output is None else checked(pretrained, found, question.output)
-    quantity = question.quantity or usual_quantity(found)
+    output = best[0] if question.output is None else check_output(pretrained, found, question.output)
+    quantity = question.quantity or default_quantity(found)
     if quantity != "difference":
         return output, quantity, None
     rest = [one for one in best if one != output]
     if not rest:
         raise PretrainedError(f"{pretrained.name} has one output alone, so its logit has none to differ from; follow "
                               "the logit.")
-    contrast = rest[0] if question.contrast is None else checked(pretrained, found, question.contrast)
+    contrast = rest[0] if question.contrast is None else check_output(pretrained, found, question.contrast)
     if contrast == output:
         raise PretrainedError("The difference of a logit and itself is always 0; take two different ones.")
     return output, quantity, contrast
 
 
 def _embedded(pretrained: Pretrained, text: str) -> Tensor:
-    batch, *_ = encode(pretrained, Given(text))
+    batch, *_ = encode(pretrained, ModelInputs(text))
     with torch.no_grad():
         output, _ = forward(pretrained, batch)
     vector = answer_of(pretrained, batch, output).vector

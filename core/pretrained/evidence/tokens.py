@@ -6,14 +6,14 @@ import numpy as np
 from jaxtyping import Float
 
 from core.flow import flow, graph, rollout, total
-from core.pretrained.evidence.measures import Measured
-from core.pretrained.evidence.question import Asked
+from core.pretrained.evidence.contributions import Contributions
+from core.pretrained.evidence.question import Baseline
 from core.trace import AttentionTrace, Kind, to_numpy
 
 MOST_FLOW = 10**8  # edges looked at, all once for each row and each token: about 3 s on one core
 
 
-def answering_rows(asked: Asked, kind: Kind) -> Float[np.ndarray, " T"]:
+def answering_rows(asked: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
     """How much each row of a map has to do with the answer, summing to one.
 
     The place that answers, alone; for an embedding all real tokens alike; for a class the class token, or the last
@@ -31,7 +31,7 @@ def answering_rows(asked: Asked, kind: Kind) -> Float[np.ndarray, " T"]:
     return rows / rows.sum()
 
 
-def token_scores(asked: Asked, trace: AttentionTrace, measured: Measured) -> dict[str, Float[np.ndarray, " S"]]:
+def token_scores(asked: Baseline, trace: AttentionTrace, measured: Contributions) -> dict[str, Float[np.ndarray, " S"]]:
     """What each measure says that the answer owes to each token of the source, not normalised.
 
     "weights" and "written" are means over the layers and heads at the rows that answer, "gradient" sums α·∂answer/∂α
@@ -54,7 +54,7 @@ def token_scores(asked: Asked, trace: AttentionTrace, measured: Measured) -> dic
     return found
 
 
-def _owed(asked: Asked, measured: Measured, size: int) -> Float[np.ndarray, " S"]:
+def _owed(asked: Baseline, measured: Contributions, size: int) -> Float[np.ndarray, " S"]:
     """The slopes of every weight on each token of the source, from wherever it is looked at, without their sign."""
     looks = [one for (kind, _), one in measured.slopes.items() if asked.target is None or kind != "causal"]
     return np.abs(np.sum([one.sum((0, 1))[:size] for one in looks], 0))

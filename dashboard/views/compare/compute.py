@@ -9,13 +9,13 @@ import torch
 
 from core import analysis
 from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
-from core.pretrained import Heads, heads
+from core.pretrained import LayerQKV, layer_qkv
 from dashboard.components.multiples.payload import LEAST_NEGATIVE
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 from dashboard.views.compare.link import SEEDED, Setup
-from dashboard.widgets.model_picker import EMBEDDED, loaded
+from dashboard.widgets.model_picker import EMBEDDED, load_model
 
 MOST_TOKENS = 256
 NEAR = 2  # tokens: "within two tokens"
@@ -133,7 +133,7 @@ def _steps(config: AttentionConfig, source: str, text: str, seed: int) -> Steps:
         tokens = tokenize(text).tokens[:MOST_TOKENS]
         x = embed(tokens, config.d_model, seed)
         return layer(x, key_mask=torch.ones(x.shape[:2], dtype=torch.bool) if _pads(config) else None)
-    found: Heads = shared(_heads, text, int(source.split(".")[0]))
+    found: LayerQKV = shared(_heads, text, int(source.split(".")[0]))
     q, k, v = (each[:, :, :MOST_TOKENS] for each in (found.q, found.k, found.v))
     x = found.x[:, :MOST_TOKENS]
     real = torch.ones(x.shape[:2], dtype=torch.bool) if _pads(config) else None
@@ -145,8 +145,8 @@ def _pads(config: AttentionConfig) -> bool:
     return "padding" in str(config.mask)
 
 
-def _heads(text: str, layer: int) -> Heads:
-    return heads(loaded(EMBEDDED), text, layer)
+def _heads(text: str, layer: int) -> LayerQKV:
+    return layer_qkv(load_model(EMBEDDED), text, layer)
 
 
 def shared_weights(setup: Setup, configs: list[AttentionConfig]) -> tuple[list[str], list[list[str]], list[int]]:

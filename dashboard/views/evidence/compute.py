@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from core.flow import flow, flows, graph, rollout
-from core.pretrained import Given, Line, Reading
-from core.pretrained.evidence import Asked, Measured, Question, measure, token_scores
+from core.pretrained import Line, ModelInputs, Reading
+from core.pretrained.evidence import Baseline, Contributions, Question, measure_contributions, token_scores
 from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
 from dashboard.runtime.cache import shared
 from dashboard.widgets.model_picker import ModelRef, reading_of
-from dashboard.widgets.model_picker.asked import asked_of
+from dashboard.widgets.model_picker.asked import baseline_of
 
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 WHOLE_FLOW = 48  # tokens up to which the flow to every row is drawn; beyond, to the picked row alone
@@ -32,7 +32,7 @@ class Setup:
     ref: ModelRef
     reading: Reading
     question: Question
-    asked: Asked | None
+    asked: Baseline | None
 
     @cached_property
     def maps(self) -> tuple[AttentionMap, ...]:
@@ -70,15 +70,15 @@ class Setup:
         return self.ref, self.question
 
 
-def measured(setup: Setup) -> Measured:
+def measured(setup: Setup) -> Contributions:
     """Norms and slopes of the question, for every session."""
     if setup.asked is None:
-        return Measured({}, {}, False)
+        return Contributions({}, {}, False)
     return shared(_measured, setup.ref, setup.question)
 
 
-def _measured(ref: ModelRef, question: Question) -> Measured:
-    return measure(asked_of(ref, question))
+def _measured(ref: ModelRef, question: Question) -> Contributions:
+    return measure_contributions(baseline_of(ref, question))
 
 
 def scores(setup: Setup) -> dict[str, np.ndarray]:
@@ -87,7 +87,7 @@ def scores(setup: Setup) -> dict[str, np.ndarray]:
 
 
 def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
-    return token_scores(asked_of(ref, question), reading_of(ref, question.given).trace, _measured(ref, question))
+    return token_scores(baseline_of(ref, question), reading_of(ref, question.given).trace, _measured(ref, question))
 
 
 def rolled(setup: Setup, row: int) -> np.ndarray:
@@ -110,11 +110,11 @@ def flowing(setup: Setup, row: int, query: int) -> tuple[np.ndarray, np.ndarray 
     return found, known
 
 
-def _flows(ref: ModelRef, given: Given, row: int) -> np.ndarray:
+def _flows(ref: ModelRef, given: ModelInputs, row: int) -> np.ndarray:
     trace = reading_of(ref, given).trace
     return flows(graph(trace, trace.maps[row].kind, trace.maps[row].layer))
 
 
-def _flow(ref: ModelRef, given: Given, row: int, query: int) -> np.ndarray:
+def _flow(ref: ModelRef, given: ModelInputs, row: int, query: int) -> np.ndarray:
     trace = reading_of(ref, given).trace
     return flow(graph(trace, trace.maps[row].kind, trace.maps[row].layer), query)

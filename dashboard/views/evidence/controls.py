@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import streamlit as st
 
-from core.pretrained import Given, Pretrained
-from core.pretrained.answers import maskable, with_mask
+from core.pretrained import ModelInputs, Pretrained
+from core.pretrained.answers import mask_word, maskable_words
 from core.pretrained.evidence import Question
 from dashboard.views.evidence.compute import Setup
 from dashboard.views.evidence.output import output_of
-from dashboard.widgets.model_picker import Chosen, reading_of
-from dashboard.widgets.model_picker.asked import asked_of
+from dashboard.widgets.model_picker import ModelChoice, reading_of
+from dashboard.widgets.model_picker.asked import baseline_of
 from dashboard.widgets.params import BOUND
 
 LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
 
 
-def ask_of(chosen: Chosen) -> Setup:
+def ask_of(chosen: ModelChoice) -> Setup:
     """Draw what the question leaves open, and ask it; PretrainedError when it cannot be asked."""
     model = chosen.pretrained
     if model is None:
@@ -33,32 +33,32 @@ def ask_of(chosen: Chosen) -> Setup:
         with st.container(horizontal=True, vertical_alignment="top"):
             question = output_of(chosen.ref, _placed(model, chosen))
     reading = chosen.reading if question.given == chosen.given else reading_of(chosen.ref, question.given)
-    return Setup(chosen.ref, reading, question, asked_of(chosen.ref, question))
+    return Setup(chosen.ref, reading, question, baseline_of(chosen.ref, question))
 
 
-def _placed(model: Pretrained, chosen: Chosen) -> Question:
+def _placed(model: Pretrained, chosen: ModelChoice) -> Question:
     """The question of what answers: a class, a masked word, or the next token at a place."""
     if model.head == "masked":
         return Question(_masked(model, chosen))
     return Question(chosen.given) if model.head == "classify" else Question(chosen.given, _place(chosen))
 
 
-def _masked(model: Pretrained, chosen: Chosen) -> Given:
+def _masked(model: Pretrained, chosen: ModelChoice) -> ModelInputs:
     """The text with a word masked, where it holds no mask of its own."""
     line = chosen.reading.source
     if getattr(model.tokenizer, "mask_token_id", None) in line.ids:
         return chosen.given
-    words = maskable(line)
+    words = maskable_words(line)
     numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
     usual = max(words, key=lambda word: (len(words[word]), word))
     linked = _linked(key, max(words) + 1, usual)
     word = st.selectbox("Word to guess", numbers, numbers.index(linked if linked in words else usual), key=key,
                         format_func=words.__getitem__, on_change=_link, args=(key,), width=240,
                         help="It is masked; the page follows what the model puts in its place.")
-    return replace(chosen.given, text=with_mask(model, chosen.given.text, word))
+    return replace(chosen.given, text=mask_word(model, chosen.given.text, word))
 
 
-def _place(chosen: Chosen) -> int:
+def _place(chosen: ModelChoice) -> int:
     """The place that answers with the next token."""
     reading = chosen.reading
     line = reading.target or reading.source

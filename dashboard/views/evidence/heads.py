@@ -7,9 +7,17 @@ from collections.abc import Mapping
 import numpy as np
 import streamlit as st
 
-from core.pretrained.answers import top, words
-from core.pretrained.attention_recorder import Off
-from core.pretrained.evidence import Asked, Effect, every_head, looking_evenly, scale, singles, switched_off
+from core.pretrained.answers import display_names, top_candidates
+from core.pretrained.attention_recorder import HeadSet
+from core.pretrained.evidence import (
+    Baseline,
+    Effect,
+    ablate_heads,
+    head_sets,
+    make_heads_uniform,
+    quantity_values,
+    single_heads,
+)
 from core.ranks import spearman
 from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink
@@ -21,7 +29,7 @@ from dashboard.views.evidence.compute import SHORT, Head, Setup
 from dashboard.views.evidence.compute import measured as beside
 from dashboard.views.evidence.progress import measured
 from dashboard.views.evidence.text import followed, heads_fact, why_logit
-from dashboard.widgets.model_picker.picked import pick_head, picked_head
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.table import table
 
@@ -30,12 +38,12 @@ Pair = tuple[Effect, Effect]
 SHOWN, ANSWERS = 6, 4
 
 
-def section(setup: Setup, asked: Asked) -> tuple[Head, Pair]:
+def section(setup: Setup, asked: Baseline) -> tuple[Head, Pair]:
     """Draw the section; the head that is picked in it, and its effects: looking evenly, and off."""
-    todo = every_head(setup.reading.trace)
+    todo = head_sets(setup.reading.trace)
     with one_thread(len(asked.source) <= SHORT):
-        effects = measured("heads", setup.key, todo, lambda off: switched_off(asked, off), "heads and layers")
-    alone = {(setup.row_of(kind, layer), head): effect for (kind, layer, head), effect in singles(effects).items()}
+        effects = measured("heads", setup.key, todo, lambda off: ablate_heads(asked, off), "heads and layers")
+    alone = {(setup.row_of(kind, layer), head): effect for (kind, layer, head), effect in single_heads(effects).items()}
     ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
     picked = _picked(setup, ranked[0])
     left, right = st.columns([0.56, 0.44], gap="medium")
@@ -58,7 +66,7 @@ def named(setup: Setup) -> Head:
     chosen = names[st.selectbox("Head", list(names), shown, width=240, key=f"evidence:head:{setup.ref.name}")]
     if chosen != list(names.values())[shown]:
         kind, layer, head = setup.place(chosen)
-        pick_head(setup.ref, kind, (layer, head))
+        choose_head(setup.ref, kind, (layer, head))
         write_pair("head", chosen)
     return chosen
 
@@ -76,8 +84,8 @@ def _picked(setup: Setup, usual: Head) -> Head:
         asked = None
     if asked:
         kind, layer, head = setup.place(asked)
-        pick_head(setup.ref, kind, (layer, head))
-    elif (before := picked_head(setup.ref)) and (there := _placed(setup, *before)):
+        choose_head(setup.ref, kind, (layer, head))
+    elif (before := current_head(setup.ref)) and (there := _placed(setup, *before)):
         write_pair("head", there)
         return there
     return asked or usual
@@ -91,7 +99,7 @@ def _placed(setup: Setup, kind: str, head: Head) -> Head | None:
     return None
 
 
-def _grid(setup: Setup, asked: Asked, effects: Mapping[Off, Effect], ranked: list[Head], picked: Head) -> None:
+def _grid(setup: Setup, asked: Baseline, effects: Mapping[HeadSet, Effect], ranked: list[Head], picked: Head) -> None:
     rows = [_cell(setup, asked, off, effect, ranked) for off, effect in effects.items()]
     layers = [setup.layer_name(row) for row in range(len(setup.maps))]
     heads = max(len(item.weights) for item in setup.maps)
@@ -107,7 +115,7 @@ def _pick(layers: list[str]) -> None:
         write_pair("head", (layers.index(chosen[0]["layer"]), int(chosen[0]["head"])))
 
 
-def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Head]) -> charts.Spec:
+def _cell(setup: Setup, asked: Baseline, off: HeadSet, effect: Effect, ranked: list[Head]) -> charts.Spec:
     (kind, layer, head), = off
     row = setup.row_of(kind, layer)
     name = setup.layer_name(row)
@@ -119,7 +127,7 @@ def _cell(setup: Setup, asked: Asked, off: Off, effect: Effect, ranked: list[Hea
             "now": f"{number(effect.value)} instead of {number(asked.value)}"}
 
 
-def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Effect]) -> Pair:
+def _several(setup: Setup, asked: Baseline, picked: Head, effects: Mapping[HeadSet, Effect]) -> Pair:
     """What is answered without the picked head and those that a person adds to it; the effects of the head alone."""
     names = {setup.name(head): frozenset({setup.place(head)}) for head in setup.heads() if head != picked}
     layers = {f"all of {setup.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
@@ -129,11 +137,11 @@ def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Eff
         st.markdown(f"**Without {plain(setup.name(picked))}**", width="content")
         with st.popover("And others", icon=":material/power_settings_new:"):
             more = st.multiselect("Switched off together with it", list(options), key=f"evidence:off:{setup.ref.name}")
-    off: Off = frozenset({setup.place(picked)}).union(*(options[name] for name in more if name in options))
-    effect = effects.get(off) or switched_off(asked, off)
+    off: HeadSet = frozenset({setup.place(picked)}).union(*(options[name] for name in more if name in options))
+    effect = effects.get(off) or ablate_heads(asked, off)
     _bars(asked, off)
-    own: Off = frozenset({setup.place(picked)})
-    alone = looking_evenly(asked, own), effects.get(own) or switched_off(asked, own)
+    own: HeadSet = frozenset({setup.place(picked)})
+    alone = make_heads_uniform(asked, own), effects.get(own) or ablate_heads(asked, own)
     if more:
         parts = [effects.get(frozenset({one})) for one in off]
         added = sum(part.change for part in parts if part is not None)
@@ -142,18 +150,18 @@ def _several(setup: Setup, asked: Asked, picked: Head, effects: Mapping[Off, Eff
     return alone
 
 
-def _bars(asked: Asked, off: Off) -> None:
+def _bars(asked: Baseline, off: HeadSet) -> None:
     """The likeliest answers with all heads on and with these off; of an embedding, its similarity."""
     answers = dict(zip(charts.WAYS, (asked.answer, asked.again(even=off), asked.again(off=off)), strict=True))
     if asked.id is None:
         values = {"similarity": {way: float(asked.followed(one)) for way, one in answers.items()}}
     else:
-        ids = [one.id for one in top(asked.pretrained, asked.answer, ANSWERS)]
-        ids += [one.id for one in top(asked.pretrained, answers["off"], 2)]
+        ids = [one.id for one in top_candidates(asked.pretrained, asked.answer, ANSWERS)]
+        ids += [one.id for one in top_candidates(asked.pretrained, answers["off"], 2)]
         ids = list(dict.fromkeys([*ids, asked.id, *([] if asked.contrast is None else [asked.contrast])]))
-        scales = {way: scale(said, asked.quantity) for way, said in answers.items()}
+        scales = {way: quantity_values(said, asked.quantity) for way, said in answers.items()}
         values = {word: {way: float(one[at]) for way, one in scales.items()}
-                  for at, word in zip(ids, distinct(words(asked.pretrained, asked.answer, ids)), strict=True)}
+                  for at, word in zip(ids, distinct(display_names(asked.pretrained, asked.answer, ids)), strict=True)}
     rows = [{"word": word, "of": way, "p": value, "text": number(value)}
             for word, each in values.items() for way, value in each.items()]
     logits = asked.id is not None and asked.quantity != "probability"
@@ -162,7 +170,7 @@ def _bars(asked: Asked, off: Off) -> None:
                "alike that it may see: what it writes stays, where it looks is gone.")
 
 
-def _layer(setup: Setup, effects: Mapping[Off, Effect]) -> tuple[str, Effect] | None:
+def _layer(setup: Setup, effects: Mapping[HeadSet, Effect]) -> tuple[str, Effect] | None:
     """The whole layer that the answer needs most; None where a layer is one head, or none was measured yet."""
     whole = [(setup.layer_name(setup.row_of(kind, layer)), effect) for off, effect in effects.items()
              for kind, layer, head in off if head is None]
@@ -197,7 +205,7 @@ def _agreement(setup: Setup, alone: Mapping[Head, Effect]) -> tuple[float | None
             spearman(np.array([abs(slopes[head]) for head in alone]), sizes) if slopes else None)
 
 
-def _ranking(setup: Setup, asked: Asked, alone: Mapping[Head, Effect], ranked: list[Head]) -> None:
+def _ranking(setup: Setup, asked: Baseline, alone: Mapping[Head, Effect], ranked: list[Head]) -> None:
     """The heads that the answer needs most, beside what other measures say of them."""
     slopes, sure = foreseen(setup), _sureness(setup)
     changed = asked.id is not None
@@ -206,7 +214,7 @@ def _ranking(setup: Setup, asked: Asked, alone: Mapping[Head, Effect], ranked: l
     rows = []
     for one in ranked[:SHOWN]:
         effect = alone[one]
-        says = "" if effect.id is None else words(asked.pretrained, asked.answer, [effect.id])[0]
+        says = "" if effect.id is None else display_names(asked.pretrained, asked.answer, [effect.id])[0]
         rows.append([setup.name(one), number(effect.value), signed(effect.change), *([says] if changed else []),
                      *([signed(slopes[one])] if slopes else []), number(sure[one])])
     count = len(list(setup.heads()))

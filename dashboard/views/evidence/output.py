@@ -7,10 +7,10 @@ from dataclasses import replace
 import streamlit as st
 
 from core.pretrained import PretrainedError
-from core.pretrained.answers import top
-from core.pretrained.evidence import Asked, Quantity, Question, output_id, output_name
+from core.pretrained.answers import top_candidates
+from core.pretrained.evidence import Baseline, Quantity, Question, output_id, output_name
 from dashboard.widgets.model_picker import ModelRef
-from dashboard.widgets.model_picker.asked import asked_of
+from dashboard.widgets.model_picker.asked import baseline_of
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
@@ -22,11 +22,11 @@ QUANTITIES: dict[str, Quantity | None] = {
 
 def output_of(ref: ModelRef, question: Question) -> Question:
     """Draw the fields of the output and its quantity; the question with both."""
-    asked = asked_of(ref, question)
+    asked = baseline_of(ref, question)
     noun = "Class" if asked.answer.kind == "class" else "Token"
     output = _field(ref, asked, f"{noun} that is followed", "output", asked.id)
     if output is not None and output != asked.id:
-        asked = asked_of(ref, replace(question, output=output))
+        asked = baseline_of(ref, replace(question, output=output))
     name = st.selectbox("Followed as", list(QUANTITIES), key="evidence:quantity", width=170, **BOUND, help=(
         "A probability hardly moves near 0 and 1; a logit, the number before the softmax, does. The difference of two "
         "logits leaves out what moves all of them. Automatic: the probability, or the logit where the likeliest has "
@@ -36,12 +36,12 @@ def output_of(ref: ModelRef, question: Question) -> Question:
     return replace(question, output=output, quantity=quantity, contrast=contrast)
 
 
-def _field(ref: ModelRef, asked: Asked, label: str, part: str, followed: int | None) -> int | None:
+def _field(ref: ModelRef, asked: Baseline, label: str, part: str, followed: int | None) -> int | None:
     """A field in which the likeliest are offered and any other may be typed; None for the likeliest.
 
     What cannot be followed is told under the field, and the likeliest is followed instead.
     """
-    offered = [one.id for one in top(asked.pretrained, asked.answer, OFFERED)]
+    offered = [one.id for one in top_candidates(asked.pretrained, asked.answer, OFFERED)]
     if part == "contrast":
         offered = [one for one in offered if one != followed]
     names = {output_name(asked.pretrained, asked.answer, one): one for one in offered}
@@ -56,7 +56,7 @@ def _field(ref: ModelRef, asked: Asked, label: str, part: str, followed: int | N
             return None
 
 
-def _meant(asked: Asked, typed: str, names: dict[str, int], part: str, followed: int | None) -> int:
+def _meant(asked: Baseline, typed: str, names: dict[str, int], part: str, followed: int | None) -> int:
     found = names.get(typed)
     found = output_id(asked.pretrained, asked.answer, typed) if found is None else found
     if part == "contrast" and found == followed:
@@ -64,7 +64,7 @@ def _meant(asked: Asked, typed: str, names: dict[str, int], part: str, followed:
     return found
 
 
-def _instead(asked: Asked, part: str) -> str:
+def _instead(asked: Baseline, part: str) -> str:
     if part == "contrast":
         return "the likeliest other one is taken"
     return f"the likeliest, {plain(asked.word or '')}, is followed"

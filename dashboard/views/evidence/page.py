@@ -6,13 +6,20 @@ import streamlit as st
 
 from core import flow
 from core.pretrained import PretrainedError
-from core.pretrained.evidence import gone, hidden, looking_evenly, measure, measures, switched_off
+from core.pretrained.evidence import (
+    ablate_heads,
+    ablation,
+    contributions,
+    hide_token,
+    make_heads_uniform,
+    measure_contributions,
+)
 from dashboard.charts.numbers import number
 from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.compute import Head, Setup
 from dashboard.views.evidence.controls import ask_of
 from dashboard.views.evidence.text import can_tell, even_fact
-from dashboard.widgets.model_picker import choose
+from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.panels import next_page, plain, source_panel, title
 
 PAPERS = (
@@ -26,12 +33,14 @@ PAPERS = (
      "how weights order words against gradients and words left out"),
     ("The answer to it", "Wiegreffe and Pinter 2019", "https://arxiv.org/abs/1908.04626",
      "when another set of weights is a fair rival, and when it is not"))
-SOURCES = (switched_off, looking_evenly, hidden, gone._without, measure, measures.value_norms, flow.rollout, flow.flow)
+SOURCES = (ablate_heads, make_heads_uniform, hide_token, ablation._without, measure_contributions,
+           contributions.value_norms, flow.rollout,
+           flow.flow)
 
 
 def page() -> None:
     title("Evidence", "A weight says where a head looks. Beside it: what the head writes, and what the answer loses.")
-    chosen = choose("evidence")
+    chosen = choose_model("evidence")
     if chosen is None:
         next_page("evidence")
         return

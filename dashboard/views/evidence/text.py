@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.pretrained.evidence import Asked, Effect
+from core.pretrained.evidence import Baseline, Effect
 from dashboard.charts.numbers import cell, number, percent, signed
 from dashboard.widgets.panels import plain
 
@@ -17,7 +17,7 @@ MEANINGS = {"weights": "mean of all heads", "written": "what all heads write", "
             "rollout": "product over layers", "flow": "most that can flow"}
 
 
-def followed(asked: Asked) -> str:
+def followed(asked: Baseline) -> str:
     """What the page follows, in a few words."""
     if asked.word is None:
         return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
@@ -28,7 +28,7 @@ def followed(asked: Asked) -> str:
     return f"the {asked.quantity} of the {name}"
 
 
-def why_logit(asked: Asked) -> str:
+def why_logit(asked: Baseline) -> str:
     """Why the logit is followed where nobody chose it; empty elsewhere."""
     if asked.question.quantity is not None or asked.quantity != "logit" or asked.answer.probabilities is None:
         return ""
@@ -44,7 +44,7 @@ def moves(before: float, after: float) -> str:
     return f"{verb} from **{first}** to **{last}**"
 
 
-def heads_fact(asked: Asked, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
+def heads_fact(asked: Baseline, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
                sharpest: tuple[str, float], agree: tuple[float | None, float | None]) -> str:
     """Which head and layer the answer needs most, where the picked and the sharpest stand, how the ranks agree."""
     first, effect = ranked[0]
@@ -108,7 +108,7 @@ def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str
                    f", that of {SPOKEN[best]} by {signed(known[best])}, most of all.")
 
 
-def even_fact(asked: Asked, head: str, even: Effect, off: Effect) -> str:
+def even_fact(asked: Baseline, head: str, even: Effect, off: Effect) -> str:
     """How much of a head's effect is where it looks, by the same head with weights that are all alike."""
     said = (f"**Other weights, the same answer?** Made to look evenly, as Wiegreffe and Pinter try it, {plain(head)} "
             f"gives {number(even.value)} instead of {number(asked.value)}; switched off it gives {number(off.value)}. ")

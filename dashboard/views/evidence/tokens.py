@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from core.pretrained import PretrainedError
-from core.pretrained.evidence import Asked, hidden
+from core.pretrained.evidence import Baseline, hide_token
 from core.ranks import kendall
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.numbers import signed
@@ -23,7 +23,7 @@ LOST = "Measured"
 Agreed = tuple[dict[str, float | None] | None, bool]
 
 
-def section(setup: Setup, asked: Asked) -> Agreed:
+def section(setup: Setup, asked: Baseline) -> Agreed:
     """Draw every measure as a row over the tokens, the measured one last.
 
     Returns how well each agrees with that one (None where not every token was hidden), and whether the weights put the
@@ -33,7 +33,8 @@ def section(setup: Setup, asked: Asked) -> Agreed:
     st.markdown("**Which tokens the answer depends on**")
     try:
         with one_thread(len(tokens) <= SHORT):
-            effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hidden(asked, token), "tokens")
+            effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hide_token(asked, token),
+                               "tokens")
     except PretrainedError as error:
         st.caption(plain(str(error)))
         return None, False

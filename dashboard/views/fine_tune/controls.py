@@ -21,7 +21,7 @@ from dashboard.widgets.data_upload import data_widget
 from dashboard.widgets.fine_tuned_models import config_name
 from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
-from dashboard.widgets.model_picker.opening import opened, other_panel, use
+from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
@@ -52,7 +52,8 @@ def setup() -> tuple[str, FineTuneConfig | None]:
         return task, model and FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **more)
     except PretrainedError as error:
         st.markdown(f":small[:red[{plain(str(error))}]]")
-        st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=use, args=(USUAL_MODEL[task].name,))
+        st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=select_model,
+                  args=(USUAL_MODEL[task].name,))
     except ConfigError as error:
         if not st.session_state.get(f"fine_tune:data:{task}:panel"):  # there it stands under the field
             st.markdown(f":small[:red[{plain(str(error))}]]")
@@ -67,7 +68,7 @@ def _model(name: str, task: str) -> str | None:
     if name == OTHER:
         other_panel(st)
         return None
-    ref = opened(name) if name not in PANELS else ModelRef("array", name)
+    ref = resolve_model(name) if name not in PANELS else ModelRef("array", name)
     if ref is None:
         return None
     if ref.source == "array":

@@ -10,10 +10,17 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from core.decoding import Hypothesis, Tree
-from core.pretrained import Given, Pretrained
-from core.pretrained.generate import Begun, Path, Settings, begin, follow, generating
+from core.pretrained import ModelInputs, Pretrained
+from core.pretrained.generate import (
+    Continuation,
+    GenerationSettings,
+    GenerationStart,
+    generate_steps,
+    prepare_generation,
+    score_continuation,
+)
 from dashboard.runtime.cache import shared
-from dashboard.widgets.model_picker import ModelRef, loaded
+from dashboard.widgets.model_picker import ModelRef, load_model
 
 GOING, PICKED = "generate:going", "generate:picked"
 PATIENCE, BETWEEN = 0.35, 0.2  # seconds until a search that goes on is drawn, and from one drawing to the next
@@ -25,8 +32,8 @@ class Request:
     """A model, what it reads, and how the next tokens are found."""
 
     ref: ModelRef
-    given: Given
-    settings: Settings
+    given: ModelInputs
+    settings: GenerationSettings
 
 
 @dataclass(eq=False)
@@ -34,7 +41,7 @@ class Going:
     """A search of this session: its tree so far, and the steps that are left (None once there are none)."""
 
     request: Request
-    begun: Begun
+    begun: GenerationStart
     steps: Iterator[Tree] | None
     tree: Tree = field(default_factory=Tree)
     seconds: float = 0.0
@@ -73,9 +80,9 @@ def going(request: Request, pretrained: Pretrained) -> Going:
     """
     now: Going | None = st.session_state.get(GOING)
     if now is None or now.request != request:
-        begun = begin(pretrained, request.given)
+        begun = prepare_generation(pretrained, request.given)
         fresh = now is None  # a link's pick is of the search that the link began
-        now = Going(request, begun, generating(pretrained, begun, request.settings), read=not fresh)
+        now = Going(request, begun, generate_steps(pretrained, begun, request.settings), read=not fresh)
         st.session_state[GOING], st.session_state[PICKED] = now, None
     return now
 
@@ -104,11 +111,11 @@ def outputs(now: Going) -> list[Hypothesis]:
     return found
 
 
-def followed(request: Request, tokens: Sequence[int]) -> Path:
+def followed(request: Request, tokens: Sequence[int]) -> Continuation:
     """All logits and the attention along one path, remembered."""
     return shared(_followed, request.ref, request.given, tuple(tokens))
 
 
-def _followed(ref: ModelRef, given: Given, tokens: tuple[int, ...]) -> Path:
-    pretrained = loaded(ref)
-    return follow(pretrained, begin(pretrained, given), tokens)
+def _followed(ref: ModelRef, given: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
+    pretrained = load_model(ref)
+    return score_continuation(pretrained, prepare_generation(pretrained, given), tokens)

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.pretrained.generate import Settings, Strategy
+from core.pretrained.generate import GenerationSettings, Strategy
 from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.sampling import sampling_settings
@@ -21,7 +21,7 @@ def key(name: str) -> str:
     return f"generate:{name}"
 
 
-def controls() -> Settings:
+def controls() -> GenerationSettings:
     """The row of controls, and all that it says."""
     way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
     strategy = way.segmented_control("Strategy", list(STRATEGIES), default=GREEDY, required=True, key=key("strategy"),
@@ -30,7 +30,7 @@ def controls() -> Settings:
     found = _settings(strategy, cells)
     with rest.popover("More", icon=":material/tune:"):
         found |= _more(strategy)
-    return Settings(STRATEGIES[strategy], **found)
+    return GenerationSettings(STRATEGIES[strategy], **found)
 
 
 def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:

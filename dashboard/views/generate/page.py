@@ -9,8 +9,8 @@ import streamlit as st
 
 from core.decoding import Hypothesis
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.generate import text_of
-from core.pretrained.looks import telling_head
+from core.pretrained.generate import decode_text
+from core.pretrained.induction_scores import most_informative_head
 from dashboard.charts import search_tree
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.query_params import read_pair, write_pair
@@ -21,8 +21,8 @@ from dashboard.views.generate.controls import controls
 from dashboard.views.generate.sections import SIDES, Looked
 from dashboard.views.generate.timeline import picked, pressed, timeline
 from dashboard.widgets.decoding_sources import sources
-from dashboard.widgets.model_picker import choose
-from dashboard.widgets.model_picker.picked import pick_head, picked_of
+from dashboard.widgets.model_picker import choose_model
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 
@@ -33,7 +33,7 @@ NAMES = {"greedy": GREEDY, "beam": BEAM, "sampling": SAMPLING}
 def page() -> None:
     title("Generate",
           "A model says one token after another. See what else it might have said, and where each new token looked.")
-    chosen = choose("generate", needs=("generate",))
+    chosen = choose_model("generate", needs=("generate",))
     if chosen is not None and chosen.pretrained is not None:
         try:
             now = going(Request(chosen.ref, chosen.given, controls()), chosen.pretrained)
@@ -73,7 +73,7 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
     said = outputs(now)
     if not said:
         return
-    texts = [text_of(pretrained, one.tokens) for one in said]
+    texts = [decode_text(pretrained, one.tokens) for one in said]
     path, step = picked(now, said)
     found = followed(now.request, now.tree.tokens(path[-1]))
     text_place = st.container()
@@ -83,9 +83,9 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
         "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
         label_visibility="collapsed", **BOUND)
     this = sections.looked(now, pretrained, path, step, found, kind)
-    usual = telling_head(this.trace, this.keys, this.tokens)
+    usual = most_informative_head(this.trace, this.keys, this.tokens)
     asked, bad = read_pair("head", this.trace.shape)
-    begun = asked or picked_of(now.request.ref, kind, this.trace.shape)
+    begun = asked or current_head_of(now.request.ref, kind, this.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
     with left:
         layer, head = sections.matrix(this, *(begun or usual))
@@ -93,7 +93,7 @@ def _shown(now: Going, pretrained: Pretrained) -> None:
         sections.likeliest(this)
         sections.heads(this, *(begun or usual))
     if begun or (layer, head) != usual:
-        pick_head(now.request.ref, kind, (layer, head))
+        choose_head(now.request.ref, kind, (layer, head))
     write_pair("head", (layer, head) if begun or (layer, head) != usual else None)
     with text_place:
         if bad:
@@ -109,7 +109,7 @@ def _weighed(this: Looked, said: Sequence[Hypothesis], texts: Sequence[str]) -> 
     now, settings = this.now, this.now.request.settings
     sections.listed(said, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
-        st.code(text_of(this.pretrained, this.tokens) or "nothing", language=None, wrap_lines=True)
+        st.code(decode_text(this.pretrained, this.tokens) or "nothing", language=None, wrap_lines=True)
     if sentence := text.outputs_fact(settings, said, texts):
         fact(sentence)
     ranks = RANKS if now.length <= LONG else FEW

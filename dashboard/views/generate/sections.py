@@ -11,8 +11,8 @@ from torch import Tensor
 
 from core.decoding import Hypothesis
 from core.pretrained import Pretrained
-from core.pretrained.generate import Path, chances, follow, names_of
-from core.pretrained.looks import telling_head
+from core.pretrained.generate import Continuation, score_continuation, step_probabilities, token_names
+from core.pretrained.induction_scores import most_informative_head
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
@@ -41,7 +41,7 @@ class Looked:
     step: int
     tokens: Sequence[int]
     names: text.Names
-    found: Path
+    found: Continuation
     trace: AttentionTrace
 
     @property
@@ -56,12 +56,13 @@ class Looked:
         return (*ids, NO_TOKEN) if self.found.sink else ids
 
 
-def looked(now: Going, pretrained: Pretrained, path: Sequence[int], step: int, found: Path, kind: Kind) -> Looked:
+def looked(now: Going, pretrained: Pretrained, path: Sequence[int], step: int, found: Continuation,
+           kind: Kind) -> Looked:
     """The step of a path, with the names of all tokens that may be drawn."""
     tokens = now.tree.tokens(path[-1])
     top = found.logits.topk(min(LIKELIEST, found.logits.shape[1])).indices.flatten().tolist()
     weighed = (one.token for one in now.tree.candidates)
-    names = names_of(pretrained, [*now.begun.prompt.prefix_tokens, *tokens, *top, *weighed])
+    names = token_names(pretrained, [*now.begun.prompt.prefix_tokens, *tokens, *top, *weighed])
     return Looked(now, pretrained, path, step, tokens, names, found, found.trace.of(kind))
 
 
@@ -69,9 +70,9 @@ def live(now: Going, pretrained: Pretrained, place: st.delta_generator.DeltaGene
     """What has been said so far, while the search goes on: the newest token, where it looked, what else was likely."""
     best = outputs(now)[0]
     most = min(now.request.settings.longest, now.begun.room)
-    found = follow(pretrained, now.begun, best.tokens)
+    found = score_continuation(pretrained, now.begun, best.tokens)
     this = looked(now, pretrained, now.tree.path(best.leaf), len(best) - 1, found, found.trace.kinds[0])
-    layer, head = telling_head(this.trace, this.keys, this.tokens)
+    layer, head = most_informative_head(this.trace, this.keys, this.tokens)
     with place.container():
         st.progress(min(1.0, now.length / most), f"{now.length} of at most {most} tokens")
         reading(this, this.trace.map(layer), head)
@@ -135,7 +136,7 @@ def likeliest(this: Looked) -> None:
     settings = this.now.request.settings
     model = logits.softmax(-1)
     shares: dict[str, Tensor] = {"model": model}
-    taken = chances(this.pretrained, this.now.begun, settings, this.tokens[: this.step], logits)
+    taken = step_probabilities(this.pretrained, this.now.begun, settings, this.tokens[: this.step], logits)
     if float((taken - model).abs().max()) > 1e-6:
         shares["drawn from" if settings.strategy == "sampling" else "allowed"] = taken
     st.markdown(f"**The likeliest tokens at step {this.step + 1}**")

@@ -9,8 +9,13 @@ import numpy as np
 from torch import Tensor
 
 from core.decoding import Hypothesis, Tree
-from core.pretrained.generate import Settings
-from core.pretrained.looks import on_said, on_said_evenly, steps_that_can, visible
+from core.pretrained.generate import GenerationSettings
+from core.pretrained.induction_scores import (
+    count_eligible_steps,
+    count_visible_keys,
+    induction_score,
+    uniform_induction_score,
+)
 from core.trace import AttentionMap
 from dashboard.charts.numbers import duration, number
 from dashboard.views.decode.text import shorten
@@ -42,19 +47,19 @@ def ordinal(rank: int) -> str:
 def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], said: Sequence[int]) -> str:
     """Where one head looked at that step, and over all steps whether it looks at the token it says next."""
     row = item.weights[head, step]
-    best, even = int(np.argmax(row)), 1 / float(visible(item)[step])
+    best, even = int(np.argmax(row)), 1 / float(count_visible_keys(item)[step])
     out = (f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
            f":primary[{plain(item.keys[best])}]; even attention would put {number(even)}.")
-    scores = None if item.kind == "cross" else on_said(item, keys, said)
+    scores = None if item.kind == "cross" else induction_score(item, keys, said)
     if scores is None:
         return out
-    count = steps_that_can(item, keys, said)
+    count = count_eligible_steps(item, keys, said)
     steps = "that step" if count == 1 else f"the {count} steps whose token stood before"
     return (f"{out} Over {steps}, it puts {number(scores[head])} on that very token; even attention would put "
-            f"{number(on_said_evenly(item, keys, said))}.")
+            f"{number(uniform_induction_score(item, keys, said))}.")
 
 
-def outputs_fact(settings: Settings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
+def outputs_fact(settings: GenerationSettings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
     """What all samples, or all beams, came to; nothing for one output."""
     if settings.strategy == "sampling" and (drawn := sum(one.samples for one in said)) > 1:
         kinds = "all the same" if len(said) == 1 else f"{len(said)} different texts"
@@ -83,7 +88,7 @@ def caption(now: Going, drawn: int, note: str | None) -> str:
             f"after what stands before it; dashed is dropped.{short}{' ' + note if note else ''}")
 
 
-def equation(settings: Settings, tree: Tree, path: Sequence[int], step: int) -> str:
+def equation(settings: GenerationSettings, tree: Tree, path: Sequence[int], step: int) -> str:
     """The rule of the strategy with the picked path's own numbers, in LaTeX."""
     one, last = tree.candidates[path[step]], tree.candidates[path[-1]]
     own = math.exp(one.logp)

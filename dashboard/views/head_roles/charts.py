@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from core.roles import ROLES, Measured
+from core.roles import ROLES, RoleScores
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
 from dashboard.charts.vega import Spec, axis_style, layer
@@ -20,7 +20,7 @@ GAP = 0.06
 END = 1.14  # of the bars' scale: right of every bar its number has room
 
 
-def role_grid(found: Measured, picked: Head, theme: Theme) -> Spec:
+def role_grid(found: RoleScores, picked: Head, theme: Theme) -> Spec:
     """A cell a head, in the colour and with the mark of its role; a bare cell is none of these."""
     roles = found.found
     rows = []
@@ -33,7 +33,7 @@ def role_grid(found: Measured, picked: Head, theme: Theme) -> Spec:
     return _grid(found, rows, picked, theme)
 
 
-def score_grid(found: Measured, place: int, picked: Head, theme: Theme) -> Spec:
+def score_grid(found: RoleScores, place: int, picked: Head, theme: Theme) -> Spec:
     """A cell a head, with its score in one role in blue ink from 0 to 1; faint where it is not above its baseline."""
     rows = []
     for here in _heads(found):
@@ -48,7 +48,7 @@ def score_grid(found: Measured, place: int, picked: Head, theme: Theme) -> Spec:
     return _grid(found, rows, picked, theme)
 
 
-def head_bars(found: Measured, here: Head, theme: Theme) -> Spec:
+def head_bars(found: RoleScores, here: Head, theme: Theme) -> Spec:
     """One head: a bar for its score in each role, and a tick with a whisker of 3 spreads where chance would have it."""
     ink = Ink.of(theme)
     counts = found.counts
@@ -75,7 +75,7 @@ def head_bars(found: Measured, here: Head, theme: Theme) -> Spec:
     return {"layer": layers, "height": 26 * len(rows), "width": "container", "config": {"view": {"stroke": None}}}
 
 
-def cell_size(found: Measured) -> int:
+def cell_size(found: RoleScores) -> int:
     """How wide a cell is, so that all heads of a layer fit beside each other."""
     return int(np.clip(ACROSS // found.score.shape[2], *CELL))
 
@@ -96,18 +96,18 @@ def readable_on(fill: str) -> str:
     return "#1B2330" if (light + 0.05) / (0.0165 + 0.05) > 1.05 / (light + 0.05) else "#FFFFFF"
 
 
-def _heads(found: Measured) -> Iterator[Head]:
+def _heads(found: RoleScores) -> Iterator[Head]:
     """Every head there is: layers may have fewer than the widest one."""
     for layer_, head in np.ndindex(*found.score.shape[1:]):
         if not np.isnan(found.score[:, layer_, head]).all():
             yield layer_, head
 
 
-def _cell(found: Measured, here: Head) -> Spec:
+def _cell(found: RoleScores, here: Head) -> Spec:
     return {"layer": found.numbers[here[0]], "head": here[1], "name": found.name(here), "faint": False}
 
 
-def _figure(found: Measured, place: int, here: Head) -> str:
+def _figure(found: RoleScores, place: int, here: Head) -> str:
     score, chance, spread = (number(one[place][here]) for one in (found.score, found.chance, found.spread))
     return f"{ROLES[place].name} {score}, by chance {chance} ± {spread}"
 
@@ -120,7 +120,7 @@ def _faint(opacity: float) -> Spec:
     return {"condition": {"test": "datum.faint", "value": opacity}, "value": 1}
 
 
-def _grid(found: Measured, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
+def _grid(found: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
     ink, size = Ink.of(theme), cell_size(found)
     heads = found.score.shape[2]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.roles import ROLES, SENTENCES, Measured
+from core.roles import ROLES, SENTENCES, RoleScores
 from core.trace import Kind
 from dashboard.views.head_roles.text import Head
 from dashboard.widgets.model_picker import ModelRef
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.model_picker.kinds import KINDS
-from dashboard.widgets.model_picker.picked import pick_head, picked_of
 from dashboard.widgets.params import BOUND
 
 ROLE, HEAD, KIND, OWN = (f"head_roles:{key}" for key in ("role", "head", "kind", "own"))
@@ -50,14 +50,14 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
     return tuple(short[:MOST_SENTENCES]), " ".join(trouble) or None
 
 
-def usual_role(found: Measured) -> int:
+def usual_role(found: RoleScores) -> int:
     """The role that is most clearly someone's: of those that pick something out, else of all that can be measured."""
     best = np.nanmax(np.where(np.isnan(found.share), -1.0, found.share), (1, 2))
     acts = np.asarray([role.acts for role in ROLES])
     return int((best + np.where(acts & found.counts.any((1, 2)), 2.0, 0.0)).argmax())
 
 
-def role_of(found: Measured, model: str, place: Any) -> int:
+def role_of(found: RoleScores, model: str, place: Any) -> int:
     """The role to look at, by its place in ROLES; another model begins with the one that is most clearly someone's."""
     keys = [role.key for role, rows in zip(ROLES, found.rows, strict=True) if rows]
     usual = ROLES[usual_role(found)].key
@@ -67,7 +67,7 @@ def role_of(found: Measured, model: str, place: Any) -> int:
     return [role.key for role in ROLES].index(key)
 
 
-def head_of(found: Measured, role: int, model: str, place: Any) -> Head:
+def head_of(found: RoleScores, role: int, model: str, place: Any) -> Head:
     """The head to look at: those furthest above chance in the role come first, and another role begins with the first.
     """
     share = found.share[role]
@@ -82,9 +82,9 @@ def head_of(found: Measured, role: int, model: str, place: Any) -> Head:
     return options[chosen]
 
 
-def go_on(found: Measured, ref: ModelRef) -> None:
+def go_on(found: RoleScores, ref: ModelRef) -> None:
     """Begin with the head that was picked on another page since, and with its role where it has one."""
-    here = picked_of(ref, found.kind, found.score.shape[1:])  # type: ignore[arg-type]
+    here = current_head_of(ref, found.kind, found.score.shape[1:])  # type: ignore[arg-type]
     if here is None or np.isnan(found.score[:, *here]).all() or st.session_state.get(KNOWN) == (ref, here):
         return
     role = ROLES[found.found.get(here, usual_role(found))]
@@ -96,12 +96,12 @@ def go_on(found: Measured, ref: ModelRef) -> None:
         st.session_state.pop(f"{key}:of", None)
 
 
-def remember(found: Measured, ref: ModelRef, role: int, here: Head) -> None:
+def remember(found: RoleScores, ref: ModelRef, role: int, here: Head) -> None:
     """Whether a person picked this head: with the same role, it is another one than before."""
     before, of = st.session_state.get(SHOWN), (ref, found.kind, role)
     st.session_state[SHOWN] = of, here
     if before is not None and before[0] == of and before[1] != here:
-        pick_head(ref, found.kind, here)
+        choose_head(ref, found.kind, here)
         st.session_state[KNOWN] = ref, here
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.pretrained import Given, PretrainedError, Reading
-from core.roles import ROLES, Example, Inputs, Measured, clearest
-from core.roles.measure import share_used, weight_on
+from core.pretrained import ModelInputs, PretrainedError, Reading
+from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
+from core.roles.scores import share_used, weight_on_targets
 from core.trace import Kind
 from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.runtime.role_scores import examples_of, inputs_of, measured, readings_of
 from dashboard.views.head_roles import charts, controls, text
 from dashboard.views.head_roles.text import Head
-from dashboard.widgets.model_picker import Chosen, choose
+from dashboard.widgets.model_picker import ModelChoice, choose_model
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.role_marks import best_table
 
@@ -22,7 +22,7 @@ HERE, SET = "here", "set"
 
 def page() -> None:
     title("Head roles", "What each head looks at, sentence after sentence: nine roles, each beside the chance of it.")
-    chosen = choose("head_roles")
+    chosen = choose_model("head_roles")
     try:
         if chosen is not None and set(chosen.reading.trace.kinds) == {"cross"}:
             st.info("Between two sequences there is no before and after, so cross-attention has no roles. The page "
@@ -34,7 +34,7 @@ def page() -> None:
     next_page("head_roles")
 
 
-def _roles(chosen: Chosen) -> None:
+def _roles(chosen: ModelChoice) -> None:
     kinds = [kind for kind in chosen.reading.trace.kinds if kind != "cross"]
     reads_text = chosen.pretrained is not None and chosen.pretrained.reads in ("text", "pair")
     places = st.columns(len(kinds) + 1 + reads_text, vertical_alignment="bottom")
@@ -61,13 +61,13 @@ def _roles(chosen: Chosen) -> None:
     _sources(role)
 
 
-def _left_out(own: tuple[str, ...], inputs: Inputs) -> int:
+def _left_out(own: tuple[str, ...], inputs: RoleInputs) -> int:
     """How many of a person's own sentences the model knows too few words of."""
     read = {given.text for given in inputs.givens}
     return sum(sentence not in read for sentence in own)
 
 
-def _grids(found: Measured, role: int, here: Head) -> None:
+def _grids(found: RoleScores, role: int, here: Head) -> None:
     """Left every head by its role, right every head's score in one role; both pick a head."""
     left, right = st.columns(2, gap="medium")
     with left:
@@ -84,11 +84,11 @@ def _grid(spec: Spec, key: str, alt: str) -> None:
                        on_select=lambda: controls.take(key))
 
 
-def _on_a_text(chosen: Chosen, inputs: Inputs, found: Measured, kind: Kind, role: int, here: Head) -> None:
+def _on_a_text(chosen: ModelChoice, inputs: RoleInputs, found: RoleScores, kind: Kind, role: int, here: Head) -> None:
     """The head itself, on the reader's text or where the set shows the role best, with its scores in all roles."""
     readings = readings_of(chosen.ref, inputs, kind)
-    of_set = clearest(readings, kind, ROLES[role], *here)
-    on_text = clearest([chosen.reading], kind, ROLES[role], *here)
+    of_set = clearest_example(readings, kind, ROLES[role], *here)
+    on_text = clearest_example([chosen.reading], kind, ROLES[role], *here)
     what = _what(chosen)
     left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
     with left:
@@ -110,14 +110,15 @@ def _on_a_text(chosen: Chosen, inputs: Inputs, found: Measured, kind: Kind, role
                        icon=":material/download:", on_click="ignore")
 
 
-def _what(chosen: Chosen) -> str:
+def _what(chosen: ModelChoice) -> str:
     """What the person gave, in a word."""
     if chosen.pretrained is None:
         return "array"
     return chosen.pretrained.reads if chosen.pretrained.reads in ("picture", "sound") else "text"
 
 
-def _map(reading: Reading, kind: Kind, found: Measured, here: Head, example: Example | None, given: Given) -> None:
+def _map(reading: Reading, kind: Kind, found: RoleScores, here: Head, example: Example | None,
+         given: ModelInputs) -> None:
     """The head's map, or what each of its rows looks at in the picture that was read."""
     line = reading.lines(kind)[0]
     patches = None
@@ -138,4 +139,4 @@ def _sources(role: int) -> None:
             for one in ROLES:
                 st.markdown(f"**{one.name}** — {plain(one.meaning)}. [{one.paper}]({one.url})")
             source_panel(ROLES[role].targets or share_used)
-            source_panel(weight_on)
+            source_panel(weight_on_targets)

@@ -8,8 +8,8 @@ import io
 import numpy as np
 
 from core.pretrained import Reading
-from core.roles import ROLES, Example, Inputs, Measured
-from core.roles.measure import EVEN, LEAST_SHARE, SPREADS
+from core.roles import ROLES, Example, RoleInputs, RoleScores
+from core.roles.scores import MIN_SHARE, MIN_STDS, UNIFORM
 from core.trace import Kind
 from dashboard.charts.numbers import number
 from dashboard.widgets.panels import plain
@@ -19,14 +19,14 @@ Head = tuple[int, int]
 LONGEST = 38  # letters of an example's text
 
 
-def rows_of(found: Measured, place: int, inputs: Inputs) -> str:
+def rows_of(found: RoleScores, place: int, inputs: RoleInputs) -> str:
     """On how much a role was measured: "454 rows of 30 kept sentences"."""
     count = len(inputs.givens)
     what = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
     return f"{found.rows[place]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
 
 
-def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
+def fact(found: RoleScores, here: Head, place: int, inputs: RoleInputs) -> str:
     """A head's score in a role beside its chance, whether that is its role, and how many heads have it."""
     role, score = ROLES[place], found.score[place][here]
     chance = _chance(found, place, here)
@@ -40,11 +40,11 @@ def fact(found: Measured, here: Head, place: int, inputs: Inputs) -> str:
     return f"{said} {_verdict(found, here, place)}"
 
 
-def _chance(found: Measured, place: int, here: Head) -> str:
+def _chance(found: RoleScores, place: int, here: Head) -> str:
     return f"{number(found.chance[place][here])} ± {number(found.spread[place][here])}"
 
 
-def _verdict(found: Measured, here: Head, place: int) -> str:
+def _verdict(found: RoleScores, here: Head, place: int) -> str:
     """Which role the head has, and how many others have this one."""
     own = found.found.get(here)
     others = sum(one == place for one in found.found.values())
@@ -54,7 +54,7 @@ def _verdict(found: Measured, here: Head, place: int) -> str:
         return count
     if own is not None:
         return f"Its role is {ROLES[own].name.lower()}; {count}"
-    even = ROLES[place].targets is None and found.score[place][here] >= EVEN
+    even = ROLES[place].targets is None and found.score[place][here] >= UNIFORM
     why = "so even that it has not chosen" if even else "above the baseline of no role"
     return f"It is none of these: {why}. {count}"
 
@@ -74,7 +74,7 @@ def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, w
             f"where even attention would put {number(example.even)}.")
 
 
-def equation(found: Measured, here: Head, place: int) -> tuple[str, str, str]:
+def equation(found: RoleScores, here: Head, place: int) -> tuple[str, str, str]:
     """The score, the test of it against chance, and how much of what chance leaves over: with the head's numbers."""
     score, chance, spread = (float(one[place][here]) for one in (found.score, found.chance, found.spread))
     share = float(found.share[place][here])
@@ -82,26 +82,26 @@ def equation(found: Measured, here: Head, place: int) -> tuple[str, str, str]:
         score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
     else:
         score_of = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
-    above = ">" if score > chance + SPREADS * spread else r"\le"
-    enough = r"\ge" if share >= LEAST_SHARE else "<"
+    above = ">" if score > chance + MIN_STDS * spread else r"\le"
+    enough = r"\ge" if share >= MIN_SHARE else "<"
     return (rf"s = {score_of} = {number(score)}",
             rf"s\ {above}\ c + 3\sigma = {number(chance)} + 3\cdot{number(spread)}",
-            rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(LEAST_SHARE)}")
+            rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(MIN_SHARE)}")
 
 
-def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -> str:
+def caption(found: RoleScores, place: int, inputs: RoleInputs, model: str, cut: int) -> str:
     """Under which conditions the page's numbers hold."""
     attention = "self-attention" if found.kind == "self" else "causal self-attention"
     on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
     said = f"{model}, {attention}, measured on {on}."
     if ROLES[place].targets is None:
         said += (f" R are the {found.rows[place]:,} rows of four keys or more, nᵢ the keys that row i may see; c and σ "
-                 f"are the mean and spread of rows of random scores. From {number(EVEN)} on it is even, as before "
+                 f"are the mean and spread of rows of random scores. From {number(UNIFORM)} on it is even, as before "
                  "training.")
     else:
         said += (f" R are the {found.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
                  "the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
-    said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(LEAST_SHARE)} of "
+    said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(MIN_SHARE)} of "
              "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
     if cut:
         said += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
@@ -109,7 +109,7 @@ def caption(found: Measured, place: int, inputs: Inputs, model: str, cut: int) -
     return said
 
 
-def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
+def table_rows(found: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
     """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
     rows, count = [], list(found.found.values())
     for place, role in enumerate(ROLES):
@@ -123,7 +123,7 @@ def table_rows(found: Measured, inputs: Inputs, examples: dict[int, tuple[Readin
     return rows
 
 
-def example_of(reading: Reading, example: Example, inputs: Inputs, kind: Kind, place: int) -> str:
+def example_of(reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, place: int) -> str:
     """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
     tokens = reading.lines(kind)[0].tokens
     said = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
@@ -139,7 +139,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def to_csv(found: Measured) -> bytes:
+def to_csv(found: RoleScores) -> bytes:
     """Every head in every role as a table: score, chance, spread, whether it counts, and the head's role."""
     out = io.StringIO()
     writer = csv.writer(out)

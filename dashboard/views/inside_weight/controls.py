@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.pretrained import Given, Line, Reading
+from core.pretrained import Line, ModelInputs, Reading
 from core.pretrained.load import MINILM
-from core.pretrained.weight import Layer, open_layers
+from core.pretrained.weight_breakdown import LayerAttention, layer_attentions
 from core.trace import AttentionTrace, Kind
 from dashboard.runtime.cache import shared
 from dashboard.runtime.query_params import read_pair, write_pair
-from dashboard.widgets.model_picker import ModelRef, loaded
+from dashboard.widgets.model_picker import ModelRef, load_model
+from dashboard.widgets.model_picker.head_choice import Head, choose_head, current_head_of
 from dashboard.widgets.model_picker.kinds import KINDS
-from dashboard.widgets.model_picker.picked import Head, pick_head, picked_of
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.weight_link import KIND
 
@@ -53,13 +53,13 @@ def head_name(layer: int, head: int) -> str:
     return f"L{layer}·H{head}"
 
 
-def opened(ref: ModelRef, given: Given) -> tuple[Layer, ...]:
+def opened(ref: ModelRef, given: ModelInputs) -> tuple[LayerAttention, ...]:
     """What each layer of the model attends with on this input; shared by all sessions, never change it."""
     return shared(_opened, ref, given)
 
 
-def _opened(ref: ModelRef, given: Given) -> tuple[Layer, ...]:
-    return open_layers(loaded(ref), given)
+def _opened(ref: ModelRef, given: ModelInputs) -> tuple[LayerAttention, ...]:
+    return layer_attentions(load_model(ref), given)
 
 
 def telling_cell(reading: Reading, trace: AttentionTrace, asked: Head | None = None) -> Cell:
@@ -90,7 +90,7 @@ def _wordy(line: Line) -> np.ndarray:
                      for token, special in zip(line.tokens, line.special, strict=True)])
 
 
-def settled(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, Given, Kind]) -> Cell:
+def settled(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelInputs, Kind]) -> Cell:
     """The cell now: a link's, else the last pick in the map or the fields; else a telling one.
 
     That is for another model or text, and where another head was picked on another page.
@@ -98,14 +98,14 @@ def settled(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, Given, 
     before: Cell | None = st.session_state.get(CELL)
     linked = _linked(trace) if st.query_params.get("cell") not in (None, st.session_state.get(WRITTEN)) else None
     ref, _, kind = of
-    elsewhere = picked_of(ref, kind, trace.shape)
+    elsewhere = current_head_of(ref, kind, trace.shape)
     same = before is not None and st.session_state.get(OF) == repr(of) and before.inside(trace)
     if before is None or linked is not None or not same or elsewhere not in (None, (before.layer, before.head)):
         cell = linked or telling_cell(reading, trace, elsewhere)
     else:
         cell = _picked(before, trace) or _chosen(before, trace)
     if linked is not None or same and before is not None and cell.name != before.name:
-        pick_head(ref, kind, (cell.layer, cell.head))
+        choose_head(ref, kind, (cell.layer, cell.head))
     st.session_state[OF], st.session_state[CELL] = repr(of), cell
     st.session_state[WRITTEN] = f"{cell.query}.{cell.key}"
     st.session_state[HEAD], st.session_state[QUERY], st.session_state[KEY] = cell.name, cell.query, cell.key

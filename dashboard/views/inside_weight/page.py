@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from core.pretrained.weight import Layer, Weight, layer_of, weight_of
+from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight, find_layer
 from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
 from dashboard.components.attention_view import attention_view
 from dashboard.views.inside_weight import charts, controls, text
 from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.controls import Cell
-from dashboard.widgets.model_picker import Chosen, choose
+from dashboard.widgets.model_picker import ModelChoice, choose_model
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
@@ -22,20 +22,20 @@ ORDERS = {"own": "By dimension", "largest": "Largest first"}
 def page() -> None:
     """Everything from top to bottom."""
     title("Inside one weight", "One cell of one head: how a query and a key make a weight, number by number.")
-    chosen = choose("inside_weight", needs=("qkv",))
+    chosen = choose_model("inside_weight", needs=("qkv",))
     if chosen is not None:
         _weight(chosen)
     next_page("inside_weight")
 
 
-def _weight(chosen: Chosen) -> None:
+def _weight(chosen: ModelChoice) -> None:
     several = len(chosen.reading.trace.kinds) > 1
     first, *others = st.columns(4 if several else 3)
     kind = controls.kind_field(chosen.reading.trace, first) if several else chosen.reading.trace.kinds[0]
     trace = chosen.reading.trace.of(kind)
     cell = controls.settled(chosen.reading, trace, (chosen.ref, chosen.given, kind))
-    layer = layer_of(controls.opened(chosen.ref, chosen.given), kind, cell.layer)
-    one = weight_of(layer, cell.head, cell.query, cell.key)
+    layer = find_layer(controls.opened(chosen.ref, chosen.given), kind, cell.layer)
+    one = break_down_weight(layer, cell.head, cell.query, cell.key)
     item = trace.map(cell.layer)
     query, key = item.queries[cell.query], item.keys[cell.key]
     controls.fields(trace, others if several else [first, *others])
@@ -62,7 +62,7 @@ def _map(trace: AttentionTrace, cell: Cell) -> None:
                    fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
 
 
-def _row(keys: tuple[str, ...], one: Weight, key: int) -> None:
+def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
     """The scores that the softmax takes, and what it makes of them."""
     seen = int(np.isfinite(one.scores).sum())
     even = number(1 / seen)
@@ -76,7 +76,7 @@ def _row(keys: tuple[str, ...], one: Weight, key: int) -> None:
     _draw(charts.row(names, weights, key, theme(), "weight", 1 / seen), "weights")
 
 
-def _meeting(cell: Cell, one: Weight, query: str, key: str) -> None:
+def _meeting(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     """q and k dimension by dimension, before and after rotation where the family rotates."""
     st.markdown("### Where the query and the key agree")
     order = st.segmented_control("Order", list(ORDERS), default="own", format_func=ORDERS.__getitem__, required=True,
@@ -93,7 +93,7 @@ def _meeting(cell: Cell, one: Weight, query: str, key: str) -> None:
         fact(text.rotation_fact(one, cell))
 
 
-def _carried(one: Weight, query: str, key: str) -> None:
+def _carried(one: WeightBreakdown, query: str, key: str) -> None:
     """What passes through the weight."""
     st.markdown("### What the weight carries")
     strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.carried), Strip(f"all that {query} gets", one.out)]
@@ -105,7 +105,7 @@ def _draw(spec: charts.Spec, name: str) -> None:
     st.vega_lite_chart(spec, key=f"inside_weight:{name}", theme=None)
 
 
-def _sources(layer: Layer) -> None:
+def _sources(layer: LayerAttention) -> None:
     with st.expander("Where these numbers come from", on_change="rerun") as box:
         if not box.open:
             return
@@ -113,4 +113,4 @@ def _sources(layer: Layer) -> None:
         st.markdown(f"The layer's queries ({plain(shape)}) and keys are kept on their way into the family's own "
                     "attention; this function takes one weight of it apart. Vaswani et al. 2017, equation 1; "
                     "rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023.")
-        source_panel(weight_of)
+        source_panel(break_down_weight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.pretrained.weight import Layer, Weight
+from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown
 from dashboard.charts.latex import added, name, signed
 from dashboard.charts.numbers import latex, number
 from dashboard.views.inside_weight.controls import Cell
@@ -14,7 +14,7 @@ MOST_TERMS = 2
 TELLING = 3  # dimensions named in the fact
 
 
-def weight_fact(head: str, one: Weight, query: str, key: str) -> str:
+def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     """How much the two agree, where that comes from, and what it makes of the weight."""
     pair = f"In head **{head}**, :primary[**{plain(query)}**] meets **{plain(key)}**"
     if not one.allowed:
@@ -30,7 +30,7 @@ def weight_fact(head: str, one: Weight, query: str, key: str) -> str:
             f"even attention would give {number(1 / seen)}.")
 
 
-def rotation_fact(one: Weight, cell: Cell) -> str:
+def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
     """What turning q and k by their places does to their product."""
     assert one.plain_q is not None and one.plain_k is not None
     before = float(one.plain_q @ one.plain_k)
@@ -43,7 +43,7 @@ def rotation_fact(one: Weight, cell: Cell) -> str:
             f"{more}")
 
 
-def carried_fact(one: Weight, query: str, key: str) -> str:
+def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
     """How much of the head's output for this query came through this weight."""
     whole = float(np.linalg.norm(one.out))
     share = float(one.carried @ one.out) / whole**2 if whole else 0.0
@@ -52,7 +52,7 @@ def carried_fact(one: Weight, query: str, key: str) -> str:
             f"**{100 * share:.0f} %**, where the weight alone would say {100 * one.weight:.0f} %.".replace("-", "−"))
 
 
-def equation(cell: Cell, layer: Layer, one: Weight, query: str, key: str) -> tuple[str, ...]:
+def equation(cell: Cell, layer: LayerAttention, one: WeightBreakdown, query: str, key: str) -> tuple[str, ...]:
     """LaTeX, symbols first, then the same with the numbers of this cell, one line a step."""
     pair = f"{name(query, cell.query)},\\,{name(key, cell.key)}"
     terms = [rf"{signed(float(a))} \cdot {signed(float(b))}" for a, b in zip(one.q, one.k, strict=True)]
@@ -75,7 +75,7 @@ def equation(cell: Cell, layer: Layer, one: Weight, query: str, key: str) -> tup
     return tuple(lines)
 
 
-def _scaled(one: Weight) -> str:
+def _scaled(one: WeightBreakdown) -> str:
     """q·k by its scale, as a root where it is one, so that a reader who counts after it finds the same."""
     if one.scale == 1:
         return latex(one.dot)
@@ -84,7 +84,7 @@ def _scaled(one: Weight) -> str:
     return rf"{one.scale:.4f} \cdot {signed(one.dot)}"
 
 
-def symbols(layer: Layer, one: Weight) -> str:
+def symbols(layer: LayerAttention, one: WeightBreakdown) -> str:
     """The family's own rule: what is added, capped, and what stands below the fraction."""
     inner = r"q_i^\top k_j" if one.scale == 1 else (
         r"\frac{q_i^\top k_j}{\sqrt{D}}" if np.isclose(one.scale, len(one.q) ** -0.5) else r"c\, q_i^\top k_j")
@@ -94,7 +94,7 @@ def symbols(layer: Layer, one: Weight) -> str:
     return rf"s_{{ij}} = {inner}, \qquad \alpha_{{ij}} = \frac{{e^{{s_{{ij}}}}}}{{{below}}}"
 
 
-def conditions(source: str, cell: Cell, layer: Layer, one: Weight, own: float) -> str:
+def conditions(source: str, cell: Cell, layer: LayerAttention, one: WeightBreakdown, own: float) -> str:
     """What the numbers were made from, and how far they are from the model's own."""
     group, readers = layer.shared_with(cell.head)
     said = [f"{plain(source)}: q, k and what is added to the scores are the model's own; from them the weight comes "

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core import lens
-from core.lens import Groups, Lens
-from core.pretrained import Given, Line
+from core import map_transform
+from core.map_transform import Groups, MapTransform
+from core.pretrained import Line, ModelInputs
 from core.pretrained.maps import sink_line, with_sink
 from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.components.attention_view import Patches
@@ -28,7 +28,7 @@ class Seen:
     """The trace of one kind as it is drawn, and which of its own tokens are ordinary words."""
 
     trace: AttentionTrace
-    lens: Lens
+    lens: MapTransform
     rows: Line
     columns: Line
 
@@ -43,7 +43,7 @@ class Seen:
                      for line, groups in ((self.rows, self.lens.rows), (self.columns, self.lens.columns)))  # type: ignore[return-value]
 
 
-def seen_through(ref: ModelRef, given: Given, controls: Controls) -> Seen:
+def seen_through(ref: ModelRef, given: ModelInputs, controls: Controls) -> Seen:
     """What the settings leave of a reading; shared, since maps through a lens are as large as the maps."""
     reading = reading_of(ref, given)
     rows, columns = reading.lines(controls.kind)
@@ -55,7 +55,7 @@ def seen_through(ref: ModelRef, given: Given, controls: Controls) -> Seen:
     return Seen(trace, found, rows, columns)
 
 
-def of_kind(ref: ModelRef, given: Given, kind: Kind) -> AttentionTrace:
+def of_kind(ref: ModelRef, given: ModelInputs, kind: Kind) -> AttentionTrace:
     """The reading's maps of one kind, with the sink that a model may have.
 
     The same object at each call, so that what is made of it is kept.
@@ -64,34 +64,35 @@ def of_kind(ref: ModelRef, given: Given, kind: Kind) -> AttentionTrace:
     return reading.trace if reading.trace.kinds == (kind,) and not reading.sinks else shared(_of_kind, ref, given, kind)
 
 
-def _of_kind(ref: ModelRef, given: Given, kind: Kind) -> AttentionTrace:
+def _of_kind(ref: ModelRef, given: ModelInputs, kind: Kind) -> AttentionTrace:
     reading = reading_of(ref, given)
     trace = reading.trace.of(kind)
     return with_sink(trace) if reading.sinks else trace
 
 
-def _through(ref: ModelRef, given: Given, kind: Kind, found: Lens) -> AttentionTrace:
-    return lens.trace_through(of_kind(ref, given, kind), found)
+def _through(ref: ModelRef, given: ModelInputs, kind: Kind, found: MapTransform) -> AttentionTrace:
+    return map_transform.transform_trace(of_kind(ref, given, kind), found)
 
 
-def lens_of(trace: AttentionTrace, rows: Line, columns: Line, controls: Controls) -> Lens:
+def lens_of(trace: AttentionTrace, rows: Line, columns: Line, controls: Controls) -> MapTransform:
     """The lens of the settings; what would leave no row or no column is not done."""
-    down, across = (lens.by_word(line.word) if controls.words else lens.singles(len(line)) for line in (rows, columns))
+    down, across = (map_transform.group_by_word(line.word) if controls.words else map_transform.single_tokens(len(line))
+                    for line in (rows, columns))
     if controls.special:
-        down, across = lens.without(down, rows.special), lens.without(across, columns.special)
+        down, across = map_transform.hide_tokens(down, rows.special), map_transform.hide_tokens(across, columns.special)
     if controls.sentences != "all":
         first, second = ("ab".index(letter) for letter in controls.sentences)
         down, across = _of_sentence(down, rows, first), _of_sentence(across, columns, second)
     if controls.sinks:
-        across = lens.without(across, lens.sinks(trace)) or across
+        across = map_transform.hide_tokens(across, map_transform.find_sinks(trace)) or across
     if not (down and across):
-        return Lens.plain(len(rows), len(columns))
-    return Lens(down, across)
+        return MapTransform.plain(len(rows), len(columns))
+    return MapTransform(down, across)
 
 
 def _of_sentence(groups: Groups, line: Line, segment: int) -> Groups:
     hidden = [own != segment or special for own, special in zip(line.segment, line.special, strict=True)]
-    return lens.without(groups, hidden)
+    return map_transform.hide_tokens(groups, hidden)
 
 
 def in_order(seen: Seen, layer: int, head: int, order: Order, pin: Pair | None) -> Seen:
@@ -100,14 +101,16 @@ def in_order(seen: Seen, layer: int, head: int, order: Order, pin: Pair | None) 
         return seen
     item = seen.trace.map(layer)
     weights = item.weights[head]
-    down, across = lens.singles(len(weights)), lens.singles(weights.shape[1])
+    down, across = map_transform.single_tokens(len(weights)), map_transform.single_tokens(weights.shape[1])
     if order in ("keys", "both"):
-        across = lens.sorted_by(across, weights[pin[0]] if pin else lens.received(item)[head])
+        across = map_transform.sort_groups(across, weights[pin[0]] if pin
+                                           else map_transform.received_weight(item)[head])
     if order in ("queries", "both"):
-        down = lens.sorted_by(down, weights[:, pin[1]] if pin else weights.max(-1))
+        down = map_transform.sort_groups(down, weights[:, pin[1]] if pin else weights.max(-1))
     maps = list(seen.trace.maps)
-    maps[layer] = lens.through(item, Lens(down, across))
-    ranked = Lens(tuple(seen.lens.rows[row] for (row,) in down), tuple(seen.lens.columns[key] for (key,) in across))
+    maps[layer] = map_transform.transform_map(item, MapTransform(down, across))
+    ranked = MapTransform(tuple(seen.lens.rows[row] for (row,) in down),
+                          tuple(seen.lens.columns[key] for (key,) in across))
     return Seen(AttentionTrace(tuple(maps), seen.trace.source), ranked, seen.rows, seen.columns)
 
 
@@ -144,12 +147,12 @@ def shown_pins(seen: Seen, own: Sequence[Pair]) -> list[Pair]:
     return [cell for pin in own if (cell := seen.lens.shown(pin)) is not None]
 
 
-def patches_of(seen: Seen, given: Given) -> Patches | None:
+def patches_of(seen: Seen, given: ModelInputs) -> Patches | None:
     """The picture whose patches the drawn tokens are, where they are all there and in order."""
     grid = seen.rows.grid
     if grid is None or given.picture is None:
         return None
-    patches = lens.singles(len(seen.rows))[-grid[0] * grid[1]:]
+    patches = map_transform.single_tokens(len(seen.rows))[-grid[0] * grid[1]:]
     if seen.lens.rows[-len(patches):] != patches or seen.lens.columns[-len(patches):] != patches:
         return None
     if len(seen.lens.rows) != len(seen.lens.columns):

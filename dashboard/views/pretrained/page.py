@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core import analysis, lens
-from core.pretrained import Given
+from core import analysis, map_transform
+from core.pretrained import ModelInputs
 from core.trace import Kind
 from dashboard.runtime.role_scores import Found, at_hand, roles_of
 from dashboard.views.pretrained import pictures
@@ -13,7 +13,7 @@ from dashboard.views.pretrained.compute import Seen, seen_through, telling
 from dashboard.views.pretrained.controls import Controls, draw_controls
 from dashboard.views.pretrained.export import export_popover
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
-from dashboard.widgets.model_picker import Chosen, ModelRef, choose
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model
 from dashboard.widgets.panels import fact, next_page, source_panel, title
 from dashboard.widgets.role_marks import role_line
 from dashboard.widgets.weight_link import weight_link
@@ -25,7 +25,7 @@ def page() -> None:
     """Everything from top to bottom; the roles are measured last, once the figures are there."""
     title("Inside a pretrained model",
           "Every head of a Hugging Face model, on what you give it. Pick a head to read it, a word to follow it.")
-    chosen = choose("pretrained")
+    chosen = choose_model("pretrained")
     if chosen is None:
         next_page("pretrained")
         return
@@ -42,13 +42,13 @@ def page() -> None:
             st.rerun()
 
 
-def _known_roles(ref: ModelRef, given: Given, kind: Kind) -> Found | None:
+def _known_roles(ref: ModelRef, given: ModelInputs, kind: Kind) -> Found | None:
     """The roles, or None where measuring them would delay the figures."""
     return roles_of(ref, given, kind) if at_hand(ref, given, kind) else None
 
 
 def _figures(
-    chosen: Chosen, controls: Controls, roles: Found | None
+    chosen: ModelChoice, controls: Controls, roles: Found | None
 ) -> tuple[Seen, st.delta_generator.DeltaGenerator | None]:
     """The grid, one head and what is measured of it; the maps, and a skeleton where the roles will be drawn."""
     pictures.forget_other(chosen.ref, controls)
@@ -80,5 +80,5 @@ def _sources() -> None:
         if sources.open:
             st.markdown("Each map is what the model itself computed, in fp32, before dropout. Merging, hiding and the "
                         "figures above are these functions:")
-            source_panel(lens.through)
+            source_panel(map_transform.transform_map)
             source_panel(analysis.previous_token)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.pretrained import Given
+from core.pretrained import ModelInputs
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.query_params import read_pair, read_pairs, write_pair, write_pairs
 from dashboard.runtime.role_scores import Found
 from dashboard.views.pretrained.compute import Pair, Seen, first_head, in_order, patches_of, shown_pins, telling
 from dashboard.views.pretrained.controls import Controls
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.model_picker.kinds import KINDS
-from dashboard.widgets.model_picker.picked import pick_head, picked_of
 from dashboard.widgets.panels import plain
 
 COREFERENCE = (3, 1)  # the head of the embedded model in which "it" looks at "animal"
@@ -39,9 +39,9 @@ def begin(seen: Seen, ref: ModelRef) -> tuple[Pair, list[Pair]]:
     for sentence in filter(None, (bad_head, bad_pin)):
         st.warning(sentence)
     kind = seen.trace.map(0).kind
-    picked = asked or picked_of(ref, kind, seen.trace.shape)
+    picked = asked or current_head_of(ref, kind, seen.trace.shape)
     if picked:
-        pick_head(ref, kind, picked)
+        choose_head(ref, kind, picked)
         write_pair("head", picked)
     return picked or first_head(seen, COREFERENCE if ref == EMBEDDED else None), pins
 
@@ -56,7 +56,7 @@ def all_heads(seen: Seen, head: Pair, roles: Found | None, kind_said: bool) -> V
 
 
 def one_head(
-    seen: Seen, picked: ViewState, pins: list[Pair], controls: Controls, given: Given
+    seen: Seen, picked: ViewState, pins: list[Pair], controls: Controls, given: ModelInputs
 ) -> tuple[Seen, ViewState]:
     """One head in the order asked for, and what is picked in it."""
     before = shown_pins(seen, pins)
@@ -78,7 +78,7 @@ def keep(ref: ModelRef, ranked: Seen, view: ViewState, begun: Pair, pins: list[P
     """
     head = (view.layer, view.head)
     if head != begun:
-        pick_head(ref, ranked.trace.map(0).kind, head)
+        choose_head(ref, ranked.trace.map(0).kind, head)
     write_pair("head", head if head != begun or "head" in st.query_params else None)
     hidden = [pin for pin in pins if ranked.lens.shown(pin) is None]
     own = [pin for pin in pins if ranked.lens.shown(pin) in view.pins]

@@ -8,17 +8,17 @@ from core.difference import Aligned
 from core.entries import ConfigError
 from core.finetune.models import name_of
 from core.finetune.run import config_of, is_fine_tune, result
-from core.lens import Lens, by_word, through
-from core.pretrained import Given, Pretrained, PretrainedError, Reading, read
+from core.map_transform import MapTransform, group_by_word, transform_map
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, read
 from core.pretrained.untrained import untrained
 from core.trace import AttentionTrace, Kind
 from core.training.runs import Run, list_runs
 from dashboard.runtime.cache import model, shared
 from dashboard.runtime.fine_tune_data import KEPT, look
 from dashboard.widgets.fine_tuned_models import after, before
-from dashboard.widgets.model_picker import Chosen, ModelRef, loaded, readable_models, reading_of
-from dashboard.widgets.model_picker.models import named
-from dashboard.widgets.model_picker.opening import shelved
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model, local_models, reading_of
+from dashboard.widgets.model_picker.models import parse_model
+from dashboard.widgets.model_picker.resolve import downloaded_models
 
 MOST_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
 TUNED = "Fine-tuned: "
@@ -34,19 +34,19 @@ class Side:
     reading: Reading
 
 
-def second_text(chosen: Chosen, text: str) -> tuple[Side, Side]:
+def second_text(chosen: ModelChoice, text: str) -> tuple[Side, Side]:
     given = replace(chosen.given, text=text, target=None)
     return (Side("Text A", short(chosen.given.text), chosen.reading),
             Side("Text B", short(text), reading_of(chosen.ref, given)))
 
 
-def second_picture(chosen: Chosen, given: Given) -> tuple[Side, Side]:
+def second_picture(chosen: ModelChoice, given: ModelInputs) -> tuple[Side, Side]:
     return Side("Picture A", "", chosen.reading), Side("Picture B", "", reading_of(chosen.ref, given))
 
 
-def second_model(chosen: Chosen, ref: ModelRef, name: str) -> tuple[Side, Side]:
+def second_model(chosen: ModelChoice, ref: ModelRef, name: str) -> tuple[Side, Side]:
     """PretrainedError when the other model takes something else."""
-    other = loaded(ref)
+    other = load_model(ref)
     assert chosen.pretrained is not None
     if other.reads not in ("text", "pair"):
         raise PretrainedError(f"{name} reads a {other.reads}, and this compares two models on one text. Take one that "
@@ -55,7 +55,7 @@ def second_model(chosen: Chosen, ref: ModelRef, name: str) -> tuple[Side, Side]:
             Side("Model B", name, reading_of(ref, replace(chosen.given, target=None))))
 
 
-def without_learning(chosen: Chosen, seed: int) -> tuple[Side, Side]:
+def without_learning(chosen: ModelChoice, seed: int) -> tuple[Side, Side]:
     """The model, and one of its config with weights drawn by the seed; a decoder is given what the trained one said."""
     assert chosen.pretrained is not None
     given = chosen.given
@@ -66,22 +66,22 @@ def without_learning(chosen: Chosen, seed: int) -> tuple[Side, Side]:
             Side("Untrained", f"seed {seed}", shared(_read_untrained, chosen.ref, seed, given)))
 
 
-def _read_untrained(ref: ModelRef, seed: int, given: Given) -> Reading:
+def _read_untrained(ref: ModelRef, seed: int, given: ModelInputs) -> Reading:
     return read(model(_untrained, ref, seed), given)
 
 
 def _untrained(ref: ModelRef, seed: int) -> Pretrained:
-    return untrained(loaded(ref), seed)
+    return untrained(load_model(ref), seed)
 
 
-def others(chosen: Chosen) -> dict[str, ModelRef]:
+def others(chosen: ModelChoice) -> dict[str, ModelRef]:
     """The models that can stand beside this one, by name: first those that were fine-tuned from it."""
     runs = [run for run in reversed(list_runs()) if is_fine_tune(run) and result(run)][:LATEST]
     tuned = [found for run in (*runs, *KEPT.values()) if (found := _tuned(run)) is not None]
     own = {name: ref for base, name, ref in tuned if base == chosen.ref}
     rest = {name: ref for base, name, ref in tuned if base != chosen.ref}
-    here = {ref.name: ref for ref in readable_models() if loaded(ref).reads in ("text", "pair")}
-    here |= {name: named(name) for name in shelved()}
+    here = {ref.name: ref for ref in local_models() if load_model(ref).reads in ("text", "pair")}
+    here |= {name: parse_model(name) for name in downloaded_models()}
     here.pop(chosen.ref.written, None)
     return {**own, **here, **rest}
 
@@ -130,8 +130,8 @@ def _of(side: Side, kind: Kind) -> AttentionTrace:
 
 def _words(side: Side, kind: Kind, trace: AttentionTrace) -> AttentionTrace:
     rows, columns = side.reading.lines(kind)
-    lens = Lens(by_word(rows.word), by_word(columns.word))
-    return AttentionTrace(tuple(through(item, lens) for item in trace.maps), trace.source)
+    lens = MapTransform(group_by_word(rows.word), group_by_word(columns.word))
+    return AttentionTrace(tuple(transform_map(item, lens) for item in trace.maps), trace.source)
 
 
 def short(text: str, most: int = 34) -> str:

@@ -6,16 +6,16 @@ import streamlit as st
 
 from core import difference
 from core.difference import Aligned, Moved
-from core.pretrained import Given, PretrainedError
+from core.pretrained import ModelInputs, PretrainedError
 from core.trace import Kind
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.views.two_models import charts, compute, text
 from dashboard.views.two_models.compute import Side
-from dashboard.widgets.model_picker import Chosen, choose, examples
+from dashboard.widgets.model_picker import ModelChoice, choose_model, examples
+from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.model_picker.kinds import KINDS
-from dashboard.widgets.model_picker.picked import pick_head, picked_of
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
@@ -31,7 +31,7 @@ SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
 def page() -> None:
     title("Two models, two texts",
           "Hold attention against attention: change a word, change the model, or take away what it learned.")
-    chosen = choose("two_models", needs=("model",))
+    chosen = choose_model("two_models", needs=("model",))
     if chosen is not None:
         try:
             _compared(chosen)
@@ -44,7 +44,7 @@ def page() -> None:
     next_page("two_models")
 
 
-def _compared(chosen: Chosen) -> None:
+def _compared(chosen: ModelChoice) -> None:
     row = st.columns([1.25, 1.75], vertical_alignment="bottom")
     mode = row[0].segmented_control("Compare", list(text.MODES), default="texts", required=True,
                                     format_func=text.modes(chosen.pretrained).get, key="two_models:mode",
@@ -71,7 +71,7 @@ def _compared(chosen: Chosen) -> None:
         st.caption(text.conditions(found, sides, merged, in_place, mode))
 
 
-def _sides(chosen: Chosen, mode: str) -> tuple[Side, Side]:
+def _sides(chosen: ModelChoice, mode: str) -> tuple[Side, Side]:
     """What stands on both sides, with the control of the second one."""
     assert chosen.pretrained is not None
     reads = chosen.pretrained.reads
@@ -89,7 +89,7 @@ def _sides(chosen: Chosen, mode: str) -> tuple[Side, Side]:
     if reads == "picture":
         names = examples.pictures(int(getattr(chosen.pretrained.model.config, "num_channels", 3)))
         name = st.selectbox("Picture B", list(names), min(1, len(names) - 1), key="two_models:picture", **BOUND)
-        return compute.second_picture(chosen, Given(picture=examples.picture(str(name))))
+        return compute.second_picture(chosen, ModelInputs(picture=examples.picture(str(name))))
     if reads == "sound":
         raise PretrainedError(f"{chosen.ref.name} reads sound; compare it trained and untrained.")
     usual = SECOND.get(chosen.ref.name, SECOND[""])
@@ -114,13 +114,13 @@ def _nearest_toggle(second: Side) -> bool:
                      help="Off: beside each head the one in the same place, as when one model came from the other.")
 
 
-def _picked(heads: list[Moved], chosen: Chosen, kind: Kind) -> Moved:
+def _picked(heads: list[Moved], chosen: ModelChoice, kind: Kind) -> Moved:
     """The head that a person pressed, or that the link names, or picked on another page; else the first in rank."""
     there = {(item.layer, item.head): item for item in heads}
     pressed = st.session_state.get("two_models:grid", {}).get("selection", {}).get(charts.PICKED) or []
     wanted = next(((item.layer, item.head) for item in heads if pressed and item.name == pressed[0]["name"]), None)
     if wanted is not None:
-        pick_head(chosen.ref, kind, wanted)
+        choose_head(chosen.ref, kind, wanted)
         write_pair("head", wanted)
         return there[wanted]
     shape = max(layer for layer, _ in there) + 1, max(head for _, head in there) + 1
@@ -128,9 +128,9 @@ def _picked(heads: list[Moved], chosen: Chosen, kind: Kind) -> Moved:
     if bad:
         st.warning(bad)
     if asked in there:
-        pick_head(chosen.ref, kind, asked)
+        choose_head(chosen.ref, kind, asked)
         return there[asked]
-    before = picked_of(chosen.ref, kind, shape)
+    before = current_head_of(chosen.ref, kind, shape)
     if before in there:
         write_pair("head", before)
         return there[before]

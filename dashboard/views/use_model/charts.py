@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from core.pretrained.answers import Said
+from core.pretrained.answers import Candidate
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import SIGNED, Ink, Theme
 from dashboard.charts.tokens import distinct
@@ -45,7 +45,7 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
                    layer("text", rows, numbers, fontSize=11)], height=max(150, 40 * len(names)))
 
 
-def bars(said: Sequence[Said], ink: Ink) -> Spec:
+def bars(said: Sequence[Candidate], ink: Ink) -> Spec:
     """The likeliest answers, the first one in the accent."""
     names = distinct([one.word for one in said])
     rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": place == 0}

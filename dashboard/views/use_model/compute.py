@@ -10,14 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.pretrained import Given, PretrainedError
-from core.pretrained.evidence import Asked, Effect, Question, answering_rows, every_head, greatest, switched_off
-from core.pretrained.jobs import similarities
+from core.pretrained import ModelInputs, PretrainedError
+from core.pretrained.evidence import (
+    Baseline,
+    Effect,
+    Question,
+    ablate_heads,
+    answering_rows,
+    head_sets,
+    largest_effects,
+)
+from core.pretrained.model_tasks import similarities
 from core.trace import AttentionTrace, Kind, to_numpy
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.threads import one_thread
-from dashboard.widgets.model_picker import ModelRef, loaded, reading_of
-from dashboard.widgets.model_picker.asked import asked_of, without_model
+from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
+from dashboard.widgets.model_picker.asked import baseline_of, without_model
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that nobody is asked about
 SMALL = 1e9  # of one pass, up to which one thread is the faster
@@ -34,7 +42,7 @@ class Answered:
     `seconds` were measured, and `work` is counted, so that a busy machine does not change what the page does.
     """
 
-    asked: Asked
+    asked: Baseline
     trace: AttentionTrace
     heads: int
     seconds: float
@@ -63,16 +71,16 @@ class Head:
 
 def answered(ref: ModelRef, question: Question) -> Answered:
     """The model's answer; PretrainedError as in `ask`."""
-    return replace(shared(_answered, ref, question), asked=asked_of(ref, question))
+    return replace(shared(_answered, ref, question), asked=baseline_of(ref, question))
 
 
 def _answered(ref: ModelRef, question: Question) -> Answered:
     reading = reading_of(ref, question.given)
     trace = reading.trace.of(reading.trace.kinds[-1])
     heads = sum(len(item.weights) for item in trace.maps)
-    work = float((len(reading.source) + len(reading.target or ())) * _maps(loaded(ref).model))
+    work = float((len(reading.source) + len(reading.target or ())) * _maps(load_model(ref).model))
     with one_thread(work < SMALL):
-        asked = asked_of(ref, question)
+        asked = baseline_of(ref, question)
         return Answered(without_model(asked), trace, heads, heads * _quickest(asked), heads * work)
 
 
@@ -82,7 +90,7 @@ def _maps(model: Any) -> int:
     return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
 
 
-def _quickest(asked: Asked) -> float:
+def _quickest(asked: Baseline) -> float:
     """Seconds that asking again takes: the least of a few, as a busy machine only ever adds to it."""
     least, began = float("inf"), time.perf_counter()
     while time.perf_counter() - began < PROBE or least == float("inf"):
@@ -99,15 +107,15 @@ def effects(ref: ModelRef, question: Question) -> Effects:
 
 def _effects(ref: ModelRef, question: Question) -> Effects:
     found = answered(ref, question)
-    alone = [off for off in every_head(found.trace) if all(head is not None for *_, head in off)]
+    alone = [off for off in head_sets(found.trace) if all(head is not None for *_, head in off)]
     with one_thread(found.work / found.heads < SMALL):
-        return {next(iter(off)): switched_off(found.asked, off) for off in alone}  # type: ignore[misc]
+        return {next(iter(off)): ablate_heads(found.asked, off) for off in alone}  # type: ignore[misc]
 
 
 def telling_head(found: Answered, known: Effects | None) -> Head:
     """The head without which the answer changes most; where that is not known, the one that looks most sharply."""
     if known:
-        (_, layer, head), _ = greatest(known, 1)[0]  # type: ignore[arg-type, misc]
+        (_, layer, head), _ = largest_effects(known, 1)[0]  # type: ignore[arg-type, misc]
         return head_at(found, known, next(i for i, item in enumerate(found.trace.maps) if item.layer == layer), head)
     hidden, row = np.asarray(found.asked.source.special), _answering(found)
     best: tuple[float, int, int] = (-1.0, 0, 0)
@@ -147,14 +155,14 @@ def _row(found: Answered, place: int, head: int) -> int:
     return int(weights.max(1).argmax())
 
 
-def alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
+def alike(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
     """The cosines of all pairs, (N, N); the answer may be changed."""
     return cached(_alike, ref, every)
 
 
-def _alike(ref: ModelRef, every: tuple[Given, ...]) -> np.ndarray:
+def _alike(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
     with one_thread():  # sentences are short
-        return to_numpy(similarities(loaded(ref), every))
+        return to_numpy(similarities(load_model(ref), every))
 
 
 def sentences(first: str, more: str) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import streamlit as st
 import torch
 
-from core.pretrained import Given, Pretrained, PretrainedError, Reading
-from core.pretrained.answers import maskable, top, with_mask
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained.answers import mask_word, maskable_words, top_candidates
 from core.pretrained.evidence import Question
-from core.pretrained.generate import Settings, generate, text_of
-from core.pretrained.jobs import closest
+from core.pretrained.generate import GenerationSettings, decode_text, generate
+from core.pretrained.model_tasks import most_similar
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
 from dashboard.charts.tokens import distinct
@@ -32,7 +32,7 @@ from dashboard.views.use_model.compute import (
     sentences,
     telling_head,
 )
-from dashboard.widgets.model_picker import Chosen, ModelRef, loaded
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
 from dashboard.widgets.model_picker import examples as kept
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.params import BOUND
@@ -48,7 +48,7 @@ WORD = "use_model:word"
 BEFORE = 6  # words of the text that are told again before what comes next
 
 
-def embed(chosen: Chosen, pretrained: Pretrained) -> None:
+def embed(chosen: ModelChoice, pretrained: Pretrained) -> None:
     """How alike texts or pictures are, and the head on which the likeness of one pair hangs."""
     left, right = st.columns([1.15, 1], gap="large")
     with left:
@@ -57,7 +57,7 @@ def embed(chosen: Chosen, pretrained: Pretrained) -> None:
     if len(every) < 2:
         raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
     table = alike(chosen.ref, every)
-    pair = closest(torch.from_numpy(table), 0)
+    pair = most_similar(torch.from_numpy(table), 0)
     question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
     with place:
         st.markdown("**How alike each two are** (cosine)")
@@ -70,19 +70,19 @@ def embed(chosen: Chosen, pretrained: Pretrained) -> None:
     st.caption(text.conditions(found, head))
 
 
-def _compared(chosen: Chosen, pretrained: Pretrained) -> tuple[tuple[str, ...], tuple[Given, ...]]:
+def _compared(chosen: ModelChoice, pretrained: Pretrained) -> tuple[tuple[str, ...], tuple[ModelInputs, ...]]:
     if pretrained.reads == "picture":
         names = kept.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
-        others = {name: Given(picture=kept.picture(name)) for name in names}
+        others = {name: ModelInputs(picture=kept.picture(name)) for name in names}
         named = {"This picture": chosen.given} | {n: given for n, given in others.items() if given != chosen.given}
         return tuple(named), tuple(named.values())
     more = st.text_area("Other sentences, one a line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
                         **BOUND) or ""
     names = sentences(chosen.given.text, more)
-    return names, (chosen.given, *map(Given, names[1:]))
+    return names, (chosen.given, *map(ModelInputs, names[1:]))
 
 
-def fill(chosen: Chosen, pretrained: Pretrained) -> None:
+def fill(chosen: ModelChoice, pretrained: Pretrained) -> None:
     """The likeliest words for a mask, which stands where the reader puts it, or in place of a word."""
     given = masked(chosen, pretrained)
     question, mask = Question(given), plain(pretrained.tokenizer.mask_token)
@@ -90,16 +90,16 @@ def fill(chosen: Chosen, pretrained: Pretrained) -> None:
     _answer(chosen, question, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
 
 
-def masked(chosen: Chosen, pretrained: Pretrained) -> Given:
+def masked(chosen: ModelChoice, pretrained: Pretrained) -> ModelInputs:
     """What was given if it holds a mask, else with a mask for the word that is picked."""
     line = chosen.reading.source
     if pretrained.tokenizer.mask_token_id in line.ids:
         return chosen.given
-    found = maskable(line)
+    found = maskable_words(line)
     numbers, spoken = list(found), list(found.values())
     usual = next((i for i in reversed(range(len(numbers))) if spoken[i].isalpha() and len(spoken[i]) >= LONG_WORD), 0)
     picked = _pick("Masked word", spoken, usual, f"use_model:masked:{chosen.given.text[:80]}")
-    return replace(chosen.given, text=with_mask(pretrained, chosen.given.text, numbers[picked]))
+    return replace(chosen.given, text=mask_word(pretrained, chosen.given.text, numbers[picked]))
 
 
 def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
@@ -121,7 +121,7 @@ def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
     return picked
 
 
-def probabilities(chosen: Chosen, pretrained: Pretrained) -> None:
+def probabilities(chosen: ModelChoice, pretrained: Pretrained) -> None:
     """The likeliest classes of a text or a picture, or the likeliest next tokens."""
     more = ""
     if pretrained.head == "next":
@@ -130,16 +130,16 @@ def probabilities(chosen: Chosen, pretrained: Pretrained) -> None:
     _answer(chosen, Question(chosen.given), pretrained, more)
 
 
-def goes_on(ref: ModelRef, given: Given) -> str:
+def goes_on(ref: ModelRef, given: ModelInputs) -> str:
     """What the model says next by itself, always the likeliest token."""
-    pretrained = loaded(ref)
-    return text_of(pretrained, generate(pretrained, given, Settings(longest=12)).hypotheses[0].tokens)
+    pretrained = load_model(ref)
+    return decode_text(pretrained, generate(pretrained, given, GenerationSettings(longest=12)).hypotheses[0].tokens)
 
 
-def _answer(chosen: Chosen, question: Question, pretrained: Pretrained, more: str) -> None:
+def _answer(chosen: ModelChoice, question: Question, pretrained: Pretrained, more: str) -> None:
     """The likeliest answers with what else there is to say of them, the head's look, and the sentence about both."""
     found = answered(chosen.ref, question)
-    said = top(pretrained, found.asked.answer, 8)
+    said = top_candidates(pretrained, found.asked.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
         st.vega_lite_chart(charts.bars(said, Ink.of(theme())), width="stretch")
@@ -153,7 +153,7 @@ def _answer(chosen: Chosen, question: Question, pretrained: Pretrained, more: st
     st.caption(text.conditions(found, head))
 
 
-def translate(chosen: Chosen, pretrained: Pretrained) -> None:
+def translate(chosen: ModelChoice, pretrained: Pretrained) -> None:
     """What the model writes by itself, and for the word that is picked the head of cross-attention that it hangs on."""
     produced = chosen.reading.produced
     assert produced is not None
@@ -165,11 +165,12 @@ def translate(chosen: Chosen, pretrained: Pretrained) -> None:
     found = answered(chosen.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
-        st.vega_lite_chart(charts.bars(top(pretrained, found.asked.answer, 8), Ink.of(theme())), width="stretch")
+        st.vega_lite_chart(charts.bars(top_candidates(pretrained, found.asked.answer, 8), Ink.of(theme())),
+                           width="stretch")
         st.page_link(GENERATE.path, label="Say how it writes", icon=GENERATE.icon)
     with left:
         _, head = look(chosen, question, f"“{plain(produced.tokens[place])}”")
-    whole = text_of(pretrained, produced.ids)
+    whole = decode_text(pretrained, produced.ids)
     fact(text.said_fact(found, whole, head))
     st.caption(text.conditions(found, head))
 
@@ -195,7 +196,7 @@ def measured(ref: ModelRef, question: Question, found: Answered) -> Effects | No
         return effects(ref, question)
 
 
-def look(chosen: Chosen, question: Question, what: str) -> tuple[Answered, Head]:
+def look(chosen: ModelChoice, question: Question, what: str) -> tuple[Answered, Head]:
     """The map of the head that the answer hangs on, or of the one that a person takes instead, which is returned.
 
     The answering row is in the accent; of a picture, it lies on the picture itself.

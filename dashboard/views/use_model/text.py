@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.pretrained.answers import Said
+from core.pretrained.answers import Candidate
 from core.pretrained.evidence import Effect
-from core.pretrained.jobs import Job
+from core.pretrained.model_tasks import ModelTask
 from dashboard.charts.numbers import number
 from dashboard.views.use_model.compute import Answered, Head
 from dashboard.widgets.panels import plain
@@ -23,7 +23,7 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
-def answer_fact(found: Answered, said: Sequence[Said], head: Head) -> str:
+def answer_fact(found: Answered, said: Sequence[Candidate], head: Head) -> str:
     """What is answered, what comes next, and what is left of it without the head that matters most."""
     first, count = said[0], len(found.asked.answer.probabilities)  # type: ignore[arg-type]
     next_best = f", before **{plain(said[1].word)}** with {number(said[1].probability)}" if len(said) > 1 else ""
@@ -118,11 +118,11 @@ def conditions(found: Answered, head: Head) -> str:
                  "only switching it off says what the answer owes to it.")
 
 
-def own_job(own: Job, name: str) -> str:
+def own_job(own: ModelTask, name: str) -> str:
     """What this model is for."""
     return f"**{own.name}**: {plain(name)} {own.does}."
 
 
-def other_jobs(own: Job, name: str) -> str:
+def other_jobs(own: ModelTask, name: str) -> str:
     """Why nothing else is asked of this model."""
     return plain(f"{name} has {own.needs}. For another job take another model.")

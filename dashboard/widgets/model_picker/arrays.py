@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.pretrained import Given, PretrainedError
+from core.pretrained import ModelInputs, PretrainedError
 from core.pretrained.array_file import LIMITS, MOST_BYTES
 from core.pretrained.arrays import SHAPES
 from dashboard.runtime.cache import cached
@@ -14,7 +14,7 @@ from dashboard.widgets.export import trace_npz
 from dashboard.widgets.model_picker import uploads
 from dashboard.widgets.model_picker.examples import TEXT
 from dashboard.widgets.model_picker.models import EMBEDDED, reading_of
-from dashboard.widgets.model_picker.opening import use
+from dashboard.widgets.model_picker.resolve import select_model
 from dashboard.widgets.panels import plain
 
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
@@ -42,10 +42,10 @@ def _uploaded() -> None:
     if file is None:
         return
     try:
-        use(uploads.keep(file.getvalue(), file.name, st.session_state.get(TOKENS) or ""))
+        select_model(uploads.store(file.getvalue(), file.name, st.session_state.get(TOKENS) or ""))
     except PretrainedError as error:
         st.session_state[WRONG] = str(error)
 
 
 def _example() -> bytes:
-    return trace_npz(reading_of(EMBEDDED, Given(TEXT)).trace)
+    return trace_npz(reading_of(EMBEDDED, ModelInputs(TEXT)).trace)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.pretrained.evidence import Asked, Question, ask
+from core.pretrained.evidence import Baseline, Question, ask
 from dashboard.runtime.cache import shared
-from dashboard.widgets.model_picker.models import ModelRef, loaded
+from dashboard.widgets.model_picker.models import ModelRef, load_model
 
 
-def asked_of(ref: ModelRef, question: Question) -> Asked:
+def baseline_of(ref: ModelRef, question: Question) -> Baseline:
     """The model's own answer, with the model to ask again; PretrainedError as in `ask`."""
-    return replace(shared(_asked, ref, question), pretrained=loaded(ref))
+    return replace(shared(_asked, ref, question), pretrained=load_model(ref))
 
 
-def without_model(asked: Asked) -> Asked:
+def without_model(asked: Baseline) -> Baseline:
     """What may be remembered: a result that held its model would weigh as much, and keep it when it has to leave."""
     return replace(asked, pretrained=None)  # type: ignore[arg-type]
 
 
-def _asked(ref: ModelRef, question: Question) -> Asked:
-    return without_model(ask(loaded(ref), question))
+def _asked(ref: ModelRef, question: Question) -> Baseline:
+    return without_model(ask(load_model(ref), question))

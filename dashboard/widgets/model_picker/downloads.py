@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from core.pretrained import PretrainedError
-from core.pretrained.hub import Plan, Stopped, download
+from core.pretrained.hub import DownloadPlan, DownloadStopped, download
 
 MOST = 2
 _lock = threading.Lock()
@@ -15,7 +15,7 @@ _downloads: dict[str, Download] = {}
 class Download:
     """One model on its way: `done` bytes of `plan.size`; at its end either kept, or `error` says why not."""
 
-    def __init__(self, plan: Plan, token: str | None) -> None:
+    def __init__(self, plan: DownloadPlan, token: str | None) -> None:
         self.plan, self.done = plan, 0
         self.error: str | None = None
         self.ended = False
@@ -31,7 +31,7 @@ class Download:
     def _run(self, token: str | None) -> None:
         try:
             download(self.plan, token=token, progress=self._progress, stopped=self._stop.is_set)
-        except Stopped:
+        except DownloadStopped:
             pass
         except PretrainedError as error:
             self.error = str(error)
@@ -44,7 +44,7 @@ class Download:
         self.done = done
 
 
-def begin(plan: Plan, token: str | None) -> Download:
+def start(plan: DownloadPlan, token: str | None) -> Download:
     """The download of this model, begun now unless it runs already; PretrainedError when too many run."""
     with _lock:
         running = [one for one in _downloads.values() if not one.ended]
@@ -57,7 +57,7 @@ def begin(plan: Plan, token: str | None) -> Download:
         return _downloads[plan.repo]
 
 
-def following(repo: str) -> Download | None:
+def find(repo: str) -> Download | None:
     """The download of this model, running or failed."""
     with _lock:
         return _downloads.get(repo)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.pretrained import Array, Given, Pretrained, PretrainedError
+from core.pretrained import Array, ModelInputs, Pretrained, PretrainedError
 from core.pretrained.reading import sampling_rate
 from dashboard.widgets.model_picker import examples
 from dashboard.widgets.model_picker.models import ModelRef
@@ -23,17 +23,17 @@ MOST_PIXELS = 40_000_000
 MOST_SECONDS = 30
 
 
-def inputs(ref: ModelRef, pretrained: Pretrained, place: Any) -> Given:
+def model_inputs(ref: ModelRef, pretrained: Pretrained, place: Any) -> ModelInputs:
     """Draw what this model reads into `place`, and what was given; PretrainedError for an upload that is none."""
     with place:
         if pretrained.reads == "picture":
-            return Given(picture=_picture(pretrained))
+            return ModelInputs(picture=_picture(pretrained))
         if pretrained.reads == "sound":
-            return Given(sound=_sound(pretrained))
+            return ModelInputs(sound=_sound(pretrained))
         return _text(ref, pretrained)
 
 
-def _text(ref: ModelRef, pretrained: Pretrained) -> Given:
+def _text(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
     usual = examples.text_of(ref.name)
     _change_language(ref.name if ref.name in examples.OWN_TEXTS else "", usual)
     first, other = st.columns([2, 1] if pretrained.reads == "pair" else [4, 1], vertical_alignment="bottom")
@@ -42,13 +42,13 @@ def _text(ref: ModelRef, pretrained: Pretrained) -> Given:
     if pretrained.reads == "pair":
         target = other.text_input("Target", key=TARGET, placeholder="the model writes it", **BOUND,
                                   help="What the decoder reads. Left empty, the model decodes it itself, greedily.")
-        return Given(text, target=target or None)
+        return ModelInputs(text, target=target or None)
     if pretrained.head == "next":
-        return Given(text)
+        return ModelInputs(text)
     label = "Pair: on" if (st.session_state.get(SECOND) or "").strip() else "Pair"
     with other.popover(label, width="stretch", help="A second sentence, read together with the first."):
         second = st.text_input("Sentence B", key=SECOND, **BOUND, help="Left empty, the model reads the text alone.")
-    return Given(text, second=second or None)
+    return ModelInputs(text, second=second or None)
 
 
 def _change_language(group: str, usual: str) -> None:
@@ -71,13 +71,13 @@ def _picture(pretrained: Pretrained) -> Array:
     file = own.file_uploader("PNG or JPEG, at most 10 MB", ["png", "jpg", "jpeg", "webp"], max_upload_size=10,
                              key="inside:picture-file")
     if file is not None:
-        st.session_state["inside:own-picture"] = opened_picture(file.getvalue())
+        st.session_state["inside:own-picture"] = decode_picture(file.getvalue())
     if "inside:own-picture" not in st.session_state:
         raise PretrainedError("Upload a picture, or take one of the list.")
     return st.session_state["inside:own-picture"]
 
 
-def opened_picture(data: bytes) -> Array:
+def decode_picture(data: bytes) -> Array:
     """An uploaded picture, made small; PretrainedError when it is none, or has more than 40 million pixels."""
     from PIL import Image
 
@@ -99,13 +99,13 @@ def _sound(pretrained: Pretrained) -> Array:
         return examples.sound(name, rate)
     file = own.file_uploader("WAV, at most 10 MB", ["wav"], max_upload_size=10, key="inside:sound-file")
     if file is not None:
-        st.session_state["inside:own-sound"] = opened_sound(file.getvalue(), rate)
+        st.session_state["inside:own-sound"] = decode_wav(file.getvalue(), rate)
     if "inside:own-sound" not in st.session_state:
         raise PretrainedError("Upload a sound, or take one of the list.")
     return st.session_state["inside:own-sound"]
 
 
-def opened_sound(data: bytes, rate: int) -> Array:
+def decode_wav(data: bytes, rate: int) -> Array:
     """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
     try:
         with wave.open(io.BytesIO(data)) as file:

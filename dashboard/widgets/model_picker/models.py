@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Literal
 
 from core.pretrained import (
-    Given,
+    ModelInputs,
     Pretrained,
     PretrainedError,
     Reading,
     hub,
     load_folder,
-    load_kept,
+    load_lab_model,
     load_minilm,
-    places,
+    model_storage,
     read,
 )
-from core.pretrained.base import in_words
-from core.pretrained.load import KEPT, MINILM, minilm_folder
+from core.pretrained.base import wrap_errors
+from core.pretrained.load import LAB_MODELS, MINILM, minilm_folder
 from dashboard.runtime.cache import model, shared
 from dashboard.widgets.model_picker import uploads
 
@@ -48,22 +48,22 @@ class ModelRef:
 EMBEDDED = ModelRef("embedded", MINILM)
 
 
-def readable_models() -> tuple[ModelRef, ...]:
+def local_models() -> tuple[ModelRef, ...]:
     """The models that are here without a download: the embedded one and the lab's own."""
-    kept = sorted(path.parent.name for path in KEPT.glob("*/config.json"))
+    kept = sorted(path.parent.name for path in LAB_MODELS.glob("*/config.json"))
     return (EMBEDDED, *(ModelRef("lab", name) for name in kept))
 
 
-def named(text: str) -> ModelRef:
+def parse_model(text: str) -> ModelRef:
     """The model that a person or a link means: one that is here, a folder's path, or a name of the hub.
 
     PretrainedError when it can be none of these.
     """
     text = text.strip()
-    for ref in readable_models():
+    for ref in local_models():
         if text == ref.name:
             return ref
-    if uploads.NAMED.fullmatch(text):
+    if uploads.UPLOAD_NAME.fullmatch(text):
         return ModelRef("array", text)
     if re.match(r"[/\\]{2}", text):  # Windows would log in there, because a link said so
         raise PretrainedError(f"{text[:80]} lies on another computer; copy the folder here, and name that.")
@@ -73,16 +73,16 @@ def named(text: str) -> ModelRef:
     return ModelRef("hub", repo, "" if revision == "main" else revision)
 
 
-def stored(ref: ModelRef) -> int:
+def stored_bytes(ref: ModelRef) -> int:
     """The bytes of its weights on disk; 0 where there are none."""
-    folders = {"embedded": minilm_folder, "lab": lambda: KEPT / ref.name, "folder": lambda: Path(ref.name),
-               "hub": lambda: places.place(ref.name, ref.revision)}
+    folders = {"embedded": minilm_folder, "lab": lambda: LAB_MODELS / ref.name, "folder": lambda: Path(ref.name),
+               "hub": lambda: model_storage.model_folder(ref.name, ref.revision)}
     if ref.source not in folders:
         return 0
     return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
 
 
-def loaded(ref: ModelRef) -> Pretrained:
+def load_model(ref: ModelRef) -> Pretrained:
     """The model, from memory where it is there; PretrainedError says why it cannot be had."""
     return model(_load, ref)
 
@@ -91,21 +91,21 @@ def _load(ref: ModelRef) -> Pretrained:
     if ref.source == "embedded":
         return load_minilm()
     if ref.source == "lab":
-        return load_kept(ref.name)
+        return load_lab_model(ref.name)
     if ref.source == "array":
         raise PretrainedError("These are arrays without a model; choose a model for what needs one.")
-    with in_words(f"{ref.name} cannot be loaded"):
+    with wrap_errors(f"{ref.name} cannot be loaded"):
         if ref.source == "folder":
             return load_folder(Path(ref.name), Path(ref.name).name)
         return hub.load(ref.name, ref.revision)
 
 
-def reading_of(ref: ModelRef, given: Given) -> Reading:
+def reading_of(ref: ModelRef, given: ModelInputs) -> Reading:
     """The model's reading of what it is given, shared by all sessions; never change it."""
     return uploads.reading(ref.name) if ref.source == "array" else shared(_read, ref, given)
 
 
-def _read(ref: ModelRef, given: Given) -> Reading:
-    pretrained = loaded(ref)
-    with in_words(f"{ref.name} cannot read this"):
+def _read(ref: ModelRef, given: ModelInputs) -> Reading:
+    pretrained = load_model(ref)
+    with wrap_errors(f"{ref.name} cannot read this"):
         return read(pretrained, given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.pretrained import Pretrained, PretrainedError
-from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, loaded, readable_models
+from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, local_models
 
 MISSING = {
     "model": "has weights of attention alone; this page asks a model, which it has none of.",
@@ -13,7 +13,7 @@ MISSING = {
 }
 
 
-def lacks(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
+def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
     """What the model (None for arrays) lacks of what is needed, as the rest of a sentence; empty when nothing."""
     for need in needs:
         if pretrained is None:
@@ -25,22 +25,22 @@ def lacks(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
     return ""
 
 
-def fitting(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
+def suitable_models(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
     """The models, of those that are here, which have all of it; those that read text first."""
     found = []
-    for ref in readable_models() if among is None else among:
+    for ref in local_models() if among is None else among:
         try:
-            pretrained = loaded(ref)
+            pretrained = load_model(ref)
         except PretrainedError:
             continue
-        if not lacks(pretrained, needs):
+        if not missing_feature(pretrained, needs):
             found.append((pretrained.reads != "text", len(found), ref))
     return [ref for *_, ref in sorted(found, key=lambda item: item[:2])]
 
 
-def usual_for(needs: tuple[str, ...]) -> ModelRef:
+def default_model(needs: tuple[str, ...]) -> ModelRef:
     """The model that a page shows with nothing chosen: the embedded one, or the first of the lab's own that fits."""
     if set(needs) <= {"model", "qkv"}:
         return EMBEDDED
-    own = tuple(ref for ref in readable_models() if ref.source == "lab")  # small, so that looking at each is quick
-    return next(iter(fitting(needs, own)), EMBEDDED)
+    own = tuple(ref for ref in local_models() if ref.source == "lab")  # small, so that looking at each is quick
+    return next(iter(suitable_models(needs, own)), EMBEDDED)

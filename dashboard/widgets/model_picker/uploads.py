@@ -9,11 +9,11 @@ from core.pretrained import PretrainedError, Reading
 from core.pretrained.arrays import read_arrays
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most
 
-NAMED = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
+UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
 _readings = ByteLRUCache(at_most(400_000_000, 1 / 12), 16)
 
 
-def keep(data: bytes, name: str, tokens: str) -> str:
+def store(data: bytes, name: str, tokens: str) -> str:
     """Read an uploaded file and keep its reading; the name under which `reading` has it. PretrainedError in words."""
     digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
     _readings.get(digest, lambda: read_arrays(data, name, tokens))
@@ -22,7 +22,7 @@ def keep(data: bytes, name: str, tokens: str) -> str:
 
 def reading(name: str) -> Reading:
     """An upload's reading; PretrainedError once it has made room for others, or the server began anew."""
-    found = NAMED.fullmatch(name)
+    found = UPLOAD_NAME.fullmatch(name)
     return _readings.get(found[1] if found else name, lambda: _gone(name))
 
 

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.pretrained.attention_recorder import Seen
-from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.attention_recorder import AttentionCall
+from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.maps import allowed_of
 from core.pretrained.reading import encode, forward
 from core.trace import Kind, to_numpy
@@ -24,7 +24,7 @@ Row = Float[np.ndarray, " S"]
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LayerAttention:
     """What one layer attends with on one input, head by head; G key and value heads are shared by H query heads.
 
     `plain_q` and `plain_k` are before rotation, None where the family does not rotate. `bias` is added to the scaled
@@ -52,7 +52,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Weight:
+class WeightBreakdown:
     """Every number between a query and the weight it gives to one key; rows run over all the keys it meets.
 
     `products` are q·k by dimension, `dot` their sum. `scores` are those that the softmax takes, −inf where masked;
@@ -88,7 +88,7 @@ class Weight:
         return self.value * self.weights[self.key]
 
 
-def open_layers(pretrained: Pretrained, given: Given) -> tuple[Layer, ...]:
+def layer_attentions(pretrained: Pretrained, given: ModelInputs) -> tuple[LayerAttention, ...]:
     """What each layer of each kind attends with, in the order of its maps; PretrainedError where none can be opened."""
     batch, *_ = encode(pretrained, given)
     with torch.no_grad():
@@ -98,12 +98,12 @@ def open_layers(pretrained: Pretrained, given: Given) -> tuple[Layer, ...]:
         return tuple(_layer(pretrained.model, seen) for seen in watch.seen)
 
 
-def layer_of(layers: Sequence[Layer], kind: Kind, layer: int) -> Layer:
+def find_layer(layers: Sequence[LayerAttention], kind: Kind, layer: int) -> LayerAttention:
     """The layer of that kind and place."""
     return next(one for one in layers if (one.kind, one.layer) == (kind, layer))
 
 
-def weight_of(layer: Layer, head: int, query: int, key: int) -> Weight:
+def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) -> WeightBreakdown:
     """One weight of that layer, with all that leads to it. ValueError when it has no such head, query or key."""
     heads, rows, columns = len(layer.q), layer.q.shape[1], layer.k.shape[1]
     if not (0 <= head < heads and 0 <= query < rows and 0 <= key < columns):
@@ -123,7 +123,7 @@ def weight_of(layer: Layer, head: int, query: int, key: int) -> Weight:
     sink = None if layer.sinks is None else layer.sinks[head]
     weights = (scores if sink is None else torch.cat([scores, sink[None]])).softmax(-1)[:columns]
     products = q * keys[key]
-    return Weight(
+    return WeightBreakdown(
         to_numpy(q), to_numpy(keys[key]), to_numpy(products), float(products.sum()), layer.scale,
         None if bias is None else float(bias[key]),
         None if layer.softcap is None else float(layer.softcap * torch.tanh(biased[key] / layer.softcap)),
@@ -133,7 +133,7 @@ def weight_of(layer: Layer, head: int, query: int, key: int) -> Weight:
         None if layer.plain_k is None else to_numpy(layer.plain_k[group, key]), key)  # fmt: skip
 
 
-def _layer(model: Any, seen: Seen) -> Layer:
+def _layer(model: Any, seen: AttentionCall) -> LayerAttention:
     assert seen.q is not None and seen.k is not None and seen.v is not None
     told = seen.extra
     scale = told.get("scaling")
@@ -143,13 +143,13 @@ def _layer(model: Any, seen: Seen) -> Layer:
     bias = told.get("position_bias")
     if bias is not None and not bool(bias.any()):
         bias = None
-    return Layer(seen.kind, seen.layer, seen.q[0], seen.k[0], seen.v[0],
+    return LayerAttention(seen.kind, seen.layer, seen.q[0], seen.k[0], seen.v[0],
                  seen.q.shape[-1] ** -0.5 if scale is None else float(scale), plain_q, plain_k,
                  None if bias is None else bias[0], told.get("softcap"), allowed,
                  None if sinks is None else sinks.detach().cpu())
 
 
-def _before_rotation(model: Any, seen: Seen) -> tuple[Tensor | None, Tensor | None]:
+def _before_rotation(model: Any, seen: AttentionCall) -> tuple[Tensor | None, Tensor | None]:
     """q and k turned back by the family's own rotation with the sine's sign changed.
 
     None where it has no rotation, or where its code turns only a part of what reached us, which cannot be told apart.

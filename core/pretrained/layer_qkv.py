@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.layers import layer_numbers
 from core.pretrained.reading import encode, forward
 
 
 @dataclass(frozen=True, eq=False)
-class Heads:
+class LayerQKV:
     """What one layer attends with, on one text: its input x, and its own queries, keys and values, head by head."""
 
     x: Float[Tensor, "1 T C"]
@@ -26,13 +26,13 @@ class Heads:
     cut: str | None
 
 
-def heads(pretrained: Pretrained, text: str, layer: int) -> Heads:
+def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
     """The queries, keys and values of one layer on a text, as they meet; the model is only read.
 
     softmax(q·k/√D) is the attention that `read` returns. What is too long is cut as there. PretrainedError when the
     text is empty, or the model has no such layer.
     """
-    batch, line, _, cut = encode(pretrained, Given(text))
+    batch, line, _, cut = encode(pretrained, ModelInputs(text))
     with torch.no_grad():
         output, watch = forward(pretrained, batch, whole=True, output_hidden_states=True)
     if not 0 <= layer < len(watch.seen):
@@ -41,4 +41,4 @@ def heads(pretrained: Pretrained, text: str, layer: int) -> Heads:
     seen = watch.seen[layer]
     assert seen.q is not None and seen.k is not None and seen.v is not None
     number = layer_numbers(pretrained.model, [one.name for one in watch.seen])[layer]
-    return Heads(output.hidden_states[number], seen.q, seen.k, seen.v, line.tokens, line.special, cut)
+    return LayerQKV(output.hidden_states[number], seen.q, seen.k, seen.v, line.tokens, line.special, cut)

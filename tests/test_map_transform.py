@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import lens
-from core.lens import Lens
+from core import map_transform
+from core.map_transform import MapTransform
 from core.trace import AttentionMap, AttentionTrace
 
 RNG = np.random.default_rng(86)
@@ -23,7 +23,8 @@ def test_pieces_of_a_word_are_summed_over_keys_and_averaged_over_queries():
     # "un ##believ ##able story": a hand-worked case.
     weights = np.array([[[.1, .2, .3, .4], [.4, .3, .2, .1], [.25, .25, .25, .25], [0, 0, 0, 1]]], dtype=np.float32)
     tokens = ("un", "##believ", "##able", "story")
-    shown = lens.through(AttentionMap("self", 0, weights, tokens, tokens), Lens(*2 * (lens.by_word((0, 0, 0, 1)),)))
+    shown = map_transform.transform_map(AttentionMap("self", 0, weights, tokens, tokens),
+                                        MapTransform(*2 * (map_transform.group_by_word((0, 0, 0, 1)),)))
     assert shown.keys == shown.queries == ("unbelievable", "story")
     np.testing.assert_allclose(shown.weights[0], [[(.6 + .9 + .75) / 3, (.4 + .1 + .25) / 3], [0, 1]], atol=1e-6)
 
@@ -34,14 +35,14 @@ def lenses(draw, rows=5, columns=7):
         places = draw(st.permutations(range(count)))[: draw(st.integers(1, count))]
         cuts = sorted(draw(st.sets(st.integers(1, len(places) - 1)))) if len(places) > 1 else []
         return tuple(tuple(places[a:b]) for a, b in zip([0, *cuts], [*cuts, len(places)], strict=True))
-    return Lens(groups(rows), groups(columns))
+    return MapTransform(groups(rows), groups(columns))
 
 
 @given(lenses(), st.booleans())
 def test_any_lens_is_what_the_loops_say(through, masked):
     mask = np.random.default_rng(1).random((5, 7)) > 0.4 if masked else None
     item = a_map(mask=mask)
-    shown = lens.through(item, through)
+    shown = map_transform.transform_map(item, through)
     hidden = sum(map(len, through.columns)) < 7
     for head in range(2):
         for i, own_rows in enumerate(through.rows):
@@ -59,30 +60,33 @@ def test_a_row_that_spent_everything_on_hidden_keys_gives_zeros():
     weights = np.zeros((1, 2, 3), np.float32)
     weights[0, :, 0] = 1
     item = AttentionMap("self", 0, weights, ("a", "b"), ("x", "y", "z"))
-    shown = lens.through(item, Lens(lens.singles(2), lens.without(lens.singles(3), (True, False, False))))
+    keys = map_transform.hide_tokens(map_transform.single_tokens(3), (True, False, False))
+    shown = map_transform.transform_map(item, MapTransform(map_transform.single_tokens(2), keys))
     np.testing.assert_array_equal(shown.weights, np.zeros((1, 2, 2)))
 
 
 def test_rows_keep_their_sum_where_it_was_below_one():
     weights = np.array([[[.2, .2, .1]]], np.float32)
-    shown = lens.through(AttentionMap("self", 0, weights, ("a",), ("x", "y", "z")), Lens(((0,),), ((0,), (2,))))
+    shown = map_transform.transform_map(AttentionMap("self", 0, weights, ("a",), ("x", "y", "z")),
+                                        MapTransform(((0,),), ((0,), (2,))))
     np.testing.assert_allclose(shown.weights[0, 0], [1 / 3, 1 / 6], atol=1e-6)
 
 
 def test_the_plain_lens_leaves_the_map_as_it_is():
     item = a_map()
-    assert lens.through(item, Lens.plain(5, 7)) is item
+    assert map_transform.transform_map(item, MapTransform.plain(5, 7)) is item
 
 
 def test_a_cell_is_found_through_the_lens_and_back():
-    seen = Lens(lens.without(lens.by_word((None, 0, 0, 1)), (True, False, False, False)), ((2,), (0, 1)))
+    seen = MapTransform(map_transform.hide_tokens(map_transform.group_by_word((None, 0, 0, 1)),
+                                                  (True, False, False, False)), ((2,), (0, 1)))
     assert seen.shown((2, 1)) == (0, 1)
     assert seen.shown((0, 1)) is None
     assert seen.own((0, 1)) == (1, 0)
 
 
 def test_groups_are_ordered_by_value_and_equals_keep_their_order():
-    assert lens.sorted_by(((0,), (1, 2), (3,)), [.2, .2, .6]) == ((3,), (0,), (1, 2))
+    assert map_transform.sort_groups(((0,), (1, 2), (3,)), [.2, .2, .6]) == ((3,), (0,), (1, 2))
 
 
 @pytest.mark.parametrize("weight", [0.2, 0.5])
@@ -92,9 +96,9 @@ def test_a_sink_gets_more_than_three_tenths_of_every_query_that_sees_it(weight):
     sunk = rows * (1 - weight)
     sunk[:, 0] += weight
     item = AttentionMap("causal", 0, sunk[None], tuple("abcdef"), tuple("abcdef"), np.tri(6, dtype=bool))
-    found = lens.sinks(AttentionTrace((item,), "test"))
+    found = map_transform.find_sinks(AttentionTrace((item,), "test"))
     expected = [np.mean([sunk[i, j] for i in range(j, 6)]) > 0.3 for j in range(6)]
     assert found.tolist() == expected
     assert found[0]
     # The last token is seen by itself alone, so its mean is its own weight.
-    assert lens.received(item)[0, 5] == pytest.approx(sunk[5, 5])
+    assert map_transform.received_weight(item)[0, 5] == pytest.approx(sunk[5, 5])

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.pretrained.attention_recorder import Seen, shared_heads
-from core.pretrained.evidence.question import Asked
+from core.pretrained.attention_recorder import AttentionCall, repeat_kv
+from core.pretrained.evidence.question import Baseline
 from core.pretrained.load import maps_bytes
-from core.pretrained.places import free_memory
+from core.pretrained.model_storage import free_memory
 from core.pretrained.reading import forward
 from core.trace import Kind, to_numpy
 
@@ -26,7 +26,7 @@ Place = tuple[Kind, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Contributions:
     """By (kind, layer): `norms` (H, S) are ‖v·W_O‖ of each key, `slopes` (H, T, S) are α·∂answer/∂α of each weight.
 
     `whole` says whether W_O was found: where it was not, norms are ‖v‖. `slopes` is empty where there is no gradient,
@@ -52,13 +52,13 @@ class Measured:
         return None if slopes is None else _as_wide(slopes, keys)
 
 
-def measure(asked: Asked) -> Measured:
+def measure_contributions(asked: Baseline) -> Contributions:
     """One forward pass and, where the answer has a gradient, one backward pass; the model is only read.
 
     A head's slopes sum to the first-order estimate of what switching it off takes away (Michel et al. 2019, section 4).
     """
     if not asked.pretrained.watched:
-        return Measured({}, {}, False)
+        return Contributions({}, {}, False)
     free, maps = free_memory(), maps_bytes(asked.pretrained.model, len(asked.source))
     cramped = asked.sloped and free is not None and SLOPES_TAKE * maps > free
     sloped = asked.sloped and not cramped
@@ -69,28 +69,28 @@ def measure(asked: Asked) -> Measured:
         norms[seen.kind, seen.layer], known = value_norms(asked.pretrained.model, seen)
         whole = whole and known
     slopes = _slopes(asked.followed(asked.answer_in(asked.batch, output)), watch.seen) if sloped else {}
-    return Measured(norms, slopes, whole, cramped)
+    return Contributions(norms, slopes, whole, cramped)
 
 
-def _slopes(followed: Tensor, every: list[Seen]) -> dict[Place, np.ndarray]:
+def _slopes(followed: Tensor, every: list[AttentionCall]) -> dict[Place, np.ndarray]:
     probes = [seen.probe for seen in every if seen.probe is not None]
     gradients = torch.autograd.grad(followed, probes, allow_unused=True)
     return {(seen.kind, seen.layer): to_numpy((seen.weights.detach() * gradient.cpu())[0])
             for seen, gradient in zip(every, gradients, strict=True) if gradient is not None}
 
 
-def value_norms(model: Any, seen: Seen) -> tuple[Float[np.ndarray, "H S"], bool]:
+def value_norms(model: Any, seen: AttentionCall) -> tuple[Float[np.ndarray, "H S"], bool]:
     """‖v·W_O‖ of each head and key, and whether W_O was found; without it ‖v‖. Kobayashi et al. 2020, equation 6."""
     assert seen.v is not None
     heads = seen.weights.shape[1]
-    values = shared_heads(seen.v, heads)[0].detach()
+    values = repeat_kv(seen.v, heads)[0].detach()
     matrix = output_matrix(model, seen)
     if matrix is not None:
         values = torch.einsum("hse,hec->hsc", values, matrix)
     return to_numpy(values.norm(dim=-1)), matrix is not None
 
 
-def output_matrix(model: Any, seen: Seen) -> Float[Tensor, "H E C"] | None:
+def output_matrix(model: Any, seen: AttentionCall) -> Float[Tensor, "H E C"] | None:
     """The rows of W_O that each head's output goes through; None where the family keeps it somewhere unknown."""
     linear = output_layer(model, seen)
     if linear is None:
@@ -99,7 +99,7 @@ def output_matrix(model: Any, seen: Seen) -> Float[Tensor, "H E C"] | None:
     return weight.unflatten(0, (seen.weights.shape[1], -1)).detach().cpu()
 
 
-def output_layer(model: Any, seen: Seen) -> Any:
+def output_layer(model: Any, seen: AttentionCall) -> Any:
     """The layer that brings a layer's heads together: in the attention itself, or beside it, as BERT has it."""
     assert seen.v is not None
     wide = seen.weights.shape[1] * seen.v.shape[-1]

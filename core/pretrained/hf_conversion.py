@@ -17,14 +17,14 @@ from core.pretrained.base import PretrainedError
 from core.tasks import BOS, EOS, PAD, Task, Vocabulary
 
 Weights = dict[str, Tensor]
-NEVER = -1e4  # the logit of a word that the model has no place for: its probability is 0, and no sum becomes NaN
+IMPOSSIBLE_LOGIT = -1e4  # of a word that the model lacks: its probability is 0, and no sum becomes NaN
 ATTENTION = ("projection", "score", "position", "mask", "normalizer")
 CARRIED = {("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")}  # parameters that a twin has, too
 USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
 
 
 @dataclass(frozen=True)
-class Twin:
+class HFConversion:
     """A class of the library, the settings with which a model here computes what it computes, and how one is made."""
 
     name: str
@@ -39,13 +39,13 @@ class Twin:
                 if (found := _setting(config, name)) not in fits]
 
 
-def twin_of(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
+def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     """The model of Hugging Face's library that says what this one says; `vocabulary` numbers its words.
 
     PretrainedError names the setting that no class there has.
     """
     config, shape = model.config, task.shape
-    found = [twin for twin in TWINS if (twin.kind, twin.input) == (config.kind, shape.input)]
+    found = [twin for twin in HF_CONVERSIONS if (twin.kind, twin.input) == (config.kind, shape.input)]
     if not found or shape.output == "values" or (config.kind == "decoder" and not shape.one_vocabulary):
         raise PretrainedError(f"A {config.kind} that reads {shape.input} has no twin in transformers. These have one: "
                               "an encoder–decoder, a decoder of one vocabulary, and a classifier of pictures.")
@@ -68,13 +68,13 @@ def _setting(config: ModelConfig, name: str) -> Any:
     return choice.key + (f" with {', '.join(changed)}" if changed else "")
 
 
-def moved(state: Weights, names: Mapping[str, str]) -> Weights:
+def rename_weights(state: Weights, names: Mapping[str, str]) -> Weights:
     """Weights and biases under other names."""
     return {f"{new}.{part}": state[f"{old}.{part}"] for old, new in names.items() for part in ("weight", "bias")
             if f"{old}.{part}" in state}
 
 
-def rows(
+def vocabulary_rows(
     table: Float[Tensor, "V ..."], own: Vocabulary, whole: Vocabulary, other: float = 0.0
 ) -> Float[Tensor, "W ..."]:
     """A row a word of the whole vocabulary; `other` where the model has no such word of its own."""
@@ -83,17 +83,17 @@ def rows(
     return found
 
 
-def scaled(table: Float[Tensor, "V C"]) -> Float[Tensor, "V C"]:
+def scale_embedding(table: Float[Tensor, "V C"]) -> Float[Tensor, "V C"]:
     """√C · E, which is what a model here reads of a word."""
     return table * table.shape[1] ** 0.5
 
 
-def longest(shape: Shape, task: Task) -> int:
+def max_tokens(shape: Shape, task: Task) -> int:
     """How many tokens in a line it was made for."""
     return shape.longest * (2 if task.form == "pairs" and shape.one_vocabulary else 1)
 
 
-def marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
+def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     """An encoder–decoder as published (Vaswani 2017); each side's words have rows in one common table.
 
     Marian has all sines before all cosines, so every state's numbers change places: sum, maps and norms stay the same.
@@ -114,19 +114,21 @@ def marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
             names |= {f"{old}.feed_forward.inner": f"{new}.fc1", f"{old}.feed_forward.outer": f"{new}.fc2",
                       f"{old}.around_feed_forward.norm": f"{new}.final_layer_norm"}
     bias = state.get("output.bias", torch.zeros(shape.target))
-    weights = moved(state, names) | {
-        "model.encoder.embed_tokens.weight": rows(state["source.token.weight"], task.source_vocab, vocabulary),
-        "model.decoder.embed_tokens.weight": rows(state["target.token.weight"], task.target_vocab, vocabulary),
-        "lm_head.weight": rows(state["output.weight"], task.target_vocab, vocabulary),
-        "final_logits_bias": rows(bias, task.target_vocab, vocabulary, NEVER)[None]}
+    weights = rename_weights(state, names) | {
+        "model.encoder.embed_tokens.weight": vocabulary_rows(state["source.token.weight"], task.source_vocab,
+                                                             vocabulary),
+        "model.decoder.embed_tokens.weight": vocabulary_rows(state["target.token.weight"], task.target_vocab,
+                                                             vocabulary),
+        "lm_head.weight": vocabulary_rows(state["output.weight"], task.target_vocab, vocabulary),
+        "final_logits_bias": vocabulary_rows(bias, task.target_vocab, vocabulary, IMPOSSIBLE_LOGIT)[None]}
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in (
         ("layers", config.layers), ("attention_heads", config.num_heads), ("ffn_dim", config.d_ff))}
     asked = MarianConfig(
         vocab_size=len(vocabulary), decoder_vocab_size=len(vocabulary), share_encoder_decoder_embeddings=False,
         tie_word_embeddings=False, d_model=config.d_model, activation_function=config.activation, dropout=0.0,
-        scale_embedding=True, max_position_embeddings=longest(shape, task), pad_token_id=PAD, bos_token_id=BOS,
+        scale_embedding=True, max_position_embeddings=max_tokens(shape, task), pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS, decoder_start_token_id=BOS, forced_eos_token_id=None, **sizes)
-    return _filled(MarianMTModel(asked), weights, own=("embed_positions",))
+    return _load_weights(MarianMTModel(asked), weights, own=("embed_positions",))
 
 
 def _reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
@@ -142,7 +144,7 @@ def _reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
 PROJECTIONS = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "out_proj"))
 
 
-def llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
+def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     """A decoder as language models are built today: RMSNorm, RoPE, SwiGLU, and heads that may share keys and values."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -155,24 +157,25 @@ def llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
                   f"{old}.feed_forward.outer": f"{new}.mlp.down_proj",
                   f"{old}.around_causal.norm": f"{new}.input_layernorm",
                   f"{old}.around_feed_forward.norm": f"{new}.post_attention_layernorm"}
-    weights = moved(state, names) | {"model.embed_tokens.weight": scaled(state["target.token.weight"]),
+    weights = rename_weights(state,
+                             names) | {"model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
                                      "lm_head.weight": state["output.weight"]}
     asked = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=config.d_model, intermediate_size=config.d_ff,
         num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
-        num_key_value_heads=config.attention.kv_heads, max_position_embeddings=longest(task.shape, task),
+        num_key_value_heads=config.attention.kv_heads, max_position_embeddings=max_tokens(task.shape, task),
         rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": config.attention.position["base"]},
         attention_bias=True, mlp_bias=True, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS)
-    return _filled(LlamaForCausalLM(asked), weights)
+    return _load_weights(LlamaForCausalLM(asked), weights)
 
 
-def gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
+def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     """A decoder with LayerNorm before each part and a learned vector a place (Radford 2019)."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config, state, names = model.config, model.state_dict(), {"norm": "transformer.ln_f"}
-    size = longest(task.shape, task)
+    size = max_tokens(task.shape, task)
     weights: Weights = {}
     for i in range(config.layers):
         old, new = f"layers.{i}", f"transformer.h.{i}"
@@ -183,18 +186,19 @@ def gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
                    "mlp.c_fc": state[f"{old}.feed_forward.inner.{part}"],
                    "mlp.c_proj": state[f"{old}.feed_forward.outer.{part}"]}
             weights |= {f"{new}.{name}.{part}": weight.T if turn else weight for name, weight in own.items()}
-    weights |= moved(state, names) | {
-        "transformer.wte.weight": scaled(state["target.token.weight"]), "lm_head.weight": state["output.weight"],
+    weights |= rename_weights(state, names) | {
+        "transformer.wte.weight": scale_embedding(state["target.token.weight"]),
+        "lm_head.weight": state["output.weight"],
         "transformer.wpe.weight": state["places.position.table.weight"][:size]}
     asked = GPT2Config(
         vocab_size=len(vocabulary), n_positions=size, n_embd=config.d_model, n_layer=config.layers,
         n_head=config.num_heads, n_inner=config.d_ff, activation_function=config.activation, embd_pdrop=0.0,
         attn_pdrop=0.0, resid_pdrop=0.0, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS)
-    return _filled(GPT2LMHeadModel(asked), weights)
+    return _load_weights(GPT2LMHeadModel(asked), weights)
 
 
-def vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
+def to_vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
     """A Vision Transformer (Dosovitskiy 2021): its linear map of a patch is a convolution that steps a patch on."""
     from transformers import ViTConfig, ViTForImageClassification
 
@@ -208,7 +212,7 @@ def vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
                   f"{old}.around_attention.norm": f"{new}.layernorm_before",
                   f"{old}.around_feed_forward.norm": f"{new}.layernorm_after"}
     patch, (high, wide) = task.patch, task.grid
-    weights = moved(state, names) | {
+    weights = rename_weights(state, names) | {
         "vit.embeddings.cls_token": state["first"][None, None],
         "vit.embeddings.position_embeddings": state["places.position.table.weight"][None, : high * wide + 1],
         "vit.embeddings.patch_embeddings.projection.weight": state["source.weight"].unflatten(1, (1, patch, patch)),
@@ -218,10 +222,10 @@ def vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
         intermediate_size=config.d_ff, hidden_act=config.activation, layer_norm_eps=1e-5,
         image_size=(high * patch, wide * patch), patch_size=patch, num_channels=1,
         id2label=dict(enumerate(task.classes)), label2id={name: i for i, name in enumerate(task.classes)})
-    return _filled(ViTForImageClassification(asked), weights)
+    return _load_weights(ViTForImageClassification(asked), weights)
 
 
-def _filled(model: Any, weights: Weights, own: tuple[str, ...] = ()) -> Any:
+def _load_weights(model: Any, weights: Weights, own: tuple[str, ...] = ()) -> Any:
     """The model with those weights; it makes only what is named in `own` itself."""
     missing, unknown = model.load_state_dict(weights, strict=False)
     left = [name for name in missing if not any(word in name for word in own)]
@@ -230,17 +234,17 @@ def _filled(model: Any, weights: Weights, own: tuple[str, ...] = ()) -> Any:
 
 
 _HEADS = ("multi_head", "grouped_query", "multi_query")
-TWINS = (
-    Twin("MarianMTModel", "transformer", "tokens", marian, {
+HF_CONVERSIONS = (
+    HFConversion("MarianMTModel", "transformer", "tokens", to_marian, {
         "norm": ("post",), "normalization": ("layer",), "activation": ("relu", "gelu"), "projection": ("multi_head",),
         "position": ("sinusoidal",), "mask": ("none", "padding")}),
-    Twin("LlamaForCausalLM", "decoder", "tokens", llama, {
+    HFConversion("LlamaForCausalLM", "decoder", "tokens", to_llama, {
         "norm": ("pre",), "normalization": ("rms",), "activation": ("swiglu",), "output_bias": (False,),
         "projection": _HEADS, "position": ("rope",), "mask": ("none", "causal", "padding")}),
-    Twin("GPT2LMHeadModel", "decoder", "tokens", gpt2, {
+    HFConversion("GPT2LMHeadModel", "decoder", "tokens", to_gpt2, {
         "norm": ("pre",), "normalization": ("layer",), "activation": ("relu", "gelu"), "output_bias": (False,),
         "projection": ("multi_head",), "position": ("learned",), "mask": ("none", "causal", "padding")}),
-    Twin("ViTForImageClassification", "classifier", "patches", vit, {
+    HFConversion("ViTForImageClassification", "classifier", "patches", to_vit, {
         "norm": ("pre",), "normalization": ("layer",), "activation": ("relu", "gelu"), "pool": ("first",),
         "projection": ("multi_head",), "position": ("learned",), "mask": ("none", "padding")}),
 )

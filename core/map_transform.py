@@ -20,20 +20,20 @@ CONTINUES = "##"
 
 
 @dataclass(frozen=True)
-class Lens:
+class MapTransform:
     """The rows and the columns that are shown, each a group of the map's own tokens; a token in no group is hidden."""
 
     rows: Groups
     columns: Groups
 
     @classmethod
-    def plain(cls, rows: int, columns: int) -> Lens:
+    def plain(cls, rows: int, columns: int) -> MapTransform:
         """Every token for itself."""
-        return cls(singles(rows), singles(columns))
+        return cls(single_tokens(rows), single_tokens(columns))
 
     def changes(self, item: AttentionMap) -> bool:
         """Whether the map looks different through it."""
-        return self != Lens.plain(len(item.queries), len(item.keys))
+        return self != MapTransform.plain(len(item.queries), len(item.keys))
 
     def shown(self, own: tuple[int, int]) -> tuple[int, int] | None:
         """The cell in which an own (query, key) is shown; None where it is hidden."""
@@ -49,11 +49,11 @@ def _place(groups: Groups, token: int) -> int | None:
     return next((place for place, group in enumerate(groups) if token in group), None)
 
 
-def singles(count: int) -> Groups:
+def single_tokens(count: int) -> Groups:
     return tuple((place,) for place in range(count))
 
 
-def by_word(words: Sequence[int | None]) -> Groups:
+def group_by_word(words: Sequence[int | None]) -> Groups:
     """Neighbouring pieces of one word together; what belongs to no word (None) alone."""
     groups: list[tuple[int, ...]] = []
     for place, word in enumerate(words):
@@ -64,25 +64,25 @@ def by_word(words: Sequence[int | None]) -> Groups:
     return tuple(groups)
 
 
-def without(groups: Groups, hidden: Iterable[bool]) -> Groups:
+def hide_tokens(groups: Groups, hidden: Iterable[bool]) -> Groups:
     """The groups without the hidden tokens; a group of hidden tokens alone is gone."""
     gone = {place for place, hide in enumerate(hidden) if hide}
     kept = (tuple(place for place in group if place not in gone) for group in groups)
     return tuple(group for group in kept if group)
 
 
-def sorted_by(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
+def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
     """The groups with the largest value first; equals keep their order."""
     return tuple(groups[place] for place in np.argsort(-np.asarray(values, dtype=float), kind="stable"))
 
 
-def name(tokens: Sequence[str], group: tuple[int, ...]) -> str:
+def group_name(tokens: Sequence[str], group: tuple[int, ...]) -> str:
     """The pieces of a group as one word."""
     first, *rest = (tokens[place] for place in group)
     return first + "".join(piece.removeprefix(CONTINUES) for piece in rest)
 
 
-def received(item: AttentionMap) -> Float[np.ndarray, "H S"]:
+def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
     """What each key gets from a query that may see it, on average; 0 for a key that nobody sees."""
     if item.mask is None:
         return item.weights.mean(1, dtype=np.float32)
@@ -90,16 +90,16 @@ def received(item: AttentionMap) -> Float[np.ndarray, "H S"]:
     return (item.weights.sum(1) / np.maximum(seen, 1)).astype(np.float32)
 
 
-def sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
+def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
     """Which keys get more than 0.3 of the weight of every query that may see them, on average over all heads.
 
     After Gu et al. 2024, who ask it of one head. Only of maps with the same keys.
     """
-    heads = np.concatenate([received(item) for item in trace.maps])
+    heads = np.concatenate([received_weight(item) for item in trace.maps])
     return np.asarray(heads.mean(0) > SINK)
 
 
-def through(item: AttentionMap, lens: Lens) -> AttentionMap:
+def transform_map(item: AttentionMap, lens: MapTransform) -> AttentionMap:
     """The map as the lens shows it: the sum over the keys of a group, the mean over its queries.
 
     Where keys are hidden, each row is multiplied so that it sums to what it summed to with them. A row that spent
@@ -118,18 +118,18 @@ def through(item: AttentionMap, lens: Lens) -> AttentionMap:
     if mask is not None:
         mask = np.broadcast_to(mask, (*mask.shape[:-2], *item.weights.shape[1:]))
         mask = _merged(_merged(mask, lens.columns, -1, np.logical_or), lens.rows, -2, np.logical_or)
-    names = [tuple(name(tokens, group) for group in groups)
+    names = [tuple(group_name(tokens, group) for group in groups)
              for tokens, groups in ((item.queries, lens.rows), (item.keys, lens.columns))]
     return AttentionMap(item.kind, item.layer, np.asarray(weights, dtype=np.float32), names[0], names[1], mask,
                         item.number)
 
 
-def trace_through(trace: AttentionTrace, lens: Lens) -> AttentionTrace:
+def transform_trace(trace: AttentionTrace, lens: MapTransform) -> AttentionTrace:
     """Every map of the trace through the same lens."""
-    return AttentionTrace(tuple(through(item, lens) for item in trace.maps), trace.source)
+    return AttentionTrace(tuple(transform_map(item, lens) for item in trace.maps), trace.source)
 
 
-def _hides(item: AttentionMap, lens: Lens) -> bool:
+def _hides(item: AttentionMap, lens: MapTransform) -> bool:
     return sum(map(len, lens.columns)) < len(item.keys)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.pretrained import Array, Given, answer, load_kept, read
-from core.pretrained.load import KEPT
+from core.pretrained import Array, ModelInputs, answer, load_lab_model, read
+from core.pretrained.load import LAB_MODELS
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig
 
@@ -23,16 +23,16 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def numbers():
-    return load_kept("numbers"), task_of("numbers")
+    return load_lab_model("numbers"), task_of("numbers")
 
 
 @pytest.fixture(scope="module")
 def induction():
-    return load_kept("induction"), task_of("induction")
+    return load_lab_model("induction"), task_of("induction")
 
 
 def told(name):
-    return json.loads((KEPT / name / "run.json").read_text("utf-8"))
+    return json.loads((LAB_MODELS / name / "run.json").read_text("utf-8"))
 
 
 def task_of(name):
@@ -40,7 +40,7 @@ def task_of(name):
 
 
 def test_all_of_them_stay_small():
-    files = [path for path in KEPT.rglob("*") if path.is_file()]
+    files = [path for path in LAB_MODELS.rglob("*") if path.is_file()]
     assert {path.parent.name for path in files} == set(NAMES)
     assert sum(path.stat().st_size for path in files) < 5_000_000
     assert not [path for path in files if path.suffix not in (".json", ".safetensors")]
@@ -48,7 +48,7 @@ def test_all_of_them_stay_small():
 
 def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
     RunConfig.from_json(told(name)["config"])
-    assert {path.name for path in (KEPT / name).iterdir()} >= FILES
+    assert {path.name for path in (LAB_MODELS / name).iterdir()} >= FILES
     target = 0.95 if name != "induction" else 0.5  # of an induction line's words half stand there for the first time
     assert told(name)["reached"]["letters"] >= target
     assert re.search(rf"^KEPT := .*\b{name}\b", (Path(__file__).parents[2] / "Makefile").read_text(), re.M)
@@ -110,20 +110,20 @@ def test_the_language_model_has_heads_that_look_behind_the_earlier_place_and_hea
 
 def test_a_person_can_type_a_sentence(induction):
     pretrained, _ = induction
-    said = answer(pretrained, Given("The cat sat on the mat. The cat"))
+    said = answer(pretrained, ModelInputs("The cat sat on the mat. The cat"))
     assert pretrained.tokenizer.convert_ids_to_tokens(int(said.probabilities.argmax())) == "sat"
     assert said.probabilities.max() > 0.5
-    before = answer(pretrained, Given("The cat"))
+    before = answer(pretrained, ModelInputs("The cat"))
     assert before.probabilities.max() < 0.2
 
 
 def test_the_digits_are_told_apart():
-    pretrained, task = load_kept("digits"), task_of("digits")
+    pretrained, task = load_lab_model("digits"), task_of("digits")
     held = task.held_out(120)
     patches = task.collate(held).source.unflatten(1, (4, 4)).unflatten(3, (2, 2))
     pixels = patches.permute(0, 1, 3, 2, 4).reshape(-1, 8, 8)
     right = 0
     for picture, example in zip(pixels, held, strict=True):
-        said = answer(pretrained, Given(picture=Array.of(picture.numpy()))).probabilities
+        said = answer(pretrained, ModelInputs(picture=Array.of(picture.numpy()))).probabilities
         right += pretrained.model.config.id2label[int(said.argmax())] == example.target[0]
     assert right >= 0.95 * len(held)

@@ -8,16 +8,16 @@ import torch
 from core.pretrained import PretrainedError, forward
 from core.pretrained.evidence import (
     Question,
+    ablate_heads,
     ask,
-    hidden,
-    looking_evenly,
-    measure,
+    hide_token,
+    make_heads_uniform,
+    measure_contributions,
     output_id,
     output_name,
-    switched_off,
 )
-from core.pretrained.evidence.measures import _is_transposed, output_layer
-from core.pretrained.evidence.question import Answer, usual_quantity
+from core.pretrained.evidence.contributions import _is_transposed, output_layer
+from core.pretrained.evidence.question import Answer, default_quantity
 from tests.tiny_models import SENTENCE, given, tiny
 
 KINDS = ("bert", "gpt2", "bart", "bert_classifier", "vit")  # a masked token, a next one, of a decoder, two of classes
@@ -64,11 +64,11 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
     place = frozenset({(seen.kind, seen.layer, 1)})
     with torch.no_grad():
         without = by_hand(logits_of(asked, *without_columns(asked, seen, 1)), quantity)
-    effect = switched_off(asked, place)
+    effect = ablate_heads(asked, place)
     assert effect.value == pytest.approx(float(without), abs=2e-5)
     assert effect.change == pytest.approx(float(without - own), abs=3e-5) and abs(effect.change) > 1e-6
-    assert looking_evenly(asked, place).value != effect.value != asked.value
-    assert abs(hidden(asked, 2).change) > 1e-6
+    assert make_heads_uniform(asked, place).value != effect.value != asked.value
+    assert abs(hide_token(asked, 2).change) > 1e-6
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "bart", "bert_classifier"])
@@ -77,7 +77,7 @@ def test_slopes_follow_the_chosen_quantity(family, quantity):
     """Σ α·∂y/∂α is how y moves as the head is turned up, y by hand in float64."""
     asked = asked_of(family, output=OUTPUT, quantity=quantity, contrast=CONTRAST if quantity == "difference" else None)
     seen = forward(asked.pretrained, asked.batch, whole=True)[1].seen[-1]
-    slope, step = measure(asked).slopes[seen.kind, seen.layer][1].sum(), 1e-3
+    slope, step = measure_contributions(asked).slopes[seen.kind, seen.layer][1].sum(), 1e-3
     with torch.no_grad():
         up, down = (by_hand(logits_of(asked, *without_columns(asked, seen, 1, 1 + sign * step)), quantity)
                     for sign in (1, -1))
@@ -92,7 +92,7 @@ def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where
     other = asked_of("gpt2", output=second, quantity="difference")
     assert other.contrast == first and not other.likeliest and other.value < 0
     for top, quantity in ((2.9, "probability"), (3.0, "logit")):  # e**2.9 is 18.2 times, e**3.0 20.1 times the other
-        assert usual_quantity(Answer("class", torch.tensor([0.0, top]))) == quantity
+        assert default_quantity(Answer("class", torch.tensor([0.0, top]))) == quantity
 
 
 def test_what_cannot_be_followed_is_refused():

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from core.pretrained.answers import Answer
-from core.pretrained.attention_recorder import Off
+from core.pretrained.attention_recorder import HeadSet
 from core.pretrained.base import PretrainedError
-from core.pretrained.evidence.question import Asked
+from core.pretrained.evidence.question import Baseline
 from core.pretrained.reading import Batch
 from core.trace import AttentionTrace
 
@@ -24,7 +24,7 @@ class Effect:
     id: int | None
 
 
-def switched_off(asked: Asked, off: Off) -> Effect:
+def ablate_heads(asked: Baseline, off: HeadSet) -> Effect:
     """The effect of heads whose output is zero, as if W_O had no columns for them. Michel et al. 2019, section 3.
 
     PretrainedError when the model's attention cannot be reached.
@@ -35,7 +35,7 @@ def switched_off(asked: Asked, off: Off) -> Effect:
     return _effect(asked, asked.again(off=off))
 
 
-def looking_evenly(asked: Asked, heads: Off) -> Effect:
+def make_heads_uniform(asked: Baseline, heads: HeadSet) -> Effect:
     """The effect of heads that weigh all keys alike: what is lost of them when only where they look is taken away.
 
     The uniform weights of Wiegreffe & Pinter 2019, section 3.2. PretrainedError as in `switched_off`.
@@ -43,7 +43,7 @@ def looking_evenly(asked: Asked, heads: Off) -> Effect:
     return _effect(asked, asked.again(even=heads))
 
 
-def hidden(asked: Asked, token: int) -> Effect:
+def hide_token(asked: Baseline, token: int) -> Effect:
     """The effect of a token of the source that no head may look at and no mean counts; of a patch, painted even.
 
     Jain & Wallace 2019 leave words out in the same way (section 4.1). PretrainedError for sound.
@@ -51,7 +51,7 @@ def hidden(asked: Asked, token: int) -> Effect:
     return _effect(asked, asked.again(_without(asked, token)))
 
 
-def _without(asked: Asked, token: int) -> Batch:
+def _without(asked: Baseline, token: int) -> Batch:
     batch = dict(asked.batch)
     if "input_ids" in batch:
         mask = batch.get("attention_mask")
@@ -71,13 +71,13 @@ def _without(asked: Asked, token: int) -> Batch:
     return batch
 
 
-def _effect(asked: Asked, found: Answer) -> Effect:
+def _effect(asked: Baseline, found: Answer) -> Effect:
     value = float(asked.followed(found))
     now = None if found.probabilities is None else int(found.probabilities.argmax())
     return Effect(value, value - asked.value, now)
 
 
-def every_head(trace: AttentionTrace) -> tuple[Off, ...]:
+def head_sets(trace: AttentionTrace) -> tuple[HeadSet, ...]:
     """Each head of a trace alone, and after them each whole layer that has more than one."""
     heads = tuple(frozenset({(item.kind, item.layer, head)}) for item in trace.maps
                   for head in range(len(item.weights)))
@@ -85,12 +85,12 @@ def every_head(trace: AttentionTrace) -> tuple[Off, ...]:
     return heads + layers
 
 
-def singles(effects: Mapping[Off, Effect]) -> dict[tuple[str, int, int], Effect]:
+def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int], Effect]:
     """The effects of one head alone, by (kind, layer, head)."""
     alone = {next(iter(off)): effect for off, effect in effects.items() if len(off) == 1}
     return {(kind, layer, head): effect for (kind, layer, head), effect in alone.items() if head is not None}
 
 
-def greatest(effects: Mapping[Off, Effect], count: int) -> list[tuple[Off, Effect]]:
+def largest_effects(effects: Mapping[HeadSet, Effect], count: int) -> list[tuple[HeadSet, Effect]]:
     """What changes the followed number most, up or down, the first first."""
     return sorted(effects.items(), key=lambda found: -abs(found[1].change))[:count]

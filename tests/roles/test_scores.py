@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.roles import ROLES, Text, clearest, measure
-from core.roles.measure import LEAST_SHARE, random_rows
-from tests.roles.made import line, random_weights, reading, softmax
+from core.roles import ROLES, Text, clearest_example, score_roles
+from core.roles.scores import MIN_SHARE, random_rows
+from tests.roles.readings import line, random_weights, reading, softmax
 
 LINES = ("[CLS] the old fox saw a heron , and the old fox saw a heron , so it ran far . [SEP]",
          "[CLS] dog sun tree ship hand king dog sun tree ship hand king [SEP]",
@@ -45,13 +45,13 @@ def readings(lines, kind, places):
 @pytest.mark.parametrize(("kind", "lines"), [("self", LINES), ("causal", CAUSAL)])
 def test_a_head_made_for_a_role_has_that_role(kind, lines):
     places = [place for place, role in enumerate(ROLES) if (kind, role.key) != ("causal", "next")]
-    found = measure(readings(lines, kind, places), kind).found
+    found = score_roles(readings(lines, kind, places), kind).found
     assert {head: ROLES[role].key for (_, head), role in found.items()} == {
         head: ROLES[place].key for head, place in enumerate(places)}
 
 
 def test_a_causal_model_cannot_look_ahead():
-    found = measure(readings(CAUSAL, "causal", [0]), "causal")
+    found = score_roles(readings(CAUSAL, "causal", [0]), "causal")
     assert np.isnan(found.score[at("next")]).all() and found.rows[at("next")] == 0
     assert found.best(at("next")) is None
 
@@ -64,7 +64,7 @@ def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
         weights = np.full((size, size), 0.2 / size) + 0.3 * np.eye(size, k=-1)
         weights[:, 0] += 1 - weights.sum(-1)
         out.append(reading(text, weights[None, None]))
-    found = measure(out)
+    found = score_roles(out)
     assert found.counts[[at("previous"), at("first")]].all()
     assert found.found == {(0, 0): at("previous")}
 
@@ -72,7 +72,7 @@ def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
 def test_the_score_by_hand():
     """Rows 2 and 3 have a plain token before them; they give it 0.5 and 0.1."""
     weights = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.5, 0.3, 0], [0.3, 0.3, 0.1, 0.3]])
-    found = measure([reading("<s> b c d", weights[None, None], "causal")], "causal")
+    found = score_roles([reading("<s> b c d", weights[None, None], "causal")], "causal")
     assert found.score[at("previous"), 0, 0] == pytest.approx(0.3)
     assert found.chance[at("previous"), 0, 0] == pytest.approx((1 / 3 + 1 / 4) / 2)  # one of three keys, one of four
 
@@ -102,7 +102,7 @@ def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
         weights = softmax(np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores)
         made.append(reading(text, weights, kind))
         shuffled.append(reading(text, shuffles(weights, causal), kind))
-    found, drawn = measure(made, kind), measure(shuffled, kind).score[:, 0]
+    found, drawn = score_roles(made, kind), score_roles(shuffled, kind).score[:, 0]
     places = [place for place, role in enumerate(ROLES) if role.targets and found.rows[place]]
     assert len(places) >= 7
     spread = found.spread[places, 0, 0]
@@ -116,7 +116,7 @@ def test_a_stripe_proves_less_than_a_pattern():
     size, rare = len(text.split()), text.split().index("rained")
     back = 0.2 / size + 0.8 * np.eye(size)[np.maximum(np.arange(size) - 1, 0)]
     stripe = 0.2 / size + 0.8 * np.eye(size)[[rare] * size]
-    found = measure([reading(text, np.stack([back, stripe])[None])])
+    found = score_roles([reading(text, np.stack([back, stripe])[None])])
     assert found.score[at("rare"), 0, 1] == pytest.approx(found.score[at("previous"), 0, 0])
     assert found.spread[at("rare"), 0, 1] > 3 * found.spread[at("previous"), 0, 0]
 
@@ -132,13 +132,13 @@ def test_random_attention_is_none_of_these(kind, spread):
     lines = LINES if kind == "self" else CAUSAL
     made = [reading(text, random_weights(len(text.split()), 24, seed, spread, kind == "causal"), kind)
             for seed, text in enumerate(lines)]
-    assert measure(made, kind).found == {}
+    assert score_roles(made, kind).found == {}
 
 
 def test_even_attention_is_none_of_these():
     sizes = [(text, len(text.split())) for text in LINES]
     made = [reading(text, np.full((1, 2, size, size), 1 / size)) for text, size in sizes]
-    assert measure(made).found == {}
+    assert score_roles(made).found == {}
 
 
 @given(st.integers(2, 12), st.integers(0, 2**31), st.floats(0.1, 20), st.booleans())
@@ -146,23 +146,23 @@ def test_bounds_hold_for_any_weights(size, seed, spread, causal):
     kind = "causal" if causal else "self"
     words = np.random.default_rng(seed).choice(["the", "fox", ".", "heron", "##s", "[SEP]"], size)
     text = " ".join(["[CLS]", *words])
-    made = measure([reading(text, random_weights(size + 1, 3, seed, spread, causal), kind)], kind)
+    made = score_roles([reading(text, random_weights(size + 1, 3, seed, spread, causal), kind)], kind)
     for figure in (made.score, made.chance):
         known = figure[~np.isnan(figure)]
         assert (known >= -1e-6).all() and (known <= 1 + 1e-6).all()
     assert (np.isnan(made.score) == np.isnan(made.spread)).all()
     assert not (made.counts & np.isnan(made.score)).any()
-    assert all(made.share[place, layer, head] >= LEAST_SHARE for (layer, head), place in made.found.items())
+    assert all(made.share[place, layer, head] >= MIN_SHARE for (layer, head), place in made.found.items())
 
 
 def test_cross_attention_has_no_roles():
     with pytest.raises(ValueError, match="before and after"):
-        measure([reading("a b", random_weights(2, 1, 0))], "cross")
+        score_roles([reading("a b", random_weights(2, 1, 0))], "cross")
 
 
 def test_a_kind_that_is_not_there_is_said():
     with pytest.raises(ValueError, match="no map of kind 'causal'"):
-        measure([reading("a b", random_weights(2, 1, 0))], "causal")
+        score_roles([reading("a b", random_weights(2, 1, 0))], "causal")
 
 
 def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
@@ -174,14 +174,14 @@ def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
     weights[0, 1, 7, 2] = 0.93
     made = [reading(CAUSAL[0], random_weights(len(CAUSAL[0].split()), 2, 1, 0.2, causal=True), "causal"),
             reading(text, weights, "causal")]
-    found = clearest(made, "causal", ROLES[at("induction")], 0, 1)
+    found = clearest_example(made, "causal", ROLES[at("induction")], 0, 1)
     assert (tokens[found.query], tokens[found.key], found.reading, found.wanted) == ("dog", "sun", 1, 1)
     assert (found.value, found.even) == (pytest.approx(0.93), pytest.approx(1 / 8))
-    assert clearest(made, "causal", ROLES[at("next")], 0, 1) is None
+    assert clearest_example(made, "causal", ROLES[at("next")], 0, 1) is None
 
 
 def test_the_clearest_row_of_a_broad_head_uses_most_of_its_keys():
     made = [reading("a b c d e f", np.stack([np.eye(6), np.eye(6)])[None] * 0.5 + 0.5 / 6)]
     made[0].trace.maps[0].weights[1, 4] = 1 / 6
-    found = clearest(made, "self", ROLES[at("broad")], 0, 1)
+    found = clearest_example(made, "self", ROLES[at("broad")], 0, 1)
     assert (found.query, found.value) == (4, pytest.approx(1.0))

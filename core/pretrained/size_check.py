@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from core.pretrained.base import PretrainedError, counted
+from core.pretrained.base import PretrainedError, format_count
 
 COUNT = re.compile(r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)")
 MOST_PARTS = 512  # layers, heads or experts that may be built whatever the weights
@@ -24,14 +24,14 @@ def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> None:
     tensors, numbers = _stored(folder)
     for field, count in _counts(config.to_dict()):
         if count > max(tensors, MOST_PARTS):
-            raise PretrainedError(f"{name} has a config.json with {field} = {counted(count)}, and its weights are "
+            raise PretrainedError(f"{name} has a config.json with {field} = {format_count(count)}, and its weights are "
                                   f"{tensors:,} tensors; the two do not belong together. Take a complete model.")
     with torch.device("meta"):
         model = kind(config)
     asked = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
     if asked > 2 * numbers + SPARE:
-        raise PretrainedError(f"{name} has a config.json that asks for {counted(asked)} numbers, and its weights are "
-                              f"{numbers:,}; the two do not belong together. Take a complete model.")
+        raise PretrainedError(f"{name} has a config.json that asks for {format_count(asked)} numbers, and its weights "
+                              f"are {numbers:,}; the two do not belong together. Take a complete model.")
 
 
 def _stored(folder: Path) -> tuple[int, int]:

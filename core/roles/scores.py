@@ -19,16 +19,16 @@ from core.trace import AttentionMap, Kind
 Scores = Float[np.ndarray, "R L H"]
 Rows = Float[np.ndarray, "H N"]
 
-LEAST_SHARE = 0.2  # of the weight that chance leaves over
-SPREADS = 3.0
-EVEN = 0.9  # from here on a head has not chosen anything: before training all heads lie so
+MIN_SHARE = 0.2  # of the weight that chance leaves over
+MIN_STDS = 3.0
+UNIFORM = 0.9  # from here on a head has not chosen anything: before training all heads lie so
 FEWEST_KEYS = 4  # a row of fewer is broad whatever it does
 FEWEST_ROWS = 3
 DRAWS = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class RoleScores:
     """Scores of roles × layers × heads; nan where no row of the set could show the role.
 
     `chance` and `spread` are the mean and the standard deviation of the same score when the keys of each text are
@@ -56,10 +56,10 @@ class Measured:
     def counts(self) -> Bool[np.ndarray, "R L H"]:
         """Where a role is above its baseline: by 3 spreads, and by a fifth of what chance leaves over."""
         with np.errstate(invalid="ignore"):
-            above = (self.score > self.chance + SPREADS * self.spread) & (self.share >= LEAST_SHARE)
+            above = (self.score > self.chance + MIN_STDS * self.spread) & (self.share >= MIN_SHARE)
         above &= (self.rows >= FEWEST_ROWS)[:, None, None]
         broad = [role.targets is None for role in ROLES]
-        above[broad] &= self.score[broad] < EVEN
+        above[broad] &= self.score[broad] < UNIFORM
         return above
 
     @property
@@ -92,7 +92,7 @@ class Sums(NamedTuple):
     rows: int
 
 
-def measure(readings: Sequence[Reading], kind: Kind = "self") -> Measured:
+def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     """Every role's score in every head over some readings of one model; only kinds whose rows are its columns.
 
     A score is the mean, over the rows that can show the role, of the weight on the keys that the role speaks of.
@@ -121,7 +121,7 @@ def measure(readings: Sequence[Reading], kind: Kind = "self") -> Measured:
                 chance[here] = sum(one.chance for one in sums) / rows
                 spread[here] = np.sqrt(sum(one.variance for one in sums)) / rows
     numbers = tuple(item.layer if item.number is None else item.number for item in layers[0])
-    return Measured(kind, score, chance, spread, counted, numbers)
+    return RoleScores(kind, score, chance, spread, counted, numbers)
 
 
 def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) -> Sums:
@@ -131,10 +131,10 @@ def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) ->
         seen = np.asarray(np.broadcast_to(item.mask, item.weights.shape).any(0))
     if wanted is None:
         return _broad(item.weights, seen, text)
-    return weight_on(item.weights, seen, text, wanted & seen)
+    return weight_on_targets(item.weights, seen, text, wanted & seen)
 
 
-def weight_on(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
+def weight_on_targets(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
     """The weight on the wanted keys, and what shuffled keys would put there: mean and variance in closed form.
 
     One shuffle serves all rows of a text, since heads look in stripes. For rows i and i' that see the same n keys, with

@@ -9,26 +9,26 @@ from typing import Any
 
 import streamlit as st
 
-from core.pretrained import PretrainedError, hub, places
-from core.pretrained.hub import COMMIT, Plan
-from core.pretrained.places import megabytes
+from core.pretrained import PretrainedError, hub, model_storage
+from core.pretrained.hub import COMMIT, DownloadPlan
+from core.pretrained.model_storage import format_bytes
 from core.training.runs import runs_folder
 from dashboard.widgets.model_picker import downloads
-from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, named
+from dashboard.widgets.model_picker.models import EMBEDDED, MODEL, PICKED, ModelRef, parse_model
 from dashboard.widgets.panels import plain
 
 DASHBOARD = Path(__file__).resolve().parents[2]
-TYPED, LOOKED, BEFORE = "inside:typed", "inside:looked", "inside:before"
+TYPED, LOOKUP, BEFORE = "inside:typed", "inside:looked", "inside:before"
 FOLDER_LIMIT = 1_600_000_000
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
 
 
-def use(name: str) -> None:
+def select_model(name: str) -> None:
     """Choose this model from the next run on; for callbacks."""
     st.session_state[MODEL], st.session_state[PICKED] = name, True
 
 
-def picked() -> None:
+def on_model_change() -> None:
     """The model in the field is a person's choice from now on, and stays theirs on every page."""
     st.session_state[PICKED] = True
     if typed := st.session_state.get(MODEL):
@@ -43,12 +43,12 @@ def _whole(before: str, typed: str) -> str:
     return before + typed if longer else typed
 
 
-def opened(name: str) -> ModelRef | None:
+def resolve_model(name: str) -> ModelRef | None:
     """The model of that name once it is on this computer; None after the page was told what is still to do.
 
     PretrainedError when it is none, or a folder that may not be opened.
     """
-    ref = named(name)
+    ref = parse_model(name)
     if ref.source == "folder":
         return _folder(ref)
     return _hub(ref) if ref.source == "hub" else ref
@@ -59,12 +59,13 @@ def other_panel(place: Any) -> None:
     folders = ", or the path of a folder" if folders_allowed() else ""
     place.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
     st.caption(f"Such as {', '.join(plain(name) for name in SUGGESTED)}. It is looked up first and its size is said; "
-               f"at most {megabytes(hub.most_bytes())} are fetched, safetensors alone, and no code of its own is run.")
+               f"at most {format_bytes(hub.most_bytes())} are fetched, safetensors alone, and no code of its own is "
+               "run.")
 
 
 def _typed() -> None:
     if (st.session_state.get(TYPED) or "").strip():
-        use(st.session_state.pop(TYPED).strip())
+        select_model(st.session_state.pop(TYPED).strip())
 
 
 def folders_allowed() -> bool:
@@ -100,7 +101,7 @@ def _folder(ref: ModelRef) -> ModelRef:
     if not folders_allowed() and not _of_the_lab(ref.name):
         raise PretrainedError("Folders of this computer are not open to visitors. Name a model of the hub, or run the "
                               "lab on your own computer.")
-    folder = places.check_folder(ref.name, FOLDER_LIMIT)
+    folder = model_storage.check_folder(ref.name, FOLDER_LIMIT)
     newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
     return ModelRef("folder", str(folder), str(newest))
 
@@ -115,71 +116,71 @@ def _of_the_lab(text: str) -> bool:
 
 
 def _hub(ref: ModelRef) -> ModelRef | None:
-    kept = places.kept(ref.name)
+    kept = model_storage.downloaded_commits(ref.name)
     if COMMIT.fullmatch(ref.revision) and ref.revision in kept:
         return ref
     if kept and not ref.revision:
         return ModelRef("hub", ref.name, kept[0])
-    on_way = downloads.following(ref.name)
+    on_way = downloads.find(ref.name)
     if on_way is not None and not on_way.ended:
-        _follow(ref.name)
+        _poll_download(ref.name)
         return None
     if on_way is not None and on_way.error:
         _failed(ref, on_way.error)
         return None
     found = _look_up(ref)
-    if isinstance(found, Plan) and found.kept:
+    if isinstance(found, DownloadPlan) and found.kept:
         return ModelRef("hub", found.repo, found.commit)
-    if isinstance(found, Plan):
+    if isinstance(found, DownloadPlan):
         _offer(found)
     else:
         _failed(ref, found)
     return None
 
 
-def _look_up(ref: ModelRef) -> Plan | str:
+def _look_up(ref: ModelRef) -> DownloadPlan | str:
     """What the hub says of it, asked once for each name that is typed: a plan, or why there is none."""
-    looked = st.session_state.get(LOOKED)
+    looked = st.session_state.get(LOOKUP)
     if looked is None or looked[0] != ref:
         with st.spinner(f"Asking the hub for {ref.name}"):
             try:
                 looked = ref, hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
             except PretrainedError as error:
                 looked = ref, str(error)
-        st.session_state[LOOKED] = looked
-    found: Plan | str = looked[1]
+        st.session_state[LOOKUP] = looked
+    found: DownloadPlan | str = looked[1]
     return found
 
 
-def _offer(found: Plan) -> None:
+def _offer(found: DownloadPlan) -> None:
     """What a download would fetch, and the button that begins it."""
     said, button = st.columns([3, 1], vertical_alignment="center")
-    said.markdown(f"**{plain(found.repo)}** is a {plain(found.family)} model: {megabytes(found.size)} to fetch in "
-                  f"{len(found.files)} files, {megabytes(found.memory)} in memory, pinned to commit "
+    said.markdown(f"**{plain(found.repo)}** is a {plain(found.family)} model: {format_bytes(found.size)} to fetch in "
+                  f"{len(found.files)} files, {format_bytes(found.memory)} in memory, pinned to commit "
                   f"{found.commit[:7]}.")
-    button.button(f"Load {megabytes(found.size)}", type="primary", icon=":material/download:", width="stretch",
+    button.button(f"Load {format_bytes(found.size)}", type="primary", icon=":material/download:", width="stretch",
                   on_click=_begin, args=(found,))
 
 
-def _begin(found: Plan) -> None:
+def _begin(found: DownloadPlan) -> None:
     try:
-        places.make_room(found.size)
-        downloads.begin(found, secret("HF_TOKEN"))
-        use(f"{found.repo}@{found.commit}")
+        model_storage.make_room(found.size)
+        downloads.start(found, secret("HF_TOKEN"))
+        select_model(f"{found.repo}@{found.commit}")
     except PretrainedError as error:
-        st.session_state[LOOKED] = named(st.session_state[MODEL]), str(error)
+        st.session_state[LOOKUP] = parse_model(st.session_state[MODEL]), str(error)
 
 
 @st.fragment(run_every=0.5)
-def _follow(repo: str) -> None:
+def _poll_download(repo: str) -> None:
     """A download on its way: how far it is, and Stop."""
-    on_way = downloads.following(repo)
+    on_way = downloads.find(repo)
     if on_way is None or on_way.ended:
         st.rerun()
     size = on_way.plan.size
     bar, button = st.columns([4, 1], vertical_alignment="center")
     bar.progress(min(on_way.done / size, 1.0) if size else 1.0,
-                 f"Fetching {plain(repo)}: {megabytes(on_way.done)} of {megabytes(size)}")
+                 f"Fetching {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}")
     button.button("Stop", icon=":material/stop:", width="stretch", key="inside:stop", on_click=on_way.stop)
 
 
@@ -187,15 +188,15 @@ def _failed(ref: ModelRef, why: str) -> None:
     st.error(plain(why), icon=":material/error:")
     with st.container(horizontal=True):
         st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=_again, args=(ref.name,))
-        st.button(f"Use {EMBEDDED.name}", key="inside:use-embedded", on_click=use, args=(EMBEDDED.name,))
+        st.button(f"Use {EMBEDDED.name}", key="inside:use-embedded", on_click=select_model, args=(EMBEDDED.name,))
 
 
 def _again(repo: str) -> None:
     downloads.forget(repo)
-    st.session_state.pop(LOOKED, None)
+    st.session_state.pop(LOOKUP, None)
 
 
-def shelved() -> list[str]:
+def downloaded_models() -> list[str]:
     """The hub models that are on this computer already, as the chooser writes them."""
-    found = sorted(path for path in places.shelf().glob("*/*") if COMMIT.fullmatch(path.name))
-    return [f"{places.repo_of(path)}@{path.name}" for path in map(Path, found)]
+    found = sorted(path for path in model_storage.storage_folder().glob("*/*") if COMMIT.fullmatch(path.name))
+    return [f"{model_storage.repo_of(path)}@{path.name}" for path in map(Path, found)]

@@ -12,13 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.pretrained.base import PretrainedError, counted, in_words
+from core.pretrained.base import PretrainedError, format_count, wrap_errors
 
 MOST_PIXELS = 4_000_000
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageProcessor:
     """Height and width in pixels, how it is resized, and the mean and spread that are taken out of each channel.
 
     `tokenizer` is that of a model which writes of what it sees, None elsewhere.
@@ -34,7 +34,7 @@ class Pictures:
     tokenizer: Any = None
 
     @classmethod
-    def of(cls, folder: Path) -> Pictures:
+    def of(cls, folder: Path) -> ImageProcessor:
         """As preprocessor_config.json of the folder says; what it leaves out is as ViT was published.
 
         PretrainedError for more than 4 million pixels.
@@ -43,19 +43,20 @@ class Pictures:
             told = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             told = {}
-        with in_words(f"{folder.name} has a preprocessor_config.json that cannot be read"):
+        with wrap_errors(f"{folder.name} has a preprocessor_config.json that cannot be read"):
             return cls._of(dict(told), folder.name)
 
     @classmethod
-    def _of(cls, told: dict[str, Any], name: str) -> Pictures:
+    def _of(cls, told: dict[str, Any], name: str) -> ImageProcessor:
         size: Any = told.get("crop_size") or told.get("size") or 224
         if isinstance(size, dict):
             edge = size.get("shortest_edge", 224)
             size = (size.get("height", edge), size.get("width", edge))
         height, width = size if isinstance(size, tuple | list) else (size, size)
         if not 0 < int(height) * int(width) <= MOST_PIXELS:
-            raise PretrainedError(f"{name} reads pictures of {counted(int(height))} × {counted(int(width))} pixels; "
-                                  f"at most {MOST_PIXELS // 10**6} million are made here. Take a smaller model.")
+            raise PretrainedError(f"{name} reads pictures of {format_count(int(height))} × "
+                                  f"{format_count(int(width))} pixels; at most {MOST_PIXELS // 10**6} million are "
+                                  "made here. Take a smaller model.")
         plain = told.get("do_normalize") is False
         mean, std = (tuple(map(float, told.get(key) or usual)) for key, usual in (("image_mean", cls.mean),
                                                                                   ("image_std", cls.std)))

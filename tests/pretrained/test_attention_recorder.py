@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.pretrained import encode, forward
-from core.pretrained.attention_recorder import watching
+from core.pretrained.attention_recorder import record_attention
 from tests.tiny_models import OTHER, SENTENCE, given, plain, tiny
 
 
@@ -17,7 +17,7 @@ def test_two_threads_on_one_model_never_see_each_other():
     batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in (SENTENCE, OTHER)}
 
     def watch_one(text):
-        with watching(model, off=frozenset({("self", 0, 1)}) if text == OTHER else frozenset()) as watch:
+        with record_attention(model, off=frozenset({("self", 0, 1)}) if text == OTHER else frozenset()) as watch:
             meet.wait()
             for _ in range(20):
                 watch.seen.clear()

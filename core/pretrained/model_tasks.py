@@ -11,16 +11,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.pretrained.answers import answer
-from core.pretrained.base import Given, Pretrained, PretrainedError
+from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
 
-JobKey = Literal["embed", "fill", "classify", "next", "translate", "picture"]
+TaskKey = Literal["embed", "fill", "classify", "next", "translate", "picture"]
 
 
 @dataclass(frozen=True)
-class Job:
+class ModelTask:
     """An ordinary job, what a model needs for it, the kept model that does it ("" where none), and one of the hub."""
 
-    key: JobKey
+    key: TaskKey
     name: str
     does: str
     needs: str
@@ -29,26 +29,27 @@ class Job:
     megabytes: int
 
 
-JOBS = (
-    Job("embed", "Compare sentences", "gives each text one vector, so that texts can be compared",
+MODEL_TASKS = (
+    ModelTask("embed", "Compare sentences", "gives each text one vector, so that texts can be compared",
         "states and no further layer", "all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", 438),
-    Job("fill", "Fill a mask", "tells which word is missing", "a last layer of masked words", "",
+    ModelTask("fill", "Fill a mask", "tells which word is missing", "a last layer of masked words", "",
         "google-bert/bert-base-uncased", 440),
-    Job("classify", "Classify a text", "puts a text into one of some classes", "a last layer of classes", "",
+    ModelTask("classify", "Classify a text", "puts a text into one of some classes", "a last layer of classes", "",
         "distilbert/distilbert-base-uncased-finetuned-sst-2-english", 268),
-    Job("next", "Go on with a text", "tells the next token", "a last layer of next tokens", "induction",
+    ModelTask("next", "Go on with a text", "tells the next token", "a last layer of next tokens", "induction",
         "distilbert/distilgpt2", 353),
-    Job("translate", "Translate", "reads one sequence and writes another", "an encoder and a decoder", "numbers",
+    ModelTask("translate", "Translate", "reads one sequence and writes another", "an encoder and a decoder", "numbers",
         "google-t5/t5-small", 242),
-    Job("picture", "Read a picture", "tells what a picture shows", "patches and a last layer of classes", "digits",
+    ModelTask("picture", "Read a picture", "tells what a picture shows", "patches and a last layer of classes",
+              "digits",
         "google/vit-base-patch16-224", 346),
 )
 
 
-def job_of(pretrained: Pretrained) -> Job:
+def task_of(pretrained: Pretrained) -> ModelTask:
     """The model's own job; PretrainedError where its last layer answers nothing that is shown here."""
     head, reads = pretrained.head, pretrained.reads
-    key: JobKey | None = None
+    key: TaskKey | None = None
     if head == "seq2seq":
         key = "translate"
     elif head == "classify" and reads != "sound":
@@ -57,7 +58,7 @@ def job_of(pretrained: Pretrained) -> Job:
         key = "embed"
     elif head in ("masked", "next"):
         key = "fill" if head == "masked" else "next"
-    for job in JOBS:
+    for job in MODEL_TASKS:
         if job.key == key:
             heard = replace(job, name="Write down speech", does="hears a sound and writes a text")
             return heard if reads == "sound" else job
@@ -65,7 +66,7 @@ def job_of(pretrained: Pretrained) -> Job:
                           "take a model with one, such as numbers, induction or digits.")
 
 
-def similarities(pretrained: Pretrained, every: Sequence[Given]) -> Float[Tensor, "N N"]:
+def similarities(pretrained: Pretrained, every: Sequence[ModelInputs]) -> Float[Tensor, "N N"]:
     """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
     vectors = [answer(pretrained, given).vector for given in every]
     if any(vector is None for vector in vectors):
@@ -74,7 +75,7 @@ def similarities(pretrained: Pretrained, every: Sequence[Given]) -> Float[Tensor
     return both @ both.T
 
 
-def closest(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[int, int]:
+def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[int, int]:
     """The two that are most alike, or `one` and what is most like it; ValueError for fewer than two."""
     if len(table) < 2:
         raise ValueError("There is nothing to compare with; give two or more.")

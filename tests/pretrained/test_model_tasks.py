@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from core.pretrained import Given, PretrainedError, answer, load_kept, load_minilm
-from core.pretrained.jobs import JOBS, closest, job_of, similarities
+from core.pretrained import ModelInputs, PretrainedError, answer, load_lab_model, load_minilm
+from core.pretrained.model_tasks import MODEL_TASKS, most_similar, similarities, task_of
 from tests.tiny_models import tiny
 
 
@@ -13,22 +13,22 @@ from tests.tiny_models import tiny
     ("gpt2", "next"), ("llama", "next"), ("bert_decoder", "next"), ("t5", "translate"), ("marian", "translate"),
     ("whisper", "translate"), ("vit", "picture")])
 def test_the_job_is_that_of_the_last_layer(family, key):
-    assert job_of(tiny(family)).key == key
+    assert task_of(tiny(family)).key == key
 
 
 def test_every_job_names_models_that_do_it():
-    assert len({job.key for job in JOBS}) == len(JOBS)
-    for job in JOBS:
+    assert len({job.key for job in MODEL_TASKS}) == len(MODEL_TASKS)
+    for job in MODEL_TASKS:
         assert job.hub.count("/") == 1
         if job.kept:
-            model = load_minilm() if job.key == "embed" else load_kept(job.kept)
-            assert job_of(model) == job
+            model = load_minilm() if job.key == "embed" else load_lab_model(job.kept)
+            assert task_of(model) == job
 
 
 def test_likeness_is_the_cosine_of_the_mean_states():
     model = tiny("bert_encoder")
     texts = ["The animal was tired.", "Nine green boats wait.", "The animal was tired."]
-    table = similarities(model, [Given(text) for text in texts])
+    table = similarities(model, [ModelInputs(text) for text in texts])
     states = []
     for text in texts:
         batch = model.tokenizer(text, return_tensors="pt")
@@ -38,26 +38,26 @@ def test_likeness_is_the_cosine_of_the_mean_states():
     assert table[0, 1] == pytest.approx(float(wanted), abs=1e-5)
     assert torch.allclose(table, table.T) and torch.allclose(table.diagonal(), torch.ones(3))
     assert table[0, 2] == pytest.approx(1, abs=1e-5)
-    assert closest(table) == (0, 2)
-    assert closest(table, 1)[0] == 1
-    assert answer(model, Given(texts[0])).vector.norm() == pytest.approx(1, abs=1e-5)
+    assert most_similar(table) == (0, 2)
+    assert most_similar(table, 1)[0] == 1
+    assert answer(model, ModelInputs(texts[0])).vector.norm() == pytest.approx(1, abs=1e-5)
 
 
 def test_minilm_finds_the_sentence_that_means_the_same():
     texts = ["The animal didn't cross the street because it was too tired.", "The bank raised its interest rates.",
              "The dog was too exhausted to walk over the road."]
-    table = similarities(load_minilm(), [Given(text) for text in texts])
-    assert closest(table, 0) == (0, 2)
+    table = similarities(load_minilm(), [ModelInputs(text) for text in texts])
+    assert most_similar(table, 0) == (0, 2)
     assert table[0, 2] > 0.6 > 0.3 > table[0, 1]
 
 
 def test_a_model_without_embeddings_and_a_sentence_alone_are_told():
     with pytest.raises(PretrainedError, match="gives no embedding"):
-        similarities(tiny("gpt2"), [Given("The animal"), Given("was tired")])
+        similarities(tiny("gpt2"), [ModelInputs("The animal"), ModelInputs("was tired")])
     with pytest.raises(ValueError, match="two or more"):
-        closest(torch.ones(1, 1))
+        most_similar(torch.ones(1, 1))
 
 
 def test_a_model_that_hears_writes_down_what_it_hears():
-    heard = job_of(tiny("whisper"))
+    heard = task_of(tiny("whisper"))
     assert (heard.key, heard.name, heard.does) == ("translate", "Write down speech", "hears a sound and writes a text")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core.pretrained import PretrainedError, encode, read
-from core.pretrained.weight import layer_of, open_layers, weight_of
+from core.pretrained.weight_breakdown import break_down_weight, find_layer, layer_attentions
 from tests.tiny_models import READABLE, given, plain, tiny
 
 OPENED = tuple(name for name in READABLE if tiny(name).watched)
@@ -14,23 +14,23 @@ ROTATED = ("llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_oss", "gpt_neox
 
 @pytest.mark.parametrize("family", OPENED)
 def test_every_weight_that_is_made_is_the_model_s_own(family):
-    layers = open_layers(tiny(family), given(family))
+    layers = layer_attentions(tiny(family), given(family))
     trace = read(tiny(family), given(family)).trace
     assert len(layers) == len(trace.maps)
     for item in trace.maps:
-        layer = layer_of(layers, item.kind, item.layer)
+        layer = find_layer(layers, item.kind, item.layer)
         for head, weights in enumerate(item.weights):
             for query in (0, len(weights) // 2, len(weights) - 1):
-                made = weight_of(layer, head, query, query // 2)
+                made = break_down_weight(layer, head, query, query // 2)
                 np.testing.assert_allclose(made.weights, weights[query], atol=1e-6)
                 assert made.weight == pytest.approx(weights[query, query // 2], abs=1e-6)
 
 
 @pytest.mark.parametrize("family", OPENED)
 def test_each_step_leads_to_the_next(family):
-    for layer in open_layers(tiny(family), given(family)):
+    for layer in layer_attentions(tiny(family), given(family)):
         rows, columns = layer.q.shape[1], layer.k.shape[1]
-        one = weight_of(layer, 1, rows - 1, columns // 3)
+        one = break_down_weight(layer, 1, rows - 1, columns // 3)
         assert one.dot == pytest.approx(float(one.q @ one.k), abs=1e-5)
         value = one.dot * one.scale + (one.bias or 0.0)
         if layer.softcap is not None:
@@ -46,7 +46,7 @@ def test_each_step_leads_to_the_next(family):
 @pytest.mark.parametrize("family", ROTATED)
 def test_before_rotation_is_what_the_layer_s_own_maps_made(family):
     """The states before the first layer, through its norm and its own W_Q and W_K: no rotation anywhere."""
-    layer = open_layers(tiny(family), given(family))[0]
+    layer = layer_attentions(tiny(family), given(family))[0]
     batch, *_ = encode(tiny(family), given(family))
     model = plain(family)
     with torch.no_grad():
@@ -78,30 +78,30 @@ def _projected(family, model, x):
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "marian", "deepseek_v3"])
 def test_what_is_not_rotated_or_only_in_part_shows_none(family):
-    assert all(layer.plain_q is None for layer in open_layers(tiny(family), given(family)))
+    assert all(layer.plain_q is None for layer in layer_attentions(tiny(family), given(family)))
 
 
 def test_shared_heads_are_named():
-    layer = open_layers(tiny("llama"), given("llama"))[0]
+    layer = layer_attentions(tiny("llama"), given("llama"))[0]
     assert layer.shared_with(1) == (0, [0, 1, 2]) and layer.shared_with(5) == (1, [3, 4, 5])
-    first, other = weight_of(layer, 1, 9, 4), weight_of(layer, 2, 9, 4)
+    first, other = break_down_weight(layer, 1, 9, 4), break_down_weight(layer, 2, 9, 4)
     np.testing.assert_array_equal(first.k, other.k)
-    assert not np.array_equal(first.q, other.q) and not np.array_equal(first.k, weight_of(layer, 3, 9, 4).k)
+    assert not np.array_equal(first.q, other.q) and not np.array_equal(first.k, break_down_weight(layer, 3, 9, 4).k)
 
 
 def test_a_position_bias_belongs_to_the_distance():
-    first = open_layers(tiny("t5"), given("t5"))[0]
-    near, far = weight_of(first, 1, 5, 4).bias, weight_of(first, 1, 9, 8).bias
-    assert near == far != weight_of(first, 1, 9, 2).bias
+    first = layer_attentions(tiny("t5"), given("t5"))[0]
+    near, far = break_down_weight(first, 1, 5, 4).bias, break_down_weight(first, 1, 9, 8).bias
+    assert near == far != break_down_weight(first, 1, 9, 2).bias
 
 
 def test_no_such_cell_is_said():
-    layer = open_layers(tiny("bert"), given("bert"))[0]
+    layer = layer_attentions(tiny("bert"), given("bert"))[0]
     for head, query, key in ((3, 0, 0), (0, 20, 0), (0, 0, 20), (-1, 0, 0)):
         with pytest.raises(ValueError, match="3 heads, 20 queries and 20 keys"):
-            weight_of(layer, head, query, key)
+            break_down_weight(layer, head, query, key)
 
 
 def test_a_family_that_cannot_be_opened_is_said():
     with pytest.raises(PretrainedError, match="neither opened"):
-        open_layers(tiny("bloom"), given("bloom"))
+        layer_attentions(tiny("bloom"), given("bloom"))

@@ -8,27 +8,27 @@ import time
 from pathlib import Path
 
 from core.pretrained.base import PretrainedError
-from core.pretrained.readable import read_config, refuse_config, weight_files
+from core.pretrained.model_files import read_config, refuse_config, weight_files
 
 MOST_BYTES = 3_000_000_000
 MARGIN = 300_000_000
 STALE_SECONDS = 6 * 3600.0
 
 
-def shelf() -> Path:
+def storage_folder() -> Path:
     """The folder of everything downloaded here, in HF_HOME; other programs' models beside it are never touched."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(home).expanduser() / "attention-lab"
 
 
-def shelf_bytes() -> int:
+def storage_limit() -> int:
     """How much the shelf may hold, by ATTENTION_LAB_MODELS_MB or 3 GB."""
     return int(float(os.environ.get("ATTENTION_LAB_MODELS_MB") or MOST_BYTES / 1e6) * 1e6)
 
 
-def place(repo: str, commit: str) -> Path:
+def model_folder(repo: str, commit: str) -> Path:
     """The folder of one commit of one model, there or not."""
-    return shelf() / repo.replace("/", "--") / commit
+    return storage_folder() / repo.replace("/", "--") / commit
 
 
 def repo_of(folder: Path) -> str:
@@ -36,44 +36,45 @@ def repo_of(folder: Path) -> str:
     return folder.parent.name.replace("--", "/")
 
 
-def kept(repo: str) -> tuple[str, ...]:
+def downloaded_commits(repo: str) -> tuple[str, ...]:
     """The commits of a model that are on the shelf, the last used first."""
     folders = [path for path in _folders() if path.parent.name == repo.replace("/", "--")]
     return tuple(path.name for path in sorted(folders, key=_used, reverse=True))
 
 
-def touch(folder: Path) -> None:
+def mark_used(folder: Path) -> None:
     """Say that a model on the shelf was used just now."""
     os.utime(folder)
 
 
 def make_room(need: int) -> None:
     """Let the models that were used longest ago go until `need` more bytes fit; PretrainedError when they cannot."""
-    most = shelf_bytes()
+    most = storage_limit()
     if need > most:
-        raise PretrainedError(f"The model has {megabytes(need)} and the shelf for downloads holds {megabytes(most)}; "
-                              "set ATTENTION_LAB_MODELS_MB higher, or take a smaller model.")
-    shelf().mkdir(parents=True, exist_ok=True)
+        raise PretrainedError(f"The model has {format_bytes(need)} and the shelf for downloads holds "
+                              f"{format_bytes(most)}; set ATTENTION_LAB_MODELS_MB higher, or take a smaller model.")
+    storage_folder().mkdir(parents=True, exist_ok=True)
     _drop_stale()
     folders = sorted(_folders(), key=_used)
-    held = {folder: size(folder) for folder in folders}
+    held = {folder: folder_bytes(folder) for folder in folders}
     while folders and sum(held.values()) + need > most:
         oldest = folders.pop(0)
         shutil.rmtree(oldest, ignore_errors=True)
         del held[oldest]
-    free = shutil.disk_usage(shelf()).free
+    free = shutil.disk_usage(storage_folder()).free
     if free < need + MARGIN:
-        raise PretrainedError(f"There is no room for {megabytes(need)}: the disk of {shelf()} has {megabytes(free)} "
-                              f"free, and {megabytes(MARGIN)} of that stay free. Make room, or take a smaller model.")
+        raise PretrainedError(f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
+                              f"{format_bytes(free)} free, and {format_bytes(MARGIN)} of that stay free. "
+                              "Make room, or take a smaller model.")
 
 
 def _folders() -> list[Path]:
-    return [path for path in shelf().glob("*/*") if path.is_dir() and path.suffix != ".part"]
+    return [path for path in storage_folder().glob("*/*") if path.is_dir() and path.suffix != ".part"]
 
 
 def _drop_stale() -> None:
     """What a download left behind whose process has ended."""
-    for part in shelf().glob("*/*.part"):
+    for part in storage_folder().glob("*/*.part"):
         if time.time() - _used(part) > STALE_SECONDS:
             shutil.rmtree(part, ignore_errors=True)
 
@@ -85,7 +86,7 @@ def _used(folder: Path) -> float:
         return 0.0
 
 
-def size(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     """The bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
@@ -123,12 +124,12 @@ def check_folder(text: str, limit: int) -> Path:
     except OSError as error:
         raise PretrainedError(f"The folder {text.strip()} cannot be read: {error.strerror}.") from error
     if found > limit:
-        raise PretrainedError(f"{folder.name} has {megabytes(found)} of weights; this page opens models of at most "
-                              f"{megabytes(limit)}. Take a smaller one.")
+        raise PretrainedError(f"{folder.name} has {format_bytes(found)} of weights; this page opens models of at most "
+                              f"{format_bytes(limit)}. Take a smaller one.")
     return folder
 
 
-def megabytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A size in words: kB, MB or GB, in tens as the hub counts."""
     for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB")):
         if count >= unit:
