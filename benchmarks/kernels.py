@@ -125,7 +125,7 @@ def ours(config: AttentionConfig, device: str) -> Attend:
     if config.kernel.key == "fused":
         return lambda q, k, v: attend(q, k, v, kernel="fused").out
     layer = Attention(config).eval().to(device)
-    return lambda q, k, v: layer.kernel(layer.problem(q, k, v)).out
+    return lambda q, k, v: layer.kernel(layer.kernel_inputs(q, k, v)).out
 
 
 def work(run: Attend, qkv: Heads, backward: bool) -> Callable[[], object]:

@@ -30,7 +30,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One mechanism at one length: median seconds of a call and the most bytes alive at once beyond its inputs."""
 
     name: str
@@ -45,7 +45,7 @@ class Progress:
     """How far a race has come, 0 to 1, and what has been measured since the last report."""
 
     fraction: float
-    points: tuple[Measured, ...] = ()
+    points: tuple[Measurement, ...] = ()
 
 
 def devices() -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def workload(
     mask = None if real is None else torch.arange(keys, device=device)[None] < real
 
     def output() -> Tensor:
-        return layer.kernel(layer.problem(q, k, v, x, context, key_mask=mask)).out
+        return layer.kernel(layer.kernel_inputs(q, k, v, x, context, key_mask=mask)).out
 
     def forward() -> None:
         with torch.no_grad():
@@ -140,13 +140,13 @@ def race(
     flops = {(name, length): attention_cost(config, length, length).flops
              for name, config in configs.items() for length in lengths}
     total, done = sum(flops.values()), 0.0
-    last: dict[str, Measured] = {}
+    last: dict[str, Measurement] = {}
     for length in sorted(lengths):
         works, points = {}, []
         for name, config in configs.items():
             reason = _too_much(config, length, backward, last.get(name), limits)
             if reason:
-                points.append(Measured(name, length, skipped=reason))
+                points.append(Measurement(name, length, skipped=reason))
             else:
                 works[name] = workload(config, length, backward, seed, device=device)
         share = sum(flops[name, length] for name in works) / (rounds + 1)
@@ -161,7 +161,7 @@ def race(
             done += share
             yield Progress(min(done / total, 1.0))
         for name in works:
-            last[name] = Measured(name, length, statistics.median(taken[name]), peaks[name])
+            last[name] = Measurement(name, length, statistics.median(taken[name]), peaks[name])
             points.append(last[name])
         done = sum(flops[name, size] for name in configs for size in lengths if size <= length)
         yield Progress(min(done / total, 1.0), tuple(points))
@@ -173,7 +173,7 @@ def measure(config: AttentionConfig, lengths: Sequence[int], **how: object) -> I
 
 
 def _too_much(
-    config: AttentionConfig, length: int, backward: bool, before: Measured | None, limits: Limits,
+    config: AttentionConfig, length: int, backward: bool, before: Measurement | None, limits: Limits,
 ) -> str:
     """Why this length is skipped, or nothing: memory by the closed form, time by what the length before took."""
     cost, times = attention_cost(config, length, length), BACKWARD if backward else 1.0

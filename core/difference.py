@@ -21,7 +21,7 @@ MOST_ROWS = 64  # of which every head is held against every other
 
 
 @dataclass(frozen=True)
-class Moved:
+class HeadChange:
     """How far a head of the first reading is from a head of the second, `to`: that in its own place, or the nearest.
 
     `moved` is the share of the weight that lies on other keys, 1 − Σ_j min(a_ij, b_ij), mean of the rows: 0 where the
@@ -46,14 +46,14 @@ class Moved:
         return f"L{self.to_number}·H{self.to[1]}"
 
 
-def moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
+def weight_moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
     """The share of each head's weight that lies elsewhere, for rows that sum to at most 1."""
     most = np.maximum(first.sum(-1), second.sum(-1))
     shared = np.minimum(first, second).sum(-1)
     return (most - shared).mean(-1)
 
 
-def changes(first: AttentionTrace, second: AttentionTrace) -> list[Moved]:
+def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
     """Every head of two traces of the same tokens and shape, the one that moved most first; ValueError for others."""
     shapes = [[item.weights.shape for item in trace.maps] for trace in (first, second)]
     if shapes[0] != shapes[1]:
@@ -139,19 +139,19 @@ class Aligned:
         rows, columns = ([pair[which] for pair in line.pairs] for line in (self.rows, self.columns))
         allowed = np.ones(item.weights.shape[1:], bool) if item.mask is None else np.broadcast_to(
             item.mask, item.weights.shape)[head]
-        return spread(item.weights[head], rows, columns), spread(allowed, rows, columns)
+        return place_on_grid(item.weights[head], rows, columns), place_on_grid(allowed, rows, columns)
 
-    def in_place(self) -> list[Moved]:
+    def in_place(self) -> list[HeadChange]:
         """Every head beside the one in the same place, the one that moved most first; only for models of one shape."""
         found = []
         for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
             apart, cells = self._apart(one.weights, other.weights)
             numbers = self.first.number(layer), self.second.number(layer)
-            found += [Moved(layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers)
+            found += [HeadChange(layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers)
                       for head in range(len(apart))]
         return sorted(found, key=lambda item: -item.moved)
 
-    def nearest(self) -> list[Moved]:
+    def nearest(self) -> list[HeadChange]:
         """Every head beside the head of the other model that is most like it, the most alike first.
 
         Of more than 64 shared rows, 64 evenly spaced ones are held against each other.
@@ -159,13 +159,13 @@ class Aligned:
         return sorted((self._nearest(layer, head, one.weights[head]) for layer, one in enumerate(self.first.maps)
                        for head in range(len(one.weights))), key=lambda item: item.moved)
 
-    def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> Moved:
+    def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> HeadChange:
         found = []
         number = self.first.number(layer)
         for layer_b, other in enumerate(self.second.maps):
             apart, cells = self._apart(weights[None], other.weights, MOST_ROWS)
             place = int(apart.argmin())
-            found.append(Moved(layer, head, float(apart[place]), float(cells[place]), (layer_b, place), number,
+            found.append(HeadChange(layer, head, float(apart[place]), float(cells[place]), (layer_b, place), number,
                                self.second.number(layer_b)))
         return min(found, key=lambda item: item.moved)
 
@@ -187,7 +187,7 @@ class Aligned:
         return (total - shared).mean(-1), cells
 
 
-def spread(values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]) -> np.ndarray:
+def place_on_grid(values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]) -> np.ndarray:
     """A map (T, S) on aligned places: where a line has no token there, its row and column are zero."""
     out = np.zeros((len(rows), len(columns)), values.dtype)
     at = np.array([(i, a) for i, a in enumerate(rows) if a is not None], int).reshape(-1, 2)

@@ -13,7 +13,7 @@ ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ScoreBlock:
     """Some rows and columns of the score matrix, as places, with the tensors that meet there.
 
     B batch, H heads that meet, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole
@@ -47,7 +47,7 @@ class Cells:
     def whole(
         cls, num_queries: int, num_keys: int, *, num_heads: int = 1, offset: int = 0, key_mask: Tensor | None = None,
         device: torch.device | str = "cpu", **tensors: Tensor | None,
-    ) -> Cells:
+    ) -> ScoreBlock:
         """All cells of a matrix whose first query stands at place `offset`; key_mask is (B, S)."""
         i = torch.arange(offset, offset + num_queries, device=device)[:, None]
         j = torch.arange(num_keys, device=device)[None, :]
@@ -55,7 +55,7 @@ class Cells:
         low, high = offset - num_keys + 1, offset + num_queries - 1
         return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, key_mask, **tensors)
 
-    def part(self, rows: slice = ALL, columns: slice = ALL) -> Cells:
+    def part(self, rows: slice = ALL, columns: slice = ALL) -> ScoreBlock:
         """The rectangle of these rows and columns."""
         if rows == ALL and columns == ALL:
             return self

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.__main__ import ON_DEVICE, chosen
 from core import benchmark
 from core.attention import AttentionConfig, Choice
-from core.benchmark import Limits, Measured, devices, exponent, measure, peak_bytes, race, seconds, workload
+from core.benchmark import Limits, Measurement, devices, exponent, measure, peak_bytes, race, seconds, workload
 
 FLOAT = 4
 
@@ -72,7 +72,7 @@ def test_a_race_can_be_stopped_between_reports():
 def test_what_is_too_large_is_said_instead_of_made():
     found = points(measure(AttentionConfig(16, 2), [32, 100_000], rounds=1))
     assert found[0].skipped == "" and "MB; the limit is 512 MB" in found[1].skipped
-    assert found[1] == Measured("exact", 100_000, skipped=found[1].skipped)
+    assert found[1] == Measurement("exact", 100_000, skipped=found[1].skipped)
 
 
 def test_what_would_take_too_long_is_said_instead_of_made():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.difference import Aligned, align, changes, moved, names, spread
+from core.difference import Aligned, align, changes, names, place_on_grid, weight_moved
 from core.trace import AttentionMap, AttentionTrace
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "the", "Cat"]), min_size=1, max_size=9)
@@ -27,13 +27,13 @@ def trace(tokens, layers=2, heads=3, seed=0, kind="self") -> AttentionTrace:
 def test_moved_by_hand():
     one = np.array([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]], np.float32)
     other = np.array([[[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]]], np.float32)
-    np.testing.assert_allclose(moved(one, other), [(0.75 + 0.5) / 2])
-    assert moved(one, one) == 0
+    np.testing.assert_allclose(weight_moved(one, other), [(0.75 + 0.5) / 2])
+    assert weight_moved(one, one) == 0
 
 
 def test_moved_is_the_total_variation_between_the_rows():
     one, other = (trace("abcdefg", seed=seed).map(0).weights for seed in (1, 2))
-    np.testing.assert_allclose(moved(one, other), np.abs(one - other).sum(-1).mean(-1) / 2, atol=1e-6)
+    np.testing.assert_allclose(weight_moved(one, other), np.abs(one - other).sum(-1).mean(-1) / 2, atol=1e-6)
 
 
 def test_a_word_put_in_is_nobodys():
@@ -60,7 +60,7 @@ def test_every_token_is_aligned_once_and_in_order(first, second):
 def test_spreading_a_map_keeps_its_weight_and_leaves_the_rest_empty(first, second):
     item = trace(first, layers=1, heads=1).map(0)
     places = [a for a, _ in align(first, second).pairs]
-    wide = spread(item.weights[0], places, places)
+    wide = place_on_grid(item.weights[0], places, places)
     kept = [place for place, a in enumerate(places) if a is not None]
     np.testing.assert_array_equal(wide[np.ix_(kept, kept)], item.weights[0])
     assert wide.sum() == pytest.approx(item.weights[0].sum(), rel=1e-5)
@@ -99,14 +99,14 @@ def test_the_nearest_head_is_found_among_other_layers_and_heads():
 def test_only_rows_that_both_have_are_measured():
     """The second text has a word more, on which nobody looks and which counts for nothing."""
     first = trace("abcd", layers=1, heads=2)
-    wide = spread(first.map(0).weights[0], [0, 1, None, 2, 3], [0, 1, None, 2, 3])
+    wide = place_on_grid(first.map(0).weights[0], [0, 1, None, 2, 3], [0, 1, None, 2, 3])
     wide[2] = 0.2
     item = AttentionMap("self", 0, np.stack([wide, wide]), tuple("abxcd"), tuple("abxcd"))
     found = Aligned.of(first, AttentionTrace((item,), "wider"))
     assert found.keys == ["a", "b", "– / x", "c", "d"]
     by_head = {item.head: item for item in found.in_place()}
     assert by_head[0].moved == pytest.approx(0, abs=1e-6) and by_head[0].difference == pytest.approx(0, abs=1e-6)
-    assert by_head[1].moved == pytest.approx(float(moved(first.map(0).weights[1:], first.map(0).weights[:1])[0]))
+    assert by_head[1].moved == pytest.approx(float(weight_moved(first.map(0).weights[1:], first.map(0).weights[:1])[0]))
     weights, allowed = found.drawn(0, 0, 0)
     assert allowed.tolist()[2] == [False] * 5 and not weights[:, 2].any()
 

@@ -10,12 +10,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.attention.config import AttentionConfig, entry
-from core.attention.kernels import KERNELS, Problem, Steps, exact, fused, why_not_fused, without_cells
+from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
 from core.attention.normalizers import Softmax
 from core.attention.scores import Dot
 from core.entries import ConfigError, find
 from core.masks import make_mask
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 LARGEST = 1e4  # what fills up a batch may be larger, what a layer reads is not
 
@@ -38,22 +38,22 @@ def attend(
     if kernel != "exact" and normalizer is not None:
         raise ConfigError(f"kernel = {kernel} computes a softmax alone; take kernel = exact, or no normalizer.")
     run = find(KERNELS, "kernel", kernel).build(None)
-    if (real := mask_of_keys(mask)) is not None:
-        k, v = (usable(x, real if real.dim() == 1 else real[:, None]) for x in (k, v))
-    k, v = shared(k, q.shape[1]), shared(v, q.shape[1])
-    cells = Cells.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k)
-    problem = Problem(q, k, v, score, normalizer or softmax, cells, given=mask, added=bias, dropout=dropout,
-                      recorded=kernel == "exact")
-    return without_cells(problem) if problem.empty else run(problem)
+    if (real := visible_keys(mask)) is not None:
+        k, v = (clear_padding(x, real if real.dim() == 1 else real[:, None]) for x in (k, v))
+    k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
+    block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k)
+    inputs = AttentionInputs(q, k, v, score, normalizer or softmax, block, call_mask=mask, call_bias=bias,
+                             dropout=dropout, record=kernel == "exact")
+    return empty_steps(inputs) if inputs.empty else run(inputs)
 
 
-def shared(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
+def repeat_heads(heads: Float[Tensor, "B G S D"], num_heads: int) -> Float[Tensor, "B H S D"]:
     """Each of G heads repeated for the H / G queries that share it."""
     groups = heads.shape[1]
     return heads if groups == num_heads else heads.repeat_interleave(num_heads // groups, dim=1)
 
 
-def mask_of_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = None) -> Tensor | None:
+def visible_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = None) -> Tensor | None:
     """Which keys a mask and a key mask leave to any query, (S) or (B, S); None where they do not hide keys as such."""
     if mask is None or mask.shape[-2] != 1:
         return key_mask
@@ -61,7 +61,7 @@ def mask_of_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = Non
     return keys if key_mask is None else keys & key_mask
 
 
-def usable(x: Float[Tensor, "*batch S C"], real: Bool[Tensor, ...]) -> Float[Tensor, "*batch S C"]:
+def clear_padding(x: Float[Tensor, "*batch S C"], real: Bool[Tensor, ...]) -> Float[Tensor, "*batch S C"]:
     """x with zeros for the tokens that are not real and hold what no layer makes: NaN, ±∞, or numbers from LARGEST.
 
     A weight of 0 does not keep those out, as 0 · NaN is NaN, forward or backward. Other padding stays as it is.
@@ -111,9 +111,9 @@ class Attention(nn.Module):
             for axis in ("projection", "score", "position", "normalizer", "kernel"))
         self.mask = None if config.mask.key == "none" else make_mask(config.mask, config)
         plain = config.kernel.key == "exact" and why_not_fused(config) is None
-        self.unrecorded = fused if plain else self.kernel
-        self.recorded = exact if config.has("kernel", "same") else self.kernel
-        self.fold = self.projection.fold if config.has("projection", "folds") else None
+        self.fast_kernel = fused if plain else self.kernel
+        self.recording_kernel = exact if config.has("kernel", "same") else self.kernel
+        self.combine_heads = self.projection.combine_heads if config.has("projection", "folds") else None
 
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"] | None = None, *,
@@ -132,35 +132,42 @@ class Attention(nn.Module):
             x = self.position.add(x, offset)
             context = context if context is None else self.position.add(context)
         keys = x if context is None else context
-        if (real := mask_of_keys(mask, key_mask)) is not None:
-            keys = usable(keys, real)
-        asked, context = keys if context is None else x, keys
-        q, k, v = self.projection(asked, context, offset)
-        problem = self.problem(q, k, v, asked, context, mask, key_mask, offset)
-        if problem.empty:
-            steps = without_cells(problem)
-        else:
-            steps = self.recorded(replace(problem, recorded=True)) if record else self.unrecorded(problem)
-        return replace(steps, merged=self.projection.merge(steps.out, asked))
+        if (real := visible_keys(mask, key_mask)) is not None:
+            keys = clear_padding(keys, real)
+        queries, context = keys if context is None else x, keys
+        q, k, v = self.projection(queries, context, offset)
+        steps = self.attend_heads(q, k, v, queries, context, mask, key_mask, offset, record)
+        return replace(steps, merged=self.projection.merge(steps.out, queries))
 
-    def problem(
+    def attend_heads(
+        self, q: Tensor, k: Tensor, v: Tensor, x: Tensor | None = None, context: Tensor | None = None,
+        mask: Tensor | None = None, key_mask: Tensor | None = None, offset: int = 0, record: bool = True,
+    ) -> Steps:
+        """The layer from ready heads to the output of each, before they are merged."""
+        inputs = self.kernel_inputs(q, k, v, x, context, mask, key_mask, offset)
+        if inputs.empty:
+            return empty_steps(inputs)
+        return self.recording_kernel(replace(inputs, record=True)) if record else self.fast_kernel(inputs)
+
+    def kernel_inputs(
         self, q: Float[Tensor, "B Hs T D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B Gv S E"],
         x: Tensor | None = None, context: Tensor | None = None, mask: Tensor | None = None,
         key_mask: Tensor | None = None, offset: int = 0,
-    ) -> Problem:
+    ) -> AttentionInputs:
         """From projected heads to what a kernel computes: q and k turned, k and v shared, the cells and their rules."""
         length = max(offset + q.shape[2], k.shape[2])
-        q, k = self.score.before_turning(q, k)
+        q, k = self.score.qk_transform(q, k)
         q, k = self.position.rotate(q, offset, length), self.position.rotate(k, length=length)
-        k, v = shared(k, q.shape[1]), shared(v, self.config.num_heads)
-        cells = Cells.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, key_mask=key_mask,
+        k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, self.config.num_heads)
+        block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, key_mask=key_mask,
                             device=q.device, q=q, k=k, x=x, context=context)
         if q.shape[2] and k.shape[2]:
-            cells = replace(cells, tables=self.position.tables(cells))
+            block = replace(block, tables=self.position.tables(block))
         plain = mask is None and key_mask is None and offset == 0 and q.shape[2] == k.shape[2]
-        return Problem(q, k, v, self.score, self.normalizer, cells, self.position, self.mask, mask, fold=self.fold,
-                       causal=plain and self.config.mask.key == "causal",
-                       dropout=self.config.dropout if self.training else 0.0)
+        return AttentionInputs(
+            q, k, v, self.score, self.normalizer, block, self.position, self.mask, mask,
+            combine_heads=self.combine_heads, causal=plain and self.config.mask.key == "causal",
+            dropout=self.config.dropout if self.training else 0.0)
 
     def check(
         self, x: Tensor, context: Tensor | None, mask: Tensor | None, key_mask: Tensor | None,

@@ -22,7 +22,7 @@ class Score(nn.Module):
 
     scale: float | Tensor = 1.0
 
-    def before_turning(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """q (B, H, T, D) and k (B, G, S, D) as a position is to find them: what is done here is seen in Steps.q."""
         return q, k
 
@@ -133,7 +133,7 @@ class QKNorm(Dot):
         super().__init__(head_dim**-0.5)
         self.query, self.key = (nn.RMSNorm(head_dim, eps=SMALLEST_NORM) for _ in range(2))
 
-    def before_turning(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return self.query(q), self.key(k)
 
 

@@ -28,7 +28,7 @@ class Formula:
         """The names it reads, of score, i, j, h, T and S."""
         return self.tree.names()
 
-    def __call__(self, cells: Grid, score: Tensor | None = None) -> Tensor:
+    def __call__(self, block: Grid, score: Tensor | None = None) -> Tensor:
         """A mask formula's truth values, bool (T, S) or (H, T, S); a score formula's new scores, (B, H, T, S).
 
         Scores keep their dtype and are computed in at least fp32. FormulaError, which names the cell, where a value
@@ -37,17 +37,17 @@ class Formula:
         """
         if self.kind == "score" and score is None:
             raise FormulaError(self.text, 0, "a score formula needs the scores.")
-        device = cells.i.device
-        known: dict[str, Any] = {"h": torch.arange(cells.num_heads, device=device)[:, None, None],
-                                 "i": cells.i, "j": cells.j, "T": cells.num_queries, "S": cells.num_keys}
+        device = block.i.device
+        known: dict[str, Any] = {"h": torch.arange(block.num_heads, device=device)[:, None, None],
+                                 "i": block.i, "j": block.j, "T": block.num_queries, "S": block.num_keys}
         # positions are exact in fp64; not every device has it
         dtype = torch.float32 if device.type == "mps" else torch.float64
         if score is not None:
             known["score"] = score
             dtype = torch.promote_types(score.dtype, torch.float32)
         values = {name: torch.as_tensor(known[name], device=device).to(dtype) for name in self.names}
-        found = Computer(self.text, cells, values, torch.zeros((), dtype=dtype, device=device)).of(self.tree)
-        shape = (cells.i.shape[-2], cells.j.shape[-1]) if score is None else score.shape
+        found = Computer(self.text, block, values, torch.zeros((), dtype=dtype, device=device)).of(self.tree)
+        shape = (block.i.shape[-2], block.j.shape[-1]) if score is None else score.shape
         found = found.expand(torch.broadcast_shapes(found.shape, shape))
         return found if score is None else self.in_dtype(found, score)
 

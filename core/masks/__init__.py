@@ -11,16 +11,16 @@ from torch import Tensor
 from core.entries import Area, Choice, ConfigError, Cost, Entry, complete, find
 from core.masks.base import Mask, Rule
 from core.masks.compose import AllOf, AnyOf, NotOf
-from core.masks.drawn import DRAWN, Drawing, read_drawing
+from core.masks.drawn import DRAWN, Drawing, parse_drawing
 from core.masks.luong import LUONG
 from core.masks.patterns import PATTERNS
 from core.masks.reach import layers_needed
 from core.masks.sparse import SPARSE
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 __all__ = [
     "COMPOSITIONS", "MASKS", "Drawing", "Mask", "Rule", "build_mask", "check_parts", "layers_needed",
-    "make_mask", "read_drawing",
+    "make_mask", "parse_drawing",
 ]
 
 _COMPOSE = "Composition of masks, cell by cell."
@@ -57,16 +57,16 @@ def check_parts(choice: Choice) -> None:
         raise ConfigError(f"mask = {choice.key} takes {takes}; got {count}.")
     for part in choice.parts:
         check_parts(part)
-        if choice.key != "and" and (bad := _reweighing(part)):
+        if choice.key != "and" and (bad := _weight_factor_mask(part)):
             raise ConfigError(f"mask = {choice.key} joins what may be seen, and its part {bad} also multiplies the "
                               f"weights; take mask = and around {bad}, or mask = local in its place.")
 
 
-def _reweighing(choice: Choice) -> str | None:
+def _weight_factor_mask(choice: Choice) -> str | None:
     """The key of the first mask in it that multiplies weights."""
     if "reweighs" in find(MASKS, "mask", choice.key).traits:
         return choice.key
-    return next((found for part in choice.parts if (found := _reweighing(part))), None)
+    return next((found for part in choice.parts if (found := _weight_factor_mask(part))), None)
 
 
 def make_mask(choice: Choice, config: Any = None) -> Mask:
@@ -85,8 +85,9 @@ def build_mask(
     True = may attend. `offset` is the position of query 0 among the keys: 0 aligns causal masks top-left, S − T
     bottom-right (a cache). ConfigError for a mask that reads the queries (local_p), which has no matrix without them.
     """
-    cells = Cells.whole(num_queries, num_keys, num_heads=num_heads, offset=offset, key_mask=key_mask, device=device)
+    block = ScoreBlock.whole(
+        num_queries, num_keys, num_heads=num_heads, offset=offset, key_mask=key_mask, device=device)
     if choice.key == "none":
-        return cells.key_mask
-    allowed = make_mask(complete(choice, MASKS, "mask"))(cells)
-    return allowed if cells.key_mask is None else allowed & cells.key_mask
+        return block.key_mask
+    allowed = make_mask(complete(choice, MASKS, "mask"))(block)
+    return allowed if block.key_mask is None else allowed & block.key_mask

@@ -8,17 +8,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 class Mask(nn.Module):
     """Which cells may be seen; it may have weights, and may read the queries that meet there."""
 
-    def forward(self, cells: Cells) -> Tensor:
+    def forward(self, block: ScoreBlock) -> Tensor:
         """Bool, True = may attend, broadcastable to (B, H, T, S)."""
         raise NotImplementedError
 
-    def reweigh(self, cells: Cells) -> Tensor | None:
+    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         """What multiplies the weights after the normalizer (trait "reweighs"); None for nothing."""
         return None
 
@@ -26,12 +26,12 @@ class Mask(nn.Module):
 class Rule(Mask):
     """A plain function of the cells."""
 
-    def __init__(self, allows: Callable[[Cells], Tensor]) -> None:
+    def __init__(self, allows: Callable[[ScoreBlock], Tensor]) -> None:
         super().__init__()
         self.allows = allows
 
-    def forward(self, cells: Cells) -> Tensor:
-        return self.allows(cells)
+    def forward(self, block: ScoreBlock) -> Tensor:
+        return self.allows(block)
 
 
 Build = Callable[..., Mask]

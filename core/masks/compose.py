@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from core.masks.base import Mask
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 class AllOf(Mask):
@@ -17,15 +17,15 @@ class AllOf(Mask):
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
-    def forward(self, cells: Cells) -> Tensor:
-        allowed = self.parts[0](cells)
+    def forward(self, block: ScoreBlock) -> Tensor:
+        allowed = self.parts[0](block)
         for part in self.parts[1:]:
-            allowed = allowed & part(cells)
+            allowed = allowed & part(block)
         return allowed
 
-    def reweigh(self, cells: Cells) -> Tensor | None:
+    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         parts: Iterable[Any] = self.parts
-        found = [factor for part in parts if (factor := part.reweigh(cells)) is not None]
+        found = [factor for part in parts if (factor := part.weight_factor(block)) is not None]
         return torch.stack(torch.broadcast_tensors(*found)).prod(0) if found else None
 
 
@@ -34,10 +34,10 @@ class AnyOf(Mask):
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
-    def forward(self, cells: Cells) -> Tensor:
-        allowed = self.parts[0](cells)
+    def forward(self, block: ScoreBlock) -> Tensor:
+        allowed = self.parts[0](block)
         for part in self.parts[1:]:
-            allowed = allowed | part(cells)
+            allowed = allowed | part(block)
         return allowed
 
 
@@ -46,5 +46,5 @@ class NotOf(Mask):
         super().__init__()
         self.part = part
 
-    def forward(self, cells: Cells) -> Tensor:
-        return ~self.part(cells)
+    def forward(self, block: ScoreBlock) -> Tensor:
+        return ~self.part(block)

@@ -12,7 +12,7 @@ from torch import Tensor
 from core.entries import Area, ConfigError, Cost, Entry, Param, quote
 from core.formula import parse
 from core.masks.base import rule
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 LARGEST_DRAWING = 64  # rows or columns
 
@@ -50,7 +50,7 @@ class Drawing:
 
 
 @lru_cache(maxsize=64)
-def read_drawing(text: str) -> Drawing:
+def parse_drawing(text: str) -> Drawing:
     """The drawing that a text says; ConfigError says what does not fit."""
     size, _, body = text.partition(":")
     sides = [int(side) for side in size.split("x") if side.isascii() and side.isdigit() and len(side) <= 2]
@@ -69,22 +69,22 @@ def read_drawing(text: str) -> Drawing:
 
 
 @lru_cache(maxsize=64)
-def grid_of(text: str) -> Tensor:
-    return read_drawing(text).tensor()
+def drawing_grid(text: str) -> Tensor:
+    return parse_drawing(text).tensor()
 
 
-def drawn(cells: Cells, drawing: str, beyond: str) -> Tensor:
-    grid = grid_of(drawing).to(cells.i.device)
+def drawn(block: ScoreBlock, drawing: str, beyond: str) -> Tensor:
+    grid = drawing_grid(drawing).to(block.i.device)
     rows, columns = grid.shape
-    inside = (cells.i < rows) & (cells.j < columns)
-    found = grid[cells.i % rows, cells.j % columns]  # (T, S)
+    inside = (block.i < rows) & (block.j < columns)
+    found = grid[block.i % rows, block.j % columns]  # (T, S)
     if beyond == "repeat":
         return found
     return found | ~inside if beyond == "seen" else found & inside
 
 
-def formula(cells: Cells, text: str) -> Tensor:
-    return parse(text, "mask")(cells)
+def formula(block: ScoreBlock, text: str) -> Tensor:
+    return parse(text, "mask")(block)
 
 
 def _cost(config: Any, area: Area) -> Cost:
@@ -102,7 +102,7 @@ DRAWN: tuple[Entry, ...] = (
           cost=_cost),
     Entry("drawn", "Drawn by hand", rule(drawn), r"M_{ij} = 1", "Cells switched on and off one by one.",
           "", 2026, "",
-          (Param("drawing", "Cells", "6x6:20.30.38.34.32.31", parse=read_drawing,
+          (Param("drawing", "Cells", "6x6:20.30.38.34.32.31", parse=parse_drawing,
                  meaning="rows x columns, then the rows in hexadecimal, key 0 first"),
            Param("beyond", "Beyond it", "masked", choices=("masked", "seen", "repeat"),
                  labels=("is masked", "is seen", "the drawing repeats"),

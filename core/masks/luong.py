@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from core.entries import Area, ConfigError, Cost, Entry, Param
 from core.masks.base import Mask
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 class Window(Mask):
@@ -19,26 +19,26 @@ class Window(Mask):
         super().__init__()
         self.window, self.gaussian = window, gaussian
 
-    def centre(self, cells: Cells) -> Tensor:
+    def centre(self, block: ScoreBlock) -> Tensor:
         """The place p of each query, broadcastable to (B, H, T, 1)."""
         raise NotImplementedError
 
-    def forward(self, cells: Cells) -> Tensor:
-        place = self.centre(cells)
-        return (cells.j >= place - self.window) & (cells.j <= place + self.window)
+    def forward(self, block: ScoreBlock) -> Tensor:
+        place = self.centre(block)
+        return (block.j >= place - self.window) & (block.j <= place + self.window)
 
-    def reweigh(self, cells: Cells) -> Tensor | None:
+    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         if not self.gaussian:
             return None
-        apart = (cells.j - self.centre(cells)) / (self.window / 2)
-        return torch.exp(-apart.square() / 2).to(cells.dtype)
+        apart = (block.j - self.centre(block)) / (self.window / 2)
+        return torch.exp(-apart.square() / 2).to(block.dtype)
 
 
 class Monotonic(Window):
     """p = i: input and output are taken to run in step (local-m)."""
 
-    def centre(self, cells: Cells) -> Tensor:
-        return cells.i
+    def centre(self, block: ScoreBlock) -> Tensor:
+        return block.i
 
 
 class Predictive(Window):
@@ -54,21 +54,21 @@ class Predictive(Window):
         self.weight = nn.Parameter(torch.empty(num_heads, dim, dim).uniform_(-bound, bound))
         self.vector = nn.Parameter(torch.empty(num_heads, dim).uniform_(-bound, bound))
 
-    def centre(self, cells: Cells) -> Tensor:
-        if cells.q is None:
+    def centre(self, block: ScoreBlock) -> Tensor:
+        if block.q is None:
             raise ConfigError("mask = local_p reads the queries, so there is no such mask without them; "
                               "take Attention(config), or mask = local_m.")
-        hidden = torch.tanh(cells.q @ self.weight.mT)  # (B, H, T, D)
+        hidden = torch.tanh(block.q @ self.weight.mT)  # (B, H, T, D)
         share = torch.sigmoid((hidden * self.vector[:, None]).sum(-1, keepdim=True))  # (B, H, T, 1)
-        return self.keys(cells) * share.to(torch.promote_types(share.dtype, torch.float32))
+        return self.keys(block) * share.to(torch.promote_types(share.dtype, torch.float32))
 
     @staticmethod
-    def keys(cells: Cells) -> Tensor | int:
+    def keys(block: ScoreBlock) -> Tensor | int:
         """S: the end of each text, (B, 1, 1, 1), read from the whole key mask since a block may hold none of it."""
-        if cells.real is None:
-            return cells.num_keys
-        places = torch.arange(1, cells.num_keys + 1, device=cells.real.device)
-        return (cells.real * places).amax(-1)[:, None, None, None]
+        if block.real is None:
+            return block.num_keys
+        places = torch.arange(1, block.num_keys + 1, device=block.real.device)
+        return (block.real * places).amax(-1)[:, None, None, None]
 
 
 def local_m(config: Any, parts: tuple[Mask, ...], window: int, gaussian: bool) -> Mask:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from core.entries import ConfigError, Entry, Param, quote
 from core.masks.base import rule
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 LONGEST = 512  # of a window, a block or a stride, on a slider
 LOOKBACK = Param("lookback", "Lookback", 2, 0, LONGEST, 1, meaning="keys seen strictly before the query's own place")
@@ -15,49 +15,49 @@ MOST_DOCUMENTS = 64
 LONGEST_DOCUMENT = 100_000
 
 
-def none(cells: Cells) -> Tensor:
-    return torch.ones_like(cells.i + cells.j, dtype=torch.bool)
+def none(block: ScoreBlock) -> Tensor:
+    return torch.ones_like(block.i + block.j, dtype=torch.bool)
 
 
-def causal(cells: Cells) -> Tensor:
-    return cells.j <= cells.i
+def causal(block: ScoreBlock) -> Tensor:
+    return block.j <= block.i
 
 
-def padding(cells: Cells) -> Tensor:
-    if cells.key_mask is None:
+def padding(block: ScoreBlock) -> Tensor:
+    if block.key_mask is None:
         raise ConfigError("mask = padding needs key_mask, (B, S) with True for real tokens; none was given.")
-    return cells.key_mask
+    return block.key_mask
 
 
 # Windows are said by their bounds, not by i − j: a matrix of distances would take eight times the memory of the mask.
 
 
-def local(cells: Cells, window: int) -> Tensor:
-    return (cells.j >= cells.i - window) & (cells.j <= cells.i + window)
+def local(block: ScoreBlock, window: int) -> Tensor:
+    return (block.j >= block.i - window) & (block.j <= block.i + window)
 
 
-def causal_local(cells: Cells, lookback: int) -> Tensor:
-    return (cells.j >= cells.i - lookback) & (cells.j <= cells.i)
+def causal_local(block: ScoreBlock, lookback: int) -> Tensor:
+    return (block.j >= block.i - lookback) & (block.j <= block.i)
 
 
-def dilated(cells: Cells, window: int, dilation: int) -> Tensor:
-    return local(cells, window * dilation) & (cells.i % dilation == cells.j % dilation)
+def dilated(block: ScoreBlock, window: int, dilation: int) -> Tensor:
+    return local(block, window * dilation) & (block.i % dilation == block.j % dilation)
 
 
-def strided(cells: Cells, lookback: int, stride: int) -> Tensor:
-    return causal_local(cells, lookback) | (causal(cells) & (cells.i % stride == cells.j % stride))
+def strided(block: ScoreBlock, lookback: int, stride: int) -> Tensor:
+    return causal_local(block, lookback) | (causal(block) & (block.i % stride == block.j % stride))
 
 
-def block(cells: Cells, size: int) -> Tensor:
-    return cells.i // size == cells.j // size
+def same_block(block: ScoreBlock, size: int) -> Tensor:
+    return block.i // size == block.j // size
 
 
-def chunked(cells: Cells, size: int) -> Tensor:
-    return block(cells, size) & causal(cells)
+def chunked(block: ScoreBlock, size: int) -> Tensor:
+    return same_block(block, size) & causal(block)
 
 
-def prefix_lm(cells: Cells, prefix: int) -> Tensor:
-    return causal(cells) | (cells.j < prefix)
+def prefix_lm(block: ScoreBlock, prefix: int) -> Tensor:
+    return causal(block) | (block.j < prefix)
 
 
 def lengths_of(text: str) -> list[int]:
@@ -72,9 +72,9 @@ def lengths_of(text: str) -> list[int]:
     return found
 
 
-def document(cells: Cells, lengths: str) -> Tensor:
-    ends = torch.tensor(lengths_of(lengths), device=cells.i.device).cumsum(0)
-    of = torch.bucketize(cells.i, ends, right=True), torch.bucketize(cells.j, ends, right=True)
+def document(block: ScoreBlock, lengths: str) -> Tensor:
+    ends = torch.tensor(lengths_of(lengths), device=block.i.device).cumsum(0)
+    of = torch.bucketize(block.i, ends, right=True), torch.bucketize(block.j, ends, right=True)
     return of[0] == of[1]
 
 
@@ -106,7 +106,7 @@ PATTERNS: tuple[Entry, ...] = (
           "Child et al.", 2019, "https://arxiv.org/abs/1904.10509",
           (LOOKBACK, Param("stride", "Stride", 3, 1, LONGEST, 1, meaning="places between the far keys")),
           "0 ≤ i − j ≤ {lookback} or every {stride}"),
-    Entry("block", "Blocks", rule(block), r"\lfloor i / b \rfloor = \lfloor j / b \rfloor",
+    Entry("block", "Blocks", rule(same_block), r"\lfloor i / b \rfloor = \lfloor j / b \rfloor",
           "The sequence is cut into blocks; a query sees its own block, and nothing passes between blocks.",
           "Liu et al.", 2018, "https://arxiv.org/abs/1801.10198",
           (Param("size", "Block", 3, 1, LONGEST, 1, meaning="tokens in a block"),), "same block of {size}"),

@@ -10,7 +10,7 @@ from torch import Tensor
 from core.entries import Area, Cost, Entry, Param
 from core.masks.base import rule
 from core.masks.patterns import local
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 # Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut to fit), so that "random" needs no state.
 _MIX = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)
@@ -18,22 +18,22 @@ _LARGEST = 2**63 - 1
 _MOST_CELLS = 2**22  # ranked at once: 32 MB
 
 
-def global_window(cells: Cells, window: int, globals: int) -> Tensor:
-    return local(cells, window) | (cells.i < globals) | (cells.j < globals)
+def global_window(block: ScoreBlock, window: int, globals: int) -> Tensor:
+    return local(block, window) | (block.i < globals) | (block.j < globals)
 
 
-def bigbird(cells: Cells, block: int, window: int, globals: int, random: int, seed: int) -> Tensor:
-    rows, columns = cells.i // block, cells.j // block  # (T, 1), (1, S): the block of each query and key
-    last_row, last_column = (cells.num_queries - 1) // block, (cells.num_keys - 1) // block
+def bigbird(scores: ScoreBlock, block: int, window: int, globals: int, random: int, seed: int) -> Tensor:
+    rows, columns = scores.i // block, scores.j // block  # (T, 1), (1, S): the block of each query and key
+    last_row, last_column = (scores.num_queries - 1) // block, (scores.num_keys - 1) // block
     blocks = torch.arange(last_column + 1, device=rows.device)[None]  # (1, blocks of keys)
     seen = (blocks >= rows - window) & (blocks <= rows + window)
     seen |= (blocks < globals) | (blocks > last_column - globals) | (rows < globals) | (rows > last_row - globals)
     if random:
-        seen |= chosen(rows, blocks, ~seen, random, seed)
+        seen |= random_cells(rows, blocks, ~seen, random, seed)
     return seen[:, columns[0]]
 
 
-def chosen(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: int) -> Tensor:
+def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: int) -> Tensor:
     """In each row `count` of the free cells (all where there are fewer), by a hash of seed, row and column.
 
     Without a random state, any rectangle of the mask, on any device and at any time, agrees with the whole.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 class Position(nn.Module):
@@ -21,18 +21,18 @@ class Position(nn.Module):
         """A query or key, turned by its position; `length` is that of the whole sequence, offset + T unless given."""
         return x
 
-    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """What `bias` reads that is the same for every part of the matrix; made once a call and put into its cells."""
         return ()
 
-    def bias(self, cells: Cells) -> Float[Tensor, ...] | None:
+    def bias(self, block: ScoreBlock) -> Float[Tensor, ...] | None:
         """What is added to the scores of these cells, broadcastable to (B, H, T, S), in their dtype; None for none."""
         return None
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T S"]:
+    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         """The scores after scale and bias, changed in a way that no bias can say (trait "adjusts")."""
         return scores
 
-    def values(self, weights: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T E"] | None:
+    def values(self, weights: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T E"] | None:
         """What is added to weights · v (trait "values"); None for nothing."""
         return None

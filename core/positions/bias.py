@@ -11,7 +11,7 @@ from torch import Tensor
 
 from core.entries import Area, Cost, Entry
 from core.positions.base import Position
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:
@@ -31,9 +31,9 @@ class Alibi(Position):
         super().__init__()
         self.register_buffer("slopes", alibi_slopes(num_heads), persistent=False)
 
-    def bias(self, cells: Cells) -> Float[Tensor, "H T S"]:
-        distance = (cells.i - cells.j).abs()
-        return (-self.slopes[:, None, None] * distance).to(cells.dtype)
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        distance = (block.i - block.j).abs()
+        return (-self.slopes[:, None, None] * distance).to(block.dtype)
 
 
 def _cost(config: Any, area: Area) -> Cost:

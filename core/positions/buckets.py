@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 def bucket(
@@ -43,9 +43,9 @@ class T5(Position):
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
         self.table = nn.Parameter(torch.empty(buckets, num_heads).normal_(std=d_model**-0.5))
 
-    def bias(self, cells: Cells) -> Float[Tensor, "H T S"]:
-        rows = bucket(cells.j - cells.i, self.bidirectional, self.buckets, self.max_distance)
-        return self.table[rows].permute(2, 0, 1).to(cells.dtype)
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        rows = bucket(block.j - block.i, self.bidirectional, self.buckets, self.max_distance)
+        return self.table[rows].permute(2, 0, 1).to(block.dtype)
 
 
 def _t5(config: Any) -> T5:

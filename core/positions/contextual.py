@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
-from core.positions.distance import needs
-from core.score_block import Cells
+from core.positions.distance import require
+from core.score_block import ScoreBlock
 
 
 class Cope(Position):
@@ -25,11 +25,11 @@ class Cope(Position):
         super().__init__()
         self.table = nn.Parameter(torch.empty(places, qk_dim).normal_(std=0.02))
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T S"]:
-        q = needs(cells, "q", "cope")
-        counted = cells.j <= cells.i
-        if cells.key_mask is not None:
-            counted = counted & cells.key_mask
+    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q = require(block, "q", "cope")
+        counted = block.j <= block.i
+        if block.key_mask is not None:
+            counted = counted & block.key_mask
         precise = scores.to(torch.promote_types(scores.dtype, torch.float32))  # a sum over many keys
         gates = precise.sigmoid().masked_fill(~counted, 0.0)
         place = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)  # (B, H, T, S), from j to the end
@@ -53,18 +53,18 @@ class Forgetting(Position):
         self.gate = nn.Linear(d_model, num_heads)
         nn.init.constant_(self.gate.bias, start)
 
-    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """The log of what is kept up to each key, (B, H, Sx)."""
-        gates = self.gate(needs(cells, "context", "forgetting")).mT
+        gates = self.gate(require(block, "context", "forgetting")).mT
         precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
         each = F.logsigmoid(gates.to(precise))
-        return ((each if cells.real is None else each.masked_fill(~cells.real[:, None], 0.0)).cumsum(-1),)
+        return ((each if block.real is None else each.masked_fill(~block.real[:, None], 0.0)).cumsum(-1),)
 
-    def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
-        context = needs(cells, "context", "forgetting")
-        kept, = cells.tables or self.tables(cells)
-        at_query = kept[..., cells.i.flatten().clamp(max=context.shape[1] - 1)]
-        between = at_query[..., :, None] - kept[..., cells.j.flatten()][..., None, :]
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        context = require(block, "context", "forgetting")
+        kept, = block.tables or self.tables(block)
+        at_query = kept[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
+        between = at_query[..., :, None] - kept[..., block.j.flatten()][..., None, :]
         return -between.abs().to(context.dtype)
 
 

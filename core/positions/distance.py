@@ -7,28 +7,28 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from core.entries import ConfigError
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
-def needs(cells: Cells, name: str, owner: str) -> Tensor:
+def require(block: ScoreBlock, name: str, owner: str) -> Tensor:
     """A tensor that the cells carry (q, k, x or context); ConfigError says which position wants it when it is None."""
-    found = getattr(cells, name)
+    found = getattr(block, name)
     if found is None:
         raise ConfigError(f"position = {owner} reads {name}, which is not given here; give it, or take a position that "
                           "sees places alone (alibi, t5).")
     return found
 
 
-def clipped(cells: Cells, most: int) -> tuple[Int[Tensor, "T S"], slice]:
+def clipped_rows(block: ScoreBlock, most: int) -> tuple[Int[Tensor, "T S"], slice]:
     """The rows of a table of 2·most + 1 vectors that these cells read, and which of them each cell reads.
 
     A cell reads j − i, clipped to −most … most; its row is counted from the first of the slice.
     """
-    rows = reached(-cells.high, -cells.low, most, 2 * most + 1)
-    return (cells.j - cells.i).clamp(-most, most) + (most - rows.start), rows
+    rows = table_rows(-block.high, -block.low, most, 2 * most + 1)
+    return (block.j - block.i).clamp(-most, most) + (most - rows.start), rows
 
 
-def reached(low: int, high: int, zero: int, vectors: int) -> slice:
+def table_rows(low: int, high: int, zero: int, vectors: int) -> slice:
     """The rows that distances low … high read of a table whose row `zero` is distance 0, clipped at both ends.
 
     All rows in a graph, which is one for all lengths.
@@ -39,7 +39,7 @@ def reached(low: int, high: int, zero: int, vectors: int) -> slice:
     return slice(first, last + 1)
 
 
-def meet(
+def gather_by_distance(
     content: Float[Tensor, "B H T D"], table: Float[Tensor, "H_ N D"], row: Int[Tensor, "T S"],
 ) -> Float[Tensor, "B H T S"]:
     """contentᵢ · table[row of (i, j)]: each query meets the N vectors once and each cell picks its own.

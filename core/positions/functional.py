@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
 from core.positions.base import Position
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 FIRE_EPS = 1e-6  # the authors': keeps the ratio finite when c reaches 0
 
@@ -30,14 +30,14 @@ class Kerple(Position):
         self.slope = nn.Parameter(first.expm1().log())  # the inverse of softplus
         self.shape = nn.Parameter(second.expm1().log() if kernel == "log" else (second / 2).logit())
 
-    def bias(self, cells: Cells) -> Float[Tensor, "H T S"]:
-        distance = (cells.i - cells.j).abs().to(self.slope.dtype)
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        distance = (block.i - block.j).abs().to(self.slope.dtype)
         slope = F.softplus(self.slope)[:, None, None]
         if self.kernel == "log":
             spent = torch.log1p(F.softplus(self.shape)[:, None, None] * distance)
         else:
             spent = distance ** (2 * self.shape.sigmoid()[:, None, None])
-        return (-slope * spent).to(cells.dtype)
+        return (-slope * spent).to(block.dtype)
 
 
 class Fire(Position):
@@ -54,11 +54,11 @@ class Fire(Position):
         self.stretch = nn.Parameter(torch.tensor(0.1))  # c, and below m: where the authors start
         self.multiple = nn.Parameter(torch.tensor(1.0))
 
-    def bias(self, cells: Cells) -> Float[Tensor, "H T S"]:
-        place = cells.i.to(self.stretch.dtype)
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
+        place = block.i.to(self.stretch.dtype)
         longest = torch.maximum(place, (self.multiple * self.threshold).abs())  # (T, 1)
-        share = self.squeeze(place - cells.j) / (self.squeeze(longest) + FIRE_EPS)
-        return self.network(share[..., None]).permute(2, 0, 1).to(cells.dtype)
+        share = self.squeeze(place - block.j) / (self.squeeze(longest) + FIRE_EPS)
+        return self.network(share[..., None]).permute(2, 0, 1).to(block.dtype)
 
     def squeeze(self, distance: Tensor) -> Tensor:
         return torch.log1p((self.stretch * distance).abs())

@@ -15,12 +15,12 @@ TURNS = 1e-6  # below this a dimension is not turned into another
 SMALLEST = 1e-5  # singular values below this share of the largest are rounding of an fp32 table
 
 
-def added(position: Position, places: int, d_model: int) -> Float[Tensor, "T C"]:
+def additive_table(position: Position, places: int, d_model: int) -> Float[Tensor, "T C"]:
     """What the encoding adds to the input, one row a place."""
     return position.add(torch.zeros(1, places, d_model))[0]
 
 
-def turned(position: Position, places: int, dim: int) -> Float[Tensor, "T D D"]:
+def rotation_matrices(position: Position, places: int, dim: int) -> Float[Tensor, "T D D"]:
     """The matrix R_i by which a query or key of size D is turned at each place i: R_i q."""
     each = torch.eye(dim)[None, :, None].expand(1, dim, places, dim)  # a head for each dimension
     return position.rotate(each)[0].permute(1, 2, 0)
@@ -40,7 +40,7 @@ class Pair:
         return math.inf if self.angle == 0 else 2 * math.pi / abs(self.angle)
 
 
-def pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
+def rotation_pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
     """Which dimensions turn together, found in the matrices of at least two places; those that stay are in no pair."""
     reach = turns.abs().sum(0).fill_diagonal_(0)
     found = []
@@ -63,7 +63,7 @@ def alignment(turns: Float[Tensor, "T D D"]) -> Float[Tensor, "T T"]:
     return flat @ flat.mT / turns.shape[-1]
 
 
-def rotation_of(row: Float[Tensor, " C"]) -> Float[Tensor, "C C"]:
+def sinusoid_shift(row: Float[Tensor, " C"]) -> Float[Tensor, "C C"]:
     """The map that sinusoids promise: M_k with P(i + k) = M_k P(i), made of the sines and cosines in P(k) itself.
 
     Vaswani 2017, section 3.5: each pair (sin, cos) is turned by the angle that it has at k. An odd last dimension,
@@ -76,13 +76,13 @@ def rotation_of(row: Float[Tensor, " C"]) -> Float[Tensor, "C C"]:
     return out
 
 
-def fitted(table: Float[Tensor, "T C"], shift: int) -> Float[Tensor, "C C"]:
+def fit_shift(table: Float[Tensor, "T C"], shift: int) -> Float[Tensor, "C C"]:
     """The linear map that takes P(i) closest to P(i + shift), by least squares over the table, in fp64."""
     here, there = table[:-shift].double(), table[shift:].double()
     return torch.linalg.lstsq(here, there, rcond=SMALLEST, driver="gelsd").solution.mT.to(table.dtype)
 
 
-def miss(linear: Float[Tensor, "C C"], table: Float[Tensor, "T C"], shift: int) -> float:
+def shift_error(linear: Float[Tensor, "C C"], table: Float[Tensor, "T C"], shift: int) -> float:
     """How far M P(i) is from P(i + shift), as a share of its length (root mean square over places)."""
     there = table[shift:]
     return float((table[:-shift] @ linear.mT - there).norm() / there.norm())

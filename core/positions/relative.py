@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from core.entries import Area, Cost, Entry, Param
 from core.positions.absolute import sinusoids
 from core.positions.base import Position
-from core.positions.distance import clipped, meet, needs, reached
-from core.score_block import Cells
+from core.positions.distance import clipped_rows, gather_by_distance, require, table_rows
+from core.score_block import ScoreBlock
 
 
 class Shaw(Position):
@@ -28,15 +28,15 @@ class Shaw(Position):
         self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance + 1, qk_dim)))
         self.value = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance + 1, v_dim))) if values else None
 
-    def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
-        q = needs(cells, "q", "shaw")
-        row, read = clipped(cells, self.distance)
-        return meet(q * self.scale, self.key[None, read], row)
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q = require(block, "q", "shaw")
+        row, read = clipped_rows(block, self.distance)
+        return gather_by_distance(q * self.scale, self.key[None, read], row)
 
-    def values(self, weights: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T E"] | None:
+    def values(self, weights: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T E"] | None:
         if self.value is None:
             return None
-        row, read = clipped(cells, self.distance)
+        row, read = clipped_rows(block, self.distance)
         vectors, row = self.value[read], row.expand(*weights.shape[:2], -1, -1)
         spent = weights.new_zeros(*weights.shape[:3], len(vectors)).scatter_add(-1, row, weights)
         return spent @ vectors  # the weight spent at each distance, times that distance's vector
@@ -52,19 +52,19 @@ class TransformerXL(Position):
         self.content = nn.Parameter(torch.zeros(num_heads, qk_dim))  # u
         self.place = nn.Parameter(torch.zeros(num_heads, qk_dim))  # v
 
-    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """W r of every distance between a query and a key, (H, T + S − 1, D); row 0 is the least distance."""
-        q = needs(cells, "q", "transformer_xl")
-        distances = torch.arange(least(cells), cells.num_queries, dtype=torch.float64)
+        q = require(block, "q", "transformer_xl")
+        distances = torch.arange(least(block), block.num_queries, dtype=torch.float64)
         waves = sinusoids(distances, self.d_model, self.base).to(q)
         return (rearrange(self.project(waves), "n (h d) -> h n d", h=len(self.place)),)
 
-    def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
-        q, k = needs(cells, "q", "transformer_xl"), needs(cells, "k", "transformer_xl")
-        table, = cells.tables or self.tables(cells)
-        first = least(cells)
-        by_place = meet(q + self.place[:, None], table[:, cells.low - first:cells.high - first + 1],
-                        cells.i - cells.j - cells.low)
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q, k = require(block, "q", "transformer_xl"), require(block, "k", "transformer_xl")
+        table, = block.tables or self.tables(block)
+        first = least(block)
+        by_place = gather_by_distance(q + self.place[:, None], table[:, block.low - first:block.high - first + 1],
+                        block.i - block.j - block.low)
         by_content = self.content[:, None] @ k.mT  # (B, H, 1, S): how welcome a key is to every query
         return (by_place + by_content) * self.scale
 
@@ -83,27 +83,27 @@ class Deberta(Position):
         self.key = nn.Linear(d_model, num_heads * qk_dim, bias=False)
         self.query = nn.Linear(d_model, num_heads * qk_dim, bias=False)
 
-    def tables(self, cells: Cells) -> tuple[Tensor, ...]:
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """Kʳ and Qʳ, (H, 2k, D) each."""
         return tuple(rearrange(turn(self.table), "n (h d) -> h n d", h=self.num_heads)
                      for turn in (self.key, self.query))
 
-    def bias(self, cells: Cells) -> Float[Tensor, "B H T S"]:
-        q, k = needs(cells, "q", "deberta"), needs(cells, "k", "deberta")
-        read = reached(cells.low, cells.high, self.distance, 2 * self.distance)
-        row = (cells.i - cells.j + self.distance).clamp(0, 2 * self.distance - 1) - read.start
-        keys, queries = (table[:, read] for table in cells.tables or self.tables(cells))
-        content_to_place = meet(q, keys, row)
-        place_to_content = meet(k, queries, row.mT).mT
+    def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        q, k = require(block, "q", "deberta"), require(block, "k", "deberta")
+        read = table_rows(block.low, block.high, self.distance, 2 * self.distance)
+        row = (block.i - block.j + self.distance).clamp(0, 2 * self.distance - 1) - read.start
+        keys, queries = (table[:, read] for table in block.tables or self.tables(block))
+        content_to_place = gather_by_distance(q, keys, row)
+        place_to_content = gather_by_distance(k, queries, row.mT).mT
         return (content_to_place + place_to_content) * self.scale
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T S"]:
+    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         return scores * 3**-0.5
 
 
-def least(cells: Cells) -> int:
+def least(block: ScoreBlock) -> int:
     """The least distance i − j of the whole matrix."""
-    return cells.offset - cells.num_keys + 1
+    return block.offset - block.num_keys + 1
 
 
 def _shaw(config: Any) -> Shaw:
@@ -127,7 +127,7 @@ def _met(config: Any, area: Area, vectors: int, contents: int) -> Cost:
 
 def _shaw_cost(config: Any, area: Area) -> Cost:
     most = int(config.position["distance"])
-    read = reached(-area.high, -area.low, most, 2 * most + 1)
+    read = table_rows(-area.high, -area.low, most, 2 * most + 1)
     vectors = read.stop - read.start
     keys = _met(config, area, vectors, area.queries)
     if not config.position["values"]:
@@ -149,7 +149,7 @@ def _transformer_xl_tables(config: Any, area: Area) -> Cost:
 
 def _deberta_cost(config: Any, area: Area) -> Cost:
     most = int(config.position["distance"])
-    read = reached(area.low, area.high, most, 2 * most)
+    read = table_rows(area.low, area.high, most, 2 * most)
     met = _met(config, area, read.stop - read.start, area.queries + area.keys)
     return Cost(met.flops, max(met.bytes, 4 * met.kept), met.kept)
 

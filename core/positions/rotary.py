@@ -23,7 +23,7 @@ def rotate_pairs(x: Tensor, cos: Float[Tensor, "T half"], sin: Float[Tensor, "T 
     return torch.cat(turned, dim=-1) if layout == "halves" else torch.stack(turned, dim=-1).flatten(-2)
 
 
-def turns(
+def cos_sin(
     frequencies: Float[Tensor, " half"], start: int, stop: int, amplitude: float, dtype: torch.dtype,
     device: torch.device,
 ) -> tuple[Tensor, Tensor]:
@@ -33,13 +33,13 @@ def turns(
 
 
 @lru_cache(maxsize=32)
-def saved_turns(frequencies: tuple[float, ...], *where: Any) -> tuple[Tensor, Tensor]:
+def cached_cos_sin(frequencies: tuple[float, ...], *where: Any) -> tuple[Tensor, Tensor]:
     """`turns`, kept: every layer of a model asks for the same ones at each step.
 
     Made outside of inference mode, since one that was made there could not be trained with.
     """
     with torch.inference_mode(False):
-        return turns(torch.tensor(frequencies, dtype=torch.float64), *where)
+        return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *where)
 
 
 class Rotary(Position):
@@ -64,9 +64,9 @@ class Rotary(Position):
         frequencies = self.frequencies(end if length is None else length)
         where = (offset, end, self.amplitude, x.dtype, x.device)
         if torch.compiler.is_compiling():  # a graph holds no numbers that were read out of a tensor
-            cos, sin = turns(frequencies, *where)
+            cos, sin = cos_sin(frequencies, *where)
         else:
-            cos, sin = saved_turns(tuple(frequencies.tolist()), *where)
+            cos, sin = cached_cos_sin(tuple(frequencies.tolist()), *where)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
         turned, plain = x[..., :self.dims], x[..., self.dims:]

@@ -10,7 +10,7 @@ from torch import Tensor
 from core.entries import Area, Cost, Entry, Param
 from core.formula import Formula, parse
 from core.positions.base import Position
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 EXAMPLE = "score - 0.5*abs(i-j)"
 
@@ -22,8 +22,8 @@ class Typed(Position):
         super().__init__()
         self.formula: Formula = parse(formula, "score")
 
-    def adjust(self, scores: Float[Tensor, "B H T S"], cells: Cells) -> Float[Tensor, "B H T S"]:
-        return self.formula(cells, scores)
+    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        return self.formula(block, scores)
 
     def latex(self) -> str:
         """The equation as it was typed, for a page to show in place of the entry's."""

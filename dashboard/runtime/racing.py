@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from core.attention import AttentionConfig
-from core.benchmark import CPU, CUDA, Limits, Measured, race
+from core.benchmark import CPU, CUDA, Limits, Measurement, race
 
 ONE_AT_A_TIME = threading.Lock()  # two races would measure each other
 LEFT = 20.0  # seconds after the page's last poll until the race ends by itself
@@ -36,7 +36,7 @@ class Race:
         self.configs, self.lengths, self.rounds, self.limits = configs, lengths, rounds, limits
         self.backward, self.device, self.clock = backward, device, clock
         self.fraction, self.error = 0.0, ""
-        self.points: list[Measured] = []
+        self.points: list[Measurement] = []
         self.waiting = self.alive = True
         self._stop, self._last_poll = threading.Event(), time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -10,7 +10,7 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.kernels.costs import areas_met
 from core.attention.kernels.delta import delta_rule
 from core.attention.kernels.performer import orthogonal_gaussian
-from core.attention.kernels.plans import Places, planned, reach, touched
+from core.attention.kernels.plans import MaskGeometry, reach, touched_blocks, visible_blocks
 from core.benchmark import peak_bytes
 from core.cost import attention_cost
 from core.entries import Area
@@ -43,7 +43,7 @@ def test_the_worked_example_in_blocks_of_one():
     for key in ("chunked", "local", "block_sparse"):
         config = AttentionConfig(2, 1, "identity", kernel=Choice.of(key, block=1))
         layer = Attention(config)
-        out = layer.kernel(layer.problem(q, k, v)).out
+        out = layer.kernel(layer.kernel_inputs(q, k, v)).out
         torch.testing.assert_close(out.flatten(), want, rtol=0, atol=5e-4)
 
 
@@ -51,7 +51,7 @@ def test_linear_worked_by_hand():
     """φ(x) = elu(x) + 1, so q = 1 → 2, k = 0, 1 → 1, 2: the weights are 1/3 and 2/3. No scale: score = dot."""
     layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="linear"))
     q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in ([1.0], [0.0, 1.0], [3.0, 9.0]))
-    assert layer.kernel(layer.problem(q, k, v)).out.item() == pytest.approx(3 / 3 + 9 * 2 / 3)
+    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(3 / 3 + 9 * 2 / 3)
 
 
 def test_performer_worked_by_hand():
@@ -60,7 +60,7 @@ def test_performer_worked_by_hand():
     layer.kernel.directions.fill_(1.0)
     q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in ([0.3], [0.0, 1.0], [0.0, 1.0]))
     want = math.exp(0.5) / (1 + math.exp(0.5))
-    assert layer.kernel(layer.problem(q, k, v)).out.item() == pytest.approx(want, abs=1e-4)  # ε = 1e-4
+    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(want, abs=1e-4)  # ε = 1e-4
 
 
 def test_linformer_worked_by_hand():
@@ -70,7 +70,7 @@ def test_linformer_worked_by_hand():
         layer.kernel.to_key.copy_(torch.ones(2, 1))
         layer.kernel.to_value.copy_(torch.full((2, 1), 0.5))
     q, k, v = (torch.tensor(x).reshape(1, 1, -1, 1) for x in ([5.0], [0.0, 1.0], [1.0, 3.0]))
-    assert layer.kernel(layer.problem(q, k, v)).out.item() == pytest.approx(2.0)
+    assert layer.kernel(layer.kernel_inputs(q, k, v)).out.item() == pytest.approx(2.0)
 
 
 def test_nystrom_of_constant_stretches_is_exact():
@@ -78,14 +78,14 @@ def test_nystrom_of_constant_stretches_is_exact():
     layer = Attention(AttentionConfig(4, 1, "identity", kernel=Choice.of("nystrom", landmarks=2, rounds=30)))
     two = torch.tensor([[[[1.0, 0, 2, 0], [0, 1.0, 0, -1]]]]).repeat_interleave(3, dim=2)
     v = torch.randn(1, 1, 6, 4)
-    torch.testing.assert_close(layer.kernel(layer.problem(two, two, v)).out, attend(two, two, v).out)
+    torch.testing.assert_close(layer.kernel(layer.kernel_inputs(two, two, v)).out, attend(two, two, v).out)
 
 
 def test_retention_worked_by_hand():
     """γ = 1 − 1/32: with all scores 1, the second output is v₂ + γ v₁."""
     layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel="retention"))
     ones, v = torch.ones(1, 1, 2, 1), torch.tensor([4.0, 3.0]).reshape(1, 1, 2, 1)
-    out = layer.kernel(layer.problem(ones, ones, v)).out.flatten()
+    out = layer.kernel(layer.kernel_inputs(ones, ones, v)).out.flatten()
     torch.testing.assert_close(out, torch.tensor([4.0, 3 + 4 * 31 / 32]))
 
 
@@ -99,7 +99,7 @@ def test_the_gated_delta_rule_worked_by_hand():
         for weight in layer.kernel.parameters():
             weight.zero_()  # σ(0) = 1/2, and softplus(0) = log 2
     q, k, v = (torch.tensor(x).reshape(1, 1, 2, 1) for x in ([1.0, -3.0], [2.0, 5.0], [4.0, 7.0]))
-    steps = layer.kernel(replace(layer.problem(q, k, v, context=torch.zeros(1, 2, 1)), recorded=True))
+    steps = layer.kernel(replace(layer.kernel_inputs(q, k, v, context=torch.zeros(1, 2, 1)), record=True))
     torch.testing.assert_close(steps.out.flatten(), torch.tensor([2.0, -4.0]), rtol=1e-5, atol=0)
     want = torch.tensor([[0.5, 0], [-0.125, -0.5]])
     torch.testing.assert_close(steps.weights[0, 0], want, rtol=1e-5, atol=0)
@@ -119,7 +119,7 @@ def test_the_gated_delta_rule_needs_the_layer_and_its_x():
         attend(*heads, kernel="gated_delta")
     layer = Attention(AttentionConfig(C, H, kernel="gated_delta"))
     with pytest.raises(ConfigError, match="x what to forget, which is not given here; give it, or take kernel = ret"):
-        layer.kernel(layer.problem(*heads))
+        layer.kernel(layer.kernel_inputs(*heads))
 
 
 def test_a_hidden_key_leaves_the_state_as_it_is():
@@ -230,9 +230,9 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
     """16 tokens in blocks of 4: a band of ±1 touches the neighbours' corners, 4 + 2·3 blocks of 16 cells."""
     def band(rows):
         return (torch.arange(16)[rows, None] - torch.arange(16)).abs() <= 1
-    places = Places(16, 16, 0, band)
-    assert touched(places, 4)[1] == (slice(0, 12),)
-    met = areas_met(Area.whole(16, 16, masked=True), 4, touched(places, 4))
+    places = MaskGeometry(16, 16, 0, band)
+    assert touched_blocks(places, 4)[1] == (slice(0, 12),)
+    met = areas_met(Area.whole(16, 16, masked=True), 4, touched_blocks(places, 4))
     assert sum(count * area.cells for area, count in met.items()) == 10 * 16
 
 
@@ -241,9 +241,9 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
 @pytest.mark.parametrize(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
 def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, keys, real):
     padded = torch.arange(keys)[None] < real
-    places = Places(queries, keys, 0, lambda rows: build_mask(mask, queries, keys, key_mask=padded)[0, 0, rows])
+    places = MaskGeometry(queries, keys, 0, lambda rows: build_mask(mask, queries, keys, key_mask=padded)[0, 0, rows])
     for size in (1, 4, 16, 64):
-        assert planned(mask, places, size, real) == touched(places, size)
+        assert visible_blocks(mask, places, size, real) == touched_blocks(places, size)
 
 
 @pytest.mark.parametrize("mask", ["none", "causal"])
@@ -266,7 +266,7 @@ def test_chunked_never_holds_a_matrix(backward):
 
         def work(layer=layer, heads=heads):
             with torch.set_grad_enabled(backward):
-                out = layer.kernel(layer.problem(*heads)).out
+                out = layer.kernel(layer.kernel_inputs(*heads)).out
                 return torch.autograd.grad(out.sum(), heads) if backward else out
         linear = 2 * length * 16 * FLOAT * (7 if backward else 1.1)  # out, its gradient, and three of them twice
         beyond.append(peak_bytes(work) - linear)
@@ -283,7 +283,7 @@ def test_a_band_is_linear_in_length_in_cells_and_memory(key):
         flops.append(attention_cost(config, length, length).flops)
 
         def work(layer=layer, heads=heads):
-            return torch.autograd.grad(layer.kernel(layer.problem(*heads)).out.sum(), heads)
+            return torch.autograd.grad(layer.kernel(layer.kernel_inputs(*heads)).out.sum(), heads)
         held.append(peak_bytes(work))
     assert flops[1] / flops[0] == pytest.approx(4, rel=0.05)
     assert held[1] / held[0] == pytest.approx(4, rel=0.05)

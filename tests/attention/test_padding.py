@@ -89,8 +89,8 @@ def agrees_with_exact(config, queries, keys, real):
     for weight in layer.position.parameters():
         torch.nn.init.normal_(weight, std=0.5)
     x, context = torch.randn(2, queries, C), torch.randn(2, keys, C, requires_grad=True)
-    problem = layer.problem(*layer.projection(x, context), x, context, key_mask=real)
-    got, want = layer.kernel(problem).out, exact(replace(problem, recorded=True)).out
+    inputs = layer.kernel_inputs(*layer.projection(x, context), x, context, key_mask=real)
+    got, want = layer.kernel(inputs).out, exact(replace(inputs, record=True)).out
     torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-5)
     a, b = (torch.autograd.grad(out.square().sum(), context, retain_graph=True)[0] for out in (got, want))
     torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4 * max(1.0, b.abs().max().item()))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
-from core.benchmark import Measured
+from core.benchmark import Measurement
 from core.cost import attention_cost
 from core.pretrained import read
 from dashboard.charts.numbers import number
@@ -232,7 +232,7 @@ def test_nothing_is_measured_beside_another_measurement():
 
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
     weighed = Weighed(np.eye(3))
-    measured = Measured("x", 8, 0.0123, 2_000_000)
+    measured = Measurement("x", 8, 0.0123, 2_000_000)
     line = cost_table.row("x", weighed, Costed(90, 1e6, True), 1, 100, measured)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
     assert cost_table.row("x", Weighed(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6

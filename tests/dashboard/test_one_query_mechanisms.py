@@ -88,7 +88,7 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
 def test_what_shaw_adds_to_the_values_is_in_the_output():
     config = AttentionConfig(16, 4, position=Choice("shaw"))
     r = reading(config)
-    np.testing.assert_allclose(r.weights @ r.v + r.extra, r.out, atol=1e-5)
+    np.testing.assert_allclose(r.weights @ r.v + r.position_values, r.out, atol=1e-5)
     assert r"+ p_i" in equations.equation(r, config, 6, 1, "#B8430F")[0]
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.entries import Area
-from core.masks import COMPOSITIONS, MASKS, Drawing, build_mask, make_mask, read_drawing
-from core.score_block import Cells
+from core.masks import COMPOSITIONS, MASKS, Drawing, build_mask, make_mask, parse_drawing
+from core.score_block import ScoreBlock
 
 CAUSAL = Choice("causal")
 # What each lets 6 queries see of 8 keys, by hand.
@@ -55,7 +55,7 @@ def drawn_as(allowed):
 @pytest.mark.parametrize("key", WORKED)
 def test_a_worked_case(key):
     choice, want = WORKED[key]
-    found = make_mask(choice_with_all(choice))(Cells.whole(6, 8))
+    found = make_mask(choice_with_all(choice))(ScoreBlock.whole(6, 8))
     assert drawn_as(found) == want.strip()
 
 
@@ -68,10 +68,10 @@ def test_every_entry_has_one():
 def test_any_rectangle_agrees_with_the_whole(choice):
     """Kernels ask block by block, and a decoder row by row with an offset: the answer is the same."""
     mask = make_mask(choice_with_all(choice))
-    whole = mask(Cells.whole(13, 17, num_heads=2)).expand(2, 13, 17)
-    part = mask(Cells.whole(13, 17, num_heads=2).part(slice(3, 8), slice(6, 17)))
+    whole = mask(ScoreBlock.whole(13, 17, num_heads=2)).expand(2, 13, 17)
+    part = mask(ScoreBlock.whole(13, 17, num_heads=2).part(slice(3, 8), slice(6, 17)))
     assert torch.equal(part.expand(2, 5, 11), whole[:, 3:8, 6:])
-    later = mask(Cells.whole(4, 17, num_heads=2, offset=9))
+    later = mask(ScoreBlock.whole(4, 17, num_heads=2, offset=9))
     assert torch.equal(later.expand(2, 4, 17), whole[:, 9:])
 
 
@@ -91,9 +91,10 @@ def test_a_mask_stays_on_the_device_of_its_cells(key):
     """On a device without memory any tensor made elsewhere is refused. (A formula looks at values, so not here.)"""
     config = AttentionConfig(24, 3, mask=Choice(key))
     q, k = torch.zeros(1, 3, 5, 8, device="meta"), torch.zeros(1, 3, 7, 8, device="meta")
-    mask, cells = make_mask(config.mask, config).to("meta"), Cells.whole(5, 7, num_heads=3, device="meta", q=q, k=k)
-    assert mask(cells).device.type == "meta"
-    assert (mask.reweigh(cells) is not None) == (key == "local_p")
+    mask = make_mask(config.mask, config).to("meta")
+    block = ScoreBlock.whole(5, 7, num_heads=3, device="meta", q=q, k=k)
+    assert mask(block).device.type == "meta"
+    assert (mask.weight_factor(block) is not None) == (key == "local_p")
 
 
 def test_what_a_mask_has_no_room_for_is_one_more_text():
@@ -161,7 +162,7 @@ def test_local_p_without_queries_or_sizes_is_refused():
     with pytest.raises(ConfigError, match="take Attention"):
         build_mask(Choice("local_p"), 3, 3)
     with pytest.raises(ConfigError, match="reads the queries"):
-        make_mask(choice_with_all(Choice("local_p")), AttentionConfig(8, 1))(Cells.whole(3, 3))
+        make_mask(choice_with_all(Choice("local_p")), AttentionConfig(8, 1))(ScoreBlock.whole(3, 3))
 
 
 def test_a_row_that_sees_nothing_gives_zeros_and_finite_gradients():
@@ -183,7 +184,7 @@ def test_a_formula_by_head_masks_each_head_in_its_own_way():
 @given(st.integers(1, 64), st.integers(1, 64), st.randoms(use_true_random=False))
 def test_a_drawing_comes_back_from_its_text(queries, keys, chance):
     drawing = Drawing(tuple("".join(chance.choice("01") for _ in range(keys)) for _ in range(queries)))
-    assert read_drawing(drawing.text()) == drawing == Drawing.of(drawing.tensor())
+    assert parse_drawing(drawing.text()) == drawing == Drawing.of(drawing.tensor())
     config = AttentionConfig(mask=Choice.of("drawn", drawing=drawing.text()))
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
-def cells(q: Tensor, k: Tensor, offset: int = 0, **tensors: Tensor) -> Cells:
-    return Cells.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, q=q, k=k, **tensors)
+def cells(q: Tensor, k: Tensor, offset: int = 0, **tensors: Tensor) -> ScoreBlock:
+    return ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], offset=offset, q=q, k=k, **tensors)
 
 
 def layer_of(

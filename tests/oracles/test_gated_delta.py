@@ -76,7 +76,7 @@ def test_the_gated_delta_layer_against_qwen3_next():
     mixed = torch.cat([part.flatten(2) for part in qkv], -1).mT
     mixed = torch.nn.functional.silu(peer.conv1d(mixed)[..., :T]).mT  # each number over the last four tokens
     q, k, v = (part.unflatten(2, (H, -1)).transpose(1, 2) for part in mixed.split([H * size, H * size, H * value], -1))
-    out = layer.kernel(layer.problem(q, k, v, x, x)).out.transpose(1, 2)
+    out = layer.kernel(layer.kernel_inputs(q, k, v, x, x)).out.transpose(1, 2)
     ours = peer.out_proj(peer.norm(out.flatten(0, 2), gate.flatten(0, 2)).unflatten(0, (B, T, H)).flatten(2))
     same(ours, peer(x), [x])
     mine = torch.autograd.grad(ours.square().sum(), [layer.kernel.log_rate, layer.kernel.forget.bias])

@@ -112,7 +112,7 @@ def test_the_derivative_of_chunked_is_that_of_the_formula():
     weight = layer.score.weight
 
     def output(q, k, v, weight):
-        return layer.kernel(layer.problem(q, k, v, mask=mask)).out
+        return layer.kernel(layer.kernel_inputs(q, k, v, mask=mask)).out
 
     assert torch.autograd.gradcheck(output, (q, k, v, weight))
 
@@ -138,7 +138,7 @@ def test_local_against_local_attention(causal):
     peer = LocalAttention(window, causal=causal, exact_windowsize=True, autopad=True, use_rotary_pos_emb=False)
     q, k, v = heads(T, T, D)
     real = torch.arange(T) < torch.tensor([[T], [23]])
-    ours = layer.kernel(layer.problem(q, k, v, key_mask=real)).out
+    ours = layer.kernel(layer.kernel_inputs(q, k, v, key_mask=real)).out
     theirs = peer(q, k, v, mask=real)
     seen = torch.ones(B, 1, T, 1, dtype=torch.bool)
     seen[1, :, 23 + window:] = False  # it gives the mean of padding where a query sees no key; we give zeros
@@ -181,7 +181,7 @@ def test_performer_against_performer_pytorch():
     config = AttentionConfig(H * D, H, "identity", kernel=Choice.of("performer", features=23, seed=5))
     layer, (q, k, v) = Attention(config), heads()
     theirs = linear_attention(*features(q, k, layer), v)
-    same(layer.kernel(layer.problem(q, k, v)).out, theirs, [q, k, v])
+    same(layer.kernel(layer.kernel_inputs(q, k, v)).out, theirs, [q, k, v])
 
 
 def test_causal_performer_against_performer_pytorch():
@@ -190,7 +190,7 @@ def test_causal_performer_against_performer_pytorch():
     directions, root = layer.kernel.directions, D ** -0.25  # its own features look ahead for a stabiliser
     fq, fk = query_features(q * root, directions), key_features(k * root, directions, None, True)
     theirs = causal_linear_attention_noncuda(fq, fk, v, chunk_size=T, eps=0.0)
-    same(layer.kernel(layer.problem(q, k, v)).out, theirs, [q, k, v])
+    same(layer.kernel(layer.kernel_inputs(q, k, v)).out, theirs, [q, k, v])
 
 
 def test_linformer_against_linformer():
@@ -249,7 +249,7 @@ def test_retention_against_minimax():
     layer, x = Attention(config), torch.randn(B, T, width, requires_grad=True)
     torch.testing.assert_close(layer.kernel.slopes, peer.slope_rate, rtol=2e-5, atol=0)  # theirs × 1.00001
     q, k, v = peer.act_fn(peer.qkv_proj(x)).reshape(B, T, H, 3 * size).transpose(1, 2).split(size, dim=-1)
-    merged = layer.kernel(layer.problem(q, k, v)).out.transpose(1, 2).flatten(2)
+    merged = layer.kernel(layer.kernel_inputs(q, k, v)).out.transpose(1, 2).flatten(2)
     ours = peer.out_proj(torch.sigmoid(peer.output_gate(x)) * peer.norm(merged))
     same(ours, peer(x, None, None)[0], [x])
 

@@ -12,11 +12,11 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from core.positions.absolute import Learned, Sinusoidal, sinusoids
 from core.positions.bias import Alibi, alibi_slopes
 from core.positions.rotary import Rotary
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 def cells(q, k, offset=0):
-    return Cells.whole(q.shape[2], k.shape[2], offset=offset, q=q, k=k)
+    return ScoreBlock.whole(q.shape[2], k.shape[2], offset=offset, q=q, k=k)
 
 
 def test_sinusoids_have_the_published_values():

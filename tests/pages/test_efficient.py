@@ -10,7 +10,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AttentionConfig, Choice
-from core.benchmark import Measured
+from core.benchmark import Measurement
 from core.cost import attention_cost
 from dashboard.runtime import racing
 from dashboard.views.efficient import compute, controls, example, text
@@ -184,14 +184,14 @@ def test_an_error_in_a_race_is_kept_to_be_said(monkeypatch):
 
 
 def test_a_result_survives_json():
-    points = Measured("fused", 128, 1e-3, 5), Measured("fused", 256, skipped="too long")
+    points = Measurement("fused", 128, 1e-3, 5), Measurement("fused", 256, skipped="too long")
     result = Result(Controls.of(["fused"], 512, True), points, "here")
     assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert [p.length for p in result.of("fused")] == [128] and result.skipped()[0].length == 256
 
 
 def square(kernel, seconds, held):
-    return [Measured(kernel, n, seconds(n), int(held(n))) for n in (128, 256, 512)]
+    return [Measurement(kernel, n, seconds(n), int(held(n))) for n in (128, 256, 512)]
 
 
 def test_slopes_and_the_sentence_come_from_the_points():

@@ -14,32 +14,33 @@ from core.positions.scaled_rotary import Yarn
 
 
 def test_what_is_added_is_the_table():
-    torch.testing.assert_close(measure.added(Sinusoidal(7, 100.0), 11, 7), sinusoids(torch.arange(11.0), 7, 100.0))
+    added = measure.additive_table(Sinusoidal(7, 100.0), 11, 7)
+    torch.testing.assert_close(added, sinusoids(torch.arange(11.0), 7, 100.0))
     learned = Learned(7, 13)
-    torch.testing.assert_close(measure.added(learned, 11, 7), learned.table.weight[:11])
-    assert not measure.added(Position(), 11, 7).any()
+    torch.testing.assert_close(measure.additive_table(learned, 11, 7), learned.table.weight[:11])
+    assert not measure.additive_table(Position(), 11, 7).any()
 
 
 def test_the_matrix_of_a_turn_does_what_the_encoding_does():
     position, q = Rotary(10, 10000.0, "interleaved", 0.8), torch.randn(1, 1, 6, 10)
-    turns = measure.turned(position, 6, 10)
+    turns = measure.rotation_matrices(position, 6, 10)
     torch.testing.assert_close(torch.einsum("tij,tj->ti", turns, q[0, 0]), position.rotate(q)[0, 0])
 
 
 @pytest.mark.parametrize(("layout", "first"), [("halves", (0, 4)), ("interleaved", (0, 1))])
 def test_pairs_are_found_in_the_turns(layout, first):
     """Ten dimensions of which eight turn, by 1, 0.1, 0.01 and 0.001."""
-    found = measure.pairs(measure.turned(Rotary(10, 10000.0, layout, 0.8), 7, 10))
+    found = measure.rotation_pairs(measure.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10))
     assert len(found) == 4 and (found[0].first, found[0].second) == first
     assert [pair.angle for pair in found] == pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-4)
     assert found[0].wavelength == pytest.approx(2 * math.pi, rel=1e-5)
 
 
 def test_alignment_is_the_mean_cosine_of_the_angles():
-    turns = measure.turned(Rotary(4, 100.0, "halves"), 5, 4)
+    turns = measure.rotation_matrices(Rotary(4, 100.0, "halves"), 5, 4)
     expected = torch.tensor([(math.cos(d) + math.cos(d / 10)) / 2 for d in range(5)])
     torch.testing.assert_close(measure.alignment(turns)[0], expected, rtol=1e-5, atol=1e-6)
-    grown = measure.turned(Yarn(4, 100.0, "halves", 1.0, math.e, 64, 32.0, 1.0), 5, 4)
+    grown = measure.rotation_matrices(Yarn(4, 100.0, "halves", 1.0, math.e, 64, 32.0, 1.0), 5, 4)
     torch.testing.assert_close(measure.alignment(grown)[0, 0], torch.tensor(1.1**2), rtol=1e-5, atol=1e-6)
 
 
@@ -54,21 +55,22 @@ def test_cosines_of_sinusoids_depend_on_the_distance_alone():
 @pytest.mark.parametrize("shift", [1, 5, 20])
 def test_a_shift_of_sinusoids_is_the_rotation_in_closed_form(shift):
     table = sinusoids(torch.arange(300.0), 32)
-    assert measure.miss(measure.rotation_of(table[shift]), table, shift) < 1e-6
-    assert measure.miss(measure.fitted(table[:200], shift), table[:200], shift) < 1e-4
-    assert measure.miss(torch.eye(32), table, shift) > 0.1
+    assert measure.shift_error(measure.sinusoid_shift(table[shift]), table, shift) < 1e-6
+    assert measure.shift_error(measure.fit_shift(table[:200], shift), table[:200], shift) < 1e-4
+    assert measure.shift_error(torch.eye(32), table, shift) > 0.1
 
 
 def test_a_shift_of_a_random_table_is_no_linear_map():
     """With more places than dimensions: neither the closed form nor a fit, and a fit least where it never looked."""
     table = torch.randn(300, 32)
-    seen, unseen = (measure.miss(measure.fitted(table[:200], 5), part, 5) for part in (table[:200], table[200:]))
-    assert measure.miss(measure.rotation_of(table[5]), table, 5) > 1 and 0.8 < seen < unseen
+    fit = measure.fit_shift(table[:200], 5)
+    seen, unseen = (measure.shift_error(fit, part, 5) for part in (table[:200], table[200:]))
+    assert measure.shift_error(measure.sinusoid_shift(table[5]), table, 5) > 1 and 0.8 < seen < unseen
 
 
 def test_an_odd_last_dimension_stays_out_of_the_closed_form():
     table = sinusoids(torch.arange(50.0), 7)
-    closed = measure.rotation_of(table[3])
+    closed = measure.sinusoid_shift(table[3])
     torch.testing.assert_close(closed[6], torch.eye(7)[6])
     torch.testing.assert_close(table[:-3] @ closed.mT[:, :6], table[3:, :6], rtol=1e-5, atol=1e-5)
 
@@ -78,5 +80,6 @@ def test_every_encoding_shows_where_it_enters(entry):
     """Only those that say so add anything, and only those that say so turn anything."""
     config = AttentionConfig(24, 3, position=Choice(entry.key))
     position = find(POSITIONS, "position", entry.key).build(config)
-    assert bool(measure.added(position, 6, 24).any()) is (entry.enters == "x")
-    assert bool(measure.pairs(measure.turned(position, 6, config.qk_dim))) is (entry.enters == "q, k")
+    assert bool(measure.additive_table(position, 6, 24).any()) is (entry.enters == "x")
+    rotations = measure.rotation_matrices(position, 6, config.qk_dim)
+    assert bool(measure.rotation_pairs(rotations)) is (entry.enters == "q, k")

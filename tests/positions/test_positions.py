@@ -7,7 +7,7 @@ import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, heads_that_divide
 from core.positions import POSITIONS, Position
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 B, T, S, C, H = 2, 5, 11, 24, 3
 KEYS = [e.key for e in POSITIONS]
@@ -24,10 +24,10 @@ def layer_of(key, **choices):
     return layer
 
 
-def problem(layer, queries=T, offset=S - T):
+def inputs(layer, queries=T, offset=S - T):
     x, context = torch.randn(B, queries, C), torch.randn(B, S, C)
     q, k, v = layer.projection(x, context, offset)
-    return layer.problem(q, k, v, x, context, offset=offset)
+    return layer.kernel_inputs(q, k, v, x, context, offset=offset)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -44,7 +44,7 @@ def test_decoding_from_a_cache_is_the_whole_run(key, step):
 @pytest.mark.parametrize(("rows", "columns"), [(slice(1, 4), slice(2, 9)), (slice(0, 5), slice(0, 1)),
                                                (slice(3, 4), slice(0, 11))])
 def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
-    made = problem(layer_of(key))
+    made = inputs(layer_of(key))
     whole, part = made.bias(), made.bias(rows, columns)
     assert (whole is None) == (part is None)
     if whole is not None:
@@ -57,11 +57,11 @@ def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
 def test_rows_are_adjusted_each_on_its_own(key):
     """Whole rows at a time always agree; single cells too, but for those that say that they need the row."""
     layer, scores = layer_of(key), torch.randn(B, H, T, S)
-    cells, rows = problem(layer).cells, slice(1, 4)
-    whole = layer.position.adjust(scores, cells)
-    torch.testing.assert_close(layer.position.adjust(scores[:, :, rows], cells.part(rows)), whole[:, :, rows])
+    block, rows = inputs(layer).block, slice(1, 4)
+    whole = layer.position.adjust(scores, block)
+    torch.testing.assert_close(layer.position.adjust(scores[:, :, rows], block.part(rows)), whole[:, :, rows])
     columns = slice(0, 6)
-    part = layer.position.adjust(scores[..., columns], cells.part(columns=columns))
+    part = layer.position.adjust(scores[..., columns], block.part(columns=columns))
     needs_row = "whole rows" in next(e for e in POSITIONS if e.key == key).traits
     assert torch.allclose(part, whole[..., columns], atol=1e-6) is not needs_row
 
@@ -69,9 +69,9 @@ def test_rows_are_adjusted_each_on_its_own(key):
 @pytest.mark.parametrize("key", [e.key for e in POSITIONS if "values" in e.traits])
 def test_the_values_of_blocks_sum_to_the_whole(key):
     layer, weights = layer_of(key), torch.rand(B, H, T, S)
-    cells = problem(layer).cells
-    parts = [layer.position.values(weights[..., c], cells.part(columns=c)) for c in (slice(0, 4), slice(4, 11))]
-    torch.testing.assert_close(parts[0] + parts[1], layer.position.values(weights, cells))
+    block = inputs(layer).block
+    parts = [layer.position.values(weights[..., c], block.part(columns=c)) for c in (slice(0, 4), slice(4, 11))]
+    torch.testing.assert_close(parts[0] + parts[1], layer.position.values(weights, block))
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -110,14 +110,14 @@ def test_a_rotated_score_sees_the_distance_alone(key, layout):
 def test_a_bias_sees_the_distance_alone(key):
     """The same q and k, moved 40 places on: the same bias (Toeplitz, where the content is not read)."""
     layer = layer_of(key)
-    cells = problem(layer).cells
-    moved = replace(cells, i=cells.i + 40, j=cells.j + 40)
-    torch.testing.assert_close(layer.position.bias(moved), layer.position.bias(cells), rtol=1e-4, atol=1e-5)
+    block = inputs(layer).block
+    moved = replace(block, i=block.i + 40, j=block.j + 40)
+    torch.testing.assert_close(layer.position.bias(moved), layer.position.bias(block), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("key", ["alibi", "t5", "kerple"])
 def test_a_bias_that_reads_no_content_is_toeplitz_a_head(key):
-    bias = layer_of(key).position.bias(Cells.whole(9, 13, num_heads=H, offset=4))
+    bias = layer_of(key).position.bias(ScoreBlock.whole(9, 13, num_heads=H, offset=4))
     assert bias.shape == (H, 9, 13)
     torch.testing.assert_close(bias[:, 1:, 1:], bias[:, :-1, :-1])
     assert (bias[0] - bias[1]).abs().max() > 1e-3, "heads differ"

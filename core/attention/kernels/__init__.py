@@ -1,6 +1,6 @@
 """Kernels: how the weights are computed, or what stands in for them. Exact returns every step; the others save."""
 
-from core.attention.kernels.base import Problem, Steps, weighted_sum, without_cells
+from core.attention.kernels.base import AttentionInputs, Steps, empty_steps, weighted_sum
 from core.attention.kernels.chunked import CHUNKED
 from core.attention.kernels.delta import GATED_DELTA
 from core.attention.kernels.exact import EXACT, exact
@@ -21,5 +21,5 @@ KERNELS: tuple[Entry, ...] = (
     GATED_DELTA,
 )
 
-__all__ = ["KERNELS", "Problem", "Steps", "exact", "fused", "weighted_sum", "why_not_fused",
-           "without_cells"]
+__all__ = ["KERNELS", "AttentionInputs", "Steps", "exact", "fused", "weighted_sum", "why_not_fused",
+           "empty_steps"]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from core.masks import Mask
 from core.positions import Position
-from core.score_block import ALL, Cells
+from core.score_block import ALL, ScoreBlock
 
 Columns = slice | Tensor  # some keys: a stretch, or their places
 SAME = frozenset({"same"})  # the trait of a kernel of exact's own weights, which exact then draws
@@ -40,13 +40,13 @@ class Steps:
     masked: Float[Tensor, "B Hs T S"] | None = None  # scores, −∞ where nothing may be seen
     normalized: Float[Tensor, "B Hs T S"] | None = None  # after the normalizer, where weights are not the same
     weights: Float[Tensor, "B H T S"] | None = None  # what meets the values, before dropout
-    extra: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
+    position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
     merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
     implied: bool = False  # the kernel never made these weights: they are what its output amounts to
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class AttentionInputs:
     """What a kernel is given: q, k, v as they meet, and the choices that are already made."""
 
     q: Tensor
@@ -54,15 +54,15 @@ class Problem:
     v: Tensor
     score: Any  # a Score, from q and k to raw scores
     normalizer: Any  # from scores and mask to weights
-    cells: Cells
+    block: ScoreBlock
     position: Position | None = None
     mask: Mask | None = None
-    given: Tensor | None = None  # a mask that came with the call, bool, broadcastable to (B, H, T, S)
-    added: Tensor | None = None  # a bias that came with the call
-    fold: Callable[[Tensor], Tensor] | None = None
+    call_mask: Tensor | None = None  # a mask that came with the call, bool, broadcastable to (B, H, T, S)
+    call_bias: Tensor | None = None  # a bias that came with the call
+    combine_heads: Callable[[Tensor], Tensor] | None = None
     causal: bool = False  # the mask is exactly the square causal one, so a kernel may use its own
     dropout: float = 0.0
-    recorded: bool = False  # the weights are wanted, even by a kernel that does not make them
+    record: bool = False  # return the weights, even from a kernel that does not make them
 
     @property
     def empty(self) -> bool:
@@ -71,29 +71,29 @@ class Problem:
 
     def allowed(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
         """The joined mask of these rows and columns; None where everything may be seen."""
-        cells = self.cells.part(rows, columns)
-        parts = [] if self.mask is None else [self.mask(cells)]
-        if cells.key_mask is not None:
-            parts.append(cells.key_mask)
-        if self.given is not None:
-            parts.append(block(self.given, rows, columns))
+        block = self.block.part(rows, columns)
+        parts = [] if self.mask is None else [self.mask(block)]
+        if block.key_mask is not None:
+            parts.append(block.key_mask)
+        if self.call_mask is not None:
+            parts.append(submatrix(self.call_mask, rows, columns))
         return reduce(and_, parts) if parts else None
 
     def bias(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
         """What is added to the scores of these rows and columns; None for nothing."""
-        found = None if self.position is None else self.position.bias(self.cells.part(rows, columns))
-        if self.added is None:
+        found = None if self.position is None else self.position.bias(self.block.part(rows, columns))
+        if self.call_bias is None:
             return found
-        added = block(self.added, rows, columns)
+        added = submatrix(self.call_bias, rows, columns)
         return added if found is None else found + added
 
-    def part(self, rows: slice, columns: Columns, q: Tensor, k: Tensor, v: Tensor) -> Problem:
+    def part(self, rows: slice, columns: Columns, q: Tensor, k: Tensor, v: Tensor) -> AttentionInputs:
         """The same problem for some queries q and keys k and values v alone, which are those rows and columns."""
-        cells = self.cells
-        real = None if cells.key_mask is None else cells.key_mask[..., columns]
-        cells = replace(cells, **cells.places(rows, columns), key_mask=real, q=q, k=k)
-        given, added = (None if x is None else block(x, rows, columns) for x in (self.given, self.added))
-        return replace(self, q=q, k=k, v=v, cells=cells, given=given, added=added, causal=False)
+        block = self.block
+        real = None if block.key_mask is None else block.key_mask[..., columns]
+        block = replace(block, **block.places(rows, columns), key_mask=real, q=q, k=k)
+        given, added = (None if x is None else submatrix(x, rows, columns) for x in (self.call_mask, self.call_bias))
+        return replace(self, q=q, k=k, v=v, block=block, call_mask=given, call_bias=added, causal=False)
 
 
 def spans(length: int, size: int) -> Iterator[slice]:
@@ -101,21 +101,21 @@ def spans(length: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
-def block(matrix: Tensor, rows: slice, columns: Columns) -> Tensor:
+def submatrix(matrix: Tensor, rows: slice, columns: Columns) -> Tensor:
     """Those rows and columns of a matrix that may be broadcast, as (…, 1, S) or (…, T, 1)."""
     if matrix.dim() > 1 and matrix.shape[-2] > 1:
         matrix = matrix[..., rows, :]
     return matrix[..., columns] if matrix.shape[-1] > 1 else matrix
 
 
-def without_cells(problem: Problem) -> Steps:
+def empty_steps(inputs: AttentionInputs) -> Steps:
     """The Steps of no query, no key or no text at all: zeros, since there is nothing to see."""
-    q, k, v = problem.q, problem.k, problem.v
+    q, k, v = inputs.q, inputs.k, inputs.v
     scores, weights = (q.new_zeros(*x.shape[:2], q.shape[2], k.shape[2]) for x in (q, v))
-    return Steps(q, k, v, problem.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)
+    return Steps(q, k, v, inputs.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)
 
 
-def precise(x: Tensor) -> Tensor:
+def to_float32(x: Tensor) -> Tensor:
     """In at least fp32: sums over many keys lose too much in half."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 

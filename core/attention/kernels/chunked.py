@@ -14,10 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps, precise, spans
+from core.attention.kernels.base import SAME, AttentionInputs, Steps, spans, to_float32
 from core.attention.kernels.costs import chunked_cost
-from core.attention.kernels.exact import scored
-from core.attention.kernels.refusals import adds_values, folded, not_softmax, refused, reweighed, whole_rows
+from core.attention.kernels.exact import compute_scores
+from core.attention.kernels.refusals import (
+    adds_values,
+    combines_heads,
+    multiplies_weights,
+    not_softmax,
+    refuse_when,
+    whole_rows,
+)
 from core.entries import Entry, Param
 
 INFINITY = float("inf")
@@ -28,24 +35,24 @@ BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys that 
 class Blocks:
     """A problem cut into blocks of `size` queries and keys; `seed` drops the same weights forward and backward."""
 
-    problem: Problem
+    inputs: AttentionInputs
     size: int
     seed: int = 0
 
     def scores(self, q: Tensor, k: Tensor, v: Tensor, rows: slice, columns: slice) -> Tensor | None:
         """What the softmax reads, (B, H, t, s), −∞ where nothing may be seen; None where all of the block is masked."""
-        part = self.problem.part(rows, columns, q, k, v)
+        part = self.inputs.part(rows, columns, q, k, v)
         allowed = part.allowed()
         if allowed is not None and not bool(allowed.any()):
             return None
-        scores = precise(scored(part)[-1]) / part.normalizer.temperature
+        scores = to_float32(compute_scores(part)[-1]) / part.normalizer.temperature
         return scores if allowed is None else scores.masked_fill(~allowed, -INFINITY)
 
     def kept(self, weights: Tensor, rows: slice, columns: slice) -> Tensor:
         """1 / (1 − dropout) where a weight is kept, 0 where it is dropped."""
         place = torch.Generator(weights.device).manual_seed(hash((self.seed, rows.start, columns.start)))
         drawn = torch.rand(weights.shape, generator=place, device=weights.device, dtype=weights.dtype)
-        return (drawn >= self.problem.dropout).to(weights.dtype) / (1.0 - self.problem.dropout)
+        return (drawn >= self.inputs.dropout).to(weights.dtype) / (1.0 - self.inputs.dropout)
 
 
 class _Chunked(torch.autograd.Function):
@@ -53,7 +60,7 @@ class _Chunked(torch.autograd.Function):
     def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> Tensor:
         """`read` are the position's tables, and then what is learned."""
         out = q.new_empty(*q.shape[:3], v.shape[-1])
-        norm = precise(q.new_empty(*q.shape[:3], 1))  # log of each row's sum: weights = e^(scores − norm)
+        norm = to_float32(q.new_empty(*q.shape[:3], 1))  # log of each row's sum: weights = e^(scores − norm)
         for rows in spans(q.shape[2], blocks.size):
             out[:, :, rows], norm[:, :, rows] = _rows(blocks, q[:, :, rows], k, v, rows)
         ctx.blocks = blocks
@@ -65,10 +72,10 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, norm, *read = ctx.saved_tensors
         blocks, learned = with_leaves(ctx.blocks, read)
-        found = [torch.zeros_like(x, dtype=precise(x).dtype) for x in (q, k, v, *learned)]
-        delta = (precise(grad) * out).sum(-1, keepdim=True)  # Σ_j w_ij ∂w_ij: what the softmax takes off each row
+        found = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in (q, k, v, *learned)]
+        delta = (to_float32(grad) * out).sum(-1, keepdim=True)  # Σ_j w_ij ∂w_ij: what the softmax takes off each row
         for rows in spans(q.shape[2], blocks.size):
-            row = (precise(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
+            row = (to_float32(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
             for columns in spans(k.shape[2], blocks.size):
                 _add_block(blocks, (q, k, v), learned, found, row, rows, columns)
         return None, *(total.to(x.dtype) for total, x in zip(found, (q, k, v, *learned), strict=True))
@@ -76,16 +83,16 @@ class _Chunked(torch.autograd.Function):
 
 def with_leaves(blocks: Blocks, read: list[Tensor]) -> tuple[Blocks, list[Tensor]]:
     """The blocks with tables of their own, so that a block's gradient ends at them and not at what made them."""
-    problem, count = blocks.problem, len(blocks.problem.cells.tables)
+    inputs, count = blocks.inputs, len(blocks.inputs.block.tables)
     tables = [table.detach().requires_grad_() for table in read[:count]]
-    cells = replace(problem.cells, tables=tuple(tables))
-    return replace(blocks, problem=replace(problem, cells=cells)), [*tables, *read[count:]]
+    block = replace(inputs.block, tables=tuple(tables))
+    return replace(blocks, inputs=replace(inputs, block=block)), [*tables, *read[count:]]
 
 
 def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
     """The output of some queries, and the logarithm of each one's sum (+∞ for a row that sees no key)."""
-    top = precise(q.new_full((*q.shape[:3], 1), -INFINITY))
-    total, out = torch.zeros_like(top), precise(q.new_zeros(*q.shape[:3], v.shape[-1]))
+    top = to_float32(q.new_full((*q.shape[:3], 1), -INFINITY))
+    total, out = torch.zeros_like(top), to_float32(q.new_zeros(*q.shape[:3], v.shape[-1]))
     for columns in spans(k.shape[2], blocks.size):
         values = v[:, :, columns]
         scores = blocks.scores(q, k[:, :, columns], values, rows, columns)
@@ -95,9 +102,9 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
         safe = highest.masked_fill(highest == -INFINITY, 0.0)  # −∞ − (−∞) would be NaN
         weights, fade = (scores - safe).exp_(), (top - safe).exp_()
         total = total * fade + weights.sum(-1, keepdim=True)
-        if blocks.problem.dropout:
+        if blocks.inputs.dropout:
             weights = weights * blocks.kept(weights, rows, columns)
-        out.mul_(fade).add_(weights @ precise(values))
+        out.mul_(fade).add_(weights @ to_float32(values))
         top = highest
         del scores, weights  # else they would stand beside those of the next block
     unseen = total == 0
@@ -117,8 +124,8 @@ def _add_block(
     if scores is None:
         return
     weights = (scores.detach() - norm).exp_()
-    felt, used = grad @ precise(values).mT, weights
-    if blocks.problem.dropout:
+    felt, used = grad @ to_float32(values).mT, weights
+    if blocks.inputs.dropout:
         kept = blocks.kept(weights, rows, columns)
         felt, used = felt * kept, weights * kept
     found[2][:, :, columns] += used.mT @ grad
@@ -128,25 +135,25 @@ def _add_block(
             total += part
 
 
-def learned_tensors(problem: Problem) -> list[Tensor]:
+def learned_tensors(inputs: AttentionInputs) -> list[Tensor]:
     """What the scores read beside q and k, where gradients are wanted: weights, a given bias, the layer's inputs."""
-    pieces = [piece for piece in (problem.score, problem.position, problem.mask) if piece is not None]
+    pieces = [piece for piece in (inputs.score, inputs.position, inputs.mask) if piece is not None]
     weights = [weight for piece in pieces for weight in piece.parameters()]
-    others = (problem.added, problem.cells.x, problem.cells.context)
+    others = (inputs.call_bias, inputs.block.x, inputs.block.context)
     # By identity, since in self-attention the context is x.
     found = {id(x): x for x in (*weights, *others) if x is not None and x.requires_grad}
     return list(found.values())
 
 
-def chunked(problem: Problem, size: int) -> Steps:
+def chunked(inputs: AttentionInputs, size: int) -> Steps:
     """Exact's output in memory that does not grow with T · S, backward too; time is still O(T·S·D)."""
-    q, k, v = problem.q, problem.k, problem.v
-    seed = int(torch.randint(2**31, ())) if problem.dropout else 0
-    out = _Chunked.apply(Blocks(problem, size, seed), q, k, v, *problem.cells.tables, *learned_tensors(problem))
-    return Steps(q, k, v, problem.score.scale, None, None, out)
+    q, k, v = inputs.q, inputs.k, inputs.v
+    seed = int(torch.randint(2**31, ())) if inputs.dropout else 0
+    out = _Chunked.apply(Blocks(inputs, size, seed), q, k, v, *inputs.block.tables, *learned_tensors(inputs))
+    return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
-def _build(config: Any) -> Callable[[Problem], Steps]:
+def _build(config: Any) -> Callable[[AttentionInputs], Steps]:
     return partial(chunked, size=int(config.kernel["block"] if config else BLOCK.default))
 
 
@@ -157,4 +164,4 @@ CHUNKED = Entry(
     "The same output from one block of keys at a time: a running maximum and sum stand for all blocks before, so that "
     "memory stays flat while T grows.", "Rabe & Staats", 2021, "https://arxiv.org/abs/2112.05682", (BLOCK,),
     short="{block} keys at a time", traits=SAME, cost=chunked_cost,
-    refuse=refused("chunked", not_softmax, adds_values, whole_rows, reweighed, folded))
+    refuse=refuse_when("chunked", not_softmax, adds_values, whole_rows, multiplies_weights, combines_heads))

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from core.attention.kernels.base import spans
-from core.attention.kernels.plans import NOTHING, Places, Stretch, planned
+from core.attention.kernels.plans import NOTHING, MaskGeometry, Stretch, visible_blocks
 from core.attention.normalizers import NORMALIZERS
 from core.attention.scores import SCORES
 from core.entries import Area, Cost, find
 from core.masks import MASKS, make_mask
 from core.positions import POSITIONS
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 FLOAT, PLACE = 4, 8  # bytes of a number, and of a position i or j
 RULE = 4  # bytes a cell while a mask's rule is computed: comparisons, and what joins them
@@ -94,7 +94,7 @@ def exact_block(config: Any, area: Area) -> float:
     live = mask.kept + position.kept + scores
     steps.append(live + normalizer.bytes)
     live += scores  # the weights
-    if config.has("mask", "reweighs") and (factor := reweighing(config, area)):
+    if config.has("mask", "reweighs") and (factor := weight_factor_bytes(config, area)):
         steps += [live + 3 * factor, live + factor + scores]
         live += factor + scores
     if config.has("projection", "folds"):
@@ -107,7 +107,7 @@ def exact_block(config: Any, area: Area) -> float:
     return max(steps)
 
 
-def reweighing(config: Any, area: Area) -> float:
+def weight_factor_bytes(config: Any, area: Area) -> float:
     """Bytes of what a mask multiplies the weights with."""
     leaves = config.mask.leaves()
     if any(leaf.key == "local_p" for leaf in leaves):
@@ -160,19 +160,19 @@ def fused_cost(config: Any, area: Area) -> Cost:
     return Cost(made.flops + flops(config, area), max(made.bytes, made.kept + held), outputs(config, area.queries))
 
 
-def places_of(config: Any, area: Area) -> Places:
+def places_of(config: Any, area: Area) -> MaskGeometry:
     """The mask of an area as a plan reads it; keys from `real` on are padding."""
     real = torch.arange(area.keys)[None] < (area.keys if area.real is None else area.real)
-    whole = Cells.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=real)
+    whole = ScoreBlock.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=real)
     rule = None if config.mask.key == "none" else make_mask(config.mask, config)
 
     def allowed(rows: slice) -> torch.Tensor | None:
-        cells = whole.part(rows)
+        block = whole.part(rows)
         if rule is None:
-            return None if area.real is None else cells.key_mask
-        return rule(cells) if area.real is None else rule(cells) & cells.key_mask
+            return None if area.real is None else block.key_mask
+        return rule(block) if area.real is None else rule(block) & block.key_mask
 
-    return Places(area.queries, area.keys, 0, allowed)
+    return MaskGeometry(area.queries, area.keys, 0, allowed)
 
 
 def areas_met(area: Area, size: int, met: list[Stretch]) -> Counter[Area]:
@@ -216,7 +216,7 @@ def total_flops(config: Any, areas: Counter[Area], masks: int = 1) -> float:
 def blocks_seen(config: Any, area: Area) -> list[Stretch]:
     """The blocks of keys that a mask lets each block of queries see."""
     real = area.keys if area.real is None else area.real
-    return planned(config.mask, places_of(config, area), int(config.kernel["block"]), real)
+    return visible_blocks(config.mask, places_of(config, area), int(config.kernel["block"]), real)
 
 
 def gathered_cost(config: Any, area: Area, met: list[Stretch], fused: bool, masks: int) -> Cost:

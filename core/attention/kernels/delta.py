@@ -13,14 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.kernels.base import Problem, Steps, precise
+from core.attention.kernels.base import AttentionInputs, Steps, to_float32
 from core.attention.kernels.implied import (
     CAUSAL_TOO,
     IMPLIED,
-    meeting,
     needs_plain_rows,
-    seen_keys,
+    scaled_qk,
     steps,
+    visible_keys,
 )
 from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
@@ -82,27 +82,27 @@ class GatedDelta(nn.Module):
         """log α and β, (B, H, S) each; a key that is not real leaves the state as it is: α = 1, β = 0."""
         if real is not None:
             context = context.masked_fill(~real[:, 0].mT, 0.0)
-        decay = -precise(self.log_rate).exp()[:, None] * F.softplus(precise(self.forget(context)).mT)
-        write = precise(self.write(context)).mT.sigmoid()
+        decay = -to_float32(self.log_rate).exp()[:, None] * F.softplus(to_float32(self.forget(context)).mT)
+        write = to_float32(self.write(context)).mT.sigmoid()
         return (decay, write) if real is None else (decay * real[:, 0], write * real[:, 0])
 
-    def forward(self, problem: Problem) -> Steps:
-        if problem.cells.context is None:
+    def forward(self, inputs: AttentionInputs) -> Steps:
+        if inputs.block.context is None:
             raise ConfigError("kernel = gated_delta reads from the keys' x what to forget, which is not given here; "
                               "give it, or take kernel = retention.")
-        real = seen_keys(problem, "gated_delta")
-        q, k, scale = meeting(problem)
+        real = visible_keys(inputs, "gated_delta")
+        q, k, scale = scaled_qk(inputs)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
-        q, k, v, offset = unit(q) * scale, unit(k), precise(problem.v), problem.cells.offset
-        gates = self.gates(problem.cells.context, real)
+        q, k, v, offset = unit(q) * scale, unit(k), to_float32(inputs.v), inputs.block.offset
+        gates = self.gates(inputs.block.context, real)
 
         def weights() -> Tensor:
             """The output is linear in v, so that its matrix is what it makes of the identity."""
             one = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
             return delta_rule(q, k, one, *gates, self.chunk, offset)
 
-        return steps(problem, delta_rule(q, k, v, *gates, self.chunk, offset), weights)
+        return steps(inputs, delta_rule(q, k, v, *gates, self.chunk, offset), weights)
 
 
 GATED_DELTA = Entry(

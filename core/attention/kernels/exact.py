@@ -5,47 +5,47 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps, weighted_sum
+from core.attention.kernels.base import SAME, AttentionInputs, Steps, weighted_sum
 from core.attention.kernels.costs import exact_cost
 from core.entries import Entry
 
 
-def scored(problem: Problem) -> tuple[Tensor | None, Tensor | None, Tensor]:
+def compute_scores(inputs: AttentionInputs) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """The raw scores where they are recorded, the bias, and the scores that the normalizer reads, before the mask."""
-    raw, scale, bias = problem.score(problem.q, problem.k), problem.score.scale, problem.bias()
+    raw, scale, bias = inputs.score(inputs.q, inputs.k), inputs.score.scale, inputs.bias()
     if isinstance(scale, float):
-        scores = raw if scale == 1.0 else raw * scale if problem.recorded else raw.mul_(scale)
+        scores = raw if scale == 1.0 else raw * scale if inputs.record else raw.mul_(scale)
     else:
         scores = raw * scale
     if bias is not None:
         scores = scores + bias
-    if problem.position is not None:
-        scores = problem.position.adjust(scores, problem.cells)
-    return raw if problem.recorded else None, bias, scores
+    if inputs.position is not None:
+        scores = inputs.position.adjust(scores, inputs.block)
+    return raw if inputs.record else None, bias, scores
 
 
-def exact(problem: Problem) -> Steps:
+def exact(inputs: AttentionInputs) -> Steps:
     """Make every step as a matrix: O(T·S·D) time and O(T·S) memory. Used wherever weights are shown.
 
     Unless the problem is recorded, a step is let go as soon as the next one is made.
     """
-    q, k, v, mask, cells = problem.q, problem.k, problem.v, problem.allowed(), problem.cells
-    raw, bias, scores = scored(problem)
-    weights = normalized = problem.normalizer(scores, mask)
-    if problem.mask is not None and (factor := problem.mask.reweigh(cells)) is not None:
+    q, k, v, mask, block = inputs.q, inputs.k, inputs.v, inputs.allowed(), inputs.block
+    raw, bias, scores = compute_scores(inputs)
+    weights = normalized = inputs.normalizer(scores, mask)
+    if inputs.mask is not None and (factor := inputs.mask.weight_factor(block)) is not None:
         weights = weights * factor
-    if problem.fold is not None:
-        weights = problem.fold(weights)
-    used = F.dropout(weights, problem.dropout) if problem.dropout else weights
+    if inputs.combine_heads is not None:
+        weights = inputs.combine_heads(weights)
+    used = F.dropout(weights, inputs.dropout) if inputs.dropout else weights
     out = weighted_sum(used, v, mask)  # dropout falls on a copy, so that the weights drawn stay whole
-    extra = None if problem.position is None else problem.position.values(used, cells)
+    extra = None if inputs.position is None else inputs.position.values(used, block)
     if extra is not None:
         out = out + extra
-    if not problem.recorded:
-        return Steps(q, k, v, problem.score.scale, bias, mask, out)
+    if not inputs.record:
+        return Steps(q, k, v, inputs.score.scale, bias, mask, out)
     masked = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
     before = None if normalized is weights else normalized
-    return Steps(q, k, v, problem.score.scale, bias, mask, out, raw, scores, masked, before, weights, extra)
+    return Steps(q, k, v, inputs.score.scale, bias, mask, out, raw, scores, masked, before, weights, extra)
 
 
 EXACT = Entry(

@@ -7,39 +7,39 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps
+from core.attention.kernels.base import SAME, AttentionInputs, Steps
 from core.attention.kernels.costs import fused_cost
-from core.attention.kernels.refusals import PLAIN, refused
+from core.attention.kernels.refusals import PLAIN, refuse_when
 from core.entries import Entry
 
 
-def fused(problem: Problem) -> Steps:
+def fused(inputs: AttentionInputs) -> Steps:
     """F.scaled_dot_product_attention: the same output in O(T) memory, without the steps between.
 
     As there, a NaN or infinity in k or v reaches rows whose mask hides it; the layer takes them out of padding before.
     """
-    q, k, v, bias = problem.q, problem.k, problem.v, problem.bias()
-    scale, temperature = problem.score.scale, problem.normalizer.temperature
-    own_causal = problem.causal and bias is None
-    mask = None if own_causal else problem.allowed()
+    q, k, v, bias = inputs.q, inputs.k, inputs.v, inputs.bias()
+    scale, temperature = inputs.score.scale, inputs.normalizer.temperature
+    own_causal = inputs.causal and bias is None
+    mask = None if own_causal else inputs.allowed()
     extra = mask
     if bias is not None:
         extra = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))
         extra = extra.to(q.dtype)
         extra = extra if extra.dim() == 4 else extra[None]  # of three dimensions PyTorch makes the whole matrix
-    meets, met = problem.score.prepare(q, k)
+    meets, met = inputs.score.prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
         meets, scale = meets * scale, 1.0
     out = F.scaled_dot_product_attention(
-        meets, met, v, attn_mask=extra, dropout_p=problem.dropout, is_causal=own_causal, scale=scale / temperature)
+        meets, met, v, attn_mask=extra, dropout_p=inputs.dropout, is_causal=own_causal, scale=scale / temperature)
     if mask is not None and q.device.type != "cpu":  # PyTorch's CPU kernels give zeros here; others are not promised to
         out = out.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-    return Steps(q, k, v, problem.score.scale, bias, mask, out)
+    return Steps(q, k, v, inputs.score.scale, bias, mask, out)
 
 
 def why_not_fused(config: Any) -> str | None:
     """The reason why F.scaled_dot_product_attention cannot compute these choices, or None when it can."""
-    return refused("fused", *PLAIN)(config)
+    return refuse_when("fused", *PLAIN)(config)
 
 
 FUSED = Entry(

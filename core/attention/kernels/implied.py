@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from core.attention.kernels.base import Problem, Steps, precise
+from core.attention.kernels.base import AttentionInputs, Steps, to_float32
 from core.attention.kernels.refusals import (
     Reason,
+    combines_heads,
     drops_weights,
     enters_scores,
-    folded,
     mask_beyond,
+    multiplies_weights,
     not_product,
     not_softmax,
-    refused,
-    reweighed,
+    refuse_when,
 )
 from core.entries import ConfigError
 
@@ -27,30 +27,30 @@ CAUSAL_TOO = ("none", "causal", "padding")
 
 def needs_plain_rows(kernel: str, *masks: str) -> Reason:
     """The `refuse` of a kernel that stands for a softmax over dot products, under no mask but these."""
-    return refused(kernel, not_product, not_softmax, enters_scores, reweighed, folded, drops_weights,
-                   mask_beyond(*masks))
+    return refuse_when(kernel, not_product, not_softmax, enters_scores, multiplies_weights, combines_heads,
+                       drops_weights, mask_beyond(*masks))
 
 
-def meeting(problem: Problem) -> tuple[Tensor, Tensor, float | Tensor]:
+def scaled_qk(inputs: AttentionInputs) -> tuple[Tensor, Tensor, float | Tensor]:
     """q and k in at least fp32, and what their dot product is multiplied by to be the score."""
-    q, k = problem.score.prepare(problem.q, problem.k)
-    return precise(q), precise(k), problem.score.scale / problem.normalizer.temperature
+    q, k = inputs.score.prepare(inputs.q, inputs.k)
+    return to_float32(q), to_float32(k), inputs.score.scale / inputs.normalizer.temperature
 
 
-def scaled(problem: Problem) -> tuple[Tensor, Tensor]:
+def split_scale(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     """q and k whose dot product is the score: each takes the root of the scale."""
-    q, k, scale = meeting(problem)
+    q, k, scale = scaled_qk(inputs)
     if isinstance(scale, float) and scale == 1.0:
         return q, k
     root = scale.abs().sqrt() if isinstance(scale, Tensor) else abs(scale) ** 0.5
     return q * (scale / root), k * root
 
 
-def seen_keys(problem: Problem, kernel: str) -> Tensor | None:
+def visible_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
     """Which keys are real, (B, 1, 1, S); ConfigError for what came with the call and cannot be honoured."""
-    if problem.added is not None:
+    if inputs.call_bias is not None:
         raise ConfigError(f"kernel = {kernel} makes no scores that a bias could be added to; take kernel = exact.")
-    given, real = problem.given, problem.cells.key_mask
+    given, real = inputs.call_mask, inputs.block.key_mask
     if given is not None:
         if given.dim() > 1 and given.shape[-2] > 1 or given.dim() > 2 and given.shape[-3] > 1:
             raise ConfigError(f"kernel = {kernel} makes no scores that a mask of {tuple(given.shape)} could hide; take "
@@ -60,8 +60,8 @@ def seen_keys(problem: Problem, kernel: str) -> Tensor | None:
     return real
 
 
-def steps(problem: Problem, out: Tensor, weights: Callable[[], Tensor]) -> Steps:
+def steps(inputs: AttentionInputs, out: Tensor, weights: Callable[[], Tensor]) -> Steps:
     """The output, and, where they are asked for, the weights that it amounts to."""
-    mask, drawn = (problem.allowed(), weights().to(problem.q.dtype)) if problem.recorded else (None, None)
-    return Steps(problem.q, problem.k, problem.v, problem.score.scale, None, mask, out.to(problem.v.dtype),
+    mask, drawn = (inputs.allowed(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
+    return Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, None, mask, out.to(inputs.v.dtype),
                  weights=drawn, implied=True)

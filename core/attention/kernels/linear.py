@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import Problem, Steps, precise
-from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled, seen_keys, steps
+from core.attention.kernels.base import AttentionInputs, Steps, to_float32
+from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, split_scale, steps, visible_keys
 from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import joined
 from core.entries import Entry, Param
@@ -74,20 +74,20 @@ class Features:
         self.causal = config is not None and any(part.key == "causal" for part in joined(config.mask))
         self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
 
-    def __call__(self, problem: Problem) -> Steps:
-        real = seen_keys(problem, "linear")
-        q, k = scaled(problem)
-        return self.summed(problem, elu_features(q), elu_features(k), real)
+    def __call__(self, inputs: AttentionInputs) -> Steps:
+        real = visible_keys(inputs, "linear")
+        q, k = split_scale(inputs)
+        return self.summed(inputs, elu_features(q), elu_features(k), real)
 
-    def summed(self, problem: Problem, features_q: Tensor, features_k: Tensor, real: Tensor | None) -> Steps:
+    def summed(self, inputs: AttentionInputs, features_q: Tensor, features_k: Tensor, real: Tensor | None) -> Steps:
         if real is not None:
             features_k = features_k.masked_fill(~real.mT, 0.0)
-        v = precise(problem.v)
+        v = to_float32(inputs.v)
         if self.causal:
-            out = causal_linear_attention(features_q, features_k, v, self.chunk, problem.cells.offset)
+            out = causal_linear_attention(features_q, features_k, v, self.chunk, inputs.block.offset)
         else:
             out = linear_attention(features_q, features_k, v)
-        return steps(problem, out, lambda: implied_weights(features_q, features_k, problem.allowed()))
+        return steps(inputs, out, lambda: implied_weights(features_q, features_k, inputs.allowed()))
 
 
 LINEAR = Entry(

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.attention.kernels.base import Problem, Steps, precise
+from core.attention.kernels.base import AttentionInputs, Steps, to_float32
 from core.attention.kernels.implied import (
     IMPLIED,
     PADDING_ONLY,
-    meeting,
     needs_plain_rows,
-    seen_keys,
+    scaled_qk,
     steps,
+    visible_keys,
 )
 from core.attention.kernels.implied_costs import linformer_cost, nystrom_cost
 from core.entries import ConfigError, Entry, Param
@@ -31,19 +31,19 @@ class Linformer(nn.Module):
         self.to_key, self.to_value = (
             nn.Parameter(torch.empty(self.max_len, rank).uniform_(-(rank**-0.5), rank**-0.5)) for _ in range(2))
 
-    def forward(self, problem: Problem) -> Steps:
-        length = problem.k.shape[2]
+    def forward(self, inputs: AttentionInputs) -> Steps:
+        length = inputs.k.shape[2]
         if length > self.max_len:
             raise ConfigError(f"kernel = linformer has max_len = {self.max_len}, but there are {length} keys; take "
                               f"max_len ≥ {length}, or kernel = nystrom.")
-        real = seen_keys(problem, "linformer")
-        q, k, scale = meeting(problem)
-        v = precise(problem.v)
+        real = visible_keys(inputs, "linformer")
+        q, k, scale = scaled_qk(inputs)
+        v = to_float32(inputs.v)
         to_key, to_value = self.to_key[:length].to(q.dtype), self.to_value[:length].to(q.dtype)  # (S, r)
         if real is not None:
             to_key, to_value = to_key.masked_fill(~real.mT, 0.0), to_value.masked_fill(~real.mT, 0.0)
         weights = (q @ (scale * (to_key.mT @ k)).mT).softmax(-1)  # (B, H, T, r)
-        return steps(problem, weights @ (to_value.mT @ v), lambda: weights @ to_value.mT)
+        return steps(inputs, weights @ (to_value.mT @ v), lambda: weights @ to_value.mT)
 
 
 def averages(length: int, count: int, real: Tensor | None, like: Tensor) -> Tensor:
@@ -87,15 +87,15 @@ class Nystrom:
         choice = None if config is None else config.kernel
         self.landmarks, self.rounds = (int(choice[p.key] if choice else p.default) for p in (LANDMARKS, ROUNDS))
 
-    def __call__(self, problem: Problem) -> Steps:
-        real = seen_keys(problem, "nystrom")
-        q, k, scale = meeting(problem)
-        v = precise(problem.v)
+    def __call__(self, inputs: AttentionInputs) -> Steps:
+        real = visible_keys(inputs, "nystrom")
+        q, k, scale = scaled_qk(inputs)
+        v = to_float32(inputs.v)
         if max(q.shape[2], k.shape[2]) <= self.landmarks:
             weights = soft(scale * q, k, real)
-            return steps(problem, weights @ v, lambda: weights)
-        left, middle, right = self.factors(q, k, scale, real, problem.cells.x is problem.cells.context)
-        return steps(problem, left @ (middle @ (right @ v)), lambda: left @ (middle @ right))
+            return steps(inputs, weights @ v, lambda: weights)
+        left, middle, right = self.factors(q, k, scale, real, inputs.block.x is inputs.block.context)
+        return steps(inputs, left @ (middle @ (right @ v)), lambda: left @ (middle @ right))
 
     def factors(
         self, q: Tensor, k: Tensor, scale: float | Tensor, real: Tensor | None, own: bool,

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.attention.kernels.base import Problem, Steps
-from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled, seen_keys
+from core.attention.kernels.base import AttentionInputs, Steps
+from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, split_scale, visible_keys
 from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
 from core.entries import ConfigError, Entry, Param
@@ -67,11 +67,11 @@ class Performer(nn.Module):
         drawn = orthogonal_gaussian(config.kernel["features"], config.qk_dim, config.kernel["seed"])
         self.register_buffer("directions", drawn)
 
-    def forward(self, problem: Problem) -> Steps:
-        real = seen_keys(problem, "performer")
-        q, k = scaled(problem)
+    def forward(self, inputs: AttentionInputs) -> Steps:
+        real = visible_keys(inputs, "performer")
+        q, k = split_scale(inputs)
         directions = self.directions.to(q.dtype)
-        return self.features.summed(problem, query_features(q, directions),
+        return self.features.summed(inputs, query_features(q, directions),
                                     key_features(k, directions, real, self.features.causal), real)
 
 

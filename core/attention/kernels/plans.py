@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import Problem, spans
+from core.attention.kernels.base import AttentionInputs, spans
 from core.entries import Choice
 from core.score_block import ALL
 
@@ -43,7 +43,7 @@ BANDS: dict[str, Callable[[Choice], Reach]] = {
 
 
 @dataclass(frozen=True)
-class Places:
+class MaskGeometry:
     """The lengths of a problem, where its queries begin, and its mask on some rows and all columns."""
 
     queries: int
@@ -53,16 +53,16 @@ class Places:
     fixed: bool = True  # the mask depends on places alone, neither on this call's tokens nor on weights
 
     @classmethod
-    def of(cls, problem: Problem) -> Places:
-        q, k, v, mask = problem.q, problem.k, problem.v, problem.mask
+    def of(cls, inputs: AttentionInputs) -> MaskGeometry:
+        q, k, v, mask = inputs.q, inputs.k, inputs.v, inputs.mask
         learned = mask is not None and any(True for _ in mask.parameters())
-        fixed = problem.given is None and problem.cells.key_mask is None and not learned
-        return cls(q.shape[2], k.shape[2], problem.cells.offset,
-                   lambda rows: problem.part(rows, ALL, q[:, :, rows], k, v).allowed(), fixed)
+        fixed = inputs.call_mask is None and inputs.block.key_mask is None and not learned
+        return cls(q.shape[2], k.shape[2], inputs.block.offset,
+                   lambda rows: inputs.part(rows, ALL, q[:, :, rows], k, v).allowed(), fixed)
 
 
 Stretch = tuple[slice, ...]
-Plan = Callable[[Places, int], list[Stretch]]  # for each block of queries the stretches of keys that it meets
+Plan = Callable[[MaskGeometry, int], list[Stretch]]  # for each block of queries the stretches of keys that it meets
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Band:
     before: float
     after: float
 
-    def __call__(self, places: Places, size: int) -> list[Stretch]:
+    def __call__(self, places: MaskGeometry, size: int) -> list[Stretch]:
         found: list[Stretch] = []
         for rows in spans(places.queries, size):
             start = max(0, places.offset + rows.start - self.before)
@@ -89,18 +89,18 @@ class Touched:
     def __init__(self) -> None:
         self.found: dict[tuple[int, ...], list[Stretch]] = {}
 
-    def __call__(self, places: Places, size: int) -> list[Stretch]:
+    def __call__(self, places: MaskGeometry, size: int) -> list[Stretch]:
         if not places.fixed:
-            return touched(places, size)
+            return touched_blocks(places, size)
         key = (places.queries, places.keys, places.offset)
         if key not in self.found:
             if len(self.found) >= self.KEPT:
                 self.found.pop(next(iter(self.found)))
-            self.found[key] = touched(places, size)
+            self.found[key] = touched_blocks(places, size)
         return self.found[key]
 
 
-def touched(places: Places, size: int) -> list[Stretch]:
+def touched_blocks(places: MaskGeometry, size: int) -> list[Stretch]:
     """The stretches of keys, in whole blocks, of which a query of each block may see one."""
     keys = places.keys
     found: list[Stretch] = []
@@ -118,10 +118,10 @@ def touched(places: Places, size: int) -> list[Stretch]:
 GAPLESS = ("none", "causal", "local", "causal_local")  # masks that let every key be seen within their reach
 
 
-def planned(mask: Choice, places: Places, size: int, real: int) -> list[Stretch]:
+def visible_blocks(mask: Choice, places: MaskGeometry, size: int, real: int) -> list[Stretch]:
     """What `touched` finds under a mask of fixed places with `real` keys before the padding, sooner where it can."""
     if mask.key not in GAPLESS:
-        return touched(places, size)
+        return touched_blocks(places, size)
     before, after = reach(mask)
     found: list[Stretch] = []
     for rows in spans(places.queries, size):

@@ -11,7 +11,7 @@ from core.positions import POSITIONS
 Reason = Callable[[Any], str | None]
 
 
-def refused(kernel: str, *reasons: Reason) -> Reason:
+def refuse_when(kernel: str, *reasons: Reason) -> Reason:
     """The `refuse` of a kernel's entry: the first reason that the config gives, with both names in it."""
     def refuse(config: Any) -> str | None:
         said = next((words for reason in reasons if (words := reason(config))), None)
@@ -50,12 +50,12 @@ def enters_scores(config: Any) -> str | None:
         f"makes no scores for position = {config.position.key} to enter; take position = rope")
 
 
-def reweighed(config: Any) -> str | None:
+def multiplies_weights(config: Any) -> str | None:
     return None if not config.has("mask", "reweighs") else (
         f"keeps the softmax's own weights, which mask = {config.mask.key} multiplies; take mask = local")
 
 
-def folded(config: Any) -> str | None:
+def combines_heads(config: Any) -> str | None:
     return None if not config.has("projection", "folds") else (
         f"computes one softmax a head, and projection = {config.projection.key} subtracts two; take "
         "projection = multi_head")
@@ -84,4 +84,5 @@ def joined(choice: Choice) -> Iterator[Choice]:
         yield choice
 
 
-PLAIN = (not_product, not_softmax, more_than_a_bias, adds_values, reweighed, folded)  # what SDPA cannot do
+# What F.scaled_dot_product_attention cannot do.
+PLAIN = (not_product, not_softmax, more_than_a_bias, adds_values, multiplies_weights, combines_heads)

@@ -12,19 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.kernels.base import Problem, Steps, precise
+from core.attention.kernels.base import AttentionInputs, Steps, to_float32
 from core.attention.kernels.implied import (
     CAUSAL_TOO,
     IMPLIED,
-    meeting,
     needs_plain_rows,
-    seen_keys,
+    scaled_qk,
     steps,
+    visible_keys,
 )
 from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry, Param
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 
 
 def retnet_slopes(num_heads: int) -> Tensor:
@@ -75,18 +75,18 @@ class Retention(nn.Module):
         found = SLOPES[str(config.kernel["decay"])](config.score_heads)
         self.register_buffer("slopes", found[:, None, None], persistent=False)
 
-    def forward(self, problem: Problem) -> Steps:
-        real = seen_keys(problem, "retention")
-        q, k, scale = meeting(problem)
-        k, v, slopes = k * scale, precise(problem.v), self.slopes.to(q.dtype)
+    def forward(self, inputs: AttentionInputs) -> Steps:
+        real = visible_keys(inputs, "retention")
+        q, k, scale = scaled_qk(inputs)
+        k, v, slopes = k * scale, to_float32(inputs.v), self.slopes.to(q.dtype)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
-        out = retain(q, k, v, slopes, self.chunk, problem.cells.offset)
-        return steps(problem, out, lambda: (q @ k.mT) * fading(slopes, distances(problem.cells, q.dtype)))
+        out = retain(q, k, v, slopes, self.chunk, inputs.block.offset)
+        return steps(inputs, out, lambda: (q @ k.mT) * fading(slopes, distances(inputs.block, q.dtype)))
 
 
-def distances(cells: Cells, dtype: torch.dtype) -> Tensor:
-    return (cells.i - cells.j).to(dtype)
+def distances(block: ScoreBlock, dtype: torch.dtype) -> Tensor:
+    return (block.i - block.j).to(dtype)
 
 
 RETENTION = Entry(

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, Problem, Steps, spans
+from core.attention.kernels.base import SAME, AttentionInputs, Steps, spans
 from core.attention.kernels.costs import blocks_seen, gathered_cost
 from core.attention.kernels.exact import exact
 from core.attention.kernels.fused import fused, why_not_fused
-from core.attention.kernels.plans import EVERYTHING, Band, Places, Plan, Stretch, Touched, reach
-from core.attention.kernels.refusals import refused, whole_rows
+from core.attention.kernels.plans import EVERYTHING, Band, MaskGeometry, Plan, Stretch, Touched, reach
+from core.attention.kernels.refusals import refuse_when, whole_rows
 from core.entries import Area, Cost, Entry, Param
 
-Solve = Callable[[Problem], Steps]
+Solve = Callable[[AttentionInputs], Steps]
 BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries that are computed at a time")
 
 
@@ -40,48 +40,50 @@ class Stretches:
         return torch.cat(self.blocks[first:last], dim=2)[:, :, start:start + columns.stop - columns.start]
 
 
-def gathered(problem: Problem, size: int, plan: Plan, solve: Solve = fused) -> Steps:
+def attend_planned(inputs: AttentionInputs, size: int, plan: Plan, solve: Solve = fused) -> Steps:
     """Exact's output from the planned keys alone; what the plan leaves out, the mask must hide."""
-    q, k, v = problem.q, problem.k, problem.v
+    q, k, v = inputs.q, inputs.k, inputs.v
     keys, values = Stretches(k, size), Stretches(v, size)
-    planned = zip(spans(q.shape[2], size), q.split(size, dim=2), plan(Places.of(problem), size), strict=True)
-    outs = [solve(meeting(problem, rows, part_q, keys, values, seen)).out for rows, part_q, seen in planned]
-    return Steps(q, k, v, problem.score.scale, None, None, torch.cat(outs, dim=2))
+    planned = zip(spans(q.shape[2], size), q.split(size, dim=2), plan(MaskGeometry.of(inputs), size), strict=True)
+    outs = [solve(restrict(inputs, rows, part_q, keys, values, seen)).out for rows, part_q, seen in planned]
+    return Steps(q, k, v, inputs.score.scale, None, None, torch.cat(outs, dim=2))
 
 
-def meeting(problem: Problem, rows: slice, q: Tensor, keys: Stretches, values: Stretches, seen: Stretch) -> Problem:
-    """The smaller problem of some queries and the stretches of keys that they meet."""
+def restrict(
+    inputs: AttentionInputs, rows: slice, q: Tensor, keys: Stretches, values: Stretches, seen: Stretch,
+) -> AttentionInputs:
+    """The inputs of some queries and of the stretches of keys that they attend to."""
     if len(seen) == 1:
-        return problem.part(rows, seen[0], q, keys[seen[0]], values[seen[0]])
+        return inputs.part(rows, seen[0], q, keys[seen[0]], values[seen[0]])
     places = torch.cat([torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen])
-    return problem.part(rows, places, q, *(torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values)))
+    return inputs.part(rows, places, q, *(torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values)))
 
 
-class Gathered:
+class PlannedKernel:
     """A kernel that computes what its plan says. Without a config, as in attend, choices are those that fused takes."""
 
     def __init__(self, config: Any, plan: Plan) -> None:
         self.size, self.plan = int(config.kernel["block"] if config else BLOCK.default), plan
         self.solve: Solve = exact if config and why_not_fused(config) else fused
 
-    def __call__(self, problem: Problem) -> Steps:
-        return gathered(problem, self.size, self.plan, self.solve)
+    def __call__(self, inputs: AttentionInputs) -> Steps:
+        return attend_planned(inputs, self.size, self.plan, self.solve)
 
 
-def _local(config: Any) -> Gathered:
+def _local(config: Any) -> PlannedKernel:
     """Without a band in the mask, or in attend, where the mask is any matrix, every key is in reach."""
     before, after = reach(config.mask) if config else EVERYTHING
-    return Gathered(config, Band(before, after))
+    return PlannedKernel(config, Band(before, after))
 
 
-def _block_sparse(config: Any) -> Gathered:
-    return Gathered(config, Touched())
+def _block_sparse(config: Any) -> PlannedKernel:
+    return PlannedKernel(config, Touched())
 
 
 @lru_cache(maxsize=256)
 def _local_cost(config: Any, area: Area) -> Cost:
-    places, masks = Places(area.queries, area.keys, 0, lambda rows: None), 2 if config.has("mask", "learned") else 1
-    met = Band(*reach(config.mask))(places, int(config.kernel["block"]))
+    geometry, masks = MaskGeometry(area.queries, area.keys, 0, lambda rows: None), 1 + config.has("mask", "learned")
+    met = Band(*reach(config.mask))(geometry, int(config.kernel["block"]))
     return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
@@ -98,9 +100,9 @@ LOCAL = Entry(
     "local", "Local band", _local, r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
     "Only the band that the mask leaves is computed: each block of queries meets the keys around it.",
     "Beltagy et al.", 2020, "https://arxiv.org/abs/2004.05150", (BLOCK,), short="the band alone", traits=SAME,
-    cost=_local_cost, refuse=refused("local", whole_rows))
+    cost=_local_cost, refuse=refuse_when("local", whole_rows))
 BLOCK_SPARSE = Entry(
     "block_sparse", "Block-sparse", _block_sparse, r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
     "Only the blocks of the score matrix that the mask touches are computed.", "Child et al.", 2019,
     "https://arxiv.org/abs/1904.10509", (BLOCK,), short="touched blocks alone", traits=SAME | {"reads mask"},
-    cost=_block_sparse_cost, refuse=refused("block_sparse", whole_rows))
+    cost=_block_sparse_cost, refuse=refuse_when("block_sparse", whole_rows))

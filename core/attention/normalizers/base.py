@@ -44,15 +44,15 @@ class Normalizer(nn.Module):
         dtype = scores.dtype
         ready = self.prepare(scores.float() if dtype in HALF else scores, mask)
         if mask is None:
-            return self.weigh(ready).to(dtype)
+            return self.normalize(ready).to(dtype)
         hidden = ~mask
-        weights = self.weigh(ready.masked_fill(hidden, torch.finfo(ready.dtype).min))
+        weights = self.normalize(ready.masked_fill(hidden, torch.finfo(ready.dtype).min))
         return weights.masked_fill(hidden, 0.0).to(dtype)
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """What is done to each score alone; those that may not be seen may still hold anything, NaN too."""
         return scores if self.temperature == 1.0 else scores / self.temperature
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """Rows of scores to rows of weights; masked scores are the dtype's least number."""
         raise NotImplementedError

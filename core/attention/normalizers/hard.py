@@ -43,7 +43,7 @@ class Hard(Normalizer):
         super().__init__(temperature)
         self.gradient = gradient
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         if not scores.numel():
             return scores
         first = (scores == scores.amax(-1, keepdim=True)).to(scores.dtype)

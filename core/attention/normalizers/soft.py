@@ -17,7 +17,7 @@ SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"}
 class Softmax(Normalizer):
     """e^(s/τ) / Σ e^(s/τ) over the keys that may be seen."""
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         return scores.softmax(-1)
 
 
@@ -34,10 +34,10 @@ class Softcap(Softmax):
         return super().prepare(self.cap * torch.tanh(scores / self.cap), mask)
 
 
-class Rest(Normalizer):
+class SoftmaxWithSink(Normalizer):
     """e^s / (e^b + Σ e^s): a row may rest on a place that holds no value, and then gives the keys less than 1."""
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), self.rest(scores))
         return (scores - total).exp()
 
@@ -46,14 +46,14 @@ class Rest(Normalizer):
         raise NotImplementedError
 
 
-class SoftmaxOne(Rest):
+class SoftmaxOne(SoftmaxWithSink):
     """e^s / (1 + Σ e^s), which is b = 0."""
 
     def rest(self, scores: Tensor) -> Tensor:
         return scores.new_zeros(())
 
 
-class Sink(Rest):
+class Sink(SoftmaxWithSink):
     """e^s / (e^b + Σ e^s) with one learned b a head. gpt-oss, section 2.1."""
 
     def __init__(self, temperature: float, num_heads: int, start: float) -> None:
@@ -79,7 +79,7 @@ class Sigmoid(Normalizer):
         shifted = super().prepare(scores, mask) + self.bias
         return shifted - log_of_keys(scores, mask) if self.by_length else shifted
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         return scores.sigmoid()
 
 

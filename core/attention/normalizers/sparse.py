@@ -109,7 +109,7 @@ class Entmax(Normalizer):
         super().__init__(temperature)
         self.alpha = alpha
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         if not scores.numel():
             return scores
         weights: Tensor = _Entmax.apply(scores, 1.0 / (self.alpha - 1.0))  # type: ignore[no-untyped-call]
@@ -123,7 +123,7 @@ class TopK(Normalizer):
         super().__init__(temperature)
         self.k = k
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         keys = scores.shape[-1]
         if not torch.compiler.is_compiling() and self.k >= keys:
             return scores.softmax(-1)

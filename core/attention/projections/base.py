@@ -48,7 +48,7 @@ class Projection(nn.Module):
         """q, k and v; `offset` is the place of x's first token, for a projection with positions of its own."""
         raise NotImplementedError
 
-    def fold(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
+    def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
         """The weights that meet the values, from those of all heads that met (trait "folds" where they differ)."""
         return weights
 

@@ -15,7 +15,7 @@ from core.attention.projections.base import BIAS, Heads, Projection, linear, map
 from core.entries import Area, Cost, Entry, HeadSizes, Param
 
 EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
-SPREAD = 0.1  # standard deviation of the vectors that make λ, at the start
+INITIAL_STD = 0.1  # standard deviation of the vectors that make λ, at the start
 
 
 def lambda_init(depth: int) -> float:
@@ -36,7 +36,7 @@ class Differential(Projection):
         self.query, self.key, self.value, self.output = (linear(d_model, d_model, bias) for _ in range(4))
         half = d_model // num_heads // 2
         self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2 = (
-            nn.Parameter(torch.randn(half) * SPREAD) for _ in range(4))
+            nn.Parameter(torch.randn(half) * INITIAL_STD) for _ in range(4))
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
         q, k = split_heads(self.query(x), 2 * self.num_heads), split_heads(self.key(context), 2 * self.num_heads)
@@ -47,7 +47,7 @@ class Differential(Projection):
         first, second = (self.lambda_q1 * self.lambda_k1).sum(), (self.lambda_q2 * self.lambda_k2).sum()
         return first.exp() - second.exp() + self.start
 
-    def fold(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
+    def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
         first, second = rearrange(weights, "b (h two) t s -> two b h t s", two=2)
         return first - self.weight() * second
 

@@ -14,7 +14,7 @@ import numpy as np
 import streamlit as st
 import torch
 
-from core.masks import Drawing, read_drawing
+from core.masks import Drawing, parse_drawing
 from core.tokens import token_text
 from dashboard.components.lib import draw
 
@@ -37,7 +37,7 @@ def mask_board(
 def drawn(key: str) -> str:
     """What was last drawn on the board, as checked text; ConfigError when the browser sent anything else."""
     text = str(dict(st.session_state[key].get("cells") or {}).get("text", ""))
-    return read_drawing(text).text()
+    return parse_drawing(text).text()
 
 
 def _take(key: str, on_draw: Callable[[], None]) -> None:

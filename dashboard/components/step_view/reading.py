@@ -35,7 +35,7 @@ class Reading:
     normalized: tuple[np.ndarray, ...]
     weights: np.ndarray
     out: np.ndarray
-    extra: np.ndarray | None
+    position_values: np.ndarray | None
 
     @property
     def name(self) -> str:
@@ -118,4 +118,4 @@ def read(
     return Reading(
         queries, keys, query, one(steps.q), one(steps.k), one(steps.v, head), one(raw), scale, bias, before, scores,
         np.ones(raw.shape[-2:], bool) if steps.mask is None else spread(steps.mask), normalized, final,
-        one(steps.out, head), None if steps.extra is None else one(steps.extra, head))
+        one(steps.out, head), None if steps.position_values is None else one(steps.position_values, head))

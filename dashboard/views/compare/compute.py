@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -137,7 +137,7 @@ def _steps(config: AttentionConfig, source: str, text: str, seed: int) -> Steps:
     q, k, v = (each[:, :, :MOST_TOKENS] for each in (found.q, found.k, found.v))
     x = found.x[:, :MOST_TOKENS]
     real = torch.ones(x.shape[:2], dtype=torch.bool) if _pads(config) else None
-    return layer.recorded(replace(layer.problem(q, k, v, x, x, key_mask=real), recorded=True))
+    return layer.attend_heads(q, k, v, x, x, key_mask=real)
 
 
 def _pads(config: AttentionConfig) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.attention import AttentionConfig
-from core.benchmark import Measured
+from core.benchmark import Measurement
 from dashboard.charts.numbers import byte_size, duration, number, operations
 from dashboard.components.multiples import mark_html
 from dashboard.runtime.cache import cached
@@ -43,7 +43,7 @@ def table(setup: Setup, names: Sequence[str], weighed: Sequence[Weighed]) -> Cal
 
     Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
     """
-    found: dict[Key, Measured] = st.session_state.setdefault(FOUND, {})
+    found: dict[Key, Measurement] = st.session_state.setdefault(FOUND, {})
     configs = costs.sized(setup)
     place, under = st.empty(), st.empty()
     with place:
@@ -70,7 +70,7 @@ def table(setup: Setup, names: Sequence[str], weighed: Sequence[Weighed]) -> Cal
     return measure
 
 
-def _measure(setup: Setup, configs: Sequence[AttentionConfig], found: dict[Key, Measured], place: Any) -> None:
+def _measure(setup: Setup, configs: Sequence[AttentionConfig], found: dict[Key, Measurement], place: Any) -> None:
     bar = place.progress(0.0, "Measuring time and memory here")
     for fraction in costs.measuring(configs, setup.length, found):
         bar.progress(fraction, "Measuring time and memory here")
@@ -82,14 +82,14 @@ def closed(config: AttentionConfig, length: int) -> Costed:
 
 
 def _show(setup: Setup, names: Sequence[str], weighed: Sequence[Weighed],
-          configs: Sequence[AttentionConfig | None], found: dict[Key, Measured]) -> None:
+          configs: Sequence[AttentionConfig | None], found: dict[Key, Measurement]) -> None:
     first = next((closed(config, setup.length).parameters for config in configs if config is not None), 0)
     rows = [row(names[at], weighed[at], config and closed(config, setup.length), at, first,
                 found.get((config, setup.length)) if config else None) for at, config in enumerate(configs)]
     st.html(as_html(HEAD, rows))
 
 
-def row(name: str, weighed: Weighed, cost: Costed | None, place: int, first: int, measured: Measured | None) -> Row:
+def row(name: str, weighed: Weighed, cost: Costed | None, place: int, first: int, measured: Measurement | None) -> Row:
     """One line; the parameters of all but the first stand as what they are more or less than the first's."""
     done = measured is not None and not measured.skipped
     dense = "¹" if cost is not None and cost.dense and done else ""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from core.attention import AttentionConfig, ConfigError
-from core.benchmark import Measured, race
+from core.benchmark import Measurement, race
 from core.cost import at_most, attention_cost, parameters
 from core.masks import make_mask
-from core.score_block import Cells
+from core.score_block import ScoreBlock
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.views.compare.link import Setup
 
@@ -50,7 +50,7 @@ def seen_share(config: AttentionConfig, length: int) -> float:
     """Which share of the cells the mask lets be seen at that length; 1 where it depends on the numbers themselves."""
     if config.mask.key == "none" or config.has("mask", "learned"):
         return 1.0
-    cells = Cells.whole(length, length, key_mask=torch.ones(1, length, dtype=torch.bool))
+    cells = ScoreBlock.whole(length, length, key_mask=torch.ones(1, length, dtype=torch.bool))
     try:
         return float(make_mask(config.mask, config)(cells).float().mean())
     except (ConfigError, ValueError):  # a rule that needs more than places
@@ -68,7 +68,7 @@ def sized(setup: Setup) -> list[AttentionConfig | None]:
     return out
 
 
-def measuring(configs: Sequence[AttentionConfig], length: int, found: dict[Key, Measured]) -> Iterator[float]:
+def measuring(configs: Sequence[AttentionConfig], length: int, found: dict[Key, Measurement]) -> Iterator[float]:
     """Measure the mechanisms at one length in turn, into `found`; yields how far it has come, 0 to 1.
 
     Nothing is measured beside anything else that this server measures: it waits for its turn.
@@ -81,7 +81,7 @@ def measuring(configs: Sequence[AttentionConfig], length: int, found: dict[Key, 
         ONE_AT_A_TIME.release()
 
 
-def _measuring(configs: Sequence[AttentionConfig], length: int, found: dict[Key, Measured]) -> Iterator[float]:
+def _measuring(configs: Sequence[AttentionConfig], length: int, found: dict[Key, Measurement]) -> Iterator[float]:
     able: Mapping[str, AttentionConfig] = {str(place): each for place, each in enumerate(dict.fromkeys(configs))}
     try:
         yield from _race(able, length, found)
@@ -91,11 +91,11 @@ def _measuring(configs: Sequence[AttentionConfig], length: int, found: dict[Key,
                 for _ in _race({name: config}, length, found):
                     pass
             except UNABLE as error:
-                found[config, length] = Measured(name, length, skipped=str(error))
+                found[config, length] = Measurement(name, length, skipped=str(error))
             yield done / len(able)
 
 
-def _race(able: Mapping[str, AttentionConfig], length: int, found: dict[Key, Measured]) -> Iterator[float]:
+def _race(able: Mapping[str, AttentionConfig], length: int, found: dict[Key, Measurement]) -> Iterator[float]:
     for progress in race(able, [length], rounds=ROUNDS):
         for point in progress.points:
             found[able[point.name], length] = point

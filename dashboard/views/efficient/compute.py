@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.kernels import exact
-from core.benchmark import Measured
+from core.benchmark import Measurement
 from dashboard.runtime.racing import Race, machine
 from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed
@@ -32,10 +32,10 @@ def output_error(config: AttentionConfig) -> float:
     q, k, v = (torch.randn(1, config.num_heads, LENGTH, config.head_dim, generator=generator) for _ in range(3))
     x = torch.randn(1, LENGTH, config.d_model, generator=generator)
     with torch.no_grad():
-        problem = layer.problem(q, k, v, x, x)
-        ours = layer.kernel(problem).out.double()
-        problem = replace(layer.problem(q.double(), k.double(), v.double()), recorded=False)
-        return float((ours - exact(problem).out).norm() / exact(problem).out.norm())
+        inputs = layer.kernel_inputs(q, k, v, x, x)
+        ours = layer.kernel(inputs).out.double()
+        inputs = replace(layer.kernel_inputs(q.double(), k.double(), v.double()), record=False)
+        return float((ours - exact(inputs).out).norm() / exact(inputs).out.norm())
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Result:
     """The points of a race, and under which conditions they were measured."""
 
     controls: Controls
-    points: tuple[Measured, ...]
+    points: tuple[Measurement, ...]
     machine: str
 
     @classmethod
@@ -94,13 +94,13 @@ class Result:
         """What a race has measured so far."""
         return cls(controls, tuple(race.points), machine(race.device))
 
-    def of(self, kernel: str) -> list[Measured]:
+    def of(self, kernel: str) -> list[Measurement]:
         """The points of one kernel that were measured, shortest first."""
         return [point for point in self.points if point.name == kernel and not point.skipped]
 
-    def skipped(self) -> list[Measured]:
+    def skipped(self) -> list[Measurement]:
         """The first length that each kernel did not get to."""
-        first: dict[str, Measured] = {}
+        first: dict[str, Measurement] = {}
         for point in self.points:
             if point.skipped:
                 first.setdefault(point.name, point)
@@ -115,4 +115,4 @@ class Result:
     def from_json(cls, data: Mapping[str, Any]) -> Result:
         kernels = tuple(Choice.from_json(choice) for choice in data["asked"]["kernels"])
         controls = Controls(**{**data["asked"], "kernels": kernels})
-        return cls(controls, tuple(Measured(**point) for point in data["points"]), data["machine"])
+        return cls(controls, tuple(Measurement(**point) for point in data["points"]), data["machine"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.benchmark import Measured, exponent
+from core.benchmark import Measurement, exponent
 from core.cost import attention_cost
 from dashboard.charts.numbers import byte_size, duration, number, operations, percent
 from dashboard.views.efficient.compute import Result
@@ -22,7 +22,7 @@ class Scaling:
     """One kernel at its longest measured length: the point, and the slopes of what was measured and of closed forms."""
 
     kernel: str
-    point: Measured
+    point: Measurement
     time: float
     memory: float
     flops: float

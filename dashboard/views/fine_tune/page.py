@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.difference import Moved, changes
+from core.difference import HeadChange, changes
 from core.pretrained import PretrainedError
 from core.trace import AttentionTrace
 from core.training.machine import line
@@ -42,7 +42,7 @@ class Both:
     last: bool
     first: AttentionTrace
     now: AttentionTrace
-    heads: list[Moved]
+    heads: list[HeadChange]
 
 
 def pictures(shown: Shown) -> None:
@@ -126,7 +126,7 @@ def _curves(shown: Shown, step: int, majority: tuple[str, float] | None, columns
                                alt=f"{percent(records[-1].exact)} right at step {records[-1].step:,}")
 
 
-def _head_field(place: Any, heads: list[Moved]) -> None:
+def _head_field(place: Any, heads: list[HeadChange]) -> None:
     """The field of all heads, the one that moved most first; it stands on that one until a person picks another."""
     names = {(item.layer, item.head): item.name for item in heads}
     wanted = st.session_state.get(PICK)
@@ -139,7 +139,7 @@ def _pick() -> None:
         st.session_state[PICK] = st.session_state[HEAD]
 
 
-def _picked(both: Both) -> Moved:
+def _picked(both: Both) -> HeadChange:
     """The head that a person picked; the one that moved most otherwise."""
     wanted = st.session_state.get(PICK)
     return next((item for item in both.heads if (item.layer, item.head) == wanted), both.heads[0])

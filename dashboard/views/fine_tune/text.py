@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from core.difference import Moved
+from core.difference import HeadChange
 from core.finetune.config import FineTuneConfig
 from core.finetune.models import name_of
 from core.trace import AttentionMap
@@ -40,7 +40,7 @@ def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str
     return said
 
 
-def gained(head: Moved, before: np.ndarray, now: AttentionMap) -> str:
+def gained(head: HeadChange, before: np.ndarray, now: AttentionMap) -> str:
     """Where a head looks now and did not before: the cell (query, key) that gained most, and how far the head moved."""
     if head.moved < LEAST:
         return ""

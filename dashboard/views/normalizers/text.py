@@ -10,7 +10,7 @@ import torch
 
 from core.attention import Choice, entry
 from core.attention.normalizers import Entmax, Hard, Normalizer, Sigmoid, Softmax, TopK
-from core.attention.normalizers.soft import Rest
+from core.attention.normalizers.soft import SoftmaxWithSink
 from dashboard.charts.latex import coloured, name, signed
 from dashboard.charts.numbers import latex, number
 from dashboard.views.normalizers.charts import MIN_UNASSIGNED, NO_KEY
@@ -111,7 +111,7 @@ def _(normalizer: Normalizer, row: RowWeights, j: int) -> str:
 
 
 @numbers.register
-def _(normalizer: Rest, row: RowWeights, j: int) -> str:
+def _(normalizer: SoftmaxWithSink, row: RowWeights, j: int) -> str:
     rest = float(normalizer.rest(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).detach().max())
     return fraction(row, j, nonzero(row), "1" if rest == 0 else f"e^{{{latex(rest)}}}") if j in nonzero(row) else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -66,4 +66,4 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
 
 def run_given(layer: Attention, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Steps:
     """The layer from its positions on: Q, K and V are given, so there is nothing to project."""
-    return layer.recorded(replace(layer.problem(q, k, v, key_mask=key_mask), recorded=True))
+    return layer.attend_heads(q, k, v, key_mask=key_mask)

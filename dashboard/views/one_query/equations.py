@@ -155,8 +155,8 @@ def weigh(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     order: Sequence[int] = sorted(reading.allowed[i].nonzero()[0], key=lambda m: -abs(reading.weights[i, m]))
     terms = [rf"{latex(reading.weights[i, m])}\,v_{{{name(reading.keys[m], m)}}}" for m in sorted(order[:4])]
     more = r" + \cdots" if len(order) > 4 else ""
-    extra = "" if reading.extra is None else " + " + vector(reading.extra[i])
-    symbols = r"o_i = \sum_j w_{ij}\, v_j" + (r" + p_i" if extra else "")
+    position_values = "" if reading.position_values is None else " + " + vector(reading.position_values[i])
+    symbols = r"o_i = \sum_j w_{ij}\, v_j" + (r" + p_i" if position_values else "")
     left = pick(f"o_{{{name(reading.name, i)}}}")
-    middle = " = " + (" + ".join(terms) + more).replace("+ -", "- ") + extra if terms else ""
+    middle = " = " + (" + ".join(terms) + more).replace("+ -", "- ") + position_values if terms else ""
     return symbols, f"{left}{middle} = {vector(reading.out[i])}"

@@ -142,8 +142,8 @@ def weigh(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Pa
     share = float(reading.weights[i, best])
     longest = float(np.linalg.norm(reading.v[reading.allowed[i]], axis=1).max())
     end = f"The longest value it may see has {number(longest)}."
-    if reading.extra is not None:
-        own = float(np.linalg.norm(reading.extra[i]))
+    if reading.position_values is not None:
+        own = float(np.linalg.norm(reading.position_values[i]))
         end = f"What {position(config)} adds to the values has length {number(own)}."
     return [["The output of ", ""], [reading.name, "pick"], [" has length ", ""], [number(size), "strong"],
             [f"; {say(reading.keys[best])} enters it with weight {number(share)}. {end}", ""]]

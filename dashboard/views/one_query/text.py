@@ -30,7 +30,8 @@ def stage_words(config: AttentionConfig, reading: Reading, real: int | None, giv
         StageWords("Scale + bias", *scale_words(config, reading)),
         StageWords("Mask", "mask", *mask_words(config, reading, real)),
         StageWords("Normalize", name, name + changed(config.normalizer) + factor + folded, "weight"),
-        StageWords("Weigh values", "out", "Σ w·v" + (" + places" if reading.extra is not None else ""), "weight × v"),
+        StageWords("Weigh values", "out", "Σ w·v" + (" + places" if reading.position_values is not None else ""),
+                   "weight × v"),
     )
 
 

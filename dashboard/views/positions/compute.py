@@ -62,11 +62,11 @@ def shuffle(count: int, seed: int, times: int) -> Tensor:
 def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
     """What is added at each position, (T, C); fewer positions where the table of the encoding ends."""
     longest = dict(config.position.params).get("max_len", positions)
-    return measure.added(layer_of(config, seed).position, min(positions, int(longest)), config.d_model)
+    return measure.additive_table(layer_of(config, seed).position, min(positions, int(longest)), config.d_model)
 
 
 def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
-    return measure.turned(layer_of(config, seed).position, positions, config.qk_dim)
+    return measure.rotation_matrices(layer_of(config, seed).position, positions, config.qk_dim)
 
 
 def unscaled(config: AttentionConfig) -> AttentionConfig | None:
@@ -146,10 +146,11 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
     shifts = [k for k in sorted({*SHIFTS, shift}) if k < min(fit_length, len(table) - fit_length)]
     rows, maps = [], {}
     for k in shifts:
-        closed, fit = measure.rotation_of(table[k]), measure.fitted(table[:fit_length], k)
+        closed, fit = measure.sinusoid_shift(table[k]), measure.fit_shift(table[:fit_length], k)
         maps[k] = closed, fit
-        rows.append((k, measure.miss(closed, table, k), measure.miss(fit, table[:fit_length], k),
-                     measure.miss(fit, table[fit_length:], k), measure.miss(torch.eye(config.d_model), table, k)))
+        rows.append((k, measure.shift_error(closed, table, k), measure.shift_error(fit, table[:fit_length], k),
+                     measure.shift_error(fit, table[fit_length:], k),
+                     measure.shift_error(torch.eye(config.d_model), table, k)))
     if shift not in maps:
         raise ValueError(f"Of a table of {len(table)} places {len(table) - fit_length} stay unseen, too few to look "
                          f"{shift} places on; take a longer table or fewer places.")

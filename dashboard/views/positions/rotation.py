@@ -19,9 +19,10 @@ from dashboard.widgets.panels import fact
 
 def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     """Draw each pair of dimensions as a hand that rotates from position to position."""
-    pairs = measure.pairs(cached(compute.rotations_of, config, controls.seed, controls.positions))
+    pairs = measure.rotation_pairs(cached(compute.rotations_of, config, controls.seed, controls.positions))
     examples, plain = some(pairs), compute.unscaled(config)
-    unscaled = measure.pairs(cached(compute.rotations_of, plain, controls.seed, controls.positions)) if plain else ()
+    unscaled = () if plain is None else measure.rotation_pairs(
+        cached(compute.rotations_of, plain, controls.seed, controls.positions))
     dials(examples, controls.positions, ink(), key=key("dials"), before=unscaled,
           label=f"{len(examples)} pairs of dimensions turning over {controls.positions} places")
     between = f" ({len(pairs) - len(examples)} more pairs lie between)" if len(pairs) > len(examples) else ""
@@ -40,7 +41,7 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
     similarity = measure.alignment(rotations).numpy()
     rows = [np.diagonal(similarity, d) for d in range(len(similarity))]
     variation = max(float(np.ptp(row)) for row in rows)
-    examples = some(measure.pairs(rotations))
+    examples = some(measure.rotation_pairs(rotations))
     series = [Curve("all directions", [(d, float(row.mean())) for d, row in enumerate(rows)])]
     series += [Curve(f"pair {p.first}, {p.second}", [(d, float(np.cos(d * p.angle))) for d in range(len(rows))])
                for p in dict.fromkeys((examples[0], examples[-1]))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, st
     layer = seeded_layer(config_of(choice, dims), seed)
     x = embed(tokens, dims, seed)
     q, k, v = layer.projection(x, x)
-    steps = layer.recorded(replace(layer.problem(q * stretch, k, v, x, x), recorded=True))
+    steps = layer.attend_heads(q * stretch, k, v, x, x)
     scale = float(torch.as_tensor(steps.scale).flatten()[0])
     matrices = (each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights))
     parameters = sum(weight.numel() for weight in layer.score.parameters())
@@ -101,7 +101,7 @@ def properties(choice: Choice, seed: int) -> Properties:
     rotation = torch.linalg.qr(torch.randn(PROBE_DIMS, PROBE_DIMS, generator=draw, dtype=torch.float64)).Q
 
     def scores(q: Tensor, k: Tensor) -> Tensor:
-        return score(*score.before_turning(q, k))[0, 0]
+        return score(*score.qk_transform(q, k))[0, 0]
 
     plain = scores(a, b)
     std = float(plain.std())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.difference import Moved
+from core.difference import HeadChange
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import Ink, Theme, colour_scale
 from dashboard.charts.vega import Spec, axis_style
@@ -14,7 +14,7 @@ TALL = 24  # pixels of a row
 MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
 
 
-def apart(heads: Sequence[Moved], picked: Moved, in_place: bool, theme: Theme) -> Spec:
+def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme: Theme) -> Spec:
     """A cell a head of the first reading, in blue ink from 0 (the same) to 1 (nothing shared); a click picks one."""
     ink = Ink.of(theme)
     layers = sorted({item.number for item in heads})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core import difference
-from core.difference import Aligned, Moved
+from core.difference import Aligned, HeadChange
 from core.pretrained import ModelInputs, PretrainedError
 from core.trace import Kind
 from dashboard.components.attention_view.payload import READS
@@ -114,7 +114,7 @@ def _nearest_toggle(second: Side) -> bool:
                      help="Off: beside each head the one in the same place, as when one model came from the other.")
 
 
-def _picked(heads: list[Moved], chosen: ModelChoice, kind: Kind) -> Moved:
+def _picked(heads: list[HeadChange], chosen: ModelChoice, kind: Kind) -> HeadChange:
     """The head that a person pressed, or that the link names, or picked on another page; else the first in rank."""
     there = {(item.layer, item.head): item for item in heads}
     pressed = st.session_state.get("two_models:grid", {}).get("selection", {}).get(charts.PICKED) or []
@@ -137,7 +137,7 @@ def _picked(heads: list[Moved], chosen: ModelChoice, kind: Kind) -> Moved:
     return heads[0]
 
 
-def _grid_and_figures(heads: list[Moved], head: Moved, in_place: bool) -> None:
+def _grid_and_figures(heads: list[HeadChange], head: HeadChange, in_place: bool) -> None:
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
         st.vega_lite_chart(spec=charts.apart(heads, head, in_place, theme()), on_select="rerun",
@@ -148,7 +148,7 @@ def _grid_and_figures(heads: list[Moved], head: Moved, in_place: bool) -> None:
             st.metric(name, value, help=meaning)
 
 
-def _tiles(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> list[Tile]:
+def _tiles(found: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> list[Tile]:
     tiles = []
     places, names = ((head.layer, head.head), head.to), (head.name, head.other)
     for which, side in enumerate(sides):
@@ -158,7 +158,7 @@ def _tiles(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> list[Tile]:
     return tiles
 
 
-def _maps(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> None:
+def _maps(found: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> None:
     """The head in both, one crosshair over them."""
     kind = found.first.map(0).kind
     row, column = text.telling(found, head) or (None, None)
@@ -167,7 +167,7 @@ def _maps(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> None:
               fact=f"Head {head.name} of {sides[0].name} beside {head.other} of {sides[1].name}")
 
 
-def _apart(found: Aligned, head: Moved, sides: tuple[Side, Side]) -> None:
+def _apart(found: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> None:
     """The second minus the first, where both have a token."""
     first, second = _tiles(found, head, sides)
     both = (found.drawn(0, head.layer, head.head)[1]) & (found.drawn(1, *head.to)[1])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.difference import NOTHING, Aligned, Moved
+from core.difference import NOTHING, Aligned, HeadChange
 from core.pretrained import Pretrained
 from dashboard.charts.numbers import number
 from dashboard.views.two_models.compute import Side
@@ -21,7 +21,9 @@ def modes(pretrained: Pretrained | None) -> dict[str, str]:
     return {**MODES, "texts": other} if other else MODES
 
 
-def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, heads: Sequence[Moved]) -> str:
+def fact(
+    found: Aligned, head: HeadChange, sides: tuple[Side, Side], in_place: bool, heads: Sequence[HeadChange],
+) -> str:
     """How far the picked head is apart, in which cell most, and what is usual over all heads."""
     usual = float(np.median([item.moved for item in heads]))
     if in_place:
@@ -42,7 +44,7 @@ def fact(found: Aligned, head: Moved, sides: tuple[Side, Side], in_place: bool, 
             f"{where[0]} and **{number(second[row, column])}** in {where[1]}.")
 
 
-def telling(found: Aligned, head: Moved) -> tuple[int, int] | None:
+def telling(found: Aligned, head: HeadChange) -> tuple[int, int] | None:
     """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
     (first, _), (second, _) = found.drawn(0, head.layer, head.head), found.drawn(1, *head.to)
     rows, columns = ([place for place, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
@@ -54,7 +56,7 @@ def telling(found: Aligned, head: Moved) -> tuple[int, int] | None:
     return rows[int(row)], columns[int(column)]
 
 
-def figures(heads: Sequence[Moved]) -> list[tuple[str, str, str]]:
+def figures(heads: Sequence[HeadChange]) -> list[tuple[str, str, str]]:
     """Name, number and meaning of the three summary figures."""
     moved = [item.moved for item in heads]
     return [("Overlap", number(1 - float(np.mean(moved))), "share of the weight that lies on the same tokens, mean of "
