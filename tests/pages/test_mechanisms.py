@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, entry
-from dashboard.views.mechanisms import controls, page
+from dashboard.views.mechanisms import compute, controls, text
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
@@ -22,15 +22,15 @@ def open_page(**query):
 
 @pytest.mark.parametrize(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
 def test_every_choice_can_be_drawn_and_said(axis, key):
-    looked = controls.looked(axis, entry(axis, key), {})
-    usual, changed = page.steps_of(looked.usual), page.steps_of(looked.config)
-    head = page.most_changed_head(usual, changed)
-    (before, _), (after, mask) = page.head_of(usual, head), page.head_of(changed, head)
+    choice = controls.controls_of(axis, entry(axis, key), {})
+    baseline, changed = compute.steps_of(choice.baseline), compute.steps_of(choice.config)
+    head = compute.most_changed_head(baseline, changed)
+    (before, _), (after, mask) = compute.head_of(baseline, head), compute.head_of(changed, head)
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
-    row, column = page.most_changed(before, after)
-    said = page.sentence(looked.item, before, after, row, column)
-    assert f"{after[row, column]:.2f}".replace("-", "−") in said
+    row, column = compute.most_changed(before, after)
+    sentence = text.sentence(choice.item, before, after, row, column)
+    assert f"{after[row, column]:.2f}".replace("-", "−") in sentence
 
 
 @pytest.mark.parametrize("axis", list(AXES))

@@ -1,0 +1,81 @@
+"""One head's weights under the baseline and under a choice, and the parameters of every choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+
+from core.attention import Attention, AttentionConfig, Steps
+from core.attention.compatible import example, needs
+from dashboard.runtime.seeding import seeded_layer
+from dashboard.runtime.tokens import embed, labels, tokenize
+
+SENTENCE = "The animal didn't cross the street because it was too tired ."
+SEED, PADDING = 126, 3
+D_MODEL, HEADS = 16, 4
+MIN_CHANGE = 5e-4  # a smaller one is not drawn
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One head's weights (T, S) under the baseline and under a choice, with the choice's mask."""
+
+    head: int
+    before: np.ndarray
+    after: np.ndarray
+    mask: np.ndarray | None
+    implied: bool
+
+
+def tokens() -> tuple[str, ...]:
+    return labels(tokenize(SENTENCE).tokens)
+
+
+def steps_of(config: AttentionConfig) -> Steps:
+    """The steps of the seeded layer on the sentence; under a padding mask its last tokens are padding."""
+    names = tokens()
+    real = torch.arange(len(names)) < len(names) - (PADDING if "padding" in str(config.mask) else 0)
+    with torch.inference_mode():
+        return seeded_layer(config, SEED)(embed(names, D_MODEL, SEED), key_mask=real[None])
+
+
+def compare(baseline: AttentionConfig, config: AttentionConfig) -> Comparison:
+    """Both on the same sentence, in the head that changes most."""
+    first, second = steps_of(baseline), steps_of(config)
+    head = most_changed_head(first, second)
+    return Comparison(head, head_of(first, head)[0], *head_of(second, head), second.implied)
+
+
+def most_changed_head(first: Steps, second: Steps) -> int:
+    """The head with the largest change of a weight."""
+    change = (first.weights - second.weights).abs().amax((0, 2, 3))
+    return int(change.argmax())
+
+
+def head_of(steps: Steps, head: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """One head's weights (T, S), and its mask."""
+    weights = steps.weights[0, head].float().numpy()
+    if steps.mask is None:
+        return weights, None
+    mask = steps.mask[0] if steps.mask.dim() == 4 else steps.mask
+    mask = mask[head % len(mask)] if mask.dim() == 3 else mask
+    return weights, np.broadcast_to(mask.numpy(), weights.shape)
+
+
+def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
+    """The cell with the largest change of weight; where none changes, the largest weight."""
+    change = np.abs(after - before)
+    row, column = np.unravel_index((change if change.max() > MIN_CHANGE else after).argmax(), change.shape)
+    return int(row), int(column)
+
+
+@cache
+def parameter_count(axis: str, key: str) -> int:
+    """The number of learned parameters of a choice, counted on the built module at d_model 64, 4 heads."""
+    beside = {other: example(other, name) for other, name in needs(axis, key).items()}
+    layer = Attention(AttentionConfig(64, 4, **beside, **{axis: example(axis, key)}))
+    piece = getattr(layer, axis)
+    return sum(weight.numel() for weight in piece.parameters()) if isinstance(piece, torch.nn.Module) else 0

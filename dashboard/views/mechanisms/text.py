@@ -1,0 +1,63 @@
+"""Sentences and cells of the page All mechanisms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core import analysis
+from core.attention import Entry, Param
+from dashboard.views.mechanisms.compute import D_MODEL, HEADS, MIN_CHANGE, SEED, Comparison, tokens
+from dashboard.views.mechanisms.controls import Controls
+from dashboard.widgets.panels import plain
+
+MIN_NUMBER = 5e-3  # a smaller change of a number is not written
+
+
+def note(controls: Controls, implied: bool) -> str:
+    """The second line over the map: source, what the choice needs beside it, and whether its weights are implied."""
+    item = controls.item
+    others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
+    source = f"{item.paper} {item.year}".strip() + (f" · with {others}" if others else "")
+    return source + " · implied" * implied
+
+
+def sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int) -> str:
+    """The weight that the choice changes most, the sum of its row, and the change of entropy."""
+    names = tokens()
+    was, now = float(before[query, column]), float(after[query, column])
+    if np.abs(before - after).max() <= MIN_CHANGE:
+        return (f"{plain(item.name)} changes no weight here: :primary[{plain(names[query])}] gives "
+                f"{plain(names[column])} **{now:.2f}** either way.")
+    total = float(after[query].sum())
+    row_sum = "" if abs(total - 1) < MIN_NUMBER else f" Its row sums to **{total:.2f}**."
+    entropy = ""
+    old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
+    if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
+        entropy = f" The entropy of a row goes from {old:.2f} to {new:.2f} nats."
+    return (f"With {plain(item.name)}, :primary[{plain(names[query])}] gives **{now:.2f}** to {plain(names[column])} "
+            f"instead of {was:.2f}.{row_sum}{entropy}").replace("-", "−")
+
+
+def conditions(comparison: Comparison) -> str:
+    implied = " This kernel never makes a weight: the map is the one that its output amounts to."
+    return (f"Head {comparison.head} of {HEADS}, the one that changes most; d_model {D_MODEL}. Weights are random "
+            f"(seed {SEED}) and shared where both have them, so the arithmetic is real and the preference means "
+            f"nothing yet.{implied * comparison.implied}")
+
+
+def parameter_table(item: Entry) -> str:
+    """Each parameter with its meaning and bounds, as Markdown."""
+    rows = ["| parameter | meaning | default | may be |", "| --- | --- | --- | --- |"]
+    rows += [f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
+             for p in item.params]
+    return "\n".join(rows)
+
+
+def bounds(param: Param) -> str:
+    if param.choices:
+        return ", ".join(map(param.label, param.choices))
+    if isinstance(param.default, bool):
+        return "on or off"
+    if isinstance(param.default, str):
+        return "typed freely, checked as it is read"
+    return f"{param.low:g} to {param.high:g}"
