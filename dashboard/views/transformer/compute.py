@@ -1,4 +1,4 @@
-"""What the page shows of a model: its parts on eight held-out examples, its attention on the first, its gradients."""
+"""A model's parts and gradients on eight held-out examples, its attention on the first, and gradients by depth."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from core.models.model_summary import Part, summarize
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import objective
-from dashboard.views.transformer.controls import Asked, run_of
+from dashboard.views.transformer.controls import Controls, run_of
 
 BATCH, SEEDS = 8, 3
 _SEEDING = threading.Lock()  # torch's generator is one for the whole process
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A model taken apart, and its maps on the first example, whose words stand beside it."""
+class Measurements:
+    """The tree of a model's parts, its maps on the first example, and that example's tokens."""
 
     tree: Part
     trace: AttentionTrace
@@ -40,39 +40,39 @@ def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
         return build_model(config, task.shape).eval()
 
 
-def model_of(asked: Asked) -> tuple[Model, Task]:
-    """The model asked for, in eval mode: nothing is dropped out. ValueError when a run's weights cannot be read."""
-    run = None if asked.seeded else run_of(asked.run)
+def model_of(controls: Controls) -> tuple[Model, Task]:
+    """The model in eval mode, and its task; ValueError when a run's weights cannot be read."""
+    run = None if controls.seeded else run_of(controls.run)
     if run is not None:
-        return run.model(asked.step)
-    task = make_task(asked.task)
-    return seeded(asked.config, task, asked.seed), task
+        return run.model(controls.step)
+    task = make_task(controls.task)
+    return seeded(controls.config, task, controls.seed), task
 
 
-def measure(asked: Asked) -> Measured:
+def measurements(controls: Controls) -> Measurements:
     """One pass over a batch, there and back, and one more for the maps of its first example."""
-    model, task = model_of(asked)
+    model, task = model_of(controls)
     examples = task.held_out(BATCH)[:BATCH]
-    batch, ask, losses = task.collate(examples), objective(task), []
+    batch, goal, losses = task.collate(examples), objective(task), []
 
     def loss(logits: torch.Tensor) -> torch.Tensor:
-        losses.append(ask.loss(logits, batch))
+        losses.append(goal.loss(logits, batch))
         return losses[-1]
 
     tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
     source, target = task.display_tokens(examples[0])
-    trace = _trace(model, asked.config, task, examples[0])
-    return Measured(tree, trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(), task.form)
+    trace = _trace(model, controls.config, task, examples[0])
+    return Measurements(tree, trace, tuple(map(str, source)), tuple(map(str, target)), losses[0].item(), task.form)
 
 
 @torch.no_grad()
 def _trace(model: Model, config: ModelConfig, task: Task, example: Example) -> AttentionTrace:
-    """Every layer's maps on one example, the right past given."""
+    """Every layer's maps on one example, with teacher forcing."""
     batch, (source, target) = task.collate([example]), task.display_tokens(example)
-    fed = None if task.form in ("text", "label") else tuple(map(str, target))
+    decoder_tokens = None if task.form in ("text", "label") else tuple(map(str, target))
     maps = []
     for kind, layers in model(batch.source, batch.source_mask, batch.target_in, record=True).maps.items():
-        rows, columns = map_tokens(config, kind, tuple(map(str, source)), fed)
+        rows, columns = map_tokens(config, kind, tuple(map(str, source)), decoder_tokens)
         for layer, steps in enumerate(layers):
             weights = steps.weights[0, :, : len(rows), : len(columns)].float().numpy()
             maps.append(AttentionMap(kind, layer, weights, rows, columns, _allowed(steps, len(rows), len(columns))))
@@ -80,7 +80,7 @@ def _trace(model: Model, config: ModelConfig, task: Task, example: Example) -> A
 
 
 def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
-    """Who may see whom in the first example, (1, T, S); one head's tells of all."""
+    """The mask of the first example, (1, T, S), the same for every head."""
     if steps.mask is None:
         return None
     whole = steps.mask.broadcast_to(*torch.broadcast_shapes(steps.mask.shape, (1, 1, rows, columns)))
@@ -89,15 +89,15 @@ def _allowed(steps: Steps, rows: int, columns: int) -> np.ndarray | None:
 
 @dataclass(frozen=True)
 class Depth:
-    """Layer by layer over SEEDS models: the gradient's norm (mean and deviation), and how wide the output spreads."""
+    """By layer over SEEDS models: mean and standard deviation of the gradient's norm, and the output's std."""
 
     mean: tuple[float, ...]
-    deviation: tuple[float, ...]
+    std: tuple[float, ...]
     output: tuple[float, ...]
 
     @property
     def ratio(self) -> float:
-        """How much of the last layer's gradient the first one gets."""
+        """The first layer's gradient over the last one's."""
         return self.mean[0] / self.mean[-1]
 
 
@@ -107,14 +107,14 @@ def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: st
     Xiong 2020, section 3.3, measured on the task instead of bounded.
     """
     task = make_task(task_config)
-    batch, ask = task.collate(task.held_out(BATCH)[:BATCH]), objective(task)
+    batch, goal = task.collate(task.held_out(BATCH)[:BATCH]), objective(task)
     gradients, outputs = [], []
     for seed in range(SEEDS):
         model = seeded(replace(config, layers=layers, norm=norm, dropout=0.0), task, seed)
-        tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), lambda out: ask.loss(out, batch))
+        tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), lambda out: goal.loss(out, batch))
         last = tree.layers()[-layers:]  # the decoder's, where there is one
         gradients.append([part.gradient for part in last])
         outputs.append([part.std for part in last])
-    felt, made = (list(zip(*rows, strict=True)) for rows in (gradients, outputs))
-    return Depth(tuple(map(statistics.fmean, felt)), tuple(map(statistics.pstdev, felt)),
-                 tuple(map(statistics.fmean, made)))
+    gradient_rows, output_rows = (list(zip(*rows, strict=True)) for rows in (gradients, outputs))
+    return Depth(tuple(map(statistics.fmean, gradient_rows)), tuple(map(statistics.pstdev, gradient_rows)),
+                 tuple(map(statistics.fmean, output_rows)))

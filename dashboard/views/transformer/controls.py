@@ -1,4 +1,4 @@
-"""Which model the page takes apart: one drawn from a seed, or a run's with its trained weights."""
+"""The page's controls: a model drawn from a seed, or a run's with its trained weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dashboard.widgets.params import BOUND
 
 SEEDED, EXAMPLE = "seeded", "example"
 WEIGHTS, LINKED = "transformer:weights", "transformer:linked"
-KEPT = Run(Path(__file__).resolve().parents[2] / "runtime" / "examples" / "example_run")
+EXAMPLE_RUN = Run(Path(__file__).resolve().parents[2] / "runtime" / "examples" / "example_run")
 KINDS = {"transformer": "Encoder and decoder", "decoder": "Decoder only", "classifier": "Classifier",
          "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
 NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
@@ -30,8 +30,8 @@ LISTED = 50  # runs, the newest first
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A model: of a run (its id, and the step whose weights are taken), or of a seed."""
+class Controls:
+    """A model: of a run (its id, and the step of the checkpoint), or drawn from a seed."""
 
     config: ModelConfig
     task: TaskConfig
@@ -45,18 +45,18 @@ class Asked:
 
 
 def run_of(name: str) -> Run | None:
-    return KEPT if name == EXAMPLE else find_run(name)
+    return EXAMPLE_RUN if name == EXAMPLE else find_run(name)
 
 
-def choose() -> Asked | None:
-    """The row of controls; None where what was asked cannot be had, which is then said."""
+def draw_controls() -> Controls | None:
+    """Draw the row of controls and read it; None, with the error on the page, for a model that cannot be built."""
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     options = sources()
-    _of_link(options)
+    _read_link(options)
     with row.cell(column_span=2):
-        source = st.selectbox("Weights", options, key=WEIGHTS, format_func=named, persist_state="session",
+        source = st.selectbox("Weights", options, key=WEIGHTS, format_func=source_label, persist_state="session",
                               help="Drawn from a seed, or learned: any run with a stacked model that kept its weights.")
-    _to_link(source)
+    _write_link(source)
     try:
         return _seeded(row) if source == SEEDED else _trained(source)
     except (ConfigError, ValueError, KeyError, TypeError) as error:
@@ -64,18 +64,18 @@ def choose() -> Asked | None:
         return None
 
 
-def _of_link(options: list[str]) -> None:
-    """Take the run that a link names, once; one that is not here is said."""
-    asked = st.query_params.get("run")
-    if asked is None or asked == st.session_state.get(LINKED):
+def _read_link(options: list[str]) -> None:
+    """Select the run that the link names, once; warn about one that is not here."""
+    run = st.query_params.get("run")
+    if run is None or run == st.session_state.get(LINKED):
         return
-    if asked in options:
-        st.session_state[WEIGHTS] = asked
+    if run in options:
+        st.session_state[WEIGHTS] = run
     else:
         st.warning("The run in the link is not on this machine, or its model has no layers. Below is another.")
 
 
-def _to_link(source: str) -> None:
+def _write_link(source: str) -> None:
     st.session_state[LINKED] = source
     if source == SEEDED:
         st.query_params.pop("run", None)
@@ -84,7 +84,7 @@ def _to_link(source: str) -> None:
 
 
 def sources() -> list[str]:
-    """The seed, the kept example, and every run whose model is of layers, the newest first."""
+    """The seed, the example run, and every run with a stacked model, the newest first."""
     return [SEEDED, EXAMPLE, *(run.id for run in reversed(list_runs()[-LISTED:]) if _stacked(run))]
 
 
@@ -95,20 +95,20 @@ def _stacked(run: Run) -> bool:
         return False
 
 
-def named(source: str) -> str:
+def source_label(source: str) -> str:
     if source in (SEEDED, EXAMPLE):
         return "Drawn from a seed" if source == SEEDED else "Trained: the kept example"
     run = run_of(source)
     return f"Trained: {run.name if run else source}"
 
 
-def _trained(source: str) -> Asked:
+def _trained(source: str) -> Controls:
     run = run_of(source)
     steps = run.checkpoint_steps() if run else []
     if run is None or not steps:
         raise ValueError("This run is no longer here; take another, or weights drawn from a seed.")
     config = run.config()
-    return Asked(config.model, config.task, source, run.default_step())
+    return Controls(config.model, config.task, source, run.default_step())
 
 
 def task_label(key: str) -> str:
@@ -119,7 +119,7 @@ def kinds_of(task: Task) -> list[str]:
     return [kind for kind in task.recommended if kind in STACKED]
 
 
-def _seeded(row: Any) -> Asked:
+def _seeded(row: Any) -> Controls:
     own = [entry.key for entry in TASKS if not any(param.key == "data" for param in entry.params)]
     with row:
         config = TaskConfig.of(st.selectbox("Task", own, key="transformer:task", format_func=task_label, **BOUND))
@@ -132,26 +132,27 @@ def _seeded(row: Any) -> Asked:
                            width="stretch")
     blocks = _blocks(panel)
     seed = blocks.pop("seed")
-    return Asked(ModelConfig.transformer(kind=kind, layers=layers, **blocks), config, seed=seed)
+    return Controls(ModelConfig.transformer(kind=kind, layers=layers, **blocks), config, seed=seed)
 
 
-def _blocks(panel: Any) -> dict:
-    """What a layer is made of; drawn while the popover is open, else read from the session."""
-    usual = {"norm": "post", "normalization": "layer", "activation": "relu", "position": "sinusoidal", "d_model": 32,
-             "seed": 0}
-    said = {name: st.session_state.get(f"transformer:{name}", value) for name, value in usual.items()}
-    fits = [heads for heads in heads_that_divide(said["d_model"]) if heads <= 8]
-    said["num_heads"] = st.session_state.get("transformer:heads", 2)
+def _blocks(panel: Any) -> dict[str, Any]:
+    """The parts of a layer; drawn while the popover is open, else read from the session."""
+    defaults = {"norm": "post", "normalization": "layer", "activation": "relu", "position": "sinusoidal",
+                "d_model": 32, "seed": 0}
+    values = {name: st.session_state.get(f"transformer:{name}", value) for name, value in defaults.items()}
+    fits = [heads for heads in heads_that_divide(values["d_model"]) if heads <= 8]
+    values["num_heads"] = st.session_state.get("transformer:heads", 2)
     if not panel.open:
-        return said
+        return values
     with panel:
         for name, label, names in (("norm", "Norm", NORMS), ("normalization", "Kind of norm", NORMALIZATIONS),
                                    ("activation", "Activation", ACTIVATIONS)):
-            said[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.get, **BOUND)
+            values[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.get, **BOUND)
         keys = [entry.key for entry in POSITIONS]
-        said["position"] = st.selectbox("Position", keys, keys.index("sinusoidal"), key="transformer:position", **BOUND,
-                                        format_func=lambda key: next(e.name for e in POSITIONS if e.key == key))
-        said["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **BOUND)
-        said["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads", **BOUND)
-        said["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed", **BOUND))
-    return said
+        values["position"] = st.selectbox(
+            "Position", keys, keys.index("sinusoidal"), key="transformer:position", **BOUND,
+            format_func=lambda key: next(entry.name for entry in POSITIONS if entry.key == key))
+        values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **BOUND)
+        values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads", **BOUND)
+        values["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed", **BOUND))
+    return values

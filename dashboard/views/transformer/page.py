@@ -1,4 +1,4 @@
-"""The page: controls, the diagram with its fact, attention layer by layer, and norms against depth."""
+"""The page: controls, the diagram, attention layer by layer, norms against depth, and the sources."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dashboard.components.model_diagram.cells import is_attention, kind_and_laye
 from dashboard.runtime.cache import cached
 from dashboard.runtime.threads import one_thread
 from dashboard.views.transformer import text
-from dashboard.views.transformer.compute import Depth, Measured, by_depth, measure
-from dashboard.views.transformer.controls import NORMS, Asked, choose
+from dashboard.views.transformer.compute import Depth, Measurements, by_depth, measurements
+from dashboard.views.transformer.controls import NORMS, Controls, draw_controls
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
@@ -35,42 +35,42 @@ def page() -> None:
 
 @st.fragment
 def explore() -> None:
-    """The whole page above the sources; a control reruns nothing else."""
+    """Draw the page above the sources; a control reruns nothing else."""
     title("The Transformer", "Open a model layer by layer: every part with its shape, its share and its gradient.")
-    asked = choose()
-    if asked is None:
+    controls = draw_controls()
+    if controls is None:
         return
     try:
         with one_thread():
-            measured = cached(measure, asked)
+            result = cached(measurements, controls)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
         return
-    place = _chosen(measured)
-    diagram(measured.tree, key=DIAGRAM, chosen=place, on_pick=_take, fact=text.of_model(measured))
-    fact(text.of_model(measured))
-    st.caption(text.of_memory(measured))
-    _maps(measured, asked, place)
-    _along(measured)
-    _depth(asked)
+    path = _attention_path(result)
+    diagram(result.tree, key=DIAGRAM, chosen=path, on_pick=_store_pick, fact=text.of_model(result))
+    fact(text.of_model(result))
+    st.caption(text.of_memory(result))
+    _maps(result, controls, path)
+    _by_layer(result)
+    _depth(controls)
 
 
-def _take() -> None:
+def _store_pick() -> None:
     st.session_state[PICK] = picked(DIAGRAM)
 
 
-def _chosen(measured: Measured) -> str:
-    """The attention whose maps are drawn: the one picked, where this model has it, else the last that looks across."""
-    paths = [part.path for part in measured.tree.walk() if is_attention(part.path)]
-    wanted = st.session_state.get(PICK)
-    return wanted if wanted in paths else next((path for path in paths if path.endswith("cross")), paths[0])
+def _attention_path(result: Measurements) -> str:
+    """The attention whose maps are drawn: the picked one, where this model has it, else the first cross-attention."""
+    paths = [part.path for part in result.tree.walk() if is_attention(part.path)]
+    path = st.session_state.get(PICK)
+    return path if path in paths else next((path for path in paths if path.endswith("cross")), paths[0])
 
 
-def _maps(measured: Measured, asked: Asked, place: str) -> None:
-    """Every layer and head of the kind of attention that was picked, and the picked layer's first head large."""
-    kind, layer = kind_and_layer(place)
-    trace: AttentionTrace = measured.trace.of(kind)  # type: ignore[arg-type]
-    weights = "drawn from a seed" if asked.seeded else f"trained for {asked.step:,} steps"
+def _maps(result: Measurements, controls: Controls, path: str) -> None:
+    """Draw every layer and head of the picked kind of attention, and the picked head large."""
+    kind, layer = kind_and_layer(path)
+    trace: AttentionTrace = result.trace.of(kind)  # type: ignore[arg-type]
+    weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
     st.markdown(f"**{ATTENTION[kind].capitalize()}, every layer and head**")
     columns = st.columns([1, 2], gap="large")
     with columns[0]:
@@ -83,44 +83,45 @@ def _maps(measured: Measured, asked: Asked, place: str) -> None:
             show="matrix", height=360, title=f"Layer {state.layer}, head {state.head}")
 
 
-def _along(measured: Measured) -> None:
-    """Along the depth of this very model: how widely its numbers spread, and how large the gradients are."""
+def _by_layer(result: Measurements) -> None:
+    """Draw gradient and output of each layer of this model."""
     stacks: dict[str, list] = {}
-    for part in measured.tree.layers():
+    for part in result.tree.layers():
         stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(part)
     if max(map(len, stacks.values())) > 1:
-        _two({name: ([part.gradient for part in parts], [part.std for part in parts])
-              for name, parts in stacks.items()}, "along")
+        _two_charts({name: ([part.gradient for part in parts], [part.std for part in parts])
+                     for name, parts in stacks.items()}, "along")
 
 
-def _depth(asked: Asked) -> None:
-    """The same model with its norms after and before, at a depth of the reader's choice."""
+def _depth(controls: Controls) -> None:
+    """Draw the same model with its norms after and before, at a chosen depth."""
     st.markdown("## Where the norm stands")
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
     layers = row[0].slider("Depth of both models, in layers", 2, 12, 12, key="transformer:depth", **BOUND)
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
     with one_thread():
-        found: dict[str, Depth] = {norm: cached(by_depth, asked.config, asked.task, layers, norm) for norm in NORMS}
+        depths: dict[str, Depth] = {
+            norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS}
     names = {"post": "norm after", "pre": "norm before"}
-    _two({names[norm]: (depth.mean, depth.output) for norm, depth in found.items()}, "depth")
-    fact(text.of_depth(found["post"], found["pre"], layers))
-    st.caption(text.of_depth_conditions(found["post"], found["pre"]))
+    _two_charts({names[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth")
+    fact(text.of_depth(depths["post"], depths["pre"], layers))
+    st.caption(text.of_depth_conditions(depths["post"], depths["pre"]))
 
 
-def _two(found: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
-    """Side by side, by name: the gradient in each layer's weights, and the spread of each layer's output."""
+def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
+    """Draw side by side the gradient in each layer's weights, and the std of each layer's output."""
     headings = "Gradient in each layer's weights", "Spread of each layer's output"
-    last = max(len(pair[0]) for pair in found.values()) - 1
+    last = max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
-        curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in found.items()]
+        curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
         chart = step_chart(curves, ink=Ink.of(theme()), last_x=last, unit="layer", height=180)
         column.markdown(f"**{heading}**")
         column.vega_lite_chart(spec=chart, key=f"transformer:{key}:{i}")
 
 
 def sources() -> None:
-    """On request: papers and the classes that just ran."""
+    """Draw, on request, the papers and the classes that just ran."""
     panel = st.expander("Papers and the code that just ran", on_change="rerun", key="transformer:source")
     if not panel.open:
         return
