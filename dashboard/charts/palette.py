@@ -30,6 +30,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
 }
 
 PICK: dict[str, str] = {"light": "#B8430F", "dark": "#FF9A66"}
+BAR: dict[str, str] = {"light": "#2A6FC4", "dark": "#2FA6D3"}
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,15 @@ def colour_scale(theme: Theme = "light", *, signed: bool = False) -> list[str]:
 
 
 def for_browser() -> dict[str, dict[str, object]]:
-    """Every palette under its theme, ready for ``json.dumps``."""
+    """Every palette under its theme, as the browser components take it; JSON can hold it."""
     return {
         theme: {
             "weights": WEIGHTS[theme],
             "signed": SIGNED[theme],
             "categories": CATEGORIES[theme],
             "pick": PICK[theme],
+            "bar": BAR[theme],
+            "text": Ink.of(theme).text,
         }
         for theme in ("light", "dark")
     }

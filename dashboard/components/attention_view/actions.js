@@ -1,20 +1,26 @@
-// Pointer and keys. Hover, zoom and play stay here; only a pick, a pin and a released frame go to Python.
+// Pointer and keys. Hover, zoom and play stay here; only a pick, a pin, a released frame and a pooled zoom go to Python.
 
+/** @import { Cell } from "../lib/types" */
+/** @import { AttentionView, Head } from "./types" */
+import { setHover } from "../lib/crosshair.js";
+import { ARROWS, callAction, mapKey } from "../lib/keys.js";
+import { clamp } from "../lib/layout.js";
 import { cellAt } from "../lib/map.js";
-import { spoken } from "../lib/reading.js";
-import { cellOf, ownPair } from "../lib/tokens.js";
+import { send } from "../lib/mount.js";
+import { ownPair, ownSpan } from "../lib/tokens.js";
+import { dragTo, endDrag, isZoomed, pointIn, spanUnder, whole } from "../lib/zoom.js";
 import { drawAll, drawOver } from "./draw.js";
 import { headAt } from "./grid.js";
+import { saveImage } from "./image.js";
 import { lineAt } from "./lines.js";
 import { patchAt } from "./patches.js";
-import { MOST_PINS } from "./pins.js";
-import { send, setCurrent } from "./state.js";
-import { zoomTo } from "./zoom.js";
+import { otherPins, pickedCell, setCurrent } from "./state.js";
+import { layerNumber, showRow } from "./texts.js";
 
-const DRAG_FROM = 5; // px before a press becomes a zoom
-export const CROSS = "attention-view:cross";
+const MOST_PINS = 6; // more rows in the accent at once could not be told apart
 
-export function pickHead(view, layer, head) {
+/** @param {AttentionView} view @param {Head} head */
+function pickHead(view, { layer, head }) {
   const here = view.layout === "grid" || (layer === view.layer && view.one?.heads.includes(head));
   if (here) {
     view.layer = layer;
@@ -23,110 +29,143 @@ export function pickHead(view, layer, head) {
     drawAll(view);
   }
   clearTimeout(view.picking);
-  view.picking = setTimeout(() => send(view, "pick", [layer, head]), view.layout === "grid" ? 0 : 200);
+  view.picking = setTimeout(() => send(view, "pick", { value: [layer, head] }), view.layout === "grid" ? 0 : 200);
 }
 
-export function setHover(view, hover, keyboard = false, tell = true) {
-  view.hover = hover;
-  view.keyboard = keyboard;
-  if (tell) {
-    const detail = hover && { i: hover.i, j: hover.j, tokens: view.tokens, from: view };
-    window.dispatchEvent(new CustomEvent(CROSS, { detail: detail ?? { tokens: view.tokens, from: view } }));
-  }
-  cancelAnimationFrame(view.waiting);
-  view.waiting = requestAnimationFrame(() => drawOver(view));
-  if (hover && tell) {
-    clearTimeout(view.speaking);
-    // A moving pointer would flood the live region; keys are read at once.
-    view.speaking = setTimeout(() => (view.dom.live.textContent = spoken(view, hover.i, hover.j)), keyboard ? 0 : 150);
-  }
+/** @param {AttentionView} view */
+function setPins(view, pins) {
+  view.pins = pins;
+  send(view, view.several ? "pins" : "pin", { value: view.several ? pins : (pins[0] ?? null) });
+  drawOver(view);
 }
 
-// Another view of the same tokens moved its crosshair: follow it, without a tooltip.
-export function onCross(view, event) {
-  const { from, tokens, i, j } = event.detail;
-  if (from === view || view.layout === "grid" || tokens !== view.tokens) return;
-  view.point = null;
-  setHover(view, i == null ? null : { i, j }, false, false);
+/** A click pins, a second click releases; where only one may be pinned, the new one takes its place. @param {AttentionView} view @param {Cell | null} cell */
+function togglePin(view, cell) {
+  if (!cell || cell.j < 0) return;
+  const others = otherPins(view, cell), several = view.several ? others : [];
+  if (others.length < view.pins.length) setPins(view, several);
+  else setPins(view, [...several.slice(1 - MOST_PINS), ownPair(view, cell)]);
 }
 
-function pointOf(view, event) {
-  const box = view.dom.over.getBoundingClientRect();
-  return { x: event.clientX - box.left, y: event.clientY - box.top };
+/** A drag opens its part of the map: here what is exact already, through Python a pooled part. @param {AttentionView} view */
+function zoomTo(view, drag) {
+  const span = spanUnder(view, view.box.map, drag);
+  if (!span) return drawOver(view);
+  view.window = span;
+  if (view.edges?.pooled) send(view, "window", { value: ownSpan(view, span) });
+  drawAll(view);
 }
 
-// The query and the key under a point of the map, the lines or the picture, or null.
-const pairAt = (view, x, y) =>
+/** @param {AttentionView} view */
+export function resetZoom(view) {
+  if (view.layout === "grid" || !(view.part || isZoomed(view))) return;
+  view.window = whole(view);
+  if (view.part) send(view, "window", { value: null });
+  drawAll(view);
+}
+
+/** The query and the key under a point of the map, the lines or the picture, or null. @param {AttentionView} view */
+const pairAt = (view, { x, y }) =>
   cellAt(view, view.box.map, x, y) ?? lineAt(view, view.box.lines, x, y) ?? patchAt(view, view.box.picture, x, y);
 
+/** @param {AttentionView} view @param {PointerEvent} event */
 export function onMove(view, event) {
-  const { x, y } = pointOf(view, event);
+  const point = pointIn(view.dom.over, event);
   if (view.layout === "grid") {
-    view.hoverHead = headAt(view, view.box, x, y);
+    view.hoverHead = headAt(view, view.box, point.x, point.y);
     view.dom.over.style.cursor = view.hoverHead ? "pointer" : "default";
     drawOver(view);
     return;
   }
-  view.point = { x, y };
-  if (view.press && event.pointerType !== "touch" && Math.hypot(x - view.press.x, y - view.press.y) > DRAG_FROM) {
-    view.drag = { x0: view.press.x, y0: view.press.y, x1: x, y1: y };
-  }
-  setHover(view, pairAt(view, x, y));
+  view.point = point;
+  if (view.press && event.pointerType !== "touch") dragTo(view, point);
+  setHover(view, pairAt(view, point));
 }
 
+/** @param {AttentionView} view */
 export function onLeave(view) {
   if (view.press) return;
-  view.hoverHead = null;
-  view.point = null;
+  view.hoverHead = view.point = null;
   if (view.layout === "grid") drawOver(view);
   else setHover(view, null);
 }
 
+/** @param {AttentionView} view @param {PointerEvent} event */
 export function onDown(view, event) {
   if (event.button > 0) return;
-  const point = pointOf(view, event);
+  const point = pointIn(view.dom.over, event);
   view.touch = event.pointerType === "touch";
-  if (view.layout !== "grid" && cellAt(view, view.box.map, point.x, point.y)) {
-    view.press = point;
-    if (!view.touch) view.dom.over.setPointerCapture(event.pointerId);
-  }
+  if (view.layout === "grid" || !cellAt(view, view.box.map, point.x, point.y)) return;
+  view.press = point;
+  if (!view.touch) view.dom.over.setPointerCapture(event.pointerId);
 }
 
+/** @param {AttentionView} view */
 export function onUp(view) {
-  const drag = view.drag;
-  view.press = view.drag = null;
-  if (drag) {
-    zoomTo(view, drag);
-    view.zoomed = true; // the click that follows a drag pins nothing
-    setTimeout(() => (view.zoomed = false), 0);
-  }
+  const drag = endDrag(view);
+  if (drag) zoomTo(view, drag);
 }
 
+/** @param {AttentionView} view @param {MouseEvent} event */
 export function onClick(view, event) {
-  if (view.zoomed) return;
-  const { x, y } = pointOf(view, event);
+  if (view.dragged) return;
+  const point = pointIn(view.dom.over, event);
   if (view.layout === "grid") {
-    const at = headAt(view, view.box, x, y);
-    if (at) pickHead(view, at.layer, at.head);
+    const head = headAt(view, view.box, point.x, point.y);
+    if (head) pickHead(view, head);
     return;
   }
-  const at = pairAt(view, x, y);
-  if (view.touch) view.point = { x, y };
-  if (at) setHover(view, at);
-  togglePin(view, at);
+  const cell = pairAt(view, point);
+  if (view.touch) view.point = point;
+  if (cell) setHover(view, cell);
+  togglePin(view, cell);
 }
 
-export function setPins(view, pins) {
-  view.pins = pins;
-  send(view, view.several ? "pins" : "pin", view.several ? pins : (pins[0] ?? null));
+/** @param {AttentionView} view @param {KeyboardEvent} event @returns {boolean} whether the key did something */
+export function onKey(view, event) {
+  const keys = { "?": () => (view.dom.keys.hidden = !view.dom.keys.hidden) };
+  if (view.layout === "grid") return gridKey(view, event, keys);
+  return mapKey(view, event, pickedCell(view), view.box.map, {
+    ...keys,
+    Enter: () => togglePin(view, pickedCell(view)),
+    Escape: () => escape(view),
+    "[": () => changeHead(view, -1),
+    "]": () => changeHead(view, 1),
+    t: () => toggleRow(view),
+    p: () => saveImage(view),
+  });
+}
+
+function gridKey(view, event, keys) {
+  const enter = view.hoverHead ? { Enter: () => pickHead(view, view.hoverHead) } : {};
+  if (!(event.key in ARROWS)) return callAction(event, { ...keys, ...enter });
+  const start = view.hoverHead ?? { row: view.grid.findIndex((one) => one.layer === view.layer), head: view.head };
+  const [down, right] = ARROWS[event.key];
+  const row = clamp(start.row + down, 0, view.grid.length - 1);
+  const head = clamp(start.head + right, 0, view.grid[row].heads.length - 1);
+  view.hoverHead = { row, head, layer: view.grid[row].layer };
+  view.dom.live.textContent = `layer ${layerNumber(view, view.hoverHead.layer)}, head ${head}`;
   drawOver(view);
+  return true;
 }
 
-// A click pins, a second click releases; where only one may be pinned, the new one takes its place.
-export function togglePin(view, at) {
-  if (!at || at.j < 0) return;
-  const same = ({ i, j }) => i === at.i && j === at.j;
-  const kept = view.pins.filter(([i, j]) => !same({ i: cellOf(view, "rows", i), j: cellOf(view, "cols", j) }));
-  if (kept.length < view.pins.length) return setPins(view, view.several ? kept : []);
-  setPins(view, [...(view.several ? kept.slice(1 - MOST_PINS) : []), ownPair(view, at)]);
+// Counts from the head picked last, whose numbers may still be on their way.
+function changeHead(view, by) {
+  const head = (view.nextHead ?? view.head) + by;
+  if (view.layout !== "one" || head < 0 || head >= view.heads) return;
+  view.nextHead = head;
+  pickHead(view, { layer: view.layer, head });
+}
+
+function escape(view) {
+  view.dom.keys.hidden = true;
+  if (view.pins.length) setPins(view, []);
+  else resetZoom(view);
+  setHover(view, null);
+}
+
+/** @param {AttentionView} view */
+export function toggleRow(view) {
+  view.dom.rows.hidden = !view.dom.rows.hidden;
+  showRow(view);
 }

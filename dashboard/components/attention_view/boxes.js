@@ -1,41 +1,32 @@
 // Boxes of the map, the lines and the picture in a container of some width: arithmetic, no drawing.
 
-import { GUTTER, NAMES_FROM, NARROW, cellSize, cells, clamp, tickStep, widest } from "../lib/layout.js";
-import { fontOf } from "../lib/theme.js";
+/** @import { AttentionView, Boxes } from "./types" */
+import { NAMES_FROM, NARROW, cellSize, cellSizes, gutterOf, mapSize, nameWidth, namesHeight, tickStep } from "../lib/layout.js";
 import { tokensPerCell } from "../lib/tokens.js";
 import { pictureBox } from "./patches.js";
 
 const HEADED = 44; // px: the lines have names over their columns, and the legend stands over those
 
-// The map's box: gutter for row names, room above for column names, the cells.
-function matrixBox(ctx, view, x, y, width, height, above = 22) {
+/** The map's box: gutter for row names, room above for column names, the cells. @param {AttentionView} view */
+function mapBox(ctx, view, width, height, above) {
   const { r0, r1, c0, c1 } = view.window;
-  const rows = r1 - r0, cols = c1 - c0;
-  const theme = view.theme;
-  ctx.font = fontOf(theme, 13, 600);
-  const rowNames = view.queries.slice(r0, r1), colNames = view.keys.slice(c0, c1);
-  const gutter = clamp(Math.ceil(widest(ctx, rowNames)), GUTTER.low, GUTTER.high) + GUTTER.pad;
-  const [cw, ch] = cells(width - gutter - 2, height, cols, rows, view.ratio);
-  const colWide = Math.ceil(widest(ctx, colNames));
-  const flat = cw >= NAMES_FROM && colWide <= cw - 2;
-  const top = Math.max(above, cw < NAMES_FROM || flat ? 22 : clamp(colWide, 20, GUTTER.high) + 8);
+  const { theme, ratio } = view;
+  const gutter = gutterOf(ctx, theme, view.queries.slice(r0, r1));
+  const [cw, ch] = cellSizes(width - gutter - 2, height, c1 - c0, r1 - r0, ratio);
+  const nameWide = nameWidth(ctx, theme, view.keys.slice(c0, c1));
+  const flat = cw >= NAMES_FROM && nameWide <= cw - 2;
+  const top = Math.max(above, cw < NAMES_FROM || flat ? 22 : namesHeight(nameWide, 8));
   return {
-    x: x + gutter, y: y + top, cw, ch, rows, cols, gutter, top, flat,
-    w: Math.max(1, Math.round(cw * cols * view.ratio) / view.ratio),
-    h: Math.max(1, Math.round(ch * rows * view.ratio) / view.ratio),
+    x: gutter, y: top, gutter, top, flat, gap: Math.min(cw, ch) >= 9 ? 1 : 0, ...mapSize(cw, ch, c1 - c0, r1 - r0, ratio),
     rowStep: tickStep(ch, 15, tokensPerCell(view, "rows")), colStep: tickStep(cw, 28, tokensPerCell(view, "cols")),
-    gap: Math.min(cw, ch) >= 9 ? 1 : 0,
   };
 }
 
-// The lines' box: query names, curves, a strip in the scale's colours, key names, the picked query's weights.
+/** The lines' box: query names, curves, a strip in the scale's colours, key names, the picked query's weights. @param {AttentionView} view */
 function linesBox(ctx, view, x, y, width, pitch, room) {
   const { r0, r1, c0, c1 } = view.window;
-  const rows = r1 - r0, cols = c1 - c0;
-  ctx.font = fontOf(view.theme, 13, 600);
-  const left = clamp(Math.ceil(widest(ctx, view.queries.slice(r0, r1))), GUTTER.low, GUTTER.high) + GUTTER.pad;
-  const right = clamp(Math.ceil(widest(ctx, view.keys.slice(c0, c1))), GUTTER.low, GUTTER.high) + GUTTER.pad;
-  const column = 52;
+  const rows = r1 - r0, cols = c1 - c0, column = 52;
+  const left = gutterOf(ctx, view.theme, view.queries.slice(r0, r1)), right = gutterOf(ctx, view.theme, view.keys.slice(c0, c1));
   const rowPitch = pitch ?? cellSize(room, rows, view.ratio);
   const keyPitch = Math.min(rowPitch, Math.max(room, rowPitch * rows) / cols);
   const from = x + left, to = Math.max(from + 60, x + width - right - column - 8);
@@ -47,36 +38,37 @@ function linesBox(ctx, view, x, y, width, pitch, room) {
   };
 }
 
-// Boxes for the layouts "one" and "frames" in a container of some width.
+/** Boxes for the layouts "one" and "frames". @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {number} width px */
 export function layoutOne(ctx, view, width) {
   const cap = view.height ?? Math.max(360, Math.min(640, width));
-  const wants = view.show, narrow = width < NARROW;
-  const out = { map: null, lines: null, picture: null, width, height: 0 };
+  const { show } = view, narrow = width < NARROW;
+  /** @type {Boxes} */
+  const box = { map: null, lines: null, picture: null, width, height: 0 };
   const keys = view.window.c1 - view.window.c0;
-  if (wants !== "lines") {
-    const share = wants === "both" && !narrow ? (keys <= 24 ? 0.39 : 0.5) : 1;
-    out.map = matrixBox(ctx, view, 0, 0, Math.floor(width * share), cap, wants === "both" && !narrow ? HEADED : 22);
-    out.height = out.map.y + out.map.h + 3;
+  if (show !== "lines") {
+    const share = show === "both" && !narrow ? (keys <= 24 ? 0.39 : 0.5) : 1;
+    box.map = mapBox(ctx, view, Math.floor(width * share), cap, show === "both" && !narrow ? HEADED : 22);
+    box.height = box.map.y + box.map.h + 3;
   }
-  if (wants === "both" && view.patches) {
+  if (show === "both" && view.patches) {
     const beside = !narrow;
-    const x = beside ? Math.max(out.map.x + out.map.w + 32, Math.floor(width * 0.5)) : 0;
-    const y = beside ? out.map.y : out.height + 32;
-    out.picture = pictureBox(view, x, y, width - x - 2, beside ? Math.max(240, out.map.h) : cap);
-    out.height = Math.max(out.height, y + out.picture.h + 3);
-  } else if (wants !== "matrix") {
-    if (out.map && !narrow) {
-      const x = Math.min(Math.floor(width * 0.62), Math.max(out.map.x + out.map.w + 32, Math.floor(width * 0.45)));
-      out.lines = linesBox(ctx, view, x, out.map.y, Math.min(width - x, 520), out.map.ch, out.map.h);
+    const x = beside ? Math.max(box.map.x + box.map.w + 32, Math.floor(width * 0.5)) : 0;
+    const y = beside ? box.map.y : box.height + 32;
+    box.picture = pictureBox(view, x, y, width - x - 2, beside ? Math.max(240, box.map.h) : cap);
+    box.height = Math.max(box.height, y + box.picture.h + 3);
+  } else if (show !== "matrix") {
+    if (box.map && !narrow) {
+      const x = Math.min(Math.floor(width * 0.62), Math.max(box.map.x + box.map.w + 32, Math.floor(width * 0.45)));
+      box.lines = linesBox(ctx, view, x, box.map.y, Math.min(width - x, 520), box.map.ch, box.map.h);
     } else {
-      const y = out.map ? out.height + 32 : narrow ? 24 : HEADED;
-      out.lines = linesBox(ctx, view, 0, y, Math.min(width, 640), null, cap);
+      const y = box.map ? box.height + 32 : narrow ? 24 : HEADED;
+      box.lines = linesBox(ctx, view, 0, y, Math.min(width, 640), null, cap);
     }
-    out.height = Math.max(out.height, out.lines.y + out.lines.h + 3);
+    box.height = Math.max(box.height, box.lines.y + box.lines.h + 3);
   }
   // A small map alone has its legend below it, and its tools not at the far end of the page.
-  out.small = narrow || (!out.lines && !out.picture && out.map.x + out.map.w < 560);
-  out.left = out.map?.x ?? 0;
-  out.right = out.lines || out.picture ? width : Math.min(width, Math.max(320, out.map.x + out.map.w));
-  return out;
+  box.small = narrow || (!box.lines && !box.picture && box.map.x + box.map.w < 560);
+  box.left = box.map?.x ?? 0;
+  box.right = box.lines || box.picture ? width : Math.min(width, Math.max(320, box.map.x + box.map.w));
+  return box;
 }

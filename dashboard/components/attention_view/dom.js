@@ -1,6 +1,6 @@
-// The elements around the canvas. Tokens and words only ever enter through textContent.
+// The elements around the canvas.
 
-import { element, footOf, readingOf, tool } from "../lib/dom.js";
+import { buildFoot, buildLegend, buildReading, element, tool } from "../lib/dom.js";
 
 const KEYS = [
   ["← → ↑ ↓", "move one cell"],
@@ -14,8 +14,9 @@ const KEYS = [
   ["?", "show these keys"],
 ];
 
+/** @param {HTMLElement} root */
 export function build(root) {
-  root.replaceChildren();
+  /** @type {Record<string, any>} */
   const dom = { root };
   dom.head = element(root, "div", "head");
   dom.title = element(dom.head, "b", "title");
@@ -33,21 +34,12 @@ export function build(root) {
   dom.play = element(row, "button", "play", { type: "button", "aria-label": "Play the frames" });
   dom.play.textContent = "▶";
   dom.slider = element(row, "input", "slider", { type: "range", min: "0", step: "1", "aria-label": "Training step" });
-  buildLegend(root, dom);
+  dom.legend = buildLegend(root);
   dom.masked = element(root, "div", "masked");
-  footOf(root, dom, "foot");
+  buildFoot(root, dom);
   dom.save = tool(dom.help.parentElement, "PNG", "Save the picture as PNG (P)");
   dom.help.before(dom.save);
   dom.caption = element(root, "div", "caption");
-  readingOf(root, dom, KEYS);
+  buildReading(root, dom, KEYS);
   return dom;
-}
-
-function buildLegend(root, dom) {
-  dom.legend = element(root, "div", "legend");
-  dom.noun = element(dom.legend, "span", "noun");
-  const scale = element(dom.legend, "span", "scale");
-  dom.ramp = element(scale, "span", "ramp");
-  dom.low = element(scale, "span", "low");
-  dom.high = element(scale, "span", "high");
 }

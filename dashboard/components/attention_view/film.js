@@ -1,33 +1,35 @@
 // Frames over training: a filmstrip over the slider, each thumbnail over its own place.
 
-import { sized } from "../lib/dom.js";
-import { toImage } from "../lib/map.js";
+/** @import { AttentionView } from "./types" */
+import { resized } from "../lib/dom.js";
+import { valueImage } from "../lib/map.js";
 import { fontOf, hatch } from "../lib/theme.js";
 
 export const FILM = { size: 38, gap: 4, thumb: 16, tell: 4 };
 
-// A range input's thumb centre for frame k, inside a track of some width.
+/** A range input's thumb centre for frame k, inside a track of some width. @param {AttentionView} view */
 function filmX(view, k, width) {
   const last = Math.max(1, view.frames.steps.length - 1);
   return FILM.thumb / 2 + (k / last) * (width - FILM.thumb);
 }
 
-// The frames that get a thumbnail: the picked one and the last, then every one that does not touch another.
-function filmFrames(view, width) {
+/** The frames that get a thumbnail: the picked one and the last, then every one that does not touch another. @param {AttentionView} view */
+export function filmFrames(view, width) {
   const last = view.frames.steps.length - 1;
-  const shown = [view.frameIndex];
+  const frames = [view.frameIndex];
   for (const k of [last, ...Array.from({ length: last }, (_, n) => n)]) {
     const x = filmX(view, k, width);
-    if (shown.every((other) => Math.abs(filmX(view, other, width) - x) >= FILM.size + FILM.gap)) shown.push(k);
+    if (frames.every((other) => Math.abs(filmX(view, other, width) - x) >= FILM.size + FILM.gap)) frames.push(k);
   }
-  return shown;
+  return frames;
 }
 
+/** @param {AttentionView} view */
 export function drawFilm(view) {
   const { canvas, width } = view.film;
   const side = FILM.size / 2 + 2;
   const full = width + 2 * side, high = FILM.size + 26;
-  const ctx = sized(canvas, full, high, view.ratio);
+  const ctx = resized(canvas, full, high, view.ratio);
   ctx.imageSmoothingEnabled = false;
   ctx.textBaseline = "middle";
   ctx.textAlign = "center";
@@ -35,11 +37,11 @@ export function drawFilm(view) {
   for (const k of filmFrames(view, width)) {
     const x = side + filmX(view, k, width), picked = k === view.frameIndex;
     const values = Float32Array.from(view.frames.values.subarray(k * rows * cols, (k + 1) * rows * cols));
-    if (view.mask) {
+    if (view.masks) {
       hatch(ctx, view.theme, x - FILM.size / 2, 3, FILM.size, FILM.size);
-      for (let at = 0; at < values.length; at++) if (!view.mask[at]) values[at] = NaN;
+      for (let at = 0; at < values.length; at++) if (!view.masks[0][at]) values[at] = NaN;
     }
-    ctx.drawImage(toImage(values, cols, rows, view), x - FILM.size / 2, 3, FILM.size, FILM.size);
+    ctx.drawImage(valueImage(values, cols, rows, view), x - FILM.size / 2, 3, FILM.size, FILM.size);
     ctx.strokeStyle = picked ? view.theme.pick : view.theme.hairline;
     ctx.lineWidth = picked ? 2.25 : 1;
     const out = picked ? 1 : 0.5;
@@ -50,11 +52,12 @@ export function drawFilm(view) {
   }
 }
 
+/** @param {AttentionView} view */
 export function frameName(view, k) {
   return view.live && k === view.frames.steps.length - 1 ? "live" : String(view.frames.steps[k]);
 }
 
-// The frame whose thumbnail lies under a point of the filmstrip, or null.
+/** The frame whose thumbnail lies under a point of the filmstrip, or null. @param {AttentionView} view */
 export function filmAt(view, x) {
   const inside = x - FILM.size / 2 - 2;
   const near = filmFrames(view, view.film.width).filter(
@@ -63,12 +66,9 @@ export function filmAt(view, x) {
   return near.length ? near[0] : null;
 }
 
-// Where the slider stands: a step, or the last frame for null.
+/** The frame of a step or the one nearest to it, the last for null. @param {AttentionView} view */
 export function frameOf(view, step) {
   const { steps } = view.frames;
   if (step == null) return steps.length - 1;
-  const exact = steps.indexOf(step);
-  if (exact >= 0) return exact;
-  const near = steps.reduce((best, one, k) => (Math.abs(one - step) < Math.abs(steps[best] - step) ? k : best), 0);
-  return near;
+  return steps.reduce((best, one, k) => (Math.abs(one - step) < Math.abs(steps[best] - step) ? k : best), 0);
 }

@@ -1,9 +1,11 @@
 // Layers × heads: every head as a thumbnail, roles as corners, a ring around the picked one.
 
+/** @import { AttentionView, GridBox } from "./types" */
 import { fromBase64 } from "../lib/bytes.js";
+import { pixels } from "../lib/dom.js";
 import { clamp } from "../lib/layout.js";
-import { layerNumber } from "../lib/reading.js";
 import { fontOf, hatch } from "../lib/theme.js";
+import { layerNumber } from "./texts.js";
 
 const CORNER = 9.5;
 
@@ -17,46 +19,35 @@ export function decodeGrid(grid) {
   }));
 }
 
-function thumbImage(bytes, rows, cols, theme) {
-  const canvas = document.createElement("canvas");
-  canvas.width = cols;
-  canvas.height = rows;
-  const ctx = canvas.getContext("2d");
-  const image = ctx.createImageData(cols, rows);
-  for (let at = 0; at < bytes.length; at++) {
-    if (bytes[at] === 255) continue; // masked: the hatch below shows
-    const k = 3 * Math.round((bytes[at] * 255) / 254);
-    image.data[4 * at] = theme.table[k];
-    image.data[4 * at + 1] = theme.table[k + 1];
-    image.data[4 * at + 2] = theme.table[k + 2];
-    image.data[4 * at + 3] = 255;
-  }
-  ctx.putImageData(image, 0, 0);
-  return canvas;
-}
-
+/** @param {AttentionView} view @returns {GridBox} */
 export function layoutGrid(view, width) {
   const heads = Math.max(...view.grid.map((one) => one.heads.length));
   const narrow = width < 400;
   const gutter = narrow ? 20 : 34, gap = 4, top = 20;
   const size = clamp(Math.floor((width - gutter - 2 - gap * (heads - 1)) / heads), 12, view.thumb);
-  const pitch = size + (size >= 30 ? 5 : gap) > (width - gutter) / heads ? size + gap : size + (size >= 30 ? 5 : gap);
+  const wide = size + (size >= 30 ? 5 : gap);
+  const pitch = wide > (width - gutter) / heads ? size + gap : wide;
   // Where thumbnails are small the rows stand apart, so that a finger finds one.
   const rowPitch = narrow ? Math.max(pitch, 36) : pitch;
   const right = Math.max(220, gutter + heads * pitch);
-  return { right: Math.min(width, right), gutter, top, size, pitch, rowPitch, heads, narrow, height: top + rowPitch * view.grid.length + 4, width };
+  const height = top + rowPitch * view.grid.length + 4;
+  return { right: Math.min(width, right), gutter, top, size, pitch, rowPitch, heads, narrow, height, width };
 }
+
+// Bytes 0 to 254 as an index into 256 colours; where 255 is masked, the hatch below shows.
+const thumbShade = (byte) => (byte === 255 ? -1 : Math.round((byte * 255) / 254));
 
 const thumbX = (box, head) => box.gutter + head * box.pitch;
 const thumbY = (box, row) => box.top + row * box.rowPitch;
 
+/** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {GridBox} box */
 export function drawGrid(ctx, view, box) {
   ctx.imageSmoothingEnabled = false;
   view.grid.forEach((one, row) => {
     one.heads.forEach((bytes, head) => {
       const x = thumbX(box, head), y = thumbY(box, row);
       if (view.gridMasked) hatch(ctx, view.theme, x, y, box.size, box.size);
-      ctx.drawImage(thumbImage(bytes, one.rows, one.cols, view.theme), x, y, box.size, box.size);
+      ctx.drawImage(pixels(one.cols, one.rows, view.theme.table, (k) => thumbShade(bytes[k])), x, y, box.size, box.size);
       ctx.strokeStyle = view.theme.hairline;
       ctx.lineWidth = 1;
       ctx.strokeRect(x - 0.5, y - 0.5, box.size + 1, box.size + 1);
@@ -77,6 +68,7 @@ function corner(ctx, view, x, y, category) {
   ctx.fill();
 }
 
+/** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {GridBox} box */
 export function drawGridOver(ctx, view, box) {
   const theme = view.theme;
   ctx.textBaseline = "middle";
@@ -99,14 +91,15 @@ export function drawGridOver(ctx, view, box) {
   if (row >= 0) ring(ctx, box, row, view.head, 2.25, theme.pick);
 }
 
-function ring(ctx, box, row, head, width, color) {
-  ctx.strokeStyle = color;
+function ring(ctx, box, row, head, width, colour) {
+  ctx.strokeStyle = colour;
   ctx.lineWidth = width;
   ctx.beginPath();
   ctx.roundRect(thumbX(box, head) - 2, thumbY(box, row) - 2, box.size + 4, box.size + 4, 2);
   ctx.stroke();
 }
 
+/** The head under a point, or null. @param {AttentionView} view @param {GridBox} box */
 export function headAt(view, box, x, y) {
   const head = Math.floor((x - box.gutter) / box.pitch), row = Math.floor((y - box.top) / box.rowPitch);
   const one = view.grid[row];

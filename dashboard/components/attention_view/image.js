@@ -1,24 +1,27 @@
 // The picture as a PNG of twice its size, with its words and its legend: what is on the screen, to take away.
 
-import { sized } from "../lib/dom.js";
+/** @import { AttentionView } from "./types" */
+import { resized } from "../lib/dom.js";
 import { fit } from "../lib/layout.js";
-import { drawMatrix } from "../lib/map.js";
-import { layerNumber } from "../lib/reading.js";
+import { drawMap } from "../lib/map.js";
 import { fontOf } from "../lib/theme.js";
 import { drawMapOver } from "./draw.js";
 import { drawGrid, drawGridOver } from "./grid.js";
 import { drawLines } from "./lines.js";
 import { drawPicture } from "./patches.js";
-import { pickedCell } from "./pins.js";
+import { pickedCell } from "./state.js";
+import { layerNumber } from "./texts.js";
 
 const IMAGE = { scale: 2, pad: 16, head: 30, foot: 26 };
 
+/** @param {AttentionView} view */
 export function saveImage(view) {
   if (!view.box) return;
   imageOf(view).toBlob((blob) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = view.layout === "grid" ? "attention-all-heads.png" : `attention-L${layerNumber(view, view.layer)}H${view.head}.png`;
+    const head = `L${layerNumber(view, view.layer)}H${view.head}`;
+    link.download = view.layout === "grid" ? "attention-all-heads.png" : `attention-${head}.png`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }, "image/png");
@@ -30,7 +33,7 @@ function imageOf(view) {
   const grid = view.layout === "grid";
   const wide = Math.ceil(grid ? view.box.right : view.width) + 2 * pad;
   const high = Math.ceil(view.box.height) + 2 * pad + head + (grid ? 0 : foot);
-  const ctx = sized(canvas, wide, high, scale);
+  const ctx = resized(canvas, wide, high, scale);
   ctx.fillStyle = view.theme.ground;
   ctx.fillRect(0, 0, wide, high);
   ctx.translate(pad, pad);
@@ -41,7 +44,7 @@ function imageOf(view) {
     drawGridOver(ctx, view, view.box);
     return canvas;
   }
-  if (view.box.map) drawMatrix(ctx, view, view.box.map);
+  if (view.box.map) drawMap(ctx, view, view.box.map);
   if (view.box.lines) drawLines(ctx, view, view.box.lines);
   if (view.box.picture) drawPicture(ctx, view, view.box.picture);
   drawMapOver(ctx, view, pickedCell(view));
@@ -72,8 +75,8 @@ function imageLegend(ctx, view, x, y) {
   ctx.fillStyle = theme.secondary;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
-  ctx.fillText(view.dom.noun.textContent, x, y + 4);
-  ctx.fillText(view.dom.low.textContent, x + 50, y + 17);
+  ctx.fillText(view.dom.legend.noun.textContent, x, y + 4);
+  ctx.fillText(view.dom.legend.low.textContent, x + 50, y + 17);
   ctx.textAlign = "right";
-  ctx.fillText(view.dom.high.textContent, x + 202, y + 17);
+  ctx.fillText(view.dom.legend.high.textContent, x + 202, y + 17);
 }

@@ -1,23 +1,27 @@
 // Queries on the left, keys on the right, a curve for each weight worth seeing.
 
+/** @import { Cell } from "../lib/types" */
+/** @import { AttentionView, LinesBox } from "./types" */
 import { GUTTER, NAMES_FROM, clamp, fit } from "../lib/layout.js";
-import { drawn } from "../lib/map.js";
+import { visibleValue } from "../lib/map.js";
 import { number } from "../lib/numbers.js";
-import { cssShade, fontOf, rgba, shade } from "../lib/theme.js";
+import { largestOf } from "../lib/reading.js";
+import { colourAt, fontOf, rgba, shade } from "../lib/theme.js";
 import { ticks } from "../lib/tokens.js";
-import { newestPin, otherRows, pickedCell } from "./pins.js";
+import { newestPin, otherRows, pickedCell } from "./state.js";
 
 const LINE_FROM = 0.015;
 const LINES_MOST = 800; // more curves than this are a blot, and slow
 const lineY = (box, view, i) => box.y + (i - view.window.r0 + 0.5) * box.rowPitch;
 const keyY = (box, view, j) => box.y + (j - view.window.c0 + 0.5) * box.keyPitch;
 
-// A weight's share of the full line: signed values are measured against the scale's end.
+/** A weight's share of the full line: signed values are measured against the scale's end. @param {AttentionView} view */
 function lineWeight(view, value) {
   const most = Math.max(Math.abs(view.range[0]), Math.abs(view.range[1]));
   return view.signed ? Math.min(1, Math.abs(value) / most) : Math.min(1, value);
 }
 
+/** The least share that is drawn. @param {AttentionView} view */
 function lineFloor(view) {
   const { r0, r1, c0, c1 } = view.window;
   const least = Math.max(LINE_FROM, view.threshold ? lineWeight(view, view.threshold) : 0);
@@ -33,32 +37,33 @@ function lineFloor(view) {
 }
 
 // Where rows stand close, lines as broad as usual would be one blot.
-const thin = (box) => clamp(box.rowPitch / 8, 0.2, 1);
+const lineWidth = (box) => clamp(box.rowPitch / 8, 0.2, 1);
 
-function curve(ctx, view, box, i, j, w, color, fade, broad = thin(box)) {
+function curve(ctx, view, box, i, j, w, colour, fade, width = lineWidth(box)) {
   const y0 = lineY(box, view, i), y1 = keyY(box, view, j);
   const middle = (box.from + box.to) / 2;
-  ctx.strokeStyle = color;
+  ctx.strokeStyle = colour;
   ctx.globalAlpha = (0.35 + 0.65 * w) * fade;
-  ctx.lineWidth = (0.8 + 6 * w) * broad;
+  ctx.lineWidth = (0.8 + 6 * w) * width;
   ctx.beginPath();
   ctx.moveTo(box.from, y0);
   ctx.bezierCurveTo(middle, y0, middle, y1, box.to, y1);
   ctx.stroke();
 }
 
+/** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {LinesBox} box */
 export function drawLines(ctx, view, box) {
   const { r0, r1, c0, c1 } = view.window;
   const { values, mask, cols } = view.current;
   const floor = lineFloor(view);
-  const color = rgba(view.theme.line, 1);
+  const colour = rgba(view.theme.line, 1);
   ctx.lineCap = "round";
   for (let i = r0; i < r1; i++) {
     for (let j = c0; j < c1; j++) {
       const at = i * cols + j;
       if (mask && !mask[at]) continue;
       const w = lineWeight(view, values[at]);
-      if (w >= floor) curve(ctx, view, box, i, j, w, lineColor(view, values[at], color), 0.5);
+      if (w >= floor) curve(ctx, view, box, i, j, w, lineColour(view, values[at], colour), 0.5);
     }
   }
   ctx.globalAlpha = 1;
@@ -76,12 +81,15 @@ export function drawLines(ctx, view, box) {
   }
 }
 
-export function lineColor(view, value, color) {
-  if (!view.signed) return color;
+export function lineColour(view, value, colour) {
+  if (!view.signed) return colour;
   return view.theme.stops[value < 0 ? 2 : 8];
 }
 
-// Names, the picked query's curves in the accent, and its weights: redrawn with the pointer.
+/**
+ * Names, the picked query's curves in the accent, and its weights: redrawn with the pointer.
+ * @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {LinesBox} box @param {Cell | null} picked
+ */
 export function drawLinesOver(ctx, view, box, picked) {
   const theme = view.theme, { r0, r1, c0, c1 } = view.window;
   const { values, mask, cols } = view.current;
@@ -92,8 +100,8 @@ export function drawLinesOver(ctx, view, box, picked) {
     for (let j = c0; j < c1; j++) {
       const at = i * cols + j;
       if (mask && !mask[at]) continue;
-      const w = lineWeight(view, drawn(view, values[at]));
-      if (w >= LINE_FROM) curve(ctx, view, box, i, j, w, theme.pick, i === active ? 0.9 : 0.4, Math.max(0.6, thin(box)));
+      const w = lineWeight(view, visibleValue(view, values[at]));
+      if (w >= LINE_FROM) curve(ctx, view, box, i, j, w, theme.pick, i === active ? 0.9 : 0.4, Math.max(0.6, lineWidth(box)));
     }
   }
   ctx.globalAlpha = 1;
@@ -105,7 +113,7 @@ export function drawLinesOver(ctx, view, box, picked) {
   if (active >= 0) lineWeights(ctx, view, box, active, column);
 }
 
-function lineNames(ctx, view, box, side, x, names, active, color) {
+function lineNames(ctx, view, box, side, x, names, active, colour) {
   const rows = side === "right";
   const [from, to] = rows ? [view.window.r0, view.window.r1] : [view.window.c0, view.window.c1];
   const step = rows ? box.rowStep : box.keyStep;
@@ -121,7 +129,7 @@ function lineNames(ctx, view, box, side, x, names, active, color) {
   }
   if (active < from || active >= to) return;
   ctx.font = fontOf(view.theme, 13, 600);
-  ctx.fillStyle = color;
+  ctx.fillStyle = colour;
   ctx.fillText(fit(ctx, names[active], GUTTER.high), x, yOf(active));
 }
 
@@ -132,7 +140,7 @@ function lineStrip(ctx, view, box, i) {
   for (let j = c0; j < c1; j++) {
     const at = i * cols + j, y = keyY(box, view, j) - high / 2;
     if (mask && !mask[at]) continue;
-    ctx.fillStyle = cssShade(view.theme, shade(values[at], ...view.range));
+    ctx.fillStyle = colourAt(view.theme.table, shade(values[at], ...view.range));
     ctx.fillRect(box.to + 3, y, 4, high);
   }
 }
@@ -150,8 +158,8 @@ function lineWeights(ctx, view, box, i, column) {
   for (let j = view.window.c0; j < view.window.c1; j++) {
     const at = i * cols + j;
     if (mask && !mask[at]) continue;
-    const worth = (box.keyPitch >= NAMES_FROM || j === best) && lineWeight(view, values[at]) >= 0.05;
-    if (j !== column && !worth) continue;
+    const labelled = (box.keyPitch >= NAMES_FROM || j === best) && lineWeight(view, values[at]) >= 0.05;
+    if (j !== column && !labelled) continue;
     if (j !== column && column >= 0 && Math.abs(keyY(box, view, j) - keyY(box, view, column)) < 13) continue;
     ctx.font = fontOf(theme, 13, j === column ? 600 : 400);
     ctx.fillStyle = j === column ? theme.pick : theme.secondary;
@@ -159,23 +167,13 @@ function lineWeights(ctx, view, box, i, column) {
   }
 }
 
-// Left of the middle the pointer picks a query, right of it a key.
+/** Left of the middle the pointer picks a query, right of it a key. @param {AttentionView} view @param {LinesBox} box */
 export function lineAt(view, box, x, y) {
   if (!box || x < box.x || x > box.weights || y < box.y || y >= box.y + box.h) return null;
   const { r0, c0 } = view.window;
   const i = r0 + Math.min(box.rows - 1, Math.floor((y - box.y) / box.rowPitch));
   const j = c0 + Math.min(box.cols - 1, Math.floor((y - box.y) / box.keyPitch));
-  const held = newestPin(view)?.i ?? view.hover?.i ?? pickedCell(view)?.i;
-  if (x > (box.from + box.to) / 2 && held != null) return { i: held, j };
+  const query = newestPin(view)?.i ?? view.hover?.i ?? pickedCell(view)?.i;
+  if (x > (box.from + box.to) / 2 && query != null) return { i: query, j };
   return { i, j: largestOf(view, i) };
-}
-
-export function largestOf(view, i) {
-  const { values, mask, cols } = view.current;
-  let best = 0, most = -Infinity;
-  for (let j = 0; j < cols; j++) {
-    if (mask && !mask[i * cols + j]) continue;
-    if (values[i * cols + j] > most) [best, most] = [j, values[i * cols + j]];
-  }
-  return best;
 }

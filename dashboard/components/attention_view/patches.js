@@ -1,35 +1,32 @@
 // Tokens that are pieces of a picture: the picked row's weights lie on the picture itself.
 
+/** @import { Cell } from "../lib/types" */
+/** @import { AttentionView, PictureBox } from "./types" */
 import { fromBase64 } from "../lib/bytes.js";
+import { pixels } from "../lib/dom.js";
 import { fit } from "../lib/layout.js";
-import { drawn, outline } from "../lib/map.js";
+import { outline, visibleValue } from "../lib/map.js";
 import { number, scaleEnd } from "../lib/numbers.js";
+import { largestOf } from "../lib/reading.js";
 import { fontOf, rgba } from "../lib/theme.js";
 import { cellOf, ownOf } from "../lib/tokens.js";
-import { largestOf, lineColor } from "./lines.js";
+import { lineColour } from "./lines.js";
 
 const PICTURE_MOST = 420; // px
 
+/** @param {AttentionView} view @returns {PictureBox} */
 export function pictureBox(view, x, y, width, height) {
   const { wide, high } = view.patches;
   const scale = Math.min(width / wide, Math.min(height, PICTURE_MOST) / high);
   return { x, y, w: Math.floor(wide * scale), h: Math.floor(high * scale) };
 }
 
+/** The picture as a canvas, made once. @param {AttentionView} view */
 function pictureImage(view) {
-  if (view.pictureOf === view.patches.bytes) return view.pictureCanvas;
   const { wide, high, bytes } = view.patches;
-  const raw = fromBase64(bytes);
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [wide, high];
-  const image = canvas.getContext("2d").createImageData(wide, high);
-  for (let at = 0; at < wide * high; at++) {
-    for (let c = 0; c < 3; c++) image.data[4 * at + c] = raw[3 * at + c];
-    image.data[4 * at + 3] = 255;
-  }
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  view.pictureOf = bytes;
-  return (view.pictureCanvas = canvas);
+  if (view.pictureBytes !== bytes) view.pictureCanvas = pixels(wide, high, fromBase64(bytes), (at) => at);
+  view.pictureBytes = bytes;
+  return view.pictureCanvas;
 }
 
 export function drawPicture(ctx, view, box) {
@@ -39,8 +36,8 @@ export function drawPicture(ctx, view, box) {
   ctx.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1);
 }
 
-// Where a token's patch stands, or null for a token that is no patch.
-function patchPlace(view, box, token) {
+/** Where a token's patch lies, or null for a token that is no patch. @param {AttentionView} view @param {PictureBox} box */
+function patchBox(view, box, token) {
   const { rows, cols, first } = view.patches;
   const p = token - first;
   if (p < 0 || p >= rows * cols) return null;
@@ -48,7 +45,10 @@ function patchPlace(view, box, token) {
   return { x: box.x + (p % cols) * w, y: box.y + Math.floor(p / cols) * h, w, h };
 }
 
-// Blue ink on the picture, the more the stronger the weight; where nothing is looked at the picture stays as it is.
+/**
+ * Blue ink on the picture, the more the stronger the weight; where there is none the picture stays as it is.
+ * @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {PictureBox} box @param {Cell | null} picked
+ */
 export function drawPatches(ctx, view, box, picked) {
   const { theme, current } = view;
   ctx.font = fontOf(theme, 13);
@@ -59,29 +59,29 @@ export function drawPatches(ctx, view, box, picked) {
   let most = 0, elsewhere = 0;
   for (let j = 0; j < current.cols; j++) {
     const value = current.values[picked.i * current.cols + j];
-    if (patchPlace(view, box, ownOf(view, "cols", j))) most = Math.max(most, Math.abs(value));
+    if (patchBox(view, box, ownOf(view, "cols", j))) most = Math.max(most, Math.abs(value));
     else elsewhere += value;
   }
   for (let j = 0; j < current.cols; j++) {
-    const at = patchPlace(view, box, ownOf(view, "cols", j));
+    const at = patchBox(view, box, ownOf(view, "cols", j));
     if (!at) continue;
-    const value = drawn(view, current.values[picked.i * current.cols + j]);
+    const value = visibleValue(view, current.values[picked.i * current.cols + j]);
     ctx.globalAlpha = most ? (0.85 * Math.abs(value)) / most : 0;
-    ctx.fillStyle = lineColor(view, value, rgba(theme.line, 1));
+    ctx.fillStyle = lineColour(view, value, rgba(theme.line, 1));
     ctx.fillRect(at.x, at.y, at.w, at.h);
   }
   ctx.globalAlpha = 1;
   // Rows are patches themselves only where there are as many of them as columns.
-  const own = current.rows === current.cols && patchPlace(view, box, ownOf(view, "rows", picked.i));
+  const own = current.rows === current.cols && patchBox(view, box, ownOf(view, "rows", picked.i));
   if (own) outline(ctx, own.x, own.y, own.w, own.h, 2.5, theme.pick);
-  const key = picked.j >= 0 && patchPlace(view, box, ownOf(view, "cols", picked.j));
+  const key = picked.j >= 0 && patchBox(view, box, ownOf(view, "cols", picked.j));
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
   ctx.fillStyle = theme.secondary;
   const rest = view.patches.first ? `, ${number(elsewhere)} on what is no patch` : "";
   ctx.fillText(fit(ctx, `${view.queries[picked.i]} looks: full blue ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
 }
 
-// The pointer on the picture picks the patch as a query, read at its largest weight.
+/** The pointer on the picture picks the patch as a query, read at its largest weight. @param {AttentionView} view */
 export function patchAt(view, box, x, y) {
   if (!box || x < box.x || y < box.y || x >= box.x + box.w || y >= box.y + box.h) return null;
   const { rows, cols, first } = view.patches;

@@ -1,6 +1,13 @@
-// What every component that draws maps is put together from. Tokens and words only ever enter through textContent.
+// Elements that the components are put together from. Tokens and texts only ever enter through textContent.
 
-export function element(parent, tag, name, attributes = {}) {
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Element} parent @param {Tag} tag @param {string} [name] its classes @param {Record<string, string>} [attributes]
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export function element(parent, tag, name = "", attributes = {}) {
   const made = document.createElement(tag);
   if (name) made.className = name;
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -8,16 +15,25 @@ export function element(parent, tag, name, attributes = {}) {
   return made;
 }
 
-// Keys reach every tool, so that a picture stays one stop of the Tab key.
-export function tool(parent, words, label) {
+/** @param {Element} parent @param {string} tag @param {Record<string, string | number>} [attributes] @param {string} [text] */
+export function svgElement(parent, tag, attributes = {}, text = undefined) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  if (text !== undefined) made.textContent = text;
+  parent.appendChild(made);
+  return made;
+}
+
+/** Keys reach every tool, so that a picture stays one stop of the Tab key. @param {Element} parent */
+export function tool(parent, text, label) {
   const button = element(parent, "button", "tool", { type: "button", tabindex: "-1", title: label, "aria-label": label });
-  button.textContent = words;
+  button.textContent = text;
   return button;
 }
 
-// The line under a picture: what it says of itself, and the tools.
-export function footOf(root, dom, name) {
-  dom.foot = element(root, "div", name);
+/** The line under a picture: what it says of itself, and the tools. @param {Element} root */
+export function buildFoot(root, dom) {
+  dom.foot = element(root, "div", "foot");
   dom.status = element(dom.foot, "span", "status");
   const tools = element(dom.foot, "span", "tools");
   dom.reset = tool(tools, "Reset zoom", "Reset zoom");
@@ -25,8 +41,8 @@ export function footOf(root, dom, name) {
   dom.help = tool(tools, "?", "Keys (?)");
 }
 
-// What is read aloud, the list of keys, and the row as a table; the last two wait until they are asked for.
-export function readingOf(root, dom, keys) {
+/** What is read aloud, the list of keys, and the row as a table; the last two start hidden. @param {Element} root */
+export function buildReading(root, dom, keys) {
   dom.live = element(root, "div", "sr live", { "aria-live": "polite", role: "status" });
   dom.keys = element(root, "dl", "keys");
   for (const [key, meaning] of keys) {
@@ -37,8 +53,52 @@ export function readingOf(root, dom, keys) {
   dom.keys.hidden = dom.rows.hidden = dom.reset.hidden = true;
 }
 
-// A canvas of some CSS size with the screen's own pixels, cleared.
-export function sized(canvas, width, height, ratio) {
+/** A title over a colour ramp from its low to its high end. @param {Element} parent @returns {import("./types").Legend} */
+export function buildLegend(parent) {
+  const root = element(parent, "span", "legend");
+  const noun = element(root, "span", "noun"), scale = element(root, "span", "scale");
+  const [ramp, low, middle, high] = ["ramp", "low", "middle", "high"].map((name) => element(scale, "span", name));
+  return { root, noun, ramp, low, middle, high };
+}
+
+/** @param {import("./types").Legend} legend @param {string[]} stops */
+export function showLegend(legend, stops, noun, low, middle, high) {
+  legend.ramp.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+  for (const [name, text] of Object.entries({ noun, low, middle, high })) legend[name].textContent = text;
+}
+
+/** The tooltip beside a point of a picture: a title, a line that starts with its lead, and a last line. @param {HTMLElement} tip @param {string[]} lines */
+export function showTip(tip, [title, lead, rest, last], point, width, height) {
+  tip.replaceChildren();
+  element(tip, "b").textContent = title;
+  const line = element(tip, "div");
+  element(line, "span", "lead").textContent = lead;
+  element(line, "span").textContent = rest;
+  if (last) element(tip, "div").textContent = last;
+  tip.hidden = false;
+  const wide = tip.offsetWidth, high = tip.offsetHeight;
+  const left = point.x + 18 + wide > width ? point.x - 18 - wide : point.x + 18;
+  const top = point.y + 18 + high > height + 24 ? point.y - 14 - high : point.y + 18;
+  const inside = Math.max(0, Math.min(left, width - wide));
+  tip.style.transform = `translate(${Math.round(inside)}px, ${Math.round(Math.max(-high, top))}px)`;
+}
+
+/** A table of numbers: `lines` are [name, texts], a text null where the key is masked. @param {Element} parent */
+export function showTable(parent, [first, ...columns], lines) {
+  const table = element(parent, "table");
+  const head = element(element(table, "thead"), "tr");
+  element(head, "th").textContent = first;
+  for (const column of columns) element(head, "th", "number").textContent = column;
+  const body = element(table, "tbody");
+  for (const [name, texts] of lines) {
+    const line = element(body, "tr", texts.every((text) => text === null) ? "hidden-key" : "");
+    element(line, "td").textContent = name;
+    for (const text of texts) element(line, "td", text === null ? "number hidden-key" : "number").textContent = text ?? "masked";
+  }
+}
+
+/** The context of a canvas set to a size in CSS pixels, cleared, in the screen's own pixels. @param {HTMLCanvasElement} canvas */
+export function resized(canvas, width, height, ratio) {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   canvas.style.width = `${width}px`;
@@ -46,4 +106,22 @@ export function sized(canvas, width, height, ratio) {
   const ctx = canvas.getContext("2d");
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
   return ctx;
+}
+
+/**
+ * A canvas of a pixel a cell: cell `at` has the colour of index `indexOf(at)` in `colours`, or none below 0.
+ * @param {number} cols @param {number} rows @param {Uint8Array} colours three bytes each @param {(at: number) => number} indexOf
+ */
+export function pixels(cols, rows, colours, indexOf) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [cols, rows];
+  const ctx = canvas.getContext("2d"), image = ctx.createImageData(cols, rows);
+  for (let at = 0; at < cols * rows; at++) {
+    const k = 3 * indexOf(at);
+    if (k < 0) continue;
+    for (let c = 0; c < 3; c++) image.data[4 * at + c] = colours[k + c];
+    image.data[4 * at + 3] = 255;
+  }
+  ctx.putImageData(image, 0, 0);
+  return canvas;
 }

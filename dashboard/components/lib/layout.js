@@ -1,4 +1,7 @@
-// Where everything stands: pure arithmetic on sizes, no drawing.
+// Sizes of cells, names and ticks: arithmetic, no drawing.
+
+/** @import { MapView } from "./types" */
+import { fontOf } from "./theme.js";
 
 export const NAMES_FROM = 13; // px a cell: from here every token is named
 const CLOSE_NAMES_FROM = 11;
@@ -6,39 +9,56 @@ const TICK_STEPS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 export const GUTTER = { low: 40, high: 96, pad: 8 };
 export const NARROW = 600; // px: below it the lines go under the map
 
-// 0 means names; otherwise a number every so many tokens.
+/** Tokens between two ticks at least `pitch` px apart, or 0 where each cell has room for a name. @param {number} cell px */
 export function tickStep(cell, pitch, tokens = 1) {
   if (cell >= NAMES_FROM) return 0;
   return TICK_STEPS.find((step) => (step * cell) / tokens >= pitch) ?? 10000;
 }
 
-// Where room is short, tokens keep their words a little longer: below NAMES_FROM those of every second one, since names
-// are 13 px high.
+/**
+ * Ticks where room is short: names a little longer, and below NAMES_FROM of every second token, since names are 13 px high.
+ * @param {number} cw @param {number} ch
+ */
 export function closeTicks(cw, ch) {
-  const cell = Math.min(cw, ch), words = cell >= CLOSE_NAMES_FROM;
+  const cell = Math.min(cw, ch), names = cell >= CLOSE_NAMES_FROM;
   return {
-    words, every: words && cell < NAMES_FROM ? 2 : 1,
-    rowStep: words ? 0 : tickStep(Math.min(ch, NAMES_FROM - 1), 15),
-    colStep: words ? 0 : tickStep(Math.min(cw, NAMES_FROM - 1), 28),
+    names, every: names && cell < NAMES_FROM ? 2 : 1,
+    rowStep: names ? 0 : tickStep(Math.min(ch, NAMES_FROM - 1), 15),
+    colStep: names ? 0 : tickStep(Math.min(cw, NAMES_FROM - 1), 28),
   };
 }
 
+/** @param {number} value @param {number} low @param {number} high */
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
-// A label cut to a width, with an ellipsis.
+/** A label cut to a width, with an ellipsis. @param {CanvasRenderingContext2D} ctx @param {string} text @param {number} width px */
 export function fit(ctx, text, width) {
   if (ctx.measureText(text).width <= width) return text;
-  let cut = text.length;
-  while (cut > 1 && ctx.measureText(text.slice(0, cut) + "…").width > width) cut--;
-  return text.slice(0, cut) + "…";
+  const letters = Array.from(text);
+  while (letters.length > 1 && ctx.measureText(letters.join("") + "…").width > width) letters.pop();
+  return letters.join("") + "…";
 }
 
-export function widest(ctx, labels) {
+/** The width of the widest label. @param {CanvasRenderingContext2D} ctx @param {string[]} labels */
+function widest(ctx, labels) {
   // Measuring thousands of labels costs more than it tells: the longest few decide.
   const longest = labels.length > 64 ? [...labels].sort((a, b) => b.length - a.length).slice(0, 16) : labels;
   return longest.reduce((most, label) => Math.max(most, ctx.measureText(label).width), 0);
 }
 
+/** The width of token names in their boldest font. @param {CanvasRenderingContext2D} ctx @param {string[]} names */
+export function nameWidth(ctx, theme, names) {
+  ctx.font = fontOf(theme, 13, 600);
+  return Math.ceil(widest(ctx, names));
+}
+
+/** The gutter that row names stand in. @param {CanvasRenderingContext2D} ctx @param {string[]} names */
+export const gutterOf = (ctx, theme, names) => clamp(nameWidth(ctx, theme, names), GUTTER.low, GUTTER.high) + GUTTER.pad;
+
+/** The height of column names that stand upright. @param {number} width px of the widest */
+export const namesHeight = (width, pad) => clamp(width, 20, GUTTER.high) + pad;
+
+/** The size of `count` cells in some room: whole pixels when large, whole device pixels when small. */
 export function cellSize(room, count, ratio) {
   const cell = room / count;
   if (cell >= 28) return 28;
@@ -46,11 +66,27 @@ export function cellSize(room, count, ratio) {
   return cell >= 1 ? Math.floor(cell * ratio) / ratio : cell;
 }
 
-// One cell for both ways while it is large or the map nearly square; long thin maps fill their room.
-export function cells(roomX, roomY, cols, rows, ratio) {
+/** Width and height of a cell: equal while large or the map nearly square; long thin maps fill their room. */
+export function cellSizes(roomX, roomY, cols, rows, ratio) {
   const wide = cellSize(roomX, cols, ratio);
   const high = cellSize(roomY, rows, ratio);
   const both = Math.min(wide, high);
   if (both >= 10 || (rows / cols < 3 && cols / rows < 3)) return [both, both];
   return [wide, high];
+}
+
+/** The size of a map in whole device pixels. */
+export function mapSize(cw, ch, cols, rows, ratio) {
+  const whole = (length) => Math.max(1, Math.round(length * ratio) / ratio);
+  return { cw, ch, cols, rows, w: whole(cw * cols), h: whole(ch * rows) };
+}
+
+/** The box of a map among others, its names close. @param {CanvasRenderingContext2D} ctx @param {MapView} view */
+export function closeBox(ctx, view, { x, gutter, room, cap, least, named = true }) {
+  const { r0, r1, c0, c1 } = view.window;
+  const [cw, ch] = cellSizes(room, cap, c1 - c0, r1 - r0, view.ratio);
+  const ticks = closeTicks(cw, ch);
+  const top = !named ? least : ticks.names ? namesHeight(nameWidth(ctx, view.theme, view.keys.slice(c0, c1)), 10) : 22;
+  const gap = Math.min(cw, ch) >= 8 ? 1 : 0;
+  return { x, y: top, gutter, top, flat: false, gap, ...mapSize(cw, ch, c1 - c0, r1 - r0, view.ratio), ...ticks };
 }

@@ -1,8 +1,8 @@
 // Numbers as text, by the rules of numbers.py.
 
-const MINUS = "\u2212";
+export const MINUS = "\u2212";
 
-// A number by the rule of numbers.py, which says it in words.
+/** @param {number} value */
 export function number(value) {
   const sign = value < 0 ? MINUS : "";
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : `${sign}∞`;
@@ -12,12 +12,12 @@ export function number(value) {
 function unsigned(size) {
   if (size >= 99.995) {
     const decimals = size < 999.95 ? 1 : 0;
-    const many = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
-    return Number(size.toFixed(decimals)).toLocaleString("en-US", many);
+    const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+    return Number(size.toFixed(decimals)).toLocaleString("en-US", digits);
   }
-  if (size >= 0.995 && size < 1 - 5e-7) return size.toFixed(Math.max(3, places(1 - size)));
+  if (size >= 0.995 && size < 1 - 5e-7) return size.toFixed(Math.max(3, firstDecimal(1 - size)));
   if (size >= 0.0995 || size === 0) return size.toFixed(2);
-  if (firstDigit(size) >= 0.00001) return size.toFixed(Math.max(3, places(size)));
+  if (firstDigit(size) >= 0.00001) return size.toFixed(Math.max(3, firstDecimal(size)));
   const [digit, power] = size.toExponential(0).split("e-");
   return `${digit}e${MINUS}${power}`;
 }
@@ -25,13 +25,14 @@ function unsigned(size) {
 const firstDigit = (size) => Number(size.toExponential(0));
 
 // Decimals up to the first significant digit of a number.
-const places = (size) => -Math.floor(Math.log10(firstDigit(size)));
+const firstDecimal = (size) => -Math.floor(Math.log10(firstDigit(size)));
 
-// A scale's end: whole numbers as they are.
+/** A scale's end: whole numbers as they are. @param {number} value */
 export const scaleEnd = (value) => (Number.isInteger(value) ? String(value).replace("-", MINUS) : number(value));
 
+/** @param {number} n */
 export function ordinal(n) {
-  const tens = n % 100, ones = n % 10;
-  const end = tens > 10 && tens < 14 ? "th" : ones === 1 ? "st" : ones === 2 ? "nd" : ones === 3 ? "rd" : "th";
+  const tens = n % 100;
+  const end = tens > 10 && tens < 14 ? "th" : (["th", "st", "nd", "rd"][n % 10] ?? "th");
   return n + end;
 }

@@ -1,81 +1,75 @@
-// Numbers and tokens as words, for the tooltip, the caption, the live region and the table.
+// Cells as words: their value, rank and company, for tooltips, captions, tables and what is read aloud.
 
+/** @import { MapView } from "./types" */
 import { number, ordinal } from "./numbers.js";
 
-const rankWords = (rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`);
+const rankText = (rank) => (rank === 1 ? "largest" : `${ordinal(rank)} largest`);
+const keysText = (n) => (n === 1 ? "1 key" : `${n} keys`);
 
-// A layer by the model's own number: between those drawn there may be some that have no attention.
-export const layerNumber = (view, layer) => view.numbers?.[layer] ?? layer;
+/** The value of a cell, 0 where it is masked. @param {MapView} view */
+export function cellValue({ current: { values, mask, cols } }, i, j) {
+  const masked = mask ? !mask[i * cols + j] : false;
+  return { i, j, masked, value: masked ? 0 : values[i * cols + j] };
+}
 
-export const headName = (view, layer, head) => `L${layerNumber(view, layer)}·H${head}`;
-
-// Value, rank and company of one cell; ties share the better rank.
+/** With it its rank among the keys that the query may see, and their number; ties share the better rank. @param {MapView} view */
 export function readCell(view, i, j) {
-  const { values, mask, cols } = view.current;
-  const at = i * cols;
-  if (mask && !mask[at + j]) {
-    return { masked: true, value: 0, rank: 0, seen: countSeen(view, i), i, j };
+  const cell = cellValue(view, i, j);
+  const row = rowOf(view, i).filter((other) => !other.masked);
+  const rank = cell.masked ? 0 : 1 + row.filter((other) => other.value > cell.value).length;
+  return { ...cell, rank, visible: row.length };
+}
+
+/** @param {MapView} view */
+const rowOf = (view, i) => Array.from({ length: view.current.cols }, (_, j) => cellValue(view, i, j));
+
+/** A row's cells, largest first, masked ones last. @param {MapView} view */
+export const sortedRow = (view, i) =>
+  rowOf(view, i).sort((a, b) => Number(a.masked) - Number(b.masked) || b.value - a.value || a.j - b.j);
+
+/** The column of a row's largest value, 0 where all are masked. @param {MapView} view */
+export function largestOf(view, i) {
+  const { cols, mask, values } = view.current;
+  let best = 0, most = -Infinity;
+  for (let j = 0; j < cols; j++) {
+    if (mask && !mask[i * cols + j]) continue;
+    if (values[i * cols + j] > most) [best, most] = [j, values[i * cols + j]];
   }
-  const value = values[at + j];
-  let rank = 1, seen = 0;
-  for (let k = 0; k < cols; k++) {
-    if (mask && !mask[at + k]) continue;
-    seen++;
-    if (values[at + k] > value) rank++;
-  }
-  return { masked: false, value, rank, seen, i, j };
+  return best;
 }
 
-function countSeen(view, i) {
-  const { mask, cols } = view.current;
-  if (!mask) return cols;
-  let seen = 0;
-  for (let k = 0; k < cols; k++) seen += mask[i * cols + k];
-  return seen;
+/** The rows that see no key. @param {MapView} view */
+export function maskedRows({ current: { mask, rows, cols } }) {
+  if (!mask) return [];
+  return Array.from({ length: rows }, (_, i) => i).filter((i) => !mask.subarray(i * cols, (i + 1) * cols).includes(1));
 }
 
-export function maskedRows(view) {
-  if (!view.current.mask) return [];
-  return Array.from({ length: view.current.rows }, (_, i) => i).filter((i) => countSeen(view, i) === 0);
+/** What a map says of its rows that see no key, "" where there is none. @param {MapView} view */
+export function maskedRowsText(view) {
+  const rows = maskedRows(view), one = rows.length === 1;
+  if (!rows.length) return "";
+  const names = rows.slice(0, 6).map((i) => view.queries[i]).join(", ");
+  const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
+  if (view.absent) return `${names}${more} ${one ? "is" : "are"} ${view.absent}`;
+  return `${names}${more} ${one ? "sees no key: its output is" : "see no key: their output is"} 0`;
 }
 
-const keysWord = (n) => (n === 1 ? "1 key" : `${n} keys`);
-
-// What the live region says.
+/** What the live region says. @param {MapView} view */
 export function spoken(view, i, j) {
   const cell = readCell(view, i, j);
   const pair = `${view.queries[i]} to ${view.keys[j]}`;
-  if (cell.masked) return cell.seen ? `${pair}, masked` : `${view.queries[i]} sees no key: its output is 0`;
-  return `${pair}, ${number(cell.value)}, ${rankWords(cell.rank)} of ${cell.seen}`;
+  if (cell.masked) return cell.visible ? `${pair}, masked` : `${view.queries[i]} sees no key: its output is 0`;
+  return `${pair}, ${number(cell.value)}, ${rankText(cell.rank)} of ${cell.visible}`;
 }
 
-// The tooltip's three lines.
-export function tipLines(view, i, j) {
+/** The tooltip: a title, a lead, what follows it, a last line. @param {MapView} view @param {string} noun what a cell holds */
+export function tipLines(view, i, j, noun) {
   const cell = readCell(view, i, j);
   const title = `${view.queries[i]} → ${view.keys[j]}`;
-  if (cell.masked) {
-    return [title, cell.seen ? "masked: never weighed" : "sees no key: its output is 0", "", ""];
-  }
-  const noun = view.signed ? "value" : "weight";
+  if (cell.masked) return [title, cell.visible ? "masked: never weighed" : "sees no key: its output is 0", "", ""];
   // Of a part of a map, or of its blocks, one cannot say what the whole row would be.
   const all = !view.edges;
-  return [
-    title,
-    `${noun} ${number(cell.value)}`,
-    ` · ${rankWords(cell.rank)} of ${all ? keysWord(cell.seen) : `${cell.seen} in sight`}`,
-    view.signed || !all ? "" : `uniform would be ${number(1 / cell.seen)}`,
-  ];
-}
-
-// The row as a table, largest first, masked keys last.
-export function sortedRow(view, i) {
-  const { cols } = view.current;
-  const cells = Array.from({ length: cols }, (_, j) => readCellFast(view, i, j));
-  return cells.sort((a, b) => a.masked - b.masked || b.value - a.value || a.j - b.j);
-}
-
-export function readCellFast(view, i, j) {
-  const at = i * view.current.cols + j;
-  const masked = view.current.mask ? !view.current.mask[at] : false;
-  return { j, masked, value: masked ? 0 : view.current.values[at] };
+  const company = all ? keysText(cell.visible) : `${cell.visible} in sight`;
+  const uniform = noun === "weight" && !view.signed && all ? `uniform would be ${number(1 / cell.visible)}` : "";
+  return [title, `${noun} ${number(cell.value)}`, ` · ${rankText(cell.rank)} of ${company}`, uniform];
 }

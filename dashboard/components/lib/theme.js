@@ -1,13 +1,16 @@
-// Colours: the palettes come from palette.py in the data; everything else is read from Streamlit's theme.
+// Colours: the palettes come with the data, from palette.py; everything else is read from Streamlit's theme.
 
-const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+/** @import { Palette, Rgb, Theme } from "./types" */
 
-// The stops, linearly between them in sRGB, as 256 colours: three bytes each.
-function lookup(stops) {
-  const table = new Uint8Array(256 * 3);
+/** @param {string} hex @returns {Rgb} */
+export const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+/** The stops, linearly between them in sRGB, as so many colours of three bytes. @param {string[]} stops */
+export function lookup(stops, count = 256) {
+  const table = new Uint8Array(count * 3);
   const rgb = stops.map(rgbOf);
-  for (let k = 0; k < 256; k++) {
-    const at = (k / 255) * (stops.length - 1);
+  for (let k = 0; k < count; k++) {
+    const at = (k / (count - 1)) * (stops.length - 1);
     const low = Math.min(Math.floor(at), stops.length - 2);
     for (let c = 0; c < 3; c++) {
       table[3 * k + c] = Math.round(rgb[low][c] + (at - low) * (rgb[low + 1][c] - rgb[low][c]));
@@ -16,56 +19,68 @@ function lookup(stops) {
   return table;
 }
 
-// Any CSS colour as [r, g, b]: the canvas is the only parser that knows them all.
-function parseColor(css, fallback) {
+/** Any CSS colour: the canvas is the only parser that knows them all. @param {string} css @returns {Rgb} */
+function parseColour(css) {
   const ctx = document.createElement("canvas").getContext("2d");
-  ctx.fillStyle = fallback;
   ctx.fillStyle = css;
-  if (ctx.fillStyle.startsWith("#")) return rgbOf(ctx.fillStyle);
-  return ctx.fillStyle.match(/[\d.]+/g).slice(0, 3).map(Number);
+  const text = String(ctx.fillStyle);
+  return text.startsWith("#") ? rgbOf(text) : text.match(/[\d.]+/g).slice(0, 3).map(Number);
 }
 
-export const rgba = (rgb, alpha) => `rgba(${rgb[0]}, ${rgb[1]}, ${rgb[2]}, ${alpha})`;
+/** @param {Rgb} rgb */
+export const rgba = ([r, g, b], alpha = 1) => `rgba(${r}, ${g}, ${b}, ${alpha})`;
 
+/** @param {HTMLElement} host @param {Palette} palette @returns {Theme} */
 export function readTheme(host, palette, signed = false) {
   const style = getComputedStyle(host);
-  const read = (name) => style.getPropertyValue(name).trim();
-  const ground = parseColor(read("--st-background-color") || "#FFFFFF", "#FFFFFF");
+  const read = (name, fallback) => style.getPropertyValue(`--st-${name}`).trim() || fallback;
+  const ground = parseColour(read("background-color", "#FFFFFF"));
   const dark = 0.299 * ground[0] + 0.587 * ground[1] + 0.114 * ground[2] < 128;
-  const text = parseColor(read("--st-text-color") || (dark ? "#E6E8EB" : "#1B2330"), "#1B2330");
   const own = palette[dark ? "dark" : "light"];
+  const text = parseColour(read("text-color", own.text));
   const stops = signed ? own.signed : own.weights;
   return {
     dark,
-    ground: rgba(ground, 1),
-    text: rgba(text, 1),
-    textRgb: text,
+    ground: rgba(ground),
+    text: rgba(text),
+    ink: palette.light.text,
     secondary: rgba(text, 0.62),
     hairline: rgba(text, 0.1),
-    hatchGround: read("--st-secondary-background-color") || (dark ? "#1B2029" : "#F5F5F2"),
+    hatchGround: read("secondary-background-color", own.weights[0]),
     hatchLine: rgba(text, dark ? 0.2 : 0.24),
     pick: own.pick,
+    pickRgb: rgbOf(own.pick),
+    primaryRgb: parseColour(read("primary-color", own.pick)),
+    bar: own.bar,
+    zero: own.weights[0],
     line: rgbOf(own.weights[5]),
     categories: own.categories,
     stops,
     table: lookup(stops),
-    font: read("--st-font") || "sans-serif",
+    font: read("font", "sans-serif"),
   };
 }
 
+/** @param {Theme} theme @param {number} size px */
 export const fontOf = (theme, size, weight = 400) => `${weight} ${size}px ${theme.font}`;
 
-// Index into the 256 colours.
+/** The index into 256 colours of a value between low and high. */
 export function shade(value, low, high) {
   const k = Math.round(((value - low) / (high - low)) * 255);
   return k < 0 ? 0 : k > 255 ? 255 : k;
 }
 
-export function cssShade(theme, k) {
-  return `rgb(${theme.table[3 * k]}, ${theme.table[3 * k + 1]}, ${theme.table[3 * k + 2]})`;
+/** A colour of a lookup table. @param {Uint8Array} table @param {number} k @returns {Rgb} */
+export const rgbAt = (table, k) => [...table.subarray(3 * k, 3 * k + 3)];
+export const colourAt = (table, k) => rgba(rgbAt(table, k));
+
+/** Relative luminance, 0 black to 1 white (WCAG 2.2). @param {Rgb} rgb */
+export function luminance(rgb) {
+  const [r, g, b] = rgb.map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-// Masked cells: lines at 45 degrees, 5 px apart, on the side's grey; never zero's colour.
+/** Masked cells: lines at 45 degrees, 5 px apart, on the sidebar's grey; never zero's colour. @param {CanvasRenderingContext2D} ctx */
 export function hatch(ctx, theme, x, y, w, h) {
   ctx.save();
   ctx.beginPath();
@@ -75,12 +90,16 @@ export function hatch(ctx, theme, x, y, w, h) {
   ctx.fillRect(x, y, w, h);
   ctx.strokeStyle = theme.hatchLine;
   ctx.lineWidth = 1;
+  hatchLines(ctx, x, y, w, h, 5 * Math.SQRT2);
+  ctx.restore();
+}
+
+/** Lines at 45 degrees over a rectangle, `pitch` px apart along its side. @param {CanvasRenderingContext2D} ctx */
+export function hatchLines(ctx, x, y, w, h, pitch) {
   ctx.beginPath();
-  const pitch = 5 * Math.SQRT2;
   for (let at = -h; at < w; at += pitch) {
     ctx.moveTo(x + at, y + h);
     ctx.lineTo(x + at + h, y);
   }
   ctx.stroke();
-  ctx.restore();
 }

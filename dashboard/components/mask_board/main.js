@@ -1,20 +1,27 @@
-// Pointer and keys on the board. What is drawn goes to Python when the pointer is lifted, or the keys rest.
+// Pointer and keys on the board. The drawing goes to Python when the pointer is lifted, or the keys rest.
 
-import { element } from "../lib/dom.js";
-import { clamp } from "../lib/layout.js";
-import { cellAt } from "../lib/map.js";
-import { fontOf, readTheme } from "../lib/theme.js";
-import { asView, drawBoard, readCells, writeCells } from "./cells.js";
+/** @import { Cell, MapView, Pointed } from "../lib/types" */
+import { broadcast, onCrosshair } from "../lib/crosshair.js";
+import { element, resized } from "../lib/dom.js";
+import { ARROWS, handleKey } from "../lib/keys.js";
+import { clamp, closeBox, gutterOf } from "../lib/layout.js";
+import { cellAt, drawColNames, drawCrosshair, drawMap, drawRowNames } from "../lib/map.js";
+import { mount, send } from "../lib/mount.js";
+import { pointIn, whole } from "../lib/zoom.js";
+import { readDrawing, writeDrawing } from "./drawing.js";
 
-const CROSS = "attention-view:cross"; // the maps beside it follow the same crosshair
+/** @typedef {Pointed & {cells: Uint8Array[], names: string[], at: Cell | null, turn: number, ratio: number}} Board */
+
+const INK = 0.55; // where on the weights' scale a cell that may be seen lies
+const HEIGHT = 420; // px, at most
 const REST = 350; // ms after the last key until the drawing is sent
 const KEYS = "Click or drag to switch cells. Arrows move, Space switches, Home and End go along the row.";
 
+/** @param {HTMLElement} root */
 function build(root) {
-  root.replaceChildren();
-  const dom = { root };
-  dom.hint = element(root, "div", "hint");
-  dom.hint.textContent = "Click a cell to draw your own.";
+  /** @type {Record<string, any>} */
+  const dom = {};
+  element(root, "div", "hint").textContent = "Click a cell to draw your own.";
   dom.heading = element(root, "div", "heading");
   dom.title = element(dom.heading, "b", "name");
   dom.note = element(dom.heading, "span", "note");
@@ -22,42 +29,58 @@ function build(root) {
   dom.base = element(dom.stage, "canvas", "base");
   dom.over = element(dom.stage, "canvas", "over");
   dom.foot = element(root, "div", "under");
-  dom.pair = element(dom.foot, "span", "pair");
-  dom.tools = element(dom.foot, "span", "tools");
   dom.live = element(root, "div", "sr live", { "aria-live": "polite", role: "status" });
   return dom;
 }
 
-const stateOf = (board, { i, j }) => (board.cells[i][j] ? "may see" : "may not see");
+/** The board as a view that map.js can draw. @param {Board} board @returns {MapView} */
+function mapView(board) {
+  const { names, theme, ratio, width } = board, size = board.cells.length;
+  const mask = new Uint8Array(size * size);
+  board.cells.forEach((row, i) => mask.set(row, i * size));
+  const current = { rows: size, cols: size, values: new Float32Array(size * size).fill(INK), mask };
+  const window = whole({ queries: names, keys: names });
+  return { current, range: [0, 1], window, pool: "mean", queries: names, keys: names, theme, ratio, width };
+}
+
+/** @param {Board} board */
+function draw(board) {
+  const { dom } = board;
+  board.width = board.root.clientWidth;
+  if (!board.width) return;
+  board.ratio = window.devicePixelRatio || 1;
+  const view = mapView(board);
+  const measure = dom.over.getContext("2d");
+  const gutter = gutterOf(measure, board.theme, board.names);
+  board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 4, cap: HEIGHT, least: 22 });
+  const width = board.box.x + board.box.w + 4, height = board.box.y + board.box.h + 4;
+  drawMap(resized(dom.base, width, height, board.ratio), view, board.box);
+  const over = resized(dom.over, width, height, board.ratio);
+  const picked = board.at ?? (board.query == null ? null : { i: board.query, j: -1 });
+  drawRowNames(over, view, board.box, picked);
+  drawColNames(over, view, board.box, picked);
+  if (picked) drawCrosshair(over, view, board.box, picked);
+  dom.heading.style.paddingLeft = dom.foot.style.paddingLeft = `${board.box.x}px`;
+  showUnder(board);
+  const { x, y, cw, ch } = board.box, at = board.at ? `${board.at.i},${board.at.j}` : "";
+  Object.assign(board.root.dataset, { cells: writeDrawing(board.cells), map: [x, y, cw, ch], at });
+}
+
+const stateText = (board, { i, j }) => (board.cells[i][j] ? "may see" : "may not see");
 
 function showUnder(board) {
-  const { pair } = board.dom;
-  pair.replaceChildren();
-  if (!board.at) return;
-  element(pair, "b", "mark").textContent = board.names[board.at.i];
-  element(pair, "span").textContent = ` ${stateOf(board, board.at)} ${board.names[board.at.j]}`;
+  const { foot } = board.dom, { at, names } = board;
+  foot.replaceChildren();
+  if (!at) return;
+  element(foot, "b", "mark").textContent = names[at.i];
+  element(foot, "span").textContent = ` ${stateText(board, at)} ${names[at.j]}`;
 }
 
-function moveTo(board, at, spoken = false) {
+function moveTo(board, at, aloud = false) {
   board.at = at;
-  const detail = { tokens: board.tokens, from: board, ...(at ?? {}) };
-  window.dispatchEvent(new CustomEvent(CROSS, { detail }));
-  drawBoard(board);
-  showUnder(board);
-  if (spoken && at) say(board);
-}
-
-function say(board) {
-  const { i, j } = board.at;
-  board.dom.live.textContent = `${board.names[i]} ${stateOf(board, board.at)} ${board.names[j]}`;
-}
-
-function onCross(board, event) {
-  const { from, tokens, i, j } = event.detail;
-  if (from === board || tokens !== board.tokens || board.painting) return;
-  board.at = i == null || j < 0 ? null : { i, j };
-  drawBoard(board);
-  showUnder(board);
+  broadcast(board, at);
+  draw(board);
+  if (aloud && at) board.dom.live.textContent = `${board.names[at.i]} ${stateText(board, at)} ${board.names[at.j]}`;
 }
 
 function paint(board, at) {
@@ -66,129 +89,100 @@ function paint(board, at) {
   board.painting.changed = true;
 }
 
-function send(board) {
+function sendCells(board) {
   clearTimeout(board.waiting);
   board.waiting = null;
-  board.turn += 1;
-  board.setStateValue("cells", { text: writeCells(board.cells), turn: board.turn });
+  send(board, "cells", { text: writeDrawing(board.cells) });
 }
 
-function pointed(board, event) {
-  const own = board.dom.over.getBoundingClientRect();
-  return cellAt(asView(board), board.box, event.clientX - own.left, event.clientY - own.top);
+function cellUnder(board, event) {
+  const { x, y } = pointIn(board.dom.over, event);
+  return cellAt(mapView(board), board.box, x, y);
 }
 
 function onDown(board, event) {
-  const at = pointed(board, event);
+  const at = cellUnder(board, event);
   board.touch = event.pointerType === "touch"; // a finger may be about to scroll: it draws by tapping
   if (!at || event.button !== 0 || board.touch) return;
   board.dom.over.setPointerCapture(event.pointerId);
-  board.painting = { ink: board.cells[at.i][at.j] ? 0 : 1, changed: false };
+  board.painting = { ink: 1 - board.cells[at.i][at.j], changed: false };
   paint(board, at);
   moveTo(board, at);
 }
 
 function onMove(board, event) {
-  const at = pointed(board, event);
+  const at = cellUnder(board, event);
   if (board.painting) paint(board, at);
   if (at?.i !== board.at?.i || at?.j !== board.at?.j || board.painting) moveTo(board, at);
 }
 
 function onUp(board) {
-  const { changed } = board.painting ?? {};
+  const changed = board.painting?.changed;
   board.painting = null;
-  if (changed) send(board);
+  if (changed) sendCells(board);
 }
 
 function onClick(board, event) {
-  const at = pointed(board, event);
+  const at = cellUnder(board, event);
   if (!board.touch || !at) return;
   board.cells[at.i][at.j] = 1 - board.cells[at.i][at.j];
   moveTo(board, at);
-  send(board);
+  sendCells(board);
 }
 
-const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-
+/** @param {Board} board @param {KeyboardEvent} event @returns {boolean} whether the key did something */
 function onKey(board, event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
   const last = board.cells.length - 1;
   const at = board.at ?? { i: board.query ?? 0, j: 0 };
   const move = (i, j) => moveTo(board, { i: clamp(i, 0, last), j: clamp(j, 0, last) }, true);
-  if (event.key in ARROWS) {
-    const [down, right] = ARROWS[event.key];
-    const far = event.shiftKey ? 5 : 1;
-    if (board.at) move(at.i + down * far, at.j + right * far);
-    else move(at.i, at.j);
-  } else if (event.key === "Home") move(at.i, 0);
+  const [down, right] = ARROWS[event.key] ?? [0, 0], far = board.at ? (event.shiftKey ? 5 : 1) : 0;
+  if (event.key in ARROWS) move(at.i + down * far, at.j + right * far);
+  else if (event.key === "Home") move(at.i, 0);
   else if (event.key === "End") move(at.i, last);
+  else if (event.key === "Escape") moveTo(board, null);
   else if (event.key === " " || event.key === "Enter") {
     board.cells[at.i][at.j] = 1 - board.cells[at.i][at.j];
     move(at.i, at.j);
     clearTimeout(board.waiting);
-    board.waiting = setTimeout(() => send(board), REST);
-  } else if (event.key === "Escape") moveTo(board, null);
-  else return;
-  event.preventDefault();
-  event.stopPropagation();
+    board.waiting = setTimeout(() => sendCells(board), REST);
+  } else return false;
+  return true;
 }
 
-function update(board, data) {
-  const first = board.turn === undefined;
-  const { cells: text, turn, ...plain } = data;
-  Object.assign(board, plain);
-  if (first) board.turn = turn;
-  // An answer to an earlier message must not undo what was drawn since.
-  const behind = turn < board.turn || board.waiting || board.painting;
-  if (!behind || board.cells?.length !== board.names.length) board.cells = readCells(text);
-  board.tokens = JSON.stringify([board.names, board.names]);
-  board.theme = readTheme(board.dom.root, board.palette);
-  if (board.at && Math.max(board.at.i, board.at.j) >= board.names.length) board.at = null;
-  board.dom.title.textContent = board.title;
-  board.dom.note.textContent = board.note;
-  board.dom.title.title = board.title;
-  board.dom.note.title = board.note;
-  board.dom.stage.setAttribute("aria-label", `${board.fact} ${KEYS}`);
-  board.dom.stage.title = KEYS;
-  drawBoard(board);
-  showUnder(board);
-  if (first) {
-    const loads = [400, 600].map((weight) => document.fonts.load(fontOf(board.theme, 13, weight)));
-    Promise.allSettled(loads).then(() => board.cells && drawBoard(board));
-  }
-}
-
-function start(root) {
-  const board = { dom: build(root) };
-  const { stage, over } = board.dom;
+/** @param {Board} board */
+function start(board) {
+  const { stage, over } = board.dom = build(board.root);
   over.onpointerdown = (event) => onDown(board, event);
   over.onpointermove = (event) => onMove(board, event);
   over.onpointerup = over.onpointercancel = () => onUp(board);
   over.onclick = (event) => onClick(board, event);
   over.onpointerleave = () => board.painting || moveTo(board, null);
-  stage.onkeydown = (event) => onKey(board, event);
-  stage.onblur = () => (board.waiting ? send(board) : null);
-  board.observer = new ResizeObserver(() => board.theme && root.clientWidth !== board.width && drawBoard(board));
-  board.observer.observe(root);
-  board.follow = (event) => onCross(board, event);
-  window.addEventListener(CROSS, board.follow);
-  return board;
+  stage.onkeydown = (event) => handleKey(event, () => onKey(board, event));
+  stage.onblur = () => (board.waiting ? sendCells(board) : null);
+  onCrosshair(board, (cell) => {
+    if (board.painting) return;
+    board.at = cell && cell.j >= 0 ? cell : null;
+    draw(board);
+  });
 }
 
-const BOARDS = new WeakMap();
+/** @param {Board} board */
+function update(board, { cells: text, turn, ...rest }) {
+  Object.assign(board, rest);
+  board.turn ??= turn;
+  // An answer to an earlier message must not undo what was drawn since.
+  const late = turn < board.turn || board.waiting || board.painting;
+  if (!late || board.cells?.length !== board.names.length) board.cells = readDrawing(text);
+  board.tokens = JSON.stringify([board.names, board.names]);
+  if (board.at && Math.max(board.at.i, board.at.j) >= board.names.length) board.at = null;
+  const { title, note, stage } = board.dom;
+  title.textContent = title.title = board.title;
+  note.textContent = note.title = board.note;
+  stage.setAttribute("aria-label", `${board.fact} ${KEYS}`);
+  stage.title = KEYS;
+  draw(board);
+}
 
 export default function (component) {
-  const { data, parentElement, setStateValue } = component;
-  const root = parentElement.querySelector(".mb");
-  if (!root || !data) return;
-  if (!BOARDS.has(root)) BOARDS.set(root, start(root));
-  const board = BOARDS.get(root);
-  board.setStateValue = setStateValue;
-  update(board, data);
-  return () => {
-    board.observer.disconnect();
-    window.removeEventListener(CROSS, board.follow);
-    clearTimeout(board.waiting);
-    BOARDS.delete(root);
-  };
+  return mount(component, { start, update, draw, stop: (board) => clearTimeout(board.waiting) });
 }

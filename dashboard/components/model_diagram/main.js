@@ -1,6 +1,7 @@
 // A tree of parts: every row is a button in a grid of columns; what is open stays open while the model stays one.
 
 import { element } from "../lib/dom.js";
+import { mount, send } from "../lib/mount.js";
 
 const OPEN_FIRST = 2; // levels that are open at first, and the first layer of each stack
 
@@ -39,15 +40,15 @@ function rowOf(view, part, depth, parent) {
 }
 
 function pick(view, path) {
-  if (view.chosen === path) return;
-  view.chosen = path;
-  mark(view);
-  view.setStateValue("pick", { path, turn: (view.turn = (view.turn ?? 0) + 1) });
+  if (view.picked === path) return;
+  view.picked = path;
+  markPicked(view);
+  send(view, "pick", { path });
 }
 
-function mark(view) {
+function markPicked(view) {
   view.root.querySelectorAll(".line").forEach((line) => {
-    line.classList.toggle("chosen", line.dataset.path === view.chosen);
+    line.classList.toggle("chosen", line.dataset.path === view.picked);
   });
 }
 
@@ -61,11 +62,11 @@ function openAtFirst(part, depth, open) {
 
 const shapeOf = (part) => part.path + part.parts.map(shapeOf).join("|");
 
-function draw(view, data) {
-  const same = view.shape === shapeOf(data.tree);
-  view.shape = shapeOf(data.tree);
-  view.heads = data.heads;
-  view.chosen = data.chosen;
+function update(view, data) {
+  const shape = shapeOf(data.tree), same = view.shape === shape;
+  view.turn ??= 0;
+  Object.assign(view, { shape, heads: data.heads, picked: data.chosen });
+  view.root.style.setProperty("--bar", data.palette.light.weights[4]);
   if (!same) {
     view.open = new Set();
     openAtFirst(data.tree, 0, view.open);
@@ -78,19 +79,10 @@ function draw(view, data) {
   element(head, "span", "name").textContent = "Part";
   data.heads.forEach((text, i) => (element(head, "span", `cell c${i}`).textContent = text));
   rowOf(view, data.tree, 0, root);
-  mark(view);
+  markPicked(view);
   root.dataset.ready = "1";
 }
 
-const VIEWS = new WeakMap();
-
 export default function (component) {
-  const { data, parentElement, setStateValue } = component;
-  const root = parentElement.querySelector(".dg");
-  if (!root || !data) return undefined;
-  if (!VIEWS.has(root)) VIEWS.set(root, { root });
-  const view = VIEWS.get(root);
-  view.setStateValue = setStateValue;
-  draw(view, data);
-  return () => VIEWS.delete(root);
+  return mount(component, { start: () => {}, update });
 }

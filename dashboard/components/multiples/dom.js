@@ -1,10 +1,10 @@
-// The elements around the canvases. Tokens and words only ever enter through textContent.
+// The elements around the canvases.
 
-import { element, footOf, readingOf } from "../lib/dom.js";
-import { clamp } from "../lib/layout.js";
-import { number, scaleEnd } from "../lib/numbers.js";
-import { maskedRows, readCell, readCellFast, sortedRow, tipLines } from "../lib/reading.js";
-import { pickedCell } from "./state.js";
+/** @import { Cell } from "../lib/types" */
+/** @import { Board, Tile } from "./types" */
+import { buildFoot, buildLegend, buildReading, element, showTable, showTip, svgElement } from "../lib/dom.js";
+import { MINUS, number } from "../lib/numbers.js";
+import { cellValue, readCell, sortedRow, tipLines } from "../lib/reading.js";
 
 const KEYS = [
   ["← → ↑ ↓", "move one cell"],
@@ -16,78 +16,47 @@ const KEYS = [
   ["?", "show these keys"],
 ];
 
+/** @param {HTMLElement} root */
 export function build(root) {
-  root.replaceChildren();
+  /** @type {Record<string, any>} */
   const dom = { root };
   dom.head = element(root, "div", "head");
   dom.reads = element(dom.head, "span", "reads");
-  dom.legend = legendIn(dom.head);
-  dom.other = legendIn(dom.head);
+  dom.legend = buildLegend(dom.head);
+  dom.otherLegend = buildLegend(dom.head);
   dom.stage = element(root, "div", "stage", { role: "img", tabindex: "0" });
   dom.maps = element(dom.stage, "div", "maps");
   dom.apart = element(dom.stage, "div", "maps apart");
   dom.tip = element(dom.stage, "div", "tip");
   dom.tip.hidden = true;
   dom.masked = element(root, "div", "masked");
-  footOf(root, dom, "line");
-  readingOf(root, dom, KEYS);
+  buildFoot(root, dom);
+  buildReading(root, dom, KEYS);
   return dom;
 }
 
-export function legendIn(parent) {
-  const legend = { root: element(parent, "span", "legend") };
-  legend.noun = element(legend.root, "span", "noun");
-  const scale = element(legend.root, "span", "scale");
-  legend.ramp = element(scale, "span", "ramp");
-  legend.low = element(scale, "span", "low");
-  legend.middle = element(scale, "span", "middle");
-  legend.high = element(scale, "span", "high");
-  return legend;
+function drawMark(parent, board, marker) {
+  const svg = svgElement(parent, "svg", { viewBox: "0 0 12 12", width: 12, height: 12, "aria-hidden": "true" });
+  const { categories } = board.theme;
+  svgElement(svg, "path", { d: board.marks[marker % board.marks.length], fill: categories[marker % categories.length] });
 }
 
-export function showLegend(legend, theme, noun, low, high, words = ["", ""]) {
-  legend.noun.textContent = noun;
-  legend.ramp.style.background = `linear-gradient(to right, ${theme.stops.join(", ")})`;
-  legend.low.textContent = scaleEnd(low) + words[0];
-  legend.middle.textContent = low < 0 ? "0" : "";
-  legend.high.textContent = words[1] + scaleEnd(high);
-}
-
-function markOf(parent, board, marker) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  for (const [name, value] of [["viewBox", "0 0 12 12"], ["width", "12"], ["height", "12"], ["aria-hidden", "true"]]) {
-    svg.setAttribute(name, value);
-  }
-  const path = document.createElementNS(space, "path");
-  path.setAttribute("d", board.marks[marker % board.marks.length]);
-  path.setAttribute("fill", board.theme.categories[marker % board.theme.categories.length]);
-  svg.appendChild(path);
-  parent.appendChild(svg);
-}
-
-// Heading, two canvases and the line of numbers of one map.
+/** Heading, two canvases and the line of numbers of one map. @param {Board} board @param {Tile} tile @param {Element} parent */
 export function buildTile(board, tile, parent) {
   const root = element(parent, "figure", "tile");
-  const dom = { root };
-  dom.heading = element(root, "figcaption", "heading");
-  const name = element(dom.heading, "b", "name");
-  if (tile.marker >= 0) markOf(name, board, tile.marker);
+  const heading = element(root, "figcaption", "heading");
+  const name = element(heading, "b", "name", { title: tile.name });
+  if (tile.marker >= 0) drawMark(name, board, tile.marker);
   element(name, "span").textContent = tile.name;
-  name.title = tile.name;
-  dom.note = element(dom.heading, "span", "note");
-  dom.note.textContent = tile.of ? board.reads : tile.note;
-  dom.note.title = dom.note.textContent;
-  const drawn = element(root, "div", "drawn");
-  dom.base = element(drawn, "canvas", "base");
-  dom.over = element(drawn, "canvas", "over");
-  dom.foot = element(root, "div", "under");
-  dom.pair = element(dom.foot, "span", "pair");
-  dom.value = element(dom.foot, "b", "value");
-  tile.dom = dom;
+  const note = element(heading, "span", "note");
+  note.textContent = note.title = tile.operands ? board.reads : tile.note;
+  const canvases = element(root, "div", "drawn");
+  const base = element(canvases, "canvas", "base"), over = element(canvases, "canvas", "over");
+  const foot = element(root, "div", "under");
+  tile.dom = { root, heading, base, over, foot, pair: element(foot, "span", "pair"), value: element(foot, "b", "value") };
 }
 
-// The numbers under a map: query → key on the left, what the cell holds on the right.
+/** The numbers under a map: query → key on the left, what the cell holds on the right. @param {Tile} tile @param {Cell | null} picked */
 export function showUnder(tile, picked) {
   const { pair, value } = tile.dom;
   pair.replaceChildren();
@@ -96,67 +65,37 @@ export function showUnder(tile, picked) {
   element(pair, "b", "mark").textContent = tile.queries[picked.i];
   element(pair, "span").textContent = ` → ${tile.keys[picked.j]}`;
   const cell = readCell(tile, picked.i, picked.j);
-  value.textContent = cell.masked ? (cell.seen ? "masked" : tile.absent ?? "sees no key") : number(cell.value);
+  value.textContent = cell.masked ? (cell.visible ? "masked" : tile.absent ?? "sees no key") : number(cell.value);
   value.classList.toggle("none", cell.masked);
 }
 
-// Rows in which a map sees nothing at all, by name.
-export function blindWords(tile) {
-  const rows = maskedRows(tile);
-  if (!rows.length) return "";
-  const names = rows.slice(0, 6).map((i) => tile.queries[i]).join(", ");
-  const more = rows.length > 6 ? ` and ${rows.length - 6} more` : "";
-  if (tile.absent) return `${tile.name}: ${names}${more} ${rows.length === 1 ? "is" : "are"} ${tile.absent}.`;
-  return `${tile.name}: ${names}${more} ${rows.length === 1 ? "sees no key: its output is" : "see no key: their output is"} 0.`;
+/** @param {Board} board */
+export function showCellTip(board) {
+  const { over, hover, point } = board;
+  const { tip, stage } = board.dom;
+  tip.hidden = !hover || board.keyboard || !point || !over;
+  if (tip.hidden) return;
+  const lines = over.operands ? differenceLines(over, hover) : tipLines(over, hover.i, hover.j, board.noun);
+  showTip(tip, lines, point, board.width, stage.clientHeight);
 }
 
-export function showTip(board, x, y) {
-  const { tip } = board.dom;
-  const { over, hover } = board;
-  if (!hover || board.keyboard || x == null || !over) {
-    tip.hidden = true;
-    return;
-  }
-  const lines = over.of ? apartLines(over, hover) : tipLines({ ...over, signed: over.signed || board.noun !== "weight" }, hover.i, hover.j);
-  const [title, lead, rest, uniform] = lines;
-  tip.replaceChildren();
-  element(tip, "b").textContent = title;
-  const line = element(tip, "div");
-  element(line, "span", "lead").textContent = lead.replace(/^(value|weight)/, board.noun);
-  element(line, "span").textContent = rest;
-  if (uniform) element(tip, "div").textContent = uniform;
-  tip.hidden = false;
-  const wide = tip.offsetWidth, high = tip.offsetHeight;
-  const left = x + 18 + wide > board.width ? x - 18 - wide : x + 18;
-  const top = y + 18 + high > board.dom.stage.clientHeight + 24 ? y - 14 - high : y + 18;
-  tip.style.transform = `translate(${Math.round(clamp(left, 0, Math.max(0, board.width - wide)))}px, ${Math.round(top)}px)`;
-}
-
-function apartLines(tile, { i, j }) {
-  const [a, b] = tile.of.map((one) => one.current.values[i * one.current.cols + j]);
+function differenceLines(tile, { i, j }) {
+  const [a, b] = tile.operands.map(({ current }) => current.values[i * current.cols + j]);
   const title = `${tile.queries[i]} → ${tile.keys[j]}`;
-  if (readCell(tile, i, j).masked) return [title, "masked in both", "", ""];
-  return [title, `${number(a)} \u2212 ${b < 0 ? `(${number(b)})` : number(b)} = `, number(a - b), ""];
+  if (cellValue(tile, i, j).masked) return [title, "masked in both", "", ""];
+  return [title, `${number(a)} ${MINUS} ${b < 0 ? `(${number(b)})` : number(b)} = `, number(a - b), ""];
 }
 
-// The row as a table: a line a key, a column a map, the first map's largest first.
-export function showTable(board) {
+/** The row as a table: a line a key, a column a map, the first map's largest first. @param {Board} board @param {Cell | null} picked */
+export function showRow(board, picked) {
   const { rows } = board.dom;
   rows.replaceChildren();
   if (rows.hidden) return;
-  const i = pickedCell(board)?.i ?? 0;
-  const table = element(rows, "table");
-  const head = element(element(table, "thead"), "tr");
-  element(head, "th").textContent = `${board.queries[i]} → key`;
-  const shown = board.shown;
-  for (const tile of shown) element(head, "th", "number").textContent = tile.name;
-  const body = element(table, "tbody");
-  for (const { j } of sortedRow(shown[0], i)) {
-    const line = element(body, "tr");
-    element(line, "td").textContent = board.keys[j];
-    for (const tile of shown) {
-      const cell = readCellFast(tile, i, j);
-      element(line, "td", cell.masked ? "number hidden-key" : "number").textContent = cell.masked ? "masked" : number(cell.value);
-    }
-  }
+  const i = picked?.i ?? 0;
+  const texts = (j) => board.visible.map((tile) => {
+    const { masked, value } = cellValue(tile, i, j);
+    return masked ? null : number(value);
+  });
+  const lines = sortedRow(board.visible[0], i).map(({ j }) => [board.keys[j], texts(j)]);
+  showTable(rows, [`${board.queries[i]} → key`, ...board.visible.map(({ name }) => name)], lines);
 }

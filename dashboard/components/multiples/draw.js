@@ -1,103 +1,110 @@
-// Draw a board: its maps, the words around them, what follows the pointer.
+// Draw a board: its maps, the texts around them, what follows the pointer.
 
-import { element } from "../lib/dom.js";
-import { blindWords, showLegend, showTable, showTip, showUnder } from "./dom.js";
-import { isZoomed, pickedCell } from "./state.js";
-import { EDGE, arrange, drawTile, drawTileOver, gutterOf, placeTile } from "./tiles.js";
+/** @import { Cell } from "../lib/types" */
+/** @import { Board, Tile } from "./types" */
+import { element, showLegend } from "../lib/dom.js";
+import { scaleEnd } from "../lib/numbers.js";
+import { maskedRowsText } from "../lib/reading.js";
+import { isZoomed } from "../lib/zoom.js";
+import { showCellTip, showRow, showUnder } from "./dom.js";
+import { EDGE, arrange, drawTile, drawTileOver, placeTile } from "./tiles.js";
 
+/** The cell that is read: under the pointer, else pinned, else of the page's row. @param {Board} board @returns {Cell | null} */
+export function pickedCell(board) {
+  if (board.hover) return board.hover;
+  if (board.pin) return { i: board.pin[0], j: board.pin[1] };
+  return board.query == null ? null : { i: board.query, j: board.column ?? -1 };
+}
+
+/** @param {Board} board */
 export function drawAll(board) {
   const started = performance.now();
-  board.width = board.dom.root.clientWidth;
+  board.width = board.root.clientWidth;
   if (!board.width) return;
   board.ratio = window.devicePixelRatio || 1;
   board.measure = document.createElement("canvas").getContext("2d");
   const plan = arrange(board);
-  board.shown.forEach((tile, at) => {
-    const apart = tile.of && !board.alone;
-    const plain = apart || board.alone;
-    const gutter = plain ? gutterOf(board) : plan.lead;
-    const lead = plain || at % plan.across === 0 ? gutter : 0;
-    const room = plain ? Math.min(board.width - gutter, 420) : plan.room;
-    placeTile(board, tile, room, lead, !plain && plan.bare);
-    layTile(tile, lead, plain ? null : plan.room + lead);
-    drawTile(board, tile);
+  board.visible.forEach((tile, at) => {
+    const single = tile.operands || board.alone;
+    const lead = single ? plan.gutter : at % plan.across === 0 ? plan.lead : 0;
+    const room = single ? Math.min(board.width - plan.gutter, 420) : plan.room;
+    placeTile(board, tile, room, lead, !single && plan.bare);
+    layTile(tile, single ? tile.width : plan.room + lead);
+    drawTile(tile);
   });
   board.dom.reset.hidden = !isZoomed(board);
   board.dom.maps.style.columnGap = `${plan.between}px`;
-  showWords(board);
+  showTexts(board);
   drawOver(board);
-  board.dom.root.dataset.drawMs = (performance.now() - started).toFixed(1);
+  board.root.dataset.drawMs = (performance.now() - started).toFixed(1);
 }
 
-function layTile(tile, lead, width) {
+function layTile(tile, width) {
   const { root, heading, foot } = tile.dom;
-  root.style.width = `${width ?? tile.width}px`;
-  const left = `${tile.box.x}px`;
-  heading.style.paddingLeft = foot.style.paddingLeft = left;
+  root.style.width = `${width}px`;
+  foot.style.paddingLeft = `${tile.box.x}px`;
+  heading.style.paddingLeft = tile.operands ? "0" : foot.style.paddingLeft;
   foot.style.width = `${tile.box.w}px`;
-  if (tile.of) heading.style.paddingLeft = "0";
 }
 
-function showWords(board) {
-  const { dom } = board;
-  dom.root.dataset.theme = board.theme.dark ? "dark" : "light";
-  dom.stage.setAttribute("aria-label", board.fact || board.shown.map((tile) => tile.name).join(", "));
-  dom.reads.textContent = board.alone ? "" : board.reads;
-  const one = board.shown[0];
+function showTexts(board) {
+  const { dom, alone } = board;
+  const first = board.visible[0], last = board.visible.at(-1);
+  dom.stage.setAttribute("aria-label", board.fact || board.visible.map((tile) => tile.name).join(", "));
   // A page that draws the scale of the difference itself has the maps' tools, too.
-  const hidden = board.alone && !board.legend;
-  dom.head.hidden = dom.foot.hidden = hidden;
-  if (board.alone) showLegend(dom.legend, board.signedTheme, "", ...one.range, [" less", "more "]);
-  else showLegend(dom.legend, one.signed ? board.signedTheme : board.theme, board.noun, ...one.range);
+  dom.head.hidden = dom.foot.hidden = alone && !board.legend;
+  dom.reads.textContent = alone ? "" : board.reads;
+  dom.reads.style.paddingLeft = first.box.x > EDGE && !alone ? `${first.box.x}px` : "0";
+  showScale(dom.legend, first, board.noun);
   // Weights that may be negative beside weights that cannot be: two kinds of number, so two scales.
-  const other = board.tiles.find((tile) => tile.signed !== one.signed);
-  dom.other.root.hidden = board.alone || !other;
-  if (other) showLegend(dom.other, other.signed ? board.signedTheme : board.theme, other.name, ...other.range);
-  dom.reads.style.paddingLeft = one.box.x > EDGE && !board.alone ? `${one.box.x}px` : "0";
-  const blind = board.tiles.map((tile) => blindWords(tile)).filter(Boolean);
-  dom.masked.textContent = board.alone ? "" : blind.join(" ");
-  const apart = board.shown.at(-1).of && !board.alone;
-  dom.apart.hidden = !apart;
-  if (apart) showLegend(board.apartLegend, board.signedTheme, "", ...board.shown.at(-1).range, [" less", "more "]);
+  const other = board.tiles.find((tile) => tile.signed !== first.signed);
+  dom.otherLegend.root.hidden = alone || !other;
+  if (other) showScale(dom.otherLegend, other, other.name);
+  const masked = board.tiles.map((tile) => [tile.name, maskedRowsText(tile)]).filter(([, text]) => text);
+  dom.masked.textContent = alone ? "" : masked.map(([name, text]) => `${name}: ${text}.`).join(" ");
+  dom.apart.hidden = alone || !last.operands;
+  if (!dom.apart.hidden) showScale(board.differenceLegend, last, "");
 }
 
+/** @param {import("../lib/types").Legend} legend @param {Tile} tile */
+function showScale(legend, tile, noun) {
+  const [low, high] = tile.range.map(scaleEnd), middle = tile.range[0] < 0 ? "0" : "";
+  if (tile.operands) showLegend(legend, tile.theme.stops, "", `${low} less`, middle, `more ${high}`);
+  else showLegend(legend, tile.theme.stops, noun, low, middle, high);
+}
+
+/** @param {Board} board */
 export function drawOver(board) {
-  if (!board.shown?.[0]?.box) return;
+  if (!board.visible?.[0]?.box) return;
   const started = performance.now();
   const picked = pickedCell(board);
-  for (const tile of board.shown) {
+  for (const tile of board.visible) {
     drawTileOver(board, tile, picked);
     showUnder(tile, picked);
   }
   showStatus(board);
-  showTip(board, board.point?.x, board.point?.y);
-  if (board.hover) showTable(board);
-  mark(board, picked, performance.now() - started);
+  showCellTip(board);
+  if (board.hover) showRow(board, picked);
+  writeDataset(board, picked, performance.now() - started);
 }
 
 function showStatus(board) {
   const { status } = board.dom;
   status.replaceChildren();
   if (!board.pin) return;
-  element(status, "b", "mark").textContent = "pinned ";
   const [i, j] = board.pin;
-  const words = `${board.queries[i]} → ${board.keys[j]}. `;
-  element(status, "span").textContent = words + (board.touch ? "Tap again to release." : "Esc releases.");
+  element(status, "b", "mark").textContent = "pinned ";
+  const release = board.touch ? "Tap again to release." : "Esc releases.";
+  element(status, "span").textContent = `${board.queries[i]} → ${board.keys[j]}. ${release}`;
 }
 
 // What a test reads instead of pixels.
-function mark(board, picked, took) {
-  const { dataset } = board.dom.root;
-  dataset.pin = board.pin ? board.pin.join(",") : "";
-  dataset.hover = board.hover ? `${board.hover.i},${board.hover.j}` : "";
-  dataset.picked = picked ? `${picked.i},${picked.j}` : "";
-  dataset.hoverMs = took.toFixed(1);
-  for (const tile of board.shown) {
-    const { x, y, cw, ch } = tile.box;
-    tile.dom.root.dataset.map = [x, y, cw, ch].join(",");
-    tile.dom.root.dataset.signed = tile.signed ? "1" : "";
-    const at = picked && picked.j >= 0 ? picked.i * tile.current.cols + picked.j : -1;
-    tile.dom.root.dataset.value = at >= 0 ? tile.current.values[at].toFixed(6) : "";
+function writeDataset(board, picked, milliseconds) {
+  const pair = (cell) => (cell ? `${cell.i},${cell.j}` : "");
+  const values = { pin: board.pin?.join(",") ?? "", hover: pair(board.hover), picked: pair(picked) };
+  Object.assign(board.root.dataset, values, { hoverMs: milliseconds.toFixed(1), ready: "1" });
+  for (const { box, dom, signed, current } of board.visible) {
+    const value = picked && picked.j >= 0 ? current.values[picked.i * current.cols + picked.j].toFixed(6) : "";
+    Object.assign(dom.root.dataset, { map: [box.x, box.y, box.cw, box.ch], signed: signed ? "1" : "", value });
   }
-  dataset.ready = "1";
 }

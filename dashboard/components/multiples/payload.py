@@ -42,8 +42,8 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
         raise ValueError(f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}")
     together = _span(maps, signed)
     tiles = [_tile(tile, place, together, signed) for place, tile in enumerate(maps)]
-    spread = None if difference is None else difference_span(maps[difference[0]], maps[difference[1]])
-    return {"tiles": tiles, "difference": None if difference is None else list(difference), "spread": spread}
+    end = None if difference is None else difference_span(maps[difference[0]], maps[difference[1]])
+    return {"tiles": tiles, "difference": None if difference is None else list(difference), "differenceEnd": end}
 
 
 def _tile(tile: Tile, place: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:

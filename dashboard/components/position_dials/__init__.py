@@ -13,16 +13,16 @@ MOST_PAIRS = 8
 
 
 def dials(
-    pairs: Sequence[Pair], places: int, ink: Ink, *, key: str, label: str, before: Sequence[Pair] = (),
+    pairs: Sequence[Pair], positions: int, ink: Ink, *, key: str, label: str, before: Sequence[Pair] = (),
 ) -> None:
-    """A row a pair, a column a place; hands start pointing right and turn against the clock, as in the plane.
+    """A row a pair, a column a position; hands start pointing right and turn against the clock, as in the plane.
 
     `before` are the same pairs under another rule, drawn as faint hands behind.
     """
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": said(pair.wavelength),
              "before": faint.get((pair.first, pair.second))} for pair in pairs]
-    data = {"rows": rows, "places": places, "label": label, "hand": ink.series[0], "pick": ink.pick}
+    data = {"rows": rows, "positions": positions, "label": label, "hand": ink.series[0], "pick": ink.pick}
     draw("position_dials", "dials", data, key=key)
 
 

@@ -1,159 +1,140 @@
 // One query through six stages: draws what Python measured, and says what was pressed.
 
-import { NS, add, css, fit, themeOf, widthOf } from "./colour.js";
+import { element, resized, svgElement } from "../lib/dom.js";
+import { mount } from "../lib/mount.js";
+import { rgba, rgbAt } from "../lib/theme.js";
 import { drawDetail } from "./detail.js";
+import { cut, tablesOf, tintOf, widthOf } from "./paint.js";
 import { drawThumbs } from "./thumbs.js";
 
-function placement(width, data, font, phone) {
-  const labels = [...data.rows, ...data.keys.map((row) => row.label)]
-  const longest = Math.max(0, ...labels.map((label) => widthOf(label, 13, font)))
-  const gutter = phone ? 0 : Math.min(96, Math.max(62, Math.ceil(longest) + 14))
-  const pitch = (width - gutter) / 6
-  const dim = phone ? 33 : 29.25
-  const dims = phone ? (width < 340 ? 3 : 4) : Math.max(1, Math.min(6, Math.floor((pitch - 12) / dim)))
-  const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(60, pitch - 16)
-  const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, 110)
-  return { gutter, pitch, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch }
+const WIDEST = 1120, PHONE = 560; // px
+
+function placement(view) {
+  const { width, data, phone } = view;
+  const labels = [...data.rows, ...data.keys.map((row) => row.label)];
+  const longest = Math.max(0, ...labels.map((label) => widthOf(view, label, 13)));
+  const gutter = phone ? 0 : Math.min(96, Math.max(62, Math.ceil(longest) + 14));
+  const pitch = (width - gutter) / 6;
+  const dim = phone ? 33 : 29.25;
+  const dims = phone ? (width < 340 ? 3 : 4) : Math.max(1, Math.min(6, Math.floor((pitch - 12) / dim)));
+  const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(60, pitch - 16);
+  const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, 110);
+  return { gutter, pitch, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch };
 }
 
 function drawHeads(view) {
-  const { svg, data, place, phone, font } = view
+  const { svg, data, place, phone } = view;
   data.stages.forEach((stage, at) => {
-    const x = place.column(at)
-    const active = at + 1 === data.stage
-    const narrow = phone || place.pitch < 118
+    const x = place.column(at);
+    const active = at + 1 === data.stage;
+    const narrow = phone || place.pitch < 118;
     if (narrow) {
-      add(svg, "text", { x, y: 14, class: active ? "pick head strong" : "faint head" }, String(at + 1))
-      add(svg, "text", { x, y: 30, class: active ? "pick head strong" : "muted head" }, fit(stage.short, place.pitch - 4, 12.5, font))
+      svgElement(svg, "text", { x, y: 14, class: active ? "pick head strong" : "faint head" }, String(at + 1));
+      svgElement(svg, "text", { x, y: 30, class: active ? "pick head strong" : "muted head" }, cut(view, stage.short, place.pitch - 4, 12.5));
     } else {
-      add(svg, "text", { x, y: 17, class: active ? "pick title" : "faint title" }, String(at + 1))
-      add(svg, "text", { x: x + 14, y: 17, class: active ? "pick title strong" : "title strong" }, stage.title)
-      rule(svg, x, 35, fit(stage.rule, place.pitch - 12, 12, font))
+      svgElement(svg, "text", { x, y: 17, class: active ? "pick title" : "faint title" }, String(at + 1));
+      svgElement(svg, "text", { x: x + 14, y: 17, class: active ? "pick title strong" : "title strong" }, stage.title);
+      drawRule(svg, x, 35, cut(view, stage.rule, place.pitch - 12, 12));
     }
-    const press = add(svg, "rect", { x: x - 8, y: 0, width: place.pitch - 2, height: 40, fill: "transparent", class: "press" })
-    press.addEventListener("click", () => view.pick({ stage: at + 1 }))
-  })
+    const press = svgElement(svg, "rect", { x: x - 8, y: 0, width: place.pitch - 2, height: 40, fill: "transparent", class: "press" });
+    press.addEventListener("click", () => view.pick({ stage: at + 1 }));
+  });
 }
 
-function rule(svg, x, y, text) {
-  // W_q stands as W with a small q below, as in the equation.
-  const line = add(svg, "text", { x, y, class: "muted tick" })
-  text.split(/_(.)/).forEach((part, at) => part && add(line, "tspan", at % 2 ? { dy: 3, "font-size": 9 } : at ? { dy: -3 } : {}, part))
+// W_q stands as W with a small q below, as in the equation.
+function drawRule(svg, x, y, text) {
+  const line = svgElement(svg, "text", { x, y, class: "muted tick" });
+  text.split(/_(.)/).forEach((part, at) => part && svgElement(line, "tspan", at % 2 ? { dy: 3, "font-size": 9 } : at ? { dy: -3 } : {}, part));
 }
 
-function drawTint(view, root, bottom) {
-  // A layer of its own, behind the canvas, so that it does not change the colour of a cell.
-  const { data, place, theme } = view
-  const box = { left: place.column(data.stage - 1) - (view.phone ? 5 : 10), width: place.pitch - 4, height: bottom }
-  const layer = root.querySelector(".tint")
-  for (const [key, value] of Object.entries(box)) layer.style[key] = value + "px"
-  layer.style.background = theme.tint
+// A layer of its own, behind the canvas, so that it does not change the colour of a cell.
+function drawTint(view, bottom) {
+  const { data, place, theme, dom } = view;
+  const box = { left: place.column(data.stage - 1) - (view.phone ? 5 : 10), width: place.pitch - 4, height: bottom };
+  for (const [key, value] of Object.entries(box)) dom.tint.style[key] = `${value}px`;
+  dom.tint.style.background = tintOf(theme);
 }
 
-function readable(root, data) {
-  // The same numbers as a table, for those who do not see the picture.
-  const table = root.querySelector("table")
-  table.replaceChildren()
-  const line = (cells, name) => {
-    const row = table.insertRow()
-    for (const text of cells) row.appendChild(document.createElement(name)).textContent = text
+// The same numbers as a table, for those who do not see the picture.
+function showNumbers({ dom, data }) {
+  dom.numbers.replaceChildren();
+  const line = (cells, tag) => {
+    const row = dom.numbers.insertRow();
+    for (const text of cells) element(row, tag).textContent = text;
+  };
+  line(["key", "score", "scaled", "masked", "weight"], "th");
+  for (const { label, raw, scores, masked, weight } of data.keys) {
+    line([label, raw.text, scores.text, masked ? masked.text : "−∞", weight.text], "td");
   }
-  line(["key", "score", "scaled", "masked", "weight"], "th")
-  for (const row of data.keys) line([row.label, row.raw.text, row.scores.text, row.masked ? row.masked.text : "−∞", row.weight.text], "td")
 }
 
-function say(root, data) {
-  const fact = root.querySelector(".fact")
-  fact.replaceChildren()
-  for (const [text, style] of data.parts) {
-    const span = fact.appendChild(document.createElement("span"))
-    span.textContent = text
-    span.className = style
-  }
-  fact.classList.toggle("long", data.fact.length > 110)
-  root.querySelector(".caption").textContent = data.caption
-  sayMore(root.querySelector(".more"), data.more)
+function showTexts({ dom, data }) {
+  dom.fact.replaceChildren();
+  for (const [text, style] of data.parts) element(dom.fact, "span", style).textContent = text;
+  dom.fact.classList.toggle("long", data.fact.length > 110);
+  dom.caption.textContent = data.caption;
+  const [heading, ...lines] = data.more;
+  dom.more.replaceChildren();
+  if (!heading) return;
+  element(dom.more, "p").textContent = heading;
+  const list = element(dom.more, "ul");
+  for (const line of lines) element(list, "li").textContent = line;
 }
 
-function sayMore(place, [heading, ...lines]) {
-  place.replaceChildren()
-  if (!heading) return
-  place.appendChild(document.createElement("p")).textContent = heading
-  const list = place.appendChild(document.createElement("ul"))
-  for (const line of lines) list.appendChild(document.createElement("li")).textContent = line
-}
-
-function definePatterns(svg, theme) {
-  const pattern = add(add(svg, "defs"), "pattern", { id: "step-hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" })
-  add(pattern, "rect", { width: 5, height: 5, fill: theme.zero })
+function definePatterns({ svg, theme, tables }) {
+  const defs = svgElement(svg, "defs");
+  const pattern = svgElement(defs, "pattern", { id: "step-hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+  svgElement(pattern, "rect", { width: 5, height: 5, fill: theme.zero });
   for (const kind of ["signed", "weight"]) {
-    const gradient = add(svg.firstChild, "linearGradient", { id: `step-${kind}` })
-    for (let n = 0; n <= 20; n++) add(gradient, "stop", { offset: n / 20, "stop-color": css(theme.tables[kind][Math.round((n / 20) * 254)]) })
+    const gradient = svgElement(defs, "linearGradient", { id: `step-${kind}` });
+    for (let n = 0; n <= 20; n++) svgElement(gradient, "stop", { offset: n / 20, "stop-color": rgba(rgbAt(tables[kind], Math.round((n / 20) * 254))) });
   }
-  add(pattern, "line", { x1: 0, x2: 0, y1: 0, y2: 5, stroke: theme.text, "stroke-opacity": 0.3, "stroke-width": 1 })
+  svgElement(pattern, "line", { x1: 0, x2: 0, y1: 0, y2: 5, stroke: theme.text, "stroke-opacity": 0.3, "stroke-width": 1 });
 }
 
-function draw(root, data, pick) {
-  const width = Math.min(1120, Math.floor(root.clientWidth))
-  if (!width || !data) return
-  const theme = themeOf(root)
-  const font = getComputedStyle(root).fontFamily
-  const phone = width < 560
-  const svg = document.createElementNS(NS, "svg")
-  const canvas = root.querySelector("canvas")
-  const ratio = window.devicePixelRatio || 1
-  const place = placement(width, data, font, phone)
-  const deep = place.thumbs + 100
-  canvas.width = width * ratio
-  canvas.height = deep * ratio
-  canvas.style.width = width + "px"
-  canvas.style.height = deep + "px"
-  const board = canvas.getContext("2d")
-  board.scale(ratio, ratio)
-  const view = { svg, board, theme, data, place, font, phone, width, pick }
-  definePatterns(svg, theme)
-  drawHeads(view)
-  const below = drawThumbs(view)
-  const bottom = drawDetail(view, below)
-  drawTint(view, root, phone ? below + 6 : bottom)
-  for (const [key, value] of Object.entries({ width, height: bottom, viewBox: `0 0 ${width} ${bottom}`, role: "img", "aria-label": data.fact })) svg.setAttribute(key, value)
-  if (root.style.getPropertyValue("--pick") !== theme.pick) root.style.setProperty("--pick", theme.pick)
-  if (root.style.getPropertyValue("--ink") !== theme.text) root.style.setProperty("--ink", theme.text)
-  root.querySelector(".art").replaceChildren(svg)
-  readable(root, data)
-  say(root, data)
+function draw(view) {
+  const { root, dom, data } = view;
+  view.width = root.clientWidth;
+  if (!view.width) return;
+  const width = Math.min(WIDEST, Math.floor(view.width));
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const picture = { ...view, svg, width, phone: width < PHONE, pen: dom.canvas.getContext("2d") };
+  picture.place = placement(picture);
+  picture.board = resized(dom.canvas, width, picture.place.thumbs + 100, window.devicePixelRatio || 1);
+  definePatterns(picture);
+  drawHeads(picture);
+  const below = drawThumbs(picture);
+  const bottom = drawDetail(picture, below);
+  drawTint(picture, picture.phone ? below + 6 : bottom);
+  const size = { width, height: bottom, viewBox: `0 0 ${width} ${bottom}`, role: "img", "aria-label": data.fact };
+  for (const [name, value] of Object.entries(size)) svg.setAttribute(name, String(value));
+  dom.art.replaceChildren(svg);
 }
 
-function build(root) {
-  root.tabIndex = 0
-  const parts = { tint: "div", "": "canvas", art: "div", fact: "p", caption: "p", more: "div", numbers: "table" }
-  for (const [name, tag] of Object.entries(parts)) root.appendChild(document.createElement(tag)).className = name
+function start(view) {
+  const { root } = view;
+  root.tabIndex = 0;
+  view.dom = { tint: element(root, "div", "tint"), canvas: element(root, "canvas"), art: element(root, "div", "art"),
+    fact: element(root, "p", "fact"), caption: element(root, "p", "caption"), more: element(root, "div", "more"),
+    numbers: element(root, "table") };
+  view.pick = (message) => view.setTriggerValue("pick", message);
+  root.onkeydown = (event) => {
+    const { picked, stage } = view.data;
+    const message = { ArrowUp: { query: picked - 1 }, ArrowDown: { query: picked + 1 },
+      ArrowLeft: { stage: stage - 1 }, ArrowRight: { stage: stage + 1 } }[event.key];
+    if (!message) return;
+    event.preventDefault();
+    view.pick(message);
+  };
 }
 
-const views = new WeakMap()
+function update(view, data) {
+  Object.assign(view, { data, tables: tablesOf(data.palette, view.theme) });
+  draw(view);
+  showNumbers(view);
+  showTexts(view);
+}
 
 export default function (component) {
-  const { data, parentElement, setTriggerValue } = component
-  const root = parentElement.querySelector(".step-view")
-  if (!views.has(root)) build(root)
-  const kept = views.get(root) ?? { frame: 0 }
-  views.set(root, kept)
-  kept.draw = () => draw(root, data, (what) => setTriggerValue("pick", what))
-  kept.draw()
-  if (!kept.watch) {
-    document.fonts?.ready.then(() => kept.draw()) // the first picture may have been measured in another font
-    kept.watch = new ResizeObserver(() => {
-      cancelAnimationFrame(kept.frame)
-      kept.frame = requestAnimationFrame(() => root.clientWidth !== kept.width && ((kept.width = root.clientWidth), kept.draw()))
-    })
-    kept.watch.observe(root)
-  }
-  root.onkeydown = (event) => {
-    const turn = { ArrowUp: { query: data.picked - 1 }, ArrowDown: { query: data.picked + 1 },
-      ArrowLeft: { stage: data.stage - 1 }, ArrowRight: { stage: data.stage + 1 } }[event.key]
-    if (!turn) return
-    event.preventDefault()
-    setTriggerValue("pick", turn)
-  }
-  return () => (kept.watch.disconnect(), views.delete(root))
+  return mount(component, { start, update, draw });
 }

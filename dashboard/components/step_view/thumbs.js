@@ -1,101 +1,94 @@
 // The upper half: one small map a stage, one band through all six.
 
-import { add, css, fit } from "./colour.js";
+import { fromBase64 } from "../lib/bytes.js";
+import { svgElement } from "../lib/dom.js";
+import { colourAt, hatchLines } from "../lib/theme.js";
+import { bandOf, cut } from "./paint.js";
 
-function decode(base64) {
-  const raw = atob(base64)
-  return Uint8Array.from(raw, (letter) => letter.charCodeAt(0))
-}
-
-function drawMap(board, theme, map, x, y, cellW, cellH) {
-  const levels = decode(map.data)
-  const colours = theme.tables[map.kind]
-  const gap = Math.min(cellW, cellH) >= 9 ? 1 : 0
-  const hatched = new Path2D()
-  let anyHatched = false
+function drawThumb(view, map, x, y, cellW, cellH) {
+  const { board, theme } = view;
+  const levels = fromBase64(map.data), table = view.tables[map.kind];
+  const gap = Math.min(cellW, cellH) >= 9 ? 1 : 0;
+  const hatched = new Path2D();
+  let anyHatched = false;
   for (let r = 0; r < map.rows; r++) {
     for (let c = 0; c < map.columns; c++) {
-      const level = levels[r * map.columns + c]
-      const box = [x + c * cellW, y + r * cellH, cellW - gap, cellH - gap]
-      board.fillStyle = level === 255 ? theme.zero : css(colours[level])
-      board.fillRect(...box)
-      if (level !== 255) continue
-      anyHatched = true
-      hatched.rect(x + c * cellW, y + r * cellH, cellW, cellH)
+      const level = levels[r * map.columns + c];
+      const box = [x + c * cellW, y + r * cellH, cellW - gap, cellH - gap];
+      board.fillStyle = level === 255 ? theme.zero : colourAt(table, level);
+      board.fillRect(...box);
+      if (level !== 255) continue;
+      anyHatched = true;
+      hatched.rect(x + c * cellW, y + r * cellH, cellW, cellH);
     }
   }
-  if (anyHatched) hatch(board, theme, hatched, x, y, map.columns * cellW, map.rows * cellH)
+  if (anyHatched) hatchRegion(board, theme, hatched, x, y, map.columns * cellW, map.rows * cellH);
 }
 
-function hatch(board, theme, region, x, y, w, h) {
-  board.save()
-  board.clip(region)
-  board.strokeStyle = theme.dark ? "rgba(230,232,235,.22)" : "rgba(27,35,48,.25)"
-  board.lineWidth = 0.8
-  board.beginPath()
-  for (let at = -h; at < w; at += 5) {
-    board.moveTo(x + at, y + h)
-    board.lineTo(x + at + h, y)
-  }
-  board.stroke()
-  board.restore()
+function hatchRegion(board, theme, region, x, y, w, h) {
+  board.save();
+  board.clip(region);
+  board.strokeStyle = theme.dark ? "rgba(230,232,235,.22)" : "rgba(27,35,48,.25)";
+  board.lineWidth = 0.8;
+  hatchLines(board, x, y, w, h, 5);
+  board.restore();
 }
 
 function arrow(svg, theme, from, to, y) {
-  if (to - from < 8) return
-  const line = { fill: "none", stroke: theme.pick, "stroke-width": 1.2 }
-  add(svg, "path", { ...line, d: `M${from} ${y}H${to}M${to - 5} ${y - 3.5}L${to} ${y}L${to - 5} ${y + 3.5}` })
+  if (to - from < 8) return;
+  const line = { fill: "none", stroke: theme.pick, "stroke-width": 1.2 };
+  svgElement(svg, "path", { ...line, d: `M${from} ${y}H${to}M${to - 5} ${y - 3.5}L${to} ${y}L${to - 5} ${y + 3.5}` });
 }
 
 export function drawThumbs(view) {
-  const { svg, board, theme, data, place, font, phone } = view
-  const maps = data.maps
-  const rows = maps[0].rows
-  const room = place.pitch - (phone ? 12 : 43)
-  const cell = Math.max(1.5, Math.min(phone ? 8 : 15, Math.floor(room / Math.max(maps[1].columns, rows, 1) * 2) / 2))
-  const height = rows * cell
-  const y = place.thumbs
-  const mid = y + (data.band + 0.5) * cell
-  const thick = Math.max(cell, 6)
-  board.fillStyle = theme.band
-  board.fillRect(0, mid - thick / 2 - 2, view.width, thick + 4)
+  const { svg, board, theme, data, place, phone } = view;
+  const maps = data.maps;
+  const rows = maps[0].rows;
+  const room = place.pitch - (phone ? 12 : 43);
+  const cell = Math.max(1.5, Math.min(phone ? 8 : 15, Math.floor(room / Math.max(maps[1].columns, rows, 1) * 2) / 2));
+  const height = rows * cell;
+  const y = place.thumbs;
+  const mid = y + (data.band + 0.5) * cell;
+  const thick = Math.max(cell, 6);
+  board.fillStyle = bandOf(theme);
+  board.fillRect(0, mid - thick / 2 - 2, view.width, thick + 4);
   maps.forEach((map, at) => {
-    const wide = Math.min(cell, (at === 0 && !phone ? room - 10 : room) / map.columns) // room for its note
-    const x = place.column(at)
-    drawMap(board, theme, map, x, y, wide, cell)
-    const w = map.columns * wide
-    add(svg, "rect", { x: x - 1, y: mid - thick / 2 - 1, width: w + 2, height: thick + 1, rx: 2, fill: "none", stroke: theme.pick, "stroke-width": 1.5 })
-    if (!phone && at < 5) arrow(svg, theme, x + w + 7, place.column(at + 1) - 7, mid)
+    const wide = Math.min(cell, (at === 0 && !phone ? room - 10 : room) / map.columns); // room for its note
+    const x = place.column(at);
+    drawThumb(view, map, x, y, wide, cell);
+    const w = map.columns * wide;
+    svgElement(svg, "rect", { x: x - 1, y: mid - thick / 2 - 1, width: w + 2, height: thick + 1, rx: 2, fill: "none", stroke: theme.pick, "stroke-width": 1.5 });
+    if (!phone && at < 5) arrow(svg, theme, x + w + 7, place.column(at + 1) - 7, mid);
     if (!phone && map.note) {
-      const note = fit(map.note, place.pitch - w - 10, 11.5, font)
-      if (mid - y > 20) add(svg, "text", { x: x + w + 6, y: y + 11, class: "faint tick" }, note)
+      const note = cut(view, map.note, place.pitch - w - 10, 11.5);
+      if (mid - y > 20) svgElement(svg, "text", { x: x + w + 6, y: y + 11, class: "faint tick" }, note);
     }
-  })
-  if (!phone) rowLabels(view, cell, y)
-  pickRows(view, cell, y, height)
-  return y + height
+  });
+  if (!phone) rowLabels(view, cell, y);
+  pickRows(view, cell, y, height);
+  return y + height;
 }
 
 function rowLabels(view, cell, y) {
-  const { svg, data, place, font } = view
+  const { svg, data, place } = view;
   data.rows.forEach((label, r) => {
-    const picked = r === data.band
-    if (cell < 13 && !picked && Math.abs(r - data.band) * cell < 13) return
-    const every = cell >= 13 ? 1 : Math.ceil(13 / cell)
-    if (!picked && r % every) return
-    const name = fit(label, place.gutter - 14, 12, font)
-    const attributes = { x: place.gutter - 13, y: y + (r + 0.5) * cell + 4, "text-anchor": "end", class: picked ? "token pick" : "token" }
-    add(svg, "text", attributes, name)
-  })
+    const picked = r === data.band;
+    if (cell < 13 && !picked && Math.abs(r - data.band) * cell < 13) return;
+    const every = cell >= 13 ? 1 : Math.ceil(13 / cell);
+    if (!picked && r % every) return;
+    const name = cut(view, label, place.gutter - 14, 12);
+    const attributes = { x: place.gutter - 13, y: y + (r + 0.5) * cell + 4, "text-anchor": "end", class: picked ? "token pick" : "token" };
+    svgElement(svg, "text", attributes, name);
+  });
 }
 
 function pickRows(view, cell, y, height) {
-  const { svg, data } = view
-  const target = add(svg, "rect", { x: 0, y, width: view.width, height, fill: "transparent", class: "press" })
+  const { svg, data } = view;
+  const target = svgElement(svg, "rect", { x: 0, y, width: view.width, height, fill: "transparent", class: "press" });
   target.addEventListener("click", (event) => {
-    const top = target.getBoundingClientRect().top
-    const row = Math.min(data.rows.length - 1, Math.max(0, Math.floor((event.clientY - top) / cell)))
-    view.pick({ query: data.first + row })
-  })
-  add(target, "title", {}, "Click a row to make it the query")
+    const top = target.getBoundingClientRect().top;
+    const row = Math.min(data.rows.length - 1, Math.max(0, Math.floor((event.clientY - top) / cell)));
+    view.pick({ query: data.first + row });
+  });
+  svgElement(target, "title", {}, "Click a row to make it the query");
 }

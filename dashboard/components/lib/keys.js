@@ -1,0 +1,38 @@
+// The keyboard on a map.
+
+/** @import { Box, Cell, Pointed } from "./types" */
+import { setHover } from "./crosshair.js";
+import { clamp } from "./layout.js";
+
+export const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+/** Call `act` unless a modifier is held; a key that it answers with true goes no further. @param {KeyboardEvent} event */
+export function handleKey(event, act) {
+  if (event.ctrlKey || event.metaKey || event.altKey || !act(event)) return;
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+/** Call the action that a key names; false when there is none. @param {KeyboardEvent} event */
+export function callAction(event, actions) {
+  const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (!Object.hasOwn(actions, name)) return false;
+  actions[name]();
+  return true;
+}
+
+/**
+ * Arrows, Home and End move the crosshair from a cell, Shift by a tick; other keys call their action.
+ * @param {Pointed} view @param {KeyboardEvent} event @param {Cell | null} from @param {Box | null} box
+ */
+export function mapKey(view, event, from, box, actions) {
+  const { r0, r1, c0, c1 } = view.window;
+  const inside = (i, j) => ({ i: clamp(i, r0, r1 - 1), j: clamp(j, c0, c1 - 1) });
+  const move = (i, j) => setHover(view, inside(i, j), { keyboard: true });
+  const { i, j } = inside(from?.i ?? r0, from?.j ?? c0);
+  if (!(event.key in ARROWS)) return callAction(event, { Home: () => move(i, c0), End: () => move(i, c1 - 1), ...actions });
+  const [down, right] = ARROWS[event.key];
+  const [rows, cols] = event.shiftKey ? [box?.rowStep || 5, box?.colStep || 5] : [1, 1];
+  move(i + down * rows, j + right * cols);
+  return true;
+}

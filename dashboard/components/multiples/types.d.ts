@@ -1,0 +1,29 @@
+import type { Box, Legend, MapView, Pointed, Theme } from "../lib/types";
+
+export interface Tile extends MapView {
+  name: string;
+  note: string;
+  marker: number;
+  operands?: [Tile, Tile]; // of a difference
+  box: Box;
+  names: { rows: boolean; cols: boolean };
+  canvas: { width: number; height: number };
+  dom: Record<string, any>;
+}
+
+export interface Board extends Pointed {
+  tiles: Tile[];
+  visible: Tile[]; // the tiles and their difference, or that alone
+  alone: boolean;
+  signedTheme: Theme;
+  pin: [number, number] | null;
+  query: number | null;
+  column: number | null;
+  noun: string;
+  ratio: number;
+  measure: CanvasRenderingContext2D;
+  turn: number;
+  over?: Tile | null; // under the pointer
+  marks: string[];
+  differenceLegend: Legend;
+}

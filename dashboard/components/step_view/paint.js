@@ -1,0 +1,34 @@
+// Colours and texts of the picture.
+
+import { fit } from "../lib/layout.js";
+import { fontOf, lookup, luminance, rgbAt, rgba } from "../lib/theme.js";
+
+const LEVELS = 255; // bytes 0 to 254; 255 is a masked cell
+
+/** The colours of both kinds of number, by level. @returns {Record<"signed" | "weight", Uint8Array>} */
+export function tablesOf(palette, theme) {
+  const own = palette[theme.dark ? "dark" : "light"];
+  return { signed: lookup(own.signed, LEVELS), weight: lookup(own.weights, LEVELS) };
+}
+
+/** The colour of a level, -1 to 1. @returns {import("../lib/types").Rgb} */
+export const signedRgb = (view, level) => rgbAt(view.tables.signed, Math.round((Math.max(-1, Math.min(1, level)) + 1) * 127));
+
+/** The colour of text on a cell. @param {import("../lib/types").Rgb} rgb */
+export const textOn = (theme, rgb) => (luminance(rgb) > 0.21 ? theme.ink : "#FFFFFF");
+
+/** A strong colour laid thinly over the page, the stage's or the picked row's. */
+export const tintOf = ({ dark, pickRgb }) => rgba(pickRgb, dark ? 0.08 : 0.05);
+export const bandOf = ({ dark, primaryRgb }) => rgba(primaryRgb, dark ? 0.22 : 0.1);
+
+/** The width of a text in a size in px. */
+export function widthOf({ pen, theme }, text, size) {
+  pen.font = fontOf(theme, size);
+  return pen.measureText(text).width;
+}
+
+/** A text in a size in px cut to some room, with an ellipsis. */
+export function cut({ pen, theme }, text, room, size) {
+  pen.font = fontOf(theme, size);
+  return fit(pen, text, room);
+}

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { cellSizes, closeBox, closeTicks, fit, gutterOf, mapSize, tickStep } from "../../dashboard/components/lib/layout.js";
+
+const ctx = { font: "", measureText: (text) => ({ width: 7 * Array.from(text).length }) }; // 7 px a letter
+const theme = { font: "sans-serif" };
+
+test("a cell with room for a name has no ticks, a smaller one ticks at least a pitch apart", () => {
+  assert.equal(tickStep(13, 15), 0);
+  assert.deepEqual([6, 3, 0.5].map((cell) => tickStep(cell, 15)), [5, 5, 50]);
+  assert.equal(tickStep(6, 15, 10), 25); // a cell of ten tokens
+});
+
+test("where room is short every second name stays, then ticks", () => {
+  assert.deepEqual(closeTicks(20, 20), { names: true, every: 1, rowStep: 0, colStep: 0 });
+  assert.deepEqual(closeTicks(12, 12), { names: true, every: 2, rowStep: 0, colStep: 0 });
+  assert.deepEqual(closeTicks(8, 8), { names: false, every: 1, rowStep: 2, colStep: 5 });
+});
+
+test("a label is cut at whole letters, also those of two code units", () => {
+  assert.equal(fit(ctx, "token", 35), "token");
+  assert.equal(fit(ctx, "token", 28), "tok…");
+  assert.equal(fit(ctx, "😀😀😀", 14), "😀…");
+});
+
+test("cells are at most 28 px, whole pixels from 10, whole device pixels below", () => {
+  assert.deepEqual(cellSizes(1000, 1000, 4, 4, 1), [28, 28]);
+  assert.deepEqual(cellSizes(125, 400, 10, 10, 2), [12, 12]);
+  assert.deepEqual(cellSizes(75, 75, 20, 20, 2), [3.5, 3.5]);
+  assert.deepEqual(cellSizes(300, 300, 600, 600, 2), [0.5, 0.5]);
+});
+
+test("a long thin map fills its room", () => {
+  assert.deepEqual(cellSizes(400, 200, 400, 10, 1), [1, 20]);
+  assert.deepEqual(mapSize(1, 20, 400, 10, 1), { cw: 1, ch: 20, cols: 400, rows: 10, w: 400, h: 200 });
+});
+
+test("the gutter holds the longest name between its bounds", () => {
+  assert.equal(gutterOf(ctx, theme, ["a"]), 48);
+  assert.equal(gutterOf(ctx, theme, ["ten letters"]), 85);
+  assert.equal(gutterOf(ctx, theme, ["a name of many more letters"]), 104);
+});
+
+test("a map among others leaves room for its upright names", () => {
+  const view = { window: { r0: 0, r1: 4, c0: 0, c1: 4 }, keys: ["a", "bb", "ccc", "dddd"], theme, ratio: 1 };
+  const box = closeBox(ctx, view, { x: 50, gutter: 50, room: 100, cap: 420, least: 3 });
+  assert.deepEqual([box.x, box.y, box.cw, box.ch, box.w, box.h, box.gap], [50, 38, 25, 25, 100, 100, 1]);
+  assert.equal(closeBox(ctx, view, { x: 3, gutter: 0, room: 100, cap: 420, least: 3, named: false }).y, 3);
+});
