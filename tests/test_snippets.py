@@ -19,24 +19,28 @@ def run(block, folder, monkeypatch, capsys):
     return capsys.readouterr().out
 
 
-def test_there_are_three_snippets():
-    assert len(BLOCKS) == 3
+def test_there_are_four_snippets():
+    assert len(BLOCKS) == 4
+
+
+def test_the_formula(tmp_path, monkeypatch, capsys):
+    assert "[2, 10, 64]) torch.Size([2, 4, 10, 10]" in run(BLOCKS[0], tmp_path, monkeypatch, capsys)
 
 
 def test_attention(tmp_path, monkeypatch, capsys):
-    said = run(BLOCKS[0], tmp_path, monkeypatch, capsys)
+    said = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
     for number in ("0.140", "0.284", "0.576", "0.355", "0.617"):
         assert any(abs(float(found) - float(number)) < 6e-4 for found in re.findall(r"\d\.\d+", said)), said
     assert "[2, 10, 64]" in said and "[2, 4, 10, 10]" in said
 
 
 def test_a_pretrained_model(tmp_path, monkeypatch, capsys):
-    said = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
+    said = run(BLOCKS[2], tmp_path, monkeypatch, capsys)
     assert said.startswith("(16, 16) ('[CLS]', 'the', 'animal'") and "[(0, 2), " in said
 
 
 def test_training(tmp_path, monkeypatch, capsys):
-    said = run(BLOCKS[2], tmp_path, monkeypatch, capsys)
+    said = run(BLOCKS[3], tmp_path, monkeypatch, capsys)
     assert len(said.splitlines()) >= 3 and said.startswith("0 ")
 
 
