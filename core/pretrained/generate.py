@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.decoding import Prompt, Sampling, Tree, beam_steps, no_repeat, sample_steps
+from core.decoding import Prompt, SearchSettings, Tree, beam_steps, no_repeat, sample_steps
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.decoder_adapter import DecoderAdapter
 from core.pretrained.generation_rules import end_tokens, logit_rules
@@ -18,32 +18,6 @@ from core.pretrained.lines import display_tokens, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
 from core.pretrained.reading import Batch, encode_source, forward, target_ids, tokenizer_of
 from core.trace import AttentionMap, AttentionTrace, Kind
-
-Strategy = Literal["greedy", "beam", "sampling"]
-
-
-@dataclass(frozen=True)
-class GenerationSettings:
-    """How the next tokens are found; a strategy takes what it needs. Their bounds are those of the searches.
-
-    Beams are ranked by log-probability / length^`length_penalty`, as Hugging Face ranks them. `no_repeat` tokens in a
-    row, the prompt's too, are never said twice; 0 forbids nothing. `longest` is the most that is said.
-    """
-
-    strategy: Strategy = "greedy"
-    width: int = 4
-    length_penalty: float = 1.0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    samples: int = 5
-    seed: int = 0
-    no_repeat: int = 0
-    longest: int = 20
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_k, self.top_p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +81,7 @@ def _open(pretrained: Pretrained, line: Line) -> Line:
                 line.segment[:length])
 
 
-def generate_steps(pretrained: Pretrained, begun: GenerationStart, settings: GenerationSettings) -> Iterator[Tree]:
+def generate_steps(pretrained: Pretrained, begun: GenerationStart, settings: SearchSettings) -> Iterator[Tree]:
     """The tree of the search, step by step; at the last step it has its outputs, the best first.
 
     The same for the same seed, whatever else runs. ValueError for a setting out of bounds.
@@ -123,7 +97,7 @@ def generate_steps(pretrained: Pretrained, begun: GenerationStart, settings: Gen
     return beam_steps(model, begun.prompt, width=width, length_penalty=alpha, lp=length_power, **common)
 
 
-def generate(pretrained: Pretrained, given: ModelInputs, settings: GenerationSettings) -> Tree:
+def generate(pretrained: Pretrained, given: ModelInputs, settings: SearchSettings) -> Tree:
     """The whole search at once."""
     *_, tree = generate_steps(pretrained, prepare_generation(pretrained, given), settings)
     return tree
@@ -167,7 +141,7 @@ def _rows(item: AttentionMap, first: int, said: tuple[str, ...]) -> AttentionMap
     return replace(item, kind=kind, weights=item.weights[:, first:], queries=said, mask=mask)
 
 
-def step_probabilities(pretrained: Pretrained, begun: GenerationStart, settings: GenerationSettings,
+def step_probabilities(pretrained: Pretrained, begun: GenerationStart, settings: SearchSettings,
                        before: Sequence[int],
             logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:  # fmt: skip
     """The probabilities that the search takes a step from: the model's, less what is forbidden, and reshaped."""

@@ -186,10 +186,10 @@ def _target_ids(pretrained: Pretrained, given: ModelInputs) -> list[int]:
     ids = target_ids(pretrained, given.target)
     if len(ids) > 1:
         return ids
-    from core.pretrained.generate import GenerationSettings, generate  # which reads by this file
+    from core.pretrained.generate import SearchSettings, generate  # which reads by this file
 
     said = generate(pretrained, replace(given, target=None),
-                    GenerationSettings(longest=MOST_PRODUCED)).hypotheses[0].tokens
+                    SearchSettings(longest=MOST_PRODUCED)).hypotheses[0].tokens
     return ids + [*(said[:-1] if said[-1] in end_tokens(pretrained) else said)]
 
 

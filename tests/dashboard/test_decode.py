@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from core.decoding import Prompt, Tree, beam
+from core.decoding import Prompt, SearchSettings, Tree, beam
 from core.decoding.tree import Candidate
 from core.models import ModelConfig, Shape, build_model
 from dashboard.charts import search_tree
@@ -14,8 +14,7 @@ from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
 from dashboard.views.decode import text
-from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING, How
-from dashboard.views.decode.measure import Score, sentence
+from dashboard.views.decode.compute import Score
 
 NAMES = [f"w{i}" for i in range(11)]
 
@@ -71,10 +70,12 @@ def test_equations_have_the_paths_own_numbers():
     found = grown(width=3)
     path = found.path(found.hypotheses[0].leaf)
     total = found.candidates[path[-1]].total
-    assert number(total / ((5 + len(path)) / 6) ** 0.7) in text.equation(How(BEAM, penalty=0.7), found, path)
-    assert f"p = {number(math.exp(found.candidates[path[-1]].logp))}" in text.equation(How(GREEDY), found, path)
+    beam_search = SearchSettings("beam", length_penalty=0.7)
+    assert number(total / ((5 + len(path)) / 6) ** 0.7) in text.equation(beam_search, found, path)
+    own = number(math.exp(found.candidates[path[-1]].logp))
+    assert f"p = {own}" in text.equation(SearchSettings("greedy"), found, path)
     found.candidates[path[-1]].chance = 0.4321
-    said = text.equation(How(SAMPLING, temperature=0.5, top_k=7), found, path)
+    said = text.equation(SearchSettings("sampling", temperature=0.5, top_k=7), found, path)
     assert said.endswith(r"\to 0.43") and "top-k 7" in said and "T = 0.5" in said
 
 
@@ -82,7 +83,7 @@ def test_equations_have_the_paths_own_numbers():
     (0.6, -1.0, "is likelier than what greedy decoding finds, −1.00 against −2.00 in log-probability, and right 10"),
     (0.5, -1.0, "as often right"), (0.4, -2.0, "no likelier")])
 def test_likelier_is_not_called_better(exact, logp, says):
-    said = sentence(Score(0.5, -2.0, 7), Score(exact, logp, 6))
+    said = text.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
     assert says in said
     assert ("more often" in said) == (exact > 0.5) and ("less often" in said) == (exact < 0.5)
 

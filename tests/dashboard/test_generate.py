@@ -8,7 +8,7 @@ import torch
 from core.decoding import Hypothesis, Tree
 from core.decoding.tree import Candidate
 from core.pretrained import ModelInputs
-from core.pretrained.generate import GenerationSettings, generate_steps, prepare_generation
+from core.pretrained.generate import SearchSettings, generate_steps, prepare_generation
 from dashboard.charts.palette import WEIGHTS, Ink
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import contrast, shade, strip
@@ -62,7 +62,7 @@ def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
 
 
 def search(**settings):
-    model, settings = tiny("gpt2"), GenerationSettings(**{"longest": 6, **settings})
+    model, settings = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
     begun = prepare_generation(model, ModelInputs("the street"))
     return Going(Request(EMBEDDED, ModelInputs("the street"), settings), begun, generate_steps(model, begun, settings))
 
@@ -107,19 +107,19 @@ def test_sentences_tell_first_and_other_choices_with_their_numbers():
 
 
 def test_a_beam_that_prefers_the_longer_says_so():
-    settings = GenerationSettings("beam", width=2)
+    settings = SearchSettings("beam", width=2)
     long, short = Hypothesis(1, (1, 2, 3), -3.0, -1.0), Hypothesis(0, (1,), -2.0, -2.0)
     assert "“a b c” first although another output is likelier, −2.00 against −3.00" in text.outputs_fact(
         settings, [long, short], ["a b c", "a"])
     assert "ranks the likeliest of its 2" in text.outputs_fact(settings, [short, long], ["a", "a b c"])
-    assert text.outputs_fact(GenerationSettings(), [short], ["a"]) == ""
+    assert text.outputs_fact(SearchSettings(), [short], ["a"]) == ""
 
 
 def test_equations_hold_the_path_s_numbers():
     tree = grown()
-    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in text.equation(GenerationSettings("beam", length_penalty=0.5), tree,
+    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in text.equation(SearchSettings("beam", length_penalty=0.5), tree,
                                                              [0, 2], 0)
-    assert "p = 0.37" in text.equation(GenerationSettings(), tree, [0, 2], 1)
+    assert "p = 0.37" in text.equation(SearchSettings(), tree, [0, 2], 1)
     tree.candidates[2].chance = 0.25
-    sampled = text.equation(GenerationSettings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1)
+    sampled = text.equation(SearchSettings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1)
     assert r"0.37 \to 0.25" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled

@@ -12,7 +12,7 @@ from core.finetune.run import config_of, create
 from core.training import Record, list_runs
 from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import KEPT
-from dashboard.views.decode.compute import decodable
+from dashboard.views.decode.compute import decodable_runs
 from dashboard.views.sweeps.controls import _own_runs
 from dashboard.views.transformer.controls import sources
 
@@ -146,4 +146,4 @@ def test_runs_lists_it_and_opens_it_here():
     text = said(app)
     assert "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% exact after 48 steps" in text
     assert by_key(app.button, "runs:duplicate").disabled
-    assert run.id not in decodable() and run.id not in sources() and run not in _own_runs()
+    assert run.id not in decodable_runs() and run.id not in sources() and run not in _own_runs()

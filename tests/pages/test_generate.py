@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import ModelInputs, load_lab_model
-from core.pretrained.generate import GenerationSettings, decode_text, generate, prepare_generation, score_continuation
+from core.pretrained.generate import SearchSettings, decode_text, generate, prepare_generation, score_continuation
 from core.pretrained.induction_scores import induction_score, most_informative_head, uniform_induction_score
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute
@@ -57,7 +57,7 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     at = opened()
     assert not at.error and not at.warning and not at.info
     model, given = load_lab_model("induction"), ModelInputs(examples.text_of("induction"))
-    best = generate(model, given, GenerationSettings()).hypotheses[0]
+    best = generate(model, given, SearchSettings()).hypotheses[0]
     begun = prepare_generation(model, given)
     path = score_continuation(model, begun, best.tokens)
     keys = (*begun.read.ids, *best.tokens[:-1])
@@ -91,7 +91,7 @@ def test_an_answer_goes_on_from_the_target():
     at = opened(**{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"})
     assert ">acht<" in strip(at)
     model = load_lab_model("numbers")
-    best = generate(model, ModelInputs("forty-seven", target="acht"), GenerationSettings()).hypotheses[0]
+    best = generate(model, ModelInputs("forty-seven", target="acht"), SearchSettings()).hypotheses[0]
     assert decode_text(model, best.tokens) in html(at) and "acht" not in decode_text(model, best.tokens[:1])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.arrays import read_arrays
-from core.pretrained.generate import GenerationSettings, generate
+from core.pretrained.generate import SearchSettings, generate
 from tests.damage import damaged
 from tests.tiny_models import given, save
 
@@ -63,7 +63,7 @@ def test_a_damaged_folder_is_read_or_refused_in_words(seed, folders, tmp_path):
     def work():
         pretrained = load_folder(folder, "damaged")
         if pretrained.head in ("next", "seq2seq"):
-            generate(pretrained, given(family), GenerationSettings(longest=2))
+            generate(pretrained, given(family), SearchSettings(longest=2))
         return read(pretrained, given(family))
 
     refused_in_words(work)
@@ -100,7 +100,7 @@ def test_a_token_past_the_vocabulary_in_the_settings_of_generation_is_a_sentence
     folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
     (folder / "generation_config.json").write_text(json.dumps({"forced_eos_token_id": 10**6}))
     with pytest.raises(PretrainedError, match="do not fit its vocabulary"):
-        generate(load_folder(folder, "damaged"), given("gpt2"), GenerationSettings(longest=2))
+        generate(load_folder(folder, "damaged"), given("gpt2"), SearchSettings(longest=2))
 
 
 DESCR = ("<f4", "<f8", "<U1", "|O", "<c8", "|b1", "<m8", "x", "", "<f16", [("a", "<f4")], None, 5, "<U999999")

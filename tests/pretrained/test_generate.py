@@ -11,7 +11,7 @@ import transformers
 from core.decoding import Sampling
 from core.pretrained import PretrainedError, read
 from core.pretrained.generate import (
-    GenerationSettings,
+    SearchSettings,
     decode_text,
     generate,
     generate_steps,
@@ -59,7 +59,7 @@ def test_greedy_says_what_hugging_face_says(family, repeats):
     model = tiny(family)
     begun = prepare_generation(model, given(family, target=None))
     found = generate(model, given(family, target=None),
-                     GenerationSettings(no_repeat=repeats, longest=LONG)).hypotheses[0]
+                     SearchSettings(no_repeat=repeats, longest=LONG)).hypotheses[0]
     expected = theirs(family, begun, no_repeat_ngram_size=repeats).sequences[0]
     assert found.tokens == said(family, begun, expected)
 
@@ -70,7 +70,7 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
     """The same outputs in the same order, and the same scores to 1e-4."""
     model, what = tiny(family), given(family, target=None)
     begun = prepare_generation(model, what)
-    settings = GenerationSettings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG)
+    settings = SearchSettings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG)
     found = generate(model, what, settings).hypotheses
     expected = theirs(family, begun, num_beams=width, num_return_sequences=width, length_penalty=alpha,
                       no_repeat_ngram_size=repeats, output_scores=True)
@@ -84,7 +84,7 @@ def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
     """Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5."""
     model = tiny(family)
     begun = prepare_generation(model, given(family, target=None))
-    settings = GenerationSettings("sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG)
+    settings = SearchSettings("sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG)
     with torch.random.fork_rng():
         torch.manual_seed(3)
         expected = theirs(family, begun, do_sample=True, temperature=1.4, top_k=17, top_p=0.8, no_repeat_ngram_size=2,
@@ -101,7 +101,7 @@ def test_samples_come_as_often_as_they_are_likely():
     """Chi-square over the first token of 200 draws from five seeds, against the 0.999 quantile."""
     model, what = tiny("gpt2"), given("gpt2")
     begun = prepare_generation(model, what)
-    how = GenerationSettings("sampling", temperature=0.7, top_k=6, samples=200, longest=1)
+    how = SearchSettings("sampling", temperature=0.7, top_k=6, samples=200, longest=1)
     counts: dict[int, int] = {}
     for seed in range(5):
         *_, tree = generate_steps(model, begun, replace(how, seed=seed))
@@ -116,14 +116,14 @@ def test_samples_come_as_often_as_they_are_likely():
 def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
     model, own = tiny("marian"), plain("marian")
     begun = prepare_generation(model, given("marian", target=None))
-    free = generate(model, given("marian", target=None), GenerationSettings(longest=6)).hypotheses[0].tokens
+    free = generate(model, given("marian", target=None), SearchSettings(longest=6)).hypotheses[0].tokens
     told = {"bad_words_ids": [[free[0]], [free[1]]], "forced_bos_token_id": 7, "forced_eos_token_id": 1,
             "begin_suppress_tokens": [9], "suppress_tokens": [11]}
     other = copy.deepcopy(model.model)
     for name, value in told.items():
         setattr(other.generation_config, name, value)
     model = replace(model, model=other)
-    found = generate(model, given("marian", target=None), GenerationSettings(longest=6)).hypotheses[0].tokens
+    found = generate(model, given("marian", target=None), SearchSettings(longest=6)).hypotheses[0].tokens
     expected = own.generate(**begun.batch, max_new_tokens=6, do_sample=False, num_beams=1, **told)[0]
     assert found == said("marian", begun, expected) and found[0] == 7
     assert found[-1] == 1 and not {free[0], free[1]} & set(found[1:])
@@ -134,7 +134,7 @@ def test_what_is_followed_is_what_was_said(family):
     """Every candidate's probability again, by one pass without a cache, and rows that see only what stood before."""
     model, what = tiny(family), given(family, target=None)
     begun = prepare_generation(model, what)
-    tree = generate(model, what, GenerationSettings("beam", width=3, longest=7))
+    tree = generate(model, what, SearchSettings("beam", width=3, longest=7))
     best = tree.hypotheses[-1]
     path = score_continuation(model, begun, best.tokens)
     logp = path.logits.log_softmax(-1)
@@ -153,7 +153,7 @@ def test_the_attention_of_a_new_token_is_the_models_own_row():
     """Against the rows of the whole text, read by the same weights without us, to 1e-6."""
     model, what = tiny("llama"), given("llama")
     begun = prepare_generation(model, what)
-    tokens = generate(model, what, GenerationSettings(longest=5)).hypotheses[0].tokens
+    tokens = generate(model, what, SearchSettings(longest=5)).hypotheses[0].tokens
     path = score_continuation(model, begun, tokens)
     ids = torch.tensor([[*begun.read.ids, *tokens[:-1]]])
     with torch.no_grad():
@@ -165,13 +165,13 @@ def test_the_attention_of_a_new_token_is_the_models_own_row():
 
 def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_process_alone():
     model, what = tiny("gpt2"), given("gpt2")
-    settings = GenerationSettings("sampling", samples=6, seed=11, longest=12)
+    settings = SearchSettings("sampling", samples=6, seed=11, longest=12)
     state = torch.get_rng_state()
     alone = [one.tokens for one in generate(model, what, settings).hypotheses]
     found: list = []
     workers = [threading.Thread(target=lambda seed=seed: found.append(
         (seed,
-         [one.tokens for one in generate(model, what, GenerationSettings("sampling", samples=6, seed=seed, longest=12))
+         [one.tokens for one in generate(model, what, SearchSettings("sampling", samples=6, seed=seed, longest=12))
                 .hypotheses]))) for seed in (11, 12, 11, 13)]
     for one in workers:
         one.start()
@@ -184,7 +184,7 @@ def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_proce
 
 def test_a_search_can_be_left_after_any_step():
     model = tiny("gpt2")
-    steps = generate_steps(model, prepare_generation(model, given("gpt2")), GenerationSettings(longest=12))
+    steps = generate_steps(model, prepare_generation(model, given("gpt2")), SearchSettings(longest=12))
     for _ in range(3):
         tree = next(steps)
     assert max(one.step for one in tree.candidates) == 2 and not tree.hypotheses
@@ -205,7 +205,7 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
     what = given("marian", target="nine small")
     begun = prepare_generation(tiny("marian"), what)
     assert len(begun.prompt.prefix_tokens) > 2 and begun.room == 70 - len(begun.prompt.prefix_tokens)
-    found = generate(tiny("marian"), what, GenerationSettings(strategy, width=3, longest=LONG)).hypotheses[0]
+    found = generate(tiny("marian"), what, SearchSettings(strategy, width=3, longest=LONG)).hypotheses[0]
     expected = theirs("marian", begun, decoder_input_ids=torch.tensor([begun.prompt.prefix_tokens]),
                       num_beams=3 if strategy == "beam" else 1).sequences[0]
     assert found.tokens == said("marian", begun, expected)
@@ -218,7 +218,7 @@ def test_an_answer_can_be_begun_for_the_model(strategy):
 def test_an_encoder_decoder_reads_what_it_says_itself():
     """Also where encoder and decoder have different depths, which generate's own cache cannot hold."""
     model, what = tiny("t5"), given("t5", target=None)
-    said = generate(model, what, GenerationSettings(longest=64)).hypotheses[0].tokens
+    said = generate(model, what, SearchSettings(longest=64)).hypotheses[0].tokens
     target = read(model, what).target
     assert target is not None and target.ids[1:] == (said[:-1] if said[-1] in end_tokens(model) else said)
 
@@ -229,7 +229,7 @@ def test_what_cannot_say_anything_says_why():
     with pytest.raises(PretrainedError, match="fills all 70 tokens"):
         prepare_generation(tiny("gpt2"), given("gpt2", "street " * 200))
     with pytest.raises(ValueError, match="temperature"):
-        generate(tiny("gpt2"), given("gpt2"), GenerationSettings("sampling", temperature=0))
+        generate(tiny("gpt2"), given("gpt2"), SearchSettings("sampling", temperature=0))
     with pytest.raises(ValueError, match="no token"):
         score_continuation(tiny("gpt2"), prepare_generation(tiny("gpt2"), given("gpt2")), [])
 
@@ -238,7 +238,7 @@ def test_a_text_is_never_longer_than_the_model_reads():
     model = tiny("gpt2")
     begun = prepare_generation(model, given("gpt2", "street " * 12))
     assert begun.room == 70 - len(begun.read)
-    best = generate(model, given("gpt2", "street " * 12), GenerationSettings(longest=500)).hypotheses[0]
+    best = generate(model, given("gpt2", "street " * 12), SearchSettings(longest=500)).hypotheses[0]
     assert len(best) == begun.room
 
 
@@ -251,4 +251,4 @@ def test_tokens_are_named_as_they_are_read():
 
 
 def test_the_settings_are_those_of_the_lab_s_sampling():
-    assert GenerationSettings(temperature=0.5, top_k=3, top_p=0.9).sampling == Sampling(0.5, 3, 0.9)
+    assert SearchSettings(temperature=0.5, top_k=3, top_p=0.9).sampling == Sampling(0.5, 3, 0.9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.pretrained import ModelInputs, load_lab_model
-from core.pretrained.generate import GenerationSettings, generate, prepare_generation, score_continuation
+from core.pretrained.generate import SearchSettings, generate, prepare_generation, score_continuation
 from core.pretrained.induction_scores import (
     count_eligible_steps,
     count_visible_keys,
@@ -46,7 +46,7 @@ def test_the_lab_s_language_model_copies_far_above_even_and_its_first_layer_does
     model = load_lab_model("induction")
     given = ModelInputs("her red boat sank near the long blue lake . her red boat")
     begun = prepare_generation(model, given)
-    tokens = generate(model, given, GenerationSettings(longest=10)).hypotheses[0].tokens
+    tokens = generate(model, given, SearchSettings(longest=10)).hypotheses[0].tokens
     trace = score_continuation(model, begun, tokens).trace
     keys = (*begun.read.ids, *tokens[:-1])
     below, above = (float(induction_score(one, keys, tokens).max()) for one in trace.maps)

@@ -1,4 +1,4 @@
-"""What the page Decode is asked for (a run, a source, a strategy), and what comes of it."""
+"""Runs that decode, their held-out sources, the search of one source, and all strategies over many sources."""
 
 from __future__ import annotations
 
@@ -10,64 +10,45 @@ from pathlib import Path
 import torch
 
 from core.attention import ConfigError
-from core.decoding import ForcedSteps, Prompt, Sampling, Tree, beam, force_tokens, greedy, sample
+from core.decoding import EOS, ForcedSteps, Hypothesis, Prompt, SearchSettings, Tree, beam, force_tokens, greedy, sample
 from core.models import MODELS, Model, Seq2Seq
 from core.tasks import Example, Task
+from core.tasks.metrics import score
 from core.training.runs import Run, list_runs
 from dashboard.runtime import cache
 from dashboard.runtime.example_runs import HERE, KEPT
 
 HALF_TRAINED = Run(HERE / "example_numbers")
-GREEDY, BEAM, SAMPLING = "Greedy", "Beam", "Sampling"
-STRATEGIES = (GREEDY, BEAM, SAMPLING)
-HELD_OUT, READ, LONGEST = 40, 24, 80  # held-out sources offered; tokens of a text that are read, and added at most
-TRIED = 10  # sources that a beam tries to get right, to begin with one that shows what it is for
+HELD_OUT, READ, LONGEST = 40, 24, 80  # held-out sources offered; tokens of a text that are read, that are added
+TRIED = 10  # sources among which the first example is searched
+SOURCES, SECONDS = 50, 8  # over which strategies are compared, and for how long at most
+BEAM_OF_FOUR = SearchSettings("beam", width=4, length_penalty=0.0)
 
 
 @dataclass(frozen=True)
-class How:
-    """One way to decode, with all its settings; those of the other strategies wait."""
-
-    strategy: str = BEAM
-    width: int = 4
-    penalty: float = 0.0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    samples: int = 20
-    seed: int = 0
-    no_repeat: int = 0
-    longest: int = 0  # 0: as long as the task's outputs
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_k, self.top_p)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A run's weights at a kept step; `stamp` tells a file from a later one of the same name."""
+class Checkpoint:
+    """A run's weights at a saved step; `stamp` is the file's time of change, so that a new file is loaded again."""
 
     path: Path
     step: int
     stamp: int
 
     @classmethod
-    def of(cls, run: Run, step: int) -> Trained:
+    def of(cls, run: Run, step: int) -> Checkpoint:
         return cls(run.path, step, run.checkpoint_path(step).stat().st_mtime_ns)
 
     def load(self) -> tuple[Model, Task]:
-        """The model, which nobody changes, and its task; ValueError or ConfigError in words."""
+        """The shared model, never to be changed, and its task; ValueError or ConfigError."""
         return cache.model(_load, self)
 
 
-def _load(trained: Trained) -> tuple[Model, Task]:
-    return Run(trained.path).model(trained.step)
+def _load(checkpoint: Checkpoint) -> tuple[Model, Task]:
+    return Run(checkpoint.path).model(checkpoint.step)
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """The tree, and what it was grown from; `target` is what should be said, None where nobody knows."""
+class SearchResult:
+    """The tree of a search and its source; `target` is the correct output, None where it is not known."""
 
     prompt: Prompt
     source: tuple[str, ...]
@@ -77,12 +58,12 @@ class Decoded:
     unknown: tuple[str, ...] = ()
 
 
-def decodable() -> dict[str, Run]:
-    """The runs with a decoder and kept weights: those that come with the lab, then this machine's, newest first."""
-    return {run.id: run for run in (HALF_TRAINED, *KEPT, *reversed(list_runs())) if _decodes(run)}
+def decodable_runs() -> dict[str, Run]:
+    """Runs with a decoder and saved weights: the examples first, then this machine's, newest first."""
+    return {run.id: run for run in (HALF_TRAINED, *KEPT, *reversed(list_runs())) if _can_decode(run)}
 
 
-def _decodes(run: Run) -> bool:
+def _can_decode(run: Run) -> bool:
     try:
         kind = run.config().model.kind
     except (ConfigError, TypeError, ValueError, KeyError):
@@ -90,88 +71,132 @@ def _decodes(run: Run) -> bool:
     return issubclass(MODELS[kind], Seq2Seq) and bool(run.checkpoint_steps())
 
 
-def held_out(trained: Trained) -> tuple[Example, ...]:
-    """Held-out sources to choose from; of a text the beginning of each window."""
-    _, task = trained.load()
+def held_out_examples(checkpoint: Checkpoint) -> tuple[Example, ...]:
+    """The held-out sources to choose from; of a text, the beginning of each window."""
+    _, task = checkpoint.load()
     return task.held_out(HELD_OUT)
 
 
-def written(task: Task, example: Example) -> str:
-    """A source as a person would type it."""
+def source_text(task: Task, example: Example) -> str:
+    """A source as it would be typed."""
     tokens = example.source[:READ] if task.form == "text" else example.source
     return (" " if task.form == "text" and task.unit == "word" else task.separator).join(map(str, tokens))
 
 
-def telling(trained: Trained) -> int:
-    """The first held-out source that greedy decoding gets wrong and a beam right, or one that greedy gets wrong; the
-    text whose beginning is the most varied."""
-    return cache.cached(_telling, trained)
+def default_example(checkpoint: Checkpoint) -> int:
+    """The first held-out source that greedy decoding gets wrong and a beam right, else one that greedy gets wrong.
+
+    Of a text, the window whose beginning has most different tokens.
+    """
+    return cache.cached(_default_example, checkpoint)
 
 
-def _telling(trained: Trained) -> int:
-    model, task = trained.load()
-    examples = held_out(trained)
+def _default_example(checkpoint: Checkpoint) -> int:
+    model, task = checkpoint.load()
+    examples = held_out_examples(checkpoint)
     if task.form != "pairs":
         return max(range(len(examples)), key=lambda i: len(set(examples[i].source[:READ])))
     batch = task.collate(examples)
-    said = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
-    wrong = [i for i, (row, example) in enumerate(zip(said, examples, strict=True))
+    outputs = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
+    wrong = [i for i, (row, example) in enumerate(zip(outputs, examples, strict=True))
              if tuple(task.target_vocab.decode(row)) != example.target]
     for i in wrong[:TRIED]:
-        best = search(model, prompt_of(task, examples[i]), How(), task.max_target + 1).hypotheses[0]
+        best = run_search(model, prompt_of(task, examples[i]), BEAM_OF_FOUR,
+                          task.max_target + 1).hypotheses[0]
         if tuple(task.target_vocab.decode(best.tokens)) == examples[i].target:
             return i
     return wrong[0] if wrong else 0
 
 
-def example_of(trained: Trained, asked: str | int) -> Example:
-    """What was typed, or the held-out source of that number; ValueError in words for what cannot be read."""
-    _, task = trained.load()
-    return held_out(trained)[asked] if isinstance(asked, int) else task.example(asked)
+def example_of(checkpoint: Checkpoint, source: str | int) -> Example:
+    """The typed source, or the held-out one of that number; ValueError for a source that cannot be read."""
+    _, task = checkpoint.load()
+    return held_out_examples(checkpoint)[source] if isinstance(source, int) else task.example(source)
 
 
-def decoded(trained: Trained, asked: str | int, how: How) -> Decoded:
-    """The search itself, remembered; ValueError in words for what cannot be read or asked."""
-    return cache.cached(_decoded, trained, asked, how)
+def decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) -> SearchResult:
+    """The cached search; ValueError for a source that cannot be read and for settings out of bounds."""
+    return cache.cached(_decode, checkpoint, source, settings)
 
 
-def _decoded(trained: Trained, asked: str | int, how: How) -> Decoded:
-    model, task = trained.load()
-    example = example_of(trained, asked)
+def _decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) -> SearchResult:
+    model, task = checkpoint.load()
+    example = example_of(checkpoint, source)
     prompt = prompt_of(task, example)
     started = time.thread_time()
-    tree = search(model, prompt, how, longest_of(task, example, how))
-    known = {held.source: held.target for held in held_out(trained)} if task.form == "pairs" else {}
+    tree = run_search(model, prompt, settings, longest_of(task, example, settings))
+    known = {held.source: held.target for held in held_out_examples(checkpoint)} if task.form == "pairs" else {}
     unknown = tuple(sorted(set(example.source) - set(task.source_vocab.tokens))) if task.input == "tokens" else ()
-    source = task.display_tokens(example)[0]
-    return Decoded(prompt, source, known.get(example.source), tree, time.thread_time() - started, unknown)
+    tokens = task.display_tokens(example)[0]
+    return SearchResult(prompt, tokens, known.get(example.source), tree, time.thread_time() - started, unknown)
 
 
 def prompt_of(task: Task, example: Example) -> Prompt:
+    """What the searches begin with."""
     if task.form == "text":
         return Prompt.of_text(task.source_vocab.encode(example.source))
     batch = task.collate([example])
     return Prompt(batch.source, batch.source_mask)
 
 
-def longest_of(task: Task, example: Example, how: How) -> int:
-    """How many tokens may be said: as many as the task's outputs have, or as were asked for and the model can place."""
+def longest_of(task: Task, example: Example, settings: SearchSettings) -> int:
+    """The largest number of tokens: as set, at most what the task's outputs and the model's positions allow."""
     if task.form == "text":
-        return max(1, min(how.longest or 40, LONGEST, 2 * task.shape.longest - len(example.source)))
-    return min(how.longest or task.max_target + 1, task.max_target + 1)
+        return max(1, min(settings.longest or 40, LONGEST, 2 * task.shape.longest - len(example.source)))
+    return min(settings.longest or task.max_target + 1, task.max_target + 1)
 
 
-def search(model: Seq2Seq, prompt: Prompt, how: How, longest: int) -> Tree:
-    """The tree that this way of decoding grows."""
-    if how.strategy == SAMPLING:
-        return sample(model, prompt, torch.Generator().manual_seed(how.seed), samples=how.samples, how=how.sampling,
-                      no_repeat=how.no_repeat, max_length=longest)
-    if how.strategy == BEAM:
-        return beam(model, prompt, width=how.width, length_penalty=how.penalty, no_repeat=how.no_repeat,
-                    max_length=longest)
-    return beam(model, prompt, width=1, no_repeat=how.no_repeat, max_length=longest)
+def run_search(model: Seq2Seq, prompt: Prompt, settings: SearchSettings, longest: int) -> Tree:
+    """The tree of a search."""
+    if settings.strategy == "sampling":
+        return sample(model, prompt, torch.Generator().manual_seed(settings.seed), samples=settings.samples,
+                      how=settings.sampling, no_repeat=settings.no_repeat, max_length=longest)
+    if settings.strategy == "beam":
+        return beam(model, prompt, width=settings.width, length_penalty=settings.length_penalty,
+                    no_repeat=settings.no_repeat, max_length=longest)
+    return beam(model, prompt, width=1, no_repeat=settings.no_repeat, max_length=longest)
 
 
-def steps_of(trained: Trained, prompt: Prompt, tokens: Sequence[int]) -> ForcedSteps:
+def steps_of(checkpoint: Checkpoint, prompt: Prompt, tokens: Sequence[int]) -> ForcedSteps:
     """All probabilities and the attention along one path."""
-    return force_tokens(trained.load()[0], prompt, tokens)
+    return force_tokens(checkpoint.load()[0], prompt, tokens)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The means of one strategy over the best outputs of the same sources."""
+
+    exact: float
+    logp: float
+    tokens: float
+    bleu: float | None = None
+    chrf: float | None = None
+    cut: int = 0  # outputs that reached the longest without an end mark
+
+
+def compare_strategies(checkpoint: Checkpoint, strategies: tuple[SearchSettings, ...]) -> tuple[int, tuple[Score, ...]]:
+    """How many held-out sources every strategy decoded within SECONDS, and the score of each strategy."""
+    return cache.cached(_compare_strategies, checkpoint, strategies)
+
+
+def _compare_strategies(
+    checkpoint: Checkpoint, strategies: tuple[SearchSettings, ...]
+) -> tuple[int, tuple[Score, ...]]:
+    model, task = checkpoint.load()
+    best: list[list[Hypothesis]] = []
+    ends = time.monotonic() + SECONDS
+    examples = task.held_out(SOURCES)
+    for example in examples:
+        prompt = prompt_of(task, example)
+        best.append([run_search(model, prompt, settings, longest_of(task, example, settings)).hypotheses[0]
+                     for settings in strategies])
+        if time.monotonic() > ends:
+            break
+    targets = [example.target for example in examples[: len(best)]]
+    return len(best), tuple(_score(task, result, targets) for result in zip(*best, strict=True))
+
+
+def _score(task: Task, result: Sequence[Hypothesis], targets: Sequence[tuple[str, ...]]) -> Score:
+    outputs, count = [task.target_vocab.decode(one.tokens) for one in result], len(result)
+    return Score(logp=sum(one.logp for one in result) / count, tokens=sum(map(len, result)) / count,
+                 cut=sum(one.tokens[-1] != EOS for one in result), **score(task, outputs, targets))

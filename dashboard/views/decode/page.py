@@ -2,48 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
+from core.decoding import ForcedSteps, SearchSettings
+from core.tasks import Task
+from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts import search_tree
+from dashboard.charts.numbers import number, percent
+from dashboard.charts.palette import Ink
+from dashboard.charts.source_attention import tiles
+from dashboard.charts.token_bars import bars
+from dashboard.charts.tokens import shorten
+from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
-from dashboard.views.decode import measure, sections, text
-from dashboard.views.decode.compute import GREEDY, Decoded, decodable, decoded, steps_of
-from dashboard.views.decode.controls import Asked, choose, controls, named, say
+from dashboard.views.decode import text
+from dashboard.views.decode.compute import (
+    SECONDS,
+    SOURCES,
+    SearchResult,
+    compare_strategies,
+    decodable_runs,
+    decode,
+    steps_of,
+)
+from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
 from dashboard.widgets.decoding_sources import sources
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
+from dashboard.widgets.table import table
 
-PICKED, OF = "decode:picked", "decode:picked-of"
+PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
+SHOWN = 8  # outputs in the table
 
 
 def page() -> None:
+    """Everything from top to bottom."""
     title("Decode", "A trained model says one token at a time. See what else it might have said.")
-    runs = decodable()
-    run, trouble = choose(runs)
-    say(trouble)
+    runs = decodable_runs()
+    run, trouble = choose_run(runs)
+    if trouble:
+        st.warning(plain(trouble))
     try:
-        asked = controls(runs, run)
-        found = decoded(asked.trained, asked.source, asked.how)
-        plainest = decoded(asked.trained, asked.source, replace(asked.how, strategy=GREEDY)).tree.hypotheses[0]
+        controls = draw_controls(runs, run)
+        result = decode(controls.checkpoint, controls.source, controls.settings)
+        greedy = decode(controls.checkpoint, controls.source, replace(controls.settings, strategy="greedy"))
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
         next_page("decode")
         return
-    _, task = asked.trained.load()
-    path = picked(asked, found)
-    tree_view(search_tree.picture(found.tree, text.names(task), path, theme()),
-              f"{len(found.tree.candidates)} candidates; the best output is "
-              f"{text.spoken(task, found.tree.hypotheses[0].tokens)}.",
+    _, task = controls.checkpoint.load()
+    path = _picked_path(controls, result)
+    tree_view(search_tree.picture(result.tree, text.names(task), path, theme()),
+              f"{len(result.tree.candidates)} candidates; the best output is "
+              f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
               follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
-    fact(text.fact(found, task, asked.how, plainest))
-    where = f"{named(run)}, step {asked.trained.step:,}"
-    st.caption(plain(text.caption(found, task, asked.how, len(search_tree.spots(found.tree, path)), where)))
-    sections.outputs(found, task, asked.how)
-    _about(asked, found, path)
-    measure.section(asked)
-    sources(asked.how.strategy, key="decode:source-code")
+    fact(text.fact(result, task, controls.settings, greedy.tree.hypotheses[0]))
+    where = f"{run_name(run)}, step {controls.checkpoint.step:,}"
+    st.caption(plain(text.caption(result, task, controls.settings, len(search_tree.spots(result.tree, path)), where)))
+    _outputs(result, task, controls.settings)
+    _along_path(controls, result, path)
+    _comparison(controls)
+    sources(controls.settings.strategy, key="decode:source-code")
     next_page("decode")
 
 
@@ -51,25 +74,108 @@ def _pick() -> None:
     st.session_state[PICKED] = st.session_state["decode:tree"].get("pick")
 
 
-def picked(asked: Asked, found: Decoded) -> list[int]:
-    """The path to the candidate that was pressed in this very tree, or to the end of the best output."""
-    this = (asked.trained, asked.source, asked.how)
+def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
+    """The path to the candidate that was pressed in this tree, else to the end of the best output."""
+    this = (controls.checkpoint, controls.source, controls.settings)
     if st.session_state.get(OF) != this:
         st.session_state[OF] = this
         st.session_state[PICKED] = None
     place = st.session_state.get(PICKED)
-    inside = isinstance(place, int) and 0 <= place < len(found.tree.candidates)
-    return found.tree.path(place if inside else found.tree.hypotheses[0].leaf)
+    inside = isinstance(place, int) and 0 <= place < len(result.tree.candidates)
+    return result.tree.path(place if inside else result.tree.hypotheses[0].leaf)
 
 
-def _about(asked: Asked, found: Decoded, path: list[int]) -> None:
-    """Left the attention along the picked path; right its last step, and the equation with its numbers."""
-    _, task = asked.trained.load()
-    tokens = found.tree.tokens(path[-1])
-    followed = steps_of(asked.trained, found.prompt, tokens)
+def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> None:
+    """Left the attention along the picked path; right the probabilities at its last step, and the equation."""
+    _, task = controls.checkpoint.load()
+    tokens = result.tree.tokens(path[-1])
+    steps = steps_of(controls.checkpoint, result.prompt, tokens)
     left, right = st.columns([0.52, 0.48], gap="medium")
     with left:
-        sections.looked(found, task, followed, tokens)
+        _attention(result, task, steps, tokens)
     with right:
-        sections.next_token(followed, task, asked.how, tokens[-1])
-        st.latex(text.equation(asked.how, found.tree, path))
+        _next_token(steps, task, controls.settings, tokens[-1])
+        st.latex(text.equation(controls.settings, result.tree, path))
+
+
+def _outputs(result: SearchResult, task: Task, settings: SearchSettings) -> None:
+    """A table of the outputs, the best first."""
+    head = ["output", "log-probability", "tokens", "drawn" if settings.strategy == "sampling" else "score"]
+    head += ["right"] if result.target is not None else []
+    rows = []
+    for one in result.tree.hypotheses[:SHOWN]:
+        ranked = f"{one.samples}" if settings.strategy == "sampling" else number(one.score)
+        known = text.is_correct(result, task, one)
+        rows.append([shorten(text.output_text(task, one.tokens)), number(one.logp), str(len(one)),
+                     ranked, *([] if known is None else ["yes" if known else "no"])])
+    table(head, rows, caption="Outputs, the best first", markers=False)
+    if (more := len(result.tree.hypotheses) - SHOWN) > 0:
+        st.caption(f"And {more} more.")
+
+
+def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
+    """The attention of each step of the path: a map with the picked step in the accent, or pictures with patches."""
+    if not steps.source_attention:
+        st.caption("This model has no attention: at each step it sees the encoder's last state alone.")
+        return
+    generated = tuple(text.names(task)[token] for token in tokens)
+    read = (*result.source, *generated[:-1]) if result.prompt.text else result.source
+    maps = [AttentionMap("cross", layer, np.ascontiguousarray(weights.float().cpu().numpy()), generated, tuple(read))
+            for layer, weights in enumerate(steps.source_attention)]
+    picked = _head(maps)
+    if task.input == "patches":
+        st.markdown("**Where each step looked**")
+        weights = maps[picked[0]].weights[picked[1]]
+        st.html(tiles(result.prompt.source[0].tolist(), task.shape.grid, generated, weights, theme(), Ink.of(theme())))
+        return
+    attention_view(AttentionTrace(tuple(maps), "decoded"), key="decode:map", layer=picked[0], head=picked[1],
+                   query=len(generated) - 1, show="matrix", height=420, title="Where each step looked",
+                   fact=f"The attention of {len(generated)} steps on {len(read)} tokens that were read")
+
+
+def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
+    """The head that is drawn: the sharpest one until another is chosen."""
+    sharp = {(one.layer, head): float(weights.max(-1).mean()) for one in maps for head, weights in
+             enumerate(one.weights)}
+    usual = max(sharp, key=lambda place: sharp[place])
+    if len(sharp) == 1:
+        return usual
+    options = list(sharp)
+    return st.selectbox("Head", options, options.index(usual), key=f"decode:head:{len(maps)}:{len(maps[0].weights)}",
+                        format_func=lambda place: f"L{place[0]}·H{place[1]}", width=180)
+
+
+def _next_token(steps: ForcedSteps, task: Task, settings: SearchSettings, token: int) -> None:
+    """The likeliest tokens at the picked step, by the model and, where it is reshaped, as they are drawn."""
+    logp = steps.logp[-1]
+    shares = {"model": logp.exp()}
+    if settings.strategy == "sampling":
+        shares["drawn from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
+    st.markdown(f"**Said at step {len(steps.logp)}**")
+    st.vega_lite_chart(spec=bars(shares, text.names(task), token, Ink.of(theme())), key="decode:bars")
+
+
+def _comparison(controls: Controls) -> None:
+    """Greedy decoding and the chosen strategy over held-out sources; measured on request."""
+    _, task = controls.checkpoint.load()
+    if task.form != "pairs":
+        return
+    this = (controls.checkpoint, controls.settings)
+    if st.button(f"Measure on {SOURCES} held-out sources", icon=":material/speed:", type="tertiary",
+                 key="decode:measure", help=f"a second or two, {SECONDS} at most"):
+        st.session_state[COMPARED] = this
+    if st.session_state.get(COMPARED) != this:
+        return
+    strategies = tuple(dict.fromkeys((replace(controls.settings, strategy="greedy"), controls.settings)))
+    with st.spinner("Decoding"):
+        count, scores = compare_strategies(controls.checkpoint, strategies)
+    rows = [[text.strategy_name(settings), percent(one.exact),
+             *(number(value) for value in (one.bleu, one.chrf) if value is not None),
+             number(one.logp), number(one.tokens)] for settings, one in zip(strategies, scores, strict=True)]
+    head = ["way", "exact",
+            *(name for name, value in (("BLEU", scores[0].bleu), ("chrF", scores[0].chrf)) if value is not None),
+            "log-probability", "tokens"]
+    table(head, rows, caption=f"Means over {count} held-out sources", markers=False)
+    st.caption(f"Means over the same {count} held-out sources.{text.cut_at(scores, task, controls.settings)}")
+    if len(scores) == 2:
+        fact(text.scores_fact(*scores))

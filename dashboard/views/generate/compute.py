@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
-from core.decoding import Hypothesis, Tree
+from core.decoding import Hypothesis, SearchSettings, Tree
 from core.pretrained import ModelInputs, Pretrained
 from core.pretrained.generate import (
     Continuation,
-    GenerationSettings,
     GenerationStart,
     generate_steps,
     prepare_generation,
@@ -33,7 +32,7 @@ class Request:
 
     ref: ModelRef
     given: ModelInputs
-    settings: GenerationSettings
+    settings: SearchSettings
 
 
 @dataclass(eq=False)

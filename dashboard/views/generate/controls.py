@@ -1,4 +1,4 @@
-"""How the next tokens are found: a strategy with its settings in one row, the rest in a popover."""
+"""The controls of the search: a strategy with its settings in one row, the rest in a popover."""
 
 from __future__ import annotations
 
@@ -7,52 +7,50 @@ from typing import Any
 
 import streamlit as st
 
-from core.pretrained.generate import GenerationSettings, Strategy
-from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING
+from core.decoding import SearchSettings
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.sampling import sampling_settings
+from dashboard.widgets.sampling import STRATEGIES, sampling_settings
 
-STRATEGIES: dict[str, Strategy] = {GREEDY: "greedy", BEAM: "beam", SAMPLING: "sampling"}
 MOST = 128  # tokens said at most
-SHARES = {GREEDY: [1.0], BEAM: [1.0, 1.0, 1.8], SAMPLING: [1.0, 1.0, 1.0, 0.8]}  # of the row: settings, then More
+SHARES = {"Greedy": [1.0], "Beam": [1.0, 1.0, 1.8], "Sampling": [1.0, 1.0, 1.0, 0.8]}  # widths: settings, then More
 
 
 def key(name: str) -> str:
     return f"generate:{name}"
 
 
-def controls() -> GenerationSettings:
+def draw_settings() -> SearchSettings:
     """The row of controls, and all that it says."""
     way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
-    strategy = way.segmented_control("Strategy", list(STRATEGIES), default=GREEDY, required=True, key=key("strategy"),
+    strategy = way.segmented_control("Strategy", list(STRATEGIES), default="Greedy", required=True, key=key("strategy"),
                                      **BOUND)
     *cells, rest = others.columns(SHARES[strategy], vertical_alignment="bottom")
-    found = _settings(strategy, cells)
+    settings = _strategy_settings(strategy, cells)
     with rest.popover("More", icon=":material/tune:"):
-        found |= _more(strategy)
-    return GenerationSettings(STRATEGIES[strategy], **found)
+        settings |= _more(strategy)
+    return SearchSettings(STRATEGIES[strategy], **settings)
 
 
-def _settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
-    if strategy == BEAM:
+def _strategy_settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
+    if strategy == "Beam":
         return {"width": cells[0].slider("Width", 1, 8, 4, key=key("width"), help="beginnings kept at each step",
                                          **BOUND),
                 "length_penalty": cells[1].slider(
                     "Length penalty", 0.0, 2.0, 1.0, 0.1, key=key("penalty"), **BOUND,
                     help="an output is ranked by its log-probability / length^penalty: 0 favours the short, more the "
                          "long")}
-    if strategy == GREEDY:
+    if strategy == "Greedy":
         return {}
     return sampling_settings(cells, key)
 
 
 def _more(strategy: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "longest": st.slider("New tokens at most", 1, MOST, 20, key=key("longest"), **BOUND),
         "no_repeat": st.number_input("Say no n tokens twice", 0, 5, 0, key=key("no_repeat"), **BOUND,
                                      help="forbids to say the same n tokens in a row again, the prompt's too; 0 "
                                           "forbids nothing")}
-    if strategy == SAMPLING:
-        found["samples"] = st.slider("Samples", 1, 20, 5, key=key("samples"), **BOUND)
-        found["seed"] = st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND)
-    return found
+    if strategy == "Sampling":
+        settings["samples"] = st.slider("Samples", 1, 20, 5, key=key("samples"), **BOUND)
+        settings["seed"] = st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND)
+    return settings

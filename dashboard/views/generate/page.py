@@ -14,10 +14,9 @@ from core.pretrained.induction_scores import most_informative_head
 from dashboard.charts import search_tree
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.query_params import read_pair, write_pair
-from dashboard.views.decode.compute import BEAM, GREEDY, SAMPLING
 from dashboard.views.generate import sections, text
 from dashboard.views.generate.compute import PICKED, Going, Request, followed, going, outputs, run
-from dashboard.views.generate.controls import controls
+from dashboard.views.generate.controls import draw_settings
 from dashboard.views.generate.sections import SIDES, Looked
 from dashboard.views.generate.timeline import picked, pressed, timeline
 from dashboard.widgets.decoding_sources import sources
@@ -27,7 +26,6 @@ from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 
 RANKS, FEW, LONG = 8, 4, 40  # candidates of a step that are drawn; fewer once there are so many steps
-NAMES = {"greedy": GREEDY, "beam": BEAM, "sampling": SAMPLING}
 
 
 def page() -> None:
@@ -36,7 +34,7 @@ def page() -> None:
     chosen = choose_model("generate", needs=("generate",))
     if chosen is not None and chosen.pretrained is not None:
         try:
-            now = going(Request(chosen.ref, chosen.given, controls()), chosen.pretrained)
+            now = going(Request(chosen.ref, chosen.given, draw_settings()), chosen.pretrained)
             _run(now, chosen.pretrained)
             _shown(now, chosen.pretrained)
         except (PretrainedError, ValueError) as error:
@@ -120,4 +118,4 @@ def _weighed(this: Looked, said: Sequence[Hypothesis], texts: Sequence[str]) -> 
               on_pick=partial(pressed, tuple(this.path), now.tree))
     st.latex(text.equation(settings, now.tree, this.path, this.step))
     st.caption(plain(text.caption(now, len(drawn), this.found.note)))
-    sources(NAMES[settings.strategy], key="generate:source-code")
+    sources(settings.strategy, key="generate:source-code")

@@ -17,8 +17,8 @@ from core.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
+from dashboard.charts.tokens import shorten
 from dashboard.components.attention_view import attention_view
-from dashboard.views.decode.text import shorten
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import STYLE, strip
 from dashboard.views.generate.compute import Going, outputs

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from torch import Tensor
 
-from core.decoding import Hypothesis, Tree
-from core.pretrained.generate import GenerationSettings
+from core.decoding import Hypothesis, SearchSettings, Tree
 from core.pretrained.induction_scores import (
     count_eligible_steps,
     count_visible_keys,
@@ -18,7 +17,7 @@ from core.pretrained.induction_scores import (
 )
 from core.trace import AttentionMap
 from dashboard.charts.numbers import duration, number
-from dashboard.views.decode.text import shorten
+from dashboard.charts.tokens import shorten
 from dashboard.views.generate.compute import Going
 from dashboard.widgets.panels import plain
 
@@ -59,7 +58,7 @@ def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], s
             f"{number(uniform_induction_score(item, keys, said))}.")
 
 
-def outputs_fact(settings: GenerationSettings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
+def outputs_fact(settings: SearchSettings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
     """What all samples, or all beams, came to; nothing for one output."""
     if settings.strategy == "sampling" and (drawn := sum(one.samples for one in said)) > 1:
         kinds = "all the same" if len(said) == 1 else f"{len(said)} different texts"
@@ -88,7 +87,7 @@ def caption(now: Going, drawn: int, note: str | None) -> str:
             f"after what stands before it; dashed is dropped.{short}{' ' + note if note else ''}")
 
 
-def equation(settings: GenerationSettings, tree: Tree, path: Sequence[int], step: int) -> str:
+def equation(settings: SearchSettings, tree: Tree, path: Sequence[int], step: int) -> str:
     """The rule of the strategy with the picked path's own numbers, in LaTeX."""
     one, last = tree.candidates[path[step]], tree.candidates[path[-1]]
     own = math.exp(one.logp)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.decoding import Hypothesis, Tree
+from dashboard.charts.tokens import shorten
 from dashboard.runtime.query_params import Pair, read_pair, write_pair
-from dashboard.views.decode.text import shorten
 from dashboard.views.generate.compute import PICKED, Going
 
 LINKED = "at"  # the link's word for the pair of a candidate and a step

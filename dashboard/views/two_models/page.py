@@ -187,4 +187,4 @@ def _how() -> None:
                 "fine-tuning changes see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on what trained queries "
                 "and keys have that random ones lack, [Trockman 2023](https://arxiv.org/abs/2305.09828).")
     source_panel(difference.align)
-    source_panel(difference.moved)
+    source_panel(difference.weight_moved)

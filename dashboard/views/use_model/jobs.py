@@ -11,7 +11,7 @@ import torch
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.answers import mask_word, maskable_words, top_candidates
 from core.pretrained.evidence import Question
-from core.pretrained.generate import GenerationSettings, decode_text, generate
+from core.pretrained.generate import SearchSettings, decode_text, generate
 from core.pretrained.model_tasks import most_similar
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
@@ -133,7 +133,7 @@ def probabilities(chosen: ModelChoice, pretrained: Pretrained) -> None:
 def goes_on(ref: ModelRef, given: ModelInputs) -> str:
     """What the model says next by itself, always the likeliest token."""
     pretrained = load_model(ref)
-    return decode_text(pretrained, generate(pretrained, given, GenerationSettings(longest=12)).hypotheses[0].tokens)
+    return decode_text(pretrained, generate(pretrained, given, SearchSettings(longest=12)).hypotheses[0].tokens)
 
 
 def _answer(chosen: ModelChoice, question: Question, pretrained: Pretrained, more: str) -> None:
