@@ -139,12 +139,12 @@ class Ours:
 
     def picture(self, tokens: int, count: int) -> Picture:
         self.enter(tokens)
-        found = [self.enter(tokens) for _ in range(count)]
+        image = [self.enter(tokens) for _ in range(count)]
         over = self.page.locator(".av").nth(1).locator("canvas.over")
         over.scroll_into_view_if_needed()
         box = over.bounding_box() or {"x": 0, "y": 0, "width": 0, "height": 0}
         spots = [(box["x"] + 0.12 * box["width"] + 9 * k, box["y"] + 0.4 * box["height"] + 7 * k) for k in range(15)]
-        return Picture(statistics.median(one[0] for one in found), int(statistics.median(one[1] for one in found)),
+        return Picture(statistics.median(one[0] for one in image), int(statistics.median(one[1] for one in image)),
                        hovered(self.page, spots))
 
 

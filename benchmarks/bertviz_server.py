@@ -49,7 +49,7 @@ def fetch_scripts(folder: Path) -> dict[str, bytes]:
     folder.mkdir(parents=True)
     if shutil.which("npm") is None:
         sys.exit("BertViz's pages need d3, jQuery and require.js, which come from npm; install Node.js to compare.")
-    found = {}
+    scripts = {}
     for address, (package, file) in SCRIPTS.items():
         packed = subprocess.run(["npm", "pack", package, "--silent"], cwd=folder, capture_output=True, text=True)
         if packed.returncode:
@@ -57,8 +57,8 @@ def fetch_scripts(folder: Path) -> dict[str, bytes]:
         with tarfile.open(folder / packed.stdout.split()[-1]) as tar:
             member = tar.extractfile(f"package/{file}")
             assert member is not None
-            found[address] = member.read()
-    return found
+            scripts[address] = member.read()
+    return scripts
 
 
 class Peer:

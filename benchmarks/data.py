@@ -46,9 +46,9 @@ class Run:
 def run(config: TaskConfig, kind: str, seed: int) -> Run:
     """The recipe of a task and a kind of model, the split and the weights by the seed."""
     task = make_task(TaskConfig(config.key, config.params, seed))
-    asked = recommended(task, kind, seed=seed, seconds=900)
+    run_config = recommended(task, kind, seed=seed, seconds=900)
     start = time.process_time()
-    *_, before, last = train(asked)
+    *_, before, last = train(run_config)
     return Run(last, before, time.process_time() - start, task.baseline())
 
 
@@ -83,8 +83,8 @@ def beside(task: Task, runs: Sequence[Run]) -> str:
 def spread(values: Sequence[float], unit: float, digits: int) -> str:
     if not values:
         return "–"
-    said = f"{unit * statistics.fmean(values):.{digits}f}"
-    return said + (f" ± {unit * statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
+    text = f"{unit * statistics.fmean(values):.{digits}f}"
+    return text + (f" ± {unit * statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
 def lengths() -> Iterator[str]:

@@ -68,10 +68,10 @@ def measured(count: int, device: str) -> list[Row]:
         "fused layer, T 256, forward and backward": layer(256, False),
         "fused layer, T 256, causal, forward and backward": layer(256, True),
     }
-    found = []
+    medians = []
     for what, contenders in cases.items():
         times = 30 if "T 128" in what else 2  # a short call needs many to be timed
         taken = rounds(contenders, count, times, device=device)
         ours, bare = (f"{1e3 * statistics.median(taken[name]):.2f} ms" for name in ("ours", "bare"))
-        found.append(Row(what, "bare SDPA", ours, bare, median_ratio(taken["ours"], taken["bare"]), "≤ 1.05"))
-    return found
+        medians.append(Row(what, "bare SDPA", ours, bare, median_ratio(taken["ours"], taken["bare"]), "≤ 1.05"))
+    return medians

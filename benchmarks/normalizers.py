@@ -47,7 +47,7 @@ def rows(count: int = 15, device: str = CPU) -> list[Row]:
 
 
 def measured(count: int, device: str) -> list[Row]:
-    found = []
+    times = []
     for entry in NORMALIZERS:
         module = entry.build(AttentionConfig(64 * HEADS, HEADS, normalizer=entry.key))
         peer, theirs = PEERS.get(entry.key, ("torch softmax", softmax))
@@ -60,6 +60,6 @@ def measured(count: int, device: str) -> list[Row]:
                 taken = rounds(contenders, count, times=10 if length == LENGTHS[0] else 1, device=device)
                 ours, other = (f"{1e3 * statistics.median(taken[name]):.2f} ms" for name in contenders)
                 way = "forward and backward" if backward else "forward"
-                found.append(Row(f"{entry.key}, T {length}, {way}", peer, ours, other,
+                times.append(Row(f"{entry.key}, T {length}, {way}", peer, ours, other,
                                  median_ratio(taken["ours"], taken["theirs"]), "≤ 1.00" if entry.key in PEERS else "–"))
-    return found
+    return times

@@ -102,14 +102,14 @@ def rows(count: int = 11, only: str | None = None) -> list[Row]:
 
 
 def row(page: Page, moved: Moved, beside: Page, count: int) -> Row:
-    found: dict[str, list[float]] = {"ours": [], "empty": []}
+    times: dict[str, list[float]] = {"ours": [], "empty": []}
     for number in range(-3, count):
         taken = {"ours": answer(page, moved, NUMBERS, number),
                  "empty": answer(beside, Moved("empty"), "[data-testid='stMarkdownContainer']", number)}
         for name, value in taken.items():
             if number >= 0:
-                found[name].append(value)
+                times[name].append(value)
     page.close()
     what = f"{moved.key}: {moved.control} to new picture"
-    return Row(what, "empty rerun", f"{statistics.median(found['ours']):.0f} ms",
-               f"{statistics.median(found['empty']):.0f} ms", median_ratio(found["ours"], found["empty"]), BUDGET)
+    return Row(what, "empty rerun", f"{statistics.median(times['ours']):.0f} ms",
+               f"{statistics.median(times['empty']):.0f} ms", median_ratio(times["ours"], times["empty"]), BUDGET)

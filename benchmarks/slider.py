@@ -65,7 +65,7 @@ def rows(count: int = 15) -> list[Row]:
         script = Path(folder) / "empty.py"
         script.write_text(EMPTY)
         with serving() as ours, serving(script) as empty, open_browser() as browser:
-            found = {"ours": [], "empty": []}
+            times = {"ours": [], "empty": []}
             pages = {"ours": (new_page(browser), f"{ours}/one_query", ".step-view .art, .step-view .fact"),
                      "empty": (new_page(browser), f"{empty}/", "[data-testid='stMarkdownContainer']")}
             for name, (page, url, _) in pages.items():
@@ -78,8 +78,8 @@ def rows(count: int = 15) -> list[Row]:
                 for name, (page, _, selector) in pages.items():
                     taken = press(page, selector, number)
                     if number >= 0:
-                        found[name].append(taken)
-    return [row(name, [t[part] for t in found["ours"]], [t[part] for t in found["empty"]])
+                        times[name].append(taken)
+    return [row(name, [t[part] for t in times["ours"]], [t[part] for t in times["empty"]])
             for part, name in enumerate(("press", "message"))]
 
 

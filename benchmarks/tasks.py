@@ -35,16 +35,16 @@ class Target:
     seeds: int = 1
 
     def words(self) -> str:
-        wanted = [f"BLEU ≥ {self.bleu:g}" if self.bleu else f"exact ≥ {self.exact:g}"]
+        target = [f"BLEU ≥ {self.bleu:g}" if self.bleu else f"exact ≥ {self.exact:g}"]
         if self.mass is not None:
-            wanted.append(f"mass ≥ {self.mass:g}")
-        return ", ".join([*wanted, f"≤ {self.seconds:g} s"])
+            target.append(f"mass ≥ {self.mass:g}")
+        return ", ".join([*target, f"≤ {self.seconds:g} s"])
 
-    def met(self, found: Sequence[Figures]) -> bool:
+    def met(self, result: Sequence[Figures]) -> bool:
         good = self.bleu or self.exact
-        return (mean([f.bleu if self.bleu else f.exact for f in found]) >= good
-                and (self.mass is None or mean([f.mass for f in found]) >= self.mass)
-                and mean([f.seconds for f in found]) <= self.seconds)
+        return (mean([f.bleu if self.bleu else f.exact for f in result]) >= good
+                and (self.mass is None or mean([f.mass for f in result]) >= self.mass)
+                and mean([f.seconds for f in result]) <= self.seconds)
 
 
 @dataclass(frozen=True)
@@ -126,17 +126,17 @@ class Row:
     """One line of the table."""
 
     target: Target
-    found: Sequence[Figures]
+    results: Sequence[Figures]
 
     def markdown(self) -> str:
-        said = [told([getattr(f, name) for f in self.found], digits)
+        text = [describe([getattr(f, name) for f in self.results], digits)
                 for name, digits in (("steps", 0), ("seconds", 1), ("exact", 1), ("bleu", 1), ("mass", 2), ("even", 2),
                                      ("data", 1))]
-        met = "yes" if self.target.met(self.found) else "no"
-        return f"| {' | '.join([self.target.task, self.target.model, *said, self.target.words(), met])} |"
+        met = "yes" if self.target.met(self.results) else "no"
+        return f"| {' | '.join([self.target.task, self.target.model, *text, self.target.words(), met])} |"
 
 
-def told(values: Sequence[float], digits: int) -> str:
+def describe(values: Sequence[float], digits: int) -> str:
     """A mean, with the spread where there are several; a dash where there is nothing to tell."""
     if any(value != value for value in values):
         return "–"

@@ -54,14 +54,14 @@ def rounds(
     device: str = CPU,
 ) -> dict[str, list[float]]:
     """Seconds a call of each contender, `count` times in turn; the order turns too. One round first, not counted."""
-    names, found = list(contenders), {name: [] for name in contenders}
+    names, results = list(contenders), {name: [] for name in contenders}
     for number in range(-1, count):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
             taken = seconds(contenders[name], times, clock, device)
             if number >= 0:
-                found[name].append(taken)
-    return found
+                results[name].append(taken)
+    return results
 
 
 def median_ratio(over: list[float], under: list[float]) -> float:

@@ -127,8 +127,8 @@ def rows(count: int = 7, times: int = 1, device: str = CPU) -> list[Row]:
     torch.set_num_threads(1)
     try:
         with torch.device(device):
-            found = [row for name, made in contenders().items() for row in speeds(name, made, count, times, device)]
-        return found + beside_the_steps(device)
+            results = [row for name, made in contenders().items() for row in speeds(name, made, count, times, device)]
+        return results + beside_the_steps(device)
     finally:
         torch.set_num_threads(usual)
 
@@ -143,7 +143,7 @@ def speeds(name: str, made: dict[str, nn.Module], count: int, times: int, device
 
 def beside_the_steps(device: str, count: int = 20) -> list[Row]:
     """In shares of a recipe's own steps: keeping the attention of its watched examples, and making its data."""
-    found = []
+    times = []
     for key, kind in (("reverse", "transformer"), ("numbers", "transformer"), ("topics", "decoder")):
         config = replace(recommended(make_task(TaskConfig.of(key)), kind), device=device)
         session = prepare(config)
@@ -154,10 +154,10 @@ def beside_the_steps(device: str, count: int = 20) -> list[Row]:
             "frames": lambda s=session, c=config, w=watched: frames(s.model, c.model, s.task, w, s.device),
         }, count, clock=clock_of(device), device=device)
         cost = {what: statistics.fmean(seconds) for what, seconds in taken.items()}
-        said = f"{kind}, every {config.record_every} steps"
+        text = f"{kind}, every {config.record_every} steps"
         for what, share, budget in (
             ("recording attention", cost["frames"] / (cost["step"] * config.record_every), "≤ 5 %"),
             ("making data", cost["data"] / cost["step"], "< 5 %"),
         ):
-            found.append(Row(f"{what}, share of training, {key}", said, f"{share:.1%}", "–", float("nan"), budget))
-    return found
+            times.append(Row(f"{what}, share of training, {key}", text, f"{share:.1%}", "–", float("nan"), budget))
+    return times

@@ -61,22 +61,23 @@ def beam_steps(
         raise ValueError(f"width = {width}; expected 1 to {WIDEST}.")
     if not 0 <= length_penalty <= 5:
         raise ValueError(f"length_penalty = {length_penalty}; expected 0 to 5.")
-    longest, tree, kept, ends = length_cap(max_length, prompt.mask), Tree(), [ROOT], end_tokens(eos)
+    longest, tree, active, ends = length_cap(max_length, prompt.mask), Tree(), [ROOT], end_tokens(eos)
     with eval_mode(model):
         memory, state = encode_prompt(model, prompt)
         tokens = torch.tensor([prompt.first_token], device=prompt.mask.device)
         for step in range(longest):
             logits, state = decode_step(model, memory, state, tokens)
-            logp, said = logits.float().log_softmax(-1), [prompt.prefix_tokens + one for one in tree.prefixes(kept)]
-            allowed = rules(without_repeats(logp, said, no_repeat), said)
-            kept, rows = expand_beam(tree, kept, logp, allowed, step, width, lp(step + 1, length_penalty), ends)
-            if not kept or _decided(tree, kept, width, lp(longest, length_penalty)):
+            logp = logits.float().log_softmax(-1)
+            prefixes = [prompt.prefix_tokens + one for one in tree.prefixes(active)]
+            allowed = rules(without_repeats(logp, prefixes, no_repeat), prefixes)
+            active, rows = expand_beam(tree, active, logp, allowed, step, width, lp(step + 1, length_penalty), ends)
+            if not active or _decided(tree, active, width, lp(longest, length_penalty)):
                 break
             yield tree
             state = select_rows(state, torch.tensor(rows, device=tokens.device))
-            tokens = torch.tensor([tree.candidates[place].token for place in kept], device=tokens.device)
+            tokens = torch.tensor([tree.candidates[place].token for place in active], device=tokens.device)
         else:
-            for place in kept:
+            for place in active:
                 tree.candidates[place].fate = "cut"
                 tree.finish(place, tree.candidates[place].total / lp(longest, length_penalty))
     tree.hypotheses = _best(tree, width)
@@ -84,37 +85,37 @@ def beam_steps(
 
 
 def expand_beam(
-    tree: Tree, kept: list[int], logp: Tensor, allowed: Tensor, step: int, width: int, over: float,
+    tree: Tree, active: list[int], logp: Tensor, allowed: Tensor, step: int, width: int, over: float,
     ends: frozenset[int],
 ) -> tuple[list[int], list[int]]:
     """Put the best candidates into the tree; those that are kept, and the rows of the batch that they continue."""
-    before = [0.0 if place == ROOT else tree.candidates[place].total for place in kept]
+    before = [0.0 if place == ROOT else tree.candidates[place].total for place in active]
     totals = torch.tensor(before, device=logp.device)[:, None] + allowed
     best, places = totals.flatten().topk(min(max(2, 1 + len(ends)) * width, totals.numel()))
-    found: list[int] = []
+    next_active: list[int] = []
     rows: list[int] = []
     for rank, (total, place) in enumerate(zip(best.tolist(), places.tolist(), strict=True)):
         if not math.isfinite(total):
             break
         row, token = divmod(place, logp.shape[1])
-        one = Candidate(token, kept[row], step, float(logp[row, token]), total)
+        one = Candidate(token, active[row], step, float(logp[row, token]), total)
         index = tree.add(one)
         if token in ends and rank < width:
             one.fate = "ended"
             tree.finish(index, total / over)
-        elif token not in ends and len(found) < width:
+        elif token not in ends and len(next_active) < width:
             one.fate = "kept"
-            found.append(index)
+            next_active.append(index)
             rows.append(row)
-    return found, rows
+    return next_active, rows
 
 
 def _best(tree: Tree, width: int) -> list:
     return sorted(tree.hypotheses, key=lambda one: -one.score)[:width]
 
 
-def _decided(tree: Tree, kept: list[int], width: int, largest: float) -> bool:
+def _decided(tree: Tree, active: list[int], width: int, largest: float) -> bool:
     """Whether no kept beginning can reach the worst of `width` outputs, even if all it still says were certain."""
     if len(tree.hypotheses) < width:
         return False
-    return _best(tree, width)[-1].score >= max(tree.candidates[place].total for place in kept) / largest
+    return _best(tree, width)[-1].score >= max(tree.candidates[place].total for place in active) / largest

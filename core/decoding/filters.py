@@ -53,7 +53,7 @@ def top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
     return logits.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), NEVER)
 
 
-def no_repeat(logits: Float[Tensor, "B V"], said: Sequence[Sequence[int]], n: int) -> Float[Tensor, "B V"]:
+def no_repeat(logits: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]], n: int) -> Float[Tensor, "B V"]:
     """−∞ for a token that would say n tokens in a row a second time, in each row by what it has said; 0 forbids none.
 
     Paulus 2017, section 2.5.
@@ -61,7 +61,7 @@ def no_repeat(logits: Float[Tensor, "B V"], said: Sequence[Sequence[int]], n: in
     if n < 0:
         raise ValueError(f"no_repeat = {n}; expected 0, for none, or more.")
     logits = logits.clone() if n else logits
-    for row, tokens in enumerate(said if n else ()):
+    for row, tokens in enumerate(prefixes if n else ()):
         last = tuple(tokens[len(tokens) - n + 1 :])
         again = [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tuple(tokens[i : i + n - 1]) == last]
         logits[row, again] = NEVER

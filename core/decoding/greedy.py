@@ -40,23 +40,23 @@ def greedy(
             parts[length] = rows, _greedy(
                 model, source[rows, :length], source_mask[rows, :length], begin[rows], caps[rows], eos, pad)
         width = max(part.shape[1] for _, part in parts.values())
-        said = torch.full((len(source), width), pad, device=source.device)
+        output = torch.full((len(source), width), pad, device=source.device)
         for rows, part in parts.values():
-            said[rows] = filled(part, (0, width - part.shape[1]), value=pad)
-        return said
+            output[rows] = filled(part, (0, width - part.shape[1]), value=pad)
+        return output
 
 
 def _greedy(
     model: Seq2Seq, source: Tensor, source_mask: Tensor, begin: Tensor, caps: Int[Tensor, " B"], eos: int, pad: int
 ) -> Int[Tensor, "B L"]:
     memory = model.encode(source, source_mask)
-    state, tokens, said = model.start(memory), begin, []
+    state, tokens, output = model.start(memory), begin, []
     done = torch.zeros_like(tokens, dtype=torch.bool)
     for _ in range(int(caps.max())):
         logits, state, _ = model.step(memory, state, tokens)
         tokens = logits.argmax(-1).masked_fill(done, pad)
-        said.append(tokens)
-        done = done | (tokens == eos) | (len(said) >= caps)
+        output.append(tokens)
+        done = done | (tokens == eos) | (len(output) >= caps)
         if bool(done.all()):
             break
-    return torch.stack(said, dim=1)
+    return torch.stack(output, dim=1)

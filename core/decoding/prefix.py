@@ -37,7 +37,7 @@ class Decoder(Protocol):
     def eval(self) -> Any: ...
 
 
-def allow_all(logp: Float[Tensor, "B V"], said: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
+def allow_all(logp: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
     """The rule that forbids nothing."""
     return logp
 
@@ -99,18 +99,18 @@ def _forced_steps(answer: ModelOutput, first: int) -> ForcedSteps:
     return ForcedSteps(answer.logits[0, first:].log_softmax(-1), maps)
 
 
-def select_rows(kept: Any, rows: Int[Tensor, " R"]) -> Any:
+def select_rows(state: Any, rows: Int[Tensor, " R"]) -> Any:
     """A memory or a state with those rows of its batch: every tensor in one has the batch first, or it has its own
     `pick`."""
-    if hasattr(kept, "pick"):
-        return kept.pick(rows)
-    if isinstance(kept, Tensor):
-        return kept[rows]
-    if isinstance(kept, tuple | list):
-        return type(kept)(select_rows(part, rows) for part in kept)
-    if is_dataclass(kept) and not isinstance(kept, type):
-        return replace(kept, **{field.name: select_rows(getattr(kept, field.name), rows) for field in fields(kept)})
-    return kept
+    if hasattr(state, "pick"):
+        return state.pick(rows)
+    if isinstance(state, Tensor):
+        return state[rows]
+    if isinstance(state, tuple | list):
+        return type(state)(select_rows(part, rows) for part in state)
+    if is_dataclass(state) and not isinstance(state, type):
+        return replace(state, **{field.name: select_rows(getattr(state, field.name), rows) for field in fields(state)})
+    return state
 
 
 # Gradients are off in these two and not around a whole search: it is left and taken up again between its steps.

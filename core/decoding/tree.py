@@ -53,11 +53,11 @@ class Tree:
 
     def path(self, place: int) -> list[int]:
         """The places of the candidates from the first step to this one."""
-        found = []
+        places = []
         while place != ROOT:
-            found.append(place)
+            places.append(place)
             place = self.candidates[place].parent
-        return found[::-1]
+        return places[::-1]
 
     def tokens(self, place: int) -> tuple[int, ...]:
         """What was said up to this candidate."""

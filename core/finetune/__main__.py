@@ -30,18 +30,18 @@ def main() -> int:
     parser.add_argument("--watch", help="the sentence whose attention is kept")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--device", help="auto (CUDA where it is there), cpu, cuda or mps")
-    asked = vars(parser.parse_args())
-    task, path, data, encoding = (asked.pop(name) for name in ("task", "run_dir", "data", "encoding"))
+    arguments = vars(parser.parse_args())
+    task, path, data, encoding = (arguments.pop(name) for name in ("task", "run_dir", "data", "encoding"))
     torch.set_num_threads(1)  # as in a worker, so that the same seed gives the same numbers
     try:
-        more = {name: value for name, value in asked.items() if value is not None}
+        more = {name: value for name, value in arguments.items() if value is not None}
         if "model" in more:
             more["model"] = resolve(more["model"])
         config = usual(task, **more, **({"data": decode_text(data.read_bytes(), encoding)} if data else {}))
         run = create(config, path=path)
     except (ConfigError, PretrainedError, OSError) as error:
         parser.error(str(error))
-    state = work(run.path, said=_say)
+    state = work(run.path, on_record=_say)
     print(run.status().message)
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")

@@ -100,7 +100,7 @@ def _labels(rows: list[Row]) -> tuple[str, ...]:
     if len(lines) > MOST_LABELS:
         raise ConfigError(f"There are {len(lines):,} different labels; at most {MOST_LABELS} are taken. Is the label "
                           "really in the second column?")
-    if single := [found[0] for found in lines.values() if len(found) == 1]:
+    if single := [numbers[0] for numbers in lines.values() if len(numbers) == 1]:
         raise ConfigError(f"A label stands only once in the file: {line_numbers(single)}. Each label needs two rows, "
                           "one to learn from and one to hold out.")
     return tuple(sorted(lines))

@@ -67,22 +67,22 @@ def _logits(learner: Learner, part: Sequence[Pair]) -> Float[Tensor, "B labels"]
 
 
 def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]) -> Evaluation:
-    wanted = classes(learner, pairs)
+    labels = classes(learner, pairs)
     best = logits.argmax(-1)
-    said = tuple(Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
+    predictions = tuple(Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
                  for pair, one in zip(pairs, best, strict=True))
-    counted = tuple(map(tuple, confusion(logits, wanted).tolist()))
-    return Evaluation(float(F.cross_entropy(logits, wanted)), float((best == wanted).float().mean()), None, said,
+    counted = tuple(map(tuple, confusion(logits, labels).tolist()))
+    return Evaluation(float(F.cross_entropy(logits, labels)), float((best == labels).float().mean()), None, predictions,
                     confusion=counted)
 
 
 def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]) -> Evaluation:
     loss = right = tokens = 0.0
-    said: list[Prediction] = []
-    wanted = [targets(learner, part) for part in parts]
-    cap = max(labels.shape[1] for labels in wanted)  # whichever batch the longest answer is in
+    predictions: list[Prediction] = []
+    targets_of = [targets(learner, part) for part in parts]
+    cap = max(labels.shape[1] for labels in targets_of)  # whichever batch the longest answer is in
     ends = end_marks(learner)
-    for part, labels in zip(parts, wanted, strict=True):
+    for part, labels in zip(parts, targets_of, strict=True):
         batch = inputs(learner, [pair.text for pair in part])
         logits = learner.model(**batch, labels=labels).logits.float()
         counted = labels != IGNORED
@@ -90,11 +90,11 @@ def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequenc
         right += float((logits.argmax(-1) == labels)[counted].sum())
         tokens += float(counted.sum())
         made = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
-        said += [Prediction((pair.text,), (_text(learner, row),), (_text(learner, ids),),
+        predictions += [Prediction((pair.text,), (_text(learner, row),), (_text(learner, ids),),
                             bool(ends) and ends.isdisjoint(ids[1:].tolist()))
                  for pair, row, ids in zip(part, labels, made, strict=True)]
-    return Evaluation(loss / tokens, sum(one.right for one in said) / len(said), right / tokens, tuple(said),
-                    sum(one.cut for one in said))
+    exact = sum(one.right for one in predictions) / len(predictions)
+    return Evaluation(loss / tokens, exact, right / tokens, tuple(predictions), sum(one.cut for one in predictions))
 
 
 def truncated(learner: Learner, pairs: Sequence[Pair]) -> int:
@@ -108,8 +108,8 @@ def truncated(learner: Learner, pairs: Sequence[Pair]) -> int:
 
 def end_marks(learner: Learner) -> set[int]:
     """The tokens on which generation ends."""
-    found = learner.model.generation_config.eos_token_id
-    return set() if found is None else {found} if isinstance(found, int) else set(found)
+    marks = learner.model.generation_config.eos_token_id
+    return set() if marks is None else {marks} if isinstance(marks, int) else set(marks)
 
 
 def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:
@@ -118,19 +118,19 @@ def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:
 
 def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
     """Texts as the model takes them, padded to the longest; each at most `max_tokens` long."""
-    found = learner.tokenizer(list(texts), padding=True, truncation=True, max_length=learner.max_tokens,
+    batch = learner.tokenizer(list(texts), padding=True, truncation=True, max_length=learner.max_tokens,
                               return_tensors="pt")
     known = ("input_ids", "attention_mask", "token_type_ids")
-    return {name: value.to(learner.device) for name, value in found.items() if name in known}
+    return {name: value.to(learner.device) for name, value in batch.items() if name in known}
 
 
 def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
     """The answers' ids, each closed by the end mark whether or not the tokenizer does that; what pads them is not
     counted."""
-    found = learner.tokenizer(text_target=[pair.answer for pair in pairs], truncation=True,
+    encoded = learner.tokenizer(text_target=[pair.answer for pair in pairs], truncation=True,
                               max_length=learner.max_tokens - 1)["input_ids"]
     end = learner.tokenizer.eos_token_id
-    ids = [row if end is None or row[-1:] == [end] else [*row, end] for row in found]
+    ids = [row if end is None or row[-1:] == [end] else [*row, end] for row in encoded]
     longest = max(map(len, ids))
     return torch.tensor([row + [IGNORED] * (longest - len(row)) for row in ids], device=learner.device)
 
@@ -140,32 +140,32 @@ def classes(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, " B"]:
     return torch.tensor([learner.labels.index(pair.answer) for pair in pairs], device=learner.device)
 
 
-def read_attention(learner: Learner, givens: Sequence[ModelInputs]) -> list[Reading]:
+def read_attention(learner: Learner, texts: Sequence[ModelInputs]) -> list[Reading]:
     """The attention of the watched sentences as the model is now, read on the CPU as every page reads models."""
     device = learner.device
     with as_is(learner.model):
         learner.model.to("cpu")
         try:
-            return [read(learner.pretrained(), given) for given in givens]
+            return [read(learner.pretrained(), one) for one in texts]
         finally:
             learner.model.to(device)
 
 
 def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
     """The maps of a record, "0:self" -> (layers, H, T, S) as half floats."""
-    found = {}
+    stacked = {}
     for index, reading in enumerate(readings):
         for kind in reading.trace.kinds:
             maps = reading.trace.of(kind).maps
-            found[f"{index}:{kind}"] = np.stack([item.weights for item in maps]).astype(np.float16)
-    return found
+            stacked[f"{index}:{kind}"] = np.stack([item.weights for item in maps]).astype(np.float16)
+    return stacked
 
 
-def words(givens: Sequence[ModelInputs], readings: Sequence[Reading]) -> list[dict[str, Any]]:
+def words(texts: Sequence[ModelInputs], readings: Sequence[Reading]) -> list[dict[str, Any]]:
     """What the rows and columns of those maps stand for, as plain values."""
-    return [{"text": given.text, "target": given.target,
+    return [{"text": one.text, "target": one.target,
              "kinds": {kind: [_line(line) for line in reading.lines(kind)] for kind in reading.trace.kinds}}
-            for given, reading in zip(givens, readings, strict=True)]
+            for one, reading in zip(texts, readings, strict=True)]
 
 
 def _line(line: Line) -> dict[str, Any]:
@@ -176,10 +176,10 @@ def trace_of(maps: dict[str, np.ndarray], index: int, lines: dict[str, Any], sou
     """The frame of one watched sentence as a trace again; empty where nothing was kept of it."""
     from core.trace import AttentionMap
 
-    found = []
+    traced = []
     for kind, (rows, columns) in lines["kinds"].items():
         weights = maps.get(f"{index}:{kind}", np.zeros((0, 0, 0, 0), np.float32))
         mask = np.tri(len(rows["tokens"]), dtype=bool)[None] if kind == "causal" else None
-        found += [AttentionMap(kind, layer, one, tuple(rows["tokens"]), tuple(columns["tokens"]), mask)
+        traced += [AttentionMap(kind, layer, one, tuple(rows["tokens"]), tuple(columns["tokens"]), mask)
                   for layer, one in enumerate(weights)]
-    return AttentionTrace(tuple(found), source)
+    return AttentionTrace(tuple(traced), source)

@@ -54,8 +54,8 @@ def create(config: FineTuneConfig, root: Path | None = None, path: Path | None =
     device_of(config)
     run = Run(path or (root or runs_folder()) / new_id())
     (run.path / "frames").mkdir(parents=True)
-    asked = {KEY: config.to_json(), "created": time.time(), **more}
-    write_atomically(run.path / "run.json", json.dumps(asked, indent=1).encode())
+    data = {KEY: config.to_json(), "created": time.time(), **more}
+    write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
     return run
 
 
@@ -70,8 +70,8 @@ def config_of(run: Run) -> FineTuneConfig:
 
 def result(run: Run) -> Path | None:
     """The folder of the fine-tuned model, where there is one."""
-    found = [path.parent for path in run.path.glob(f"*{TUNED}/model.safetensors")]
-    return next((folder for folder in found if (folder / "config.json").is_file()), None)
+    folders = [path.parent for path in run.path.glob(f"*{TUNED}/model.safetensors")]
+    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
 
 
 def about(run: Run) -> dict[str, Any]:
@@ -83,16 +83,16 @@ def about(run: Run) -> dict[str, Any]:
     return read_object(run.path / "watched.json")
 
 
-def work(run: Run, stop: Callable[[], bool], said: OnRecord = lambda record: None) -> tuple[str, str]:
+def work(run: Run, stop: Callable[[], bool], on_record: OnRecord = lambda record: None) -> tuple[str, str]:
     """Learn to the end and return the last state and its words; a paused run goes on from where it was."""
     config = config_of(run)
     rows = parse(config.task, config.data, config.seed)
     learner = build(config, rows)
     record_machine(run, learner.device.type)
-    course = Course(run, config, rows, learner, stop, said)
-    kept = sorted((run.path / "trainer").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    course = Course(run, config, rows, learner, stop, on_record)
+    saved = sorted((run.path / "trainer").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     trainer = make_trainer(course)
-    trainer.train(resume_from_checkpoint=str(kept[-1]) if kept else None)
+    trainer.train(resume_from_checkpoint=str(saved[-1]) if saved else None)
     return course.end()
 
 
@@ -100,12 +100,13 @@ class Course:
     """What is counted along a run, and how it is written down."""
 
     def __init__(self, run: Run, config: FineTuneConfig, rows: Rows, learner: Learner, stop: Callable[[], bool],
-                 said: OnRecord) -> None:  # fmt: skip
-        self.run, self.config, self.rows, self.learner, self.stop, self.said = run, config, rows, learner, stop, said
+                 on_record: OnRecord) -> None:  # fmt: skip
+        self.run, self.config, self.rows, self.learner = run, config, rows, learner
+        self.stop, self.on_record = stop, on_record
         per_epoch = math.ceil(len(rows.learned) / config.batch_size)
         self.steps = per_epoch * config.epochs
         self.every = max(1, round(self.steps / RECORDS))
-        self.givens = recorded_inputs(config, rows)
+        self.inputs = recorded_inputs(config, rows)
         self.losses: list[float] = []
         before = run.records()
         self.trained = before[-1].trained if before else 0.0
@@ -129,11 +130,11 @@ class Course:
             return
         learns, weights = count(self.learner.model)
         rows = (*self.rows.learned, *self.rows.held_out)
-        told = {"truncated": truncated(self.learner, rows), "max_tokens": self.learner.max_tokens,
-                "sentences": words(self.givens, read_attention(self.learner, self.givens)), "learns": learns,
+        facts = {"truncated": truncated(self.learner, rows), "max_tokens": self.learner.max_tokens,
+                "sentences": words(self.inputs, read_attention(self.learner, self.inputs)), "learns": learns,
                 "weights": weights, "new_words": list(self.learner.new_words), "steps": self.steps,
                 "new_head": self.learner.new_head, "labels": list(self.learner.labels)}
-        write_atomically(self.run.path / "watched.json", json.dumps(told, ensure_ascii=False).encode())
+        write_atomically(self.run.path / "watched.json", json.dumps(facts, ensure_ascii=False).encode())
         self.write(None)
 
     def after(self, step: int, rate: float) -> bool:
@@ -149,16 +150,16 @@ class Course:
         return not self.late and not paused
 
     def write(self, rate: float | None) -> None:
-        found = measure(self.learner, self.rows.held_out)
+        evaluation = measure(self.learner, self.rows.held_out)
         losses, self.losses = self.losses, []
         record = Record(
-            step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=found.loss,
-            letters=found.letters, exact=found.exact, cut=found.cut, rate=rate, elapsed=self.elapsed,
+            step=self.step, train_loss=sum(losses) / len(losses) if losses else None, loss=evaluation.loss,
+            letters=evaluation.letters, exact=evaluation.exact, cut=evaluation.cut, rate=rate, elapsed=self.elapsed,
             trained=self.trained, held_out=len(self.rows.held_out), final=self.done, capped=self.capped,
-            examples=found.predictions[:MAX_EXAMPLES], confusion=found.confusion,
-            maps=frames(read_attention(self.learner, self.givens)))
+            examples=evaluation.predictions[:MAX_EXAMPLES], confusion=evaluation.confusion,
+            maps=frames(read_attention(self.learner, self.inputs)))
         self.run.append(record)
-        self.said(record)
+        self.on_record(record)
 
     def learned(self, loss: float) -> None:
         if not math.isfinite(loss):
@@ -218,7 +219,7 @@ def make_trainer(course: Course) -> Any:
         answers = targets(learner, pairs) if config.task == "pairs" else classes(learner, pairs)
         return {**inputs(learner, [pair.text for pair in pairs]), "labels": answers}
 
-    class Told(transformers.Trainer):  # type: ignore[misc]
+    class RecordingTrainer(transformers.Trainer):  # type: ignore[misc]
         def training_step(self, *args: Any, **more: Any) -> Any:
             loss = super().training_step(*args, **more)
             course.learned(float(loss))
@@ -236,7 +237,7 @@ def make_trainer(course: Course) -> Any:
                 control.should_training_stop = True
                 control.should_save = course.run.stop_request() == "pause"
 
-    made = Told(learner.model, args, train_dataset=list(course.rows.learned), data_collator=collate,
+    made = RecordingTrainer(learner.model, args, train_dataset=list(course.rows.learned), data_collator=collate,
                  callbacks=[Writes()])
     made.remove_callback(transformers.PrinterCallback)  # its lines say again what metrics.jsonl says
     return made

@@ -89,8 +89,8 @@ class CausalLayer(nn.Module):
         self, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None = None, record: bool = False
     ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
         """x on, all R positions that self-attention has read (the next `past`), and its Steps."""
-        x, seen, causal = causal_attention(self.causal, self.around_causal, x, past, record)
-        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), seen, causal
+        x, history, causal = causal_attention(self.causal, self.around_causal, x, past, record)
+        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), history, causal
 
 
 class DecoderLayer(nn.Module):
@@ -107,30 +107,31 @@ class DecoderLayer(nn.Module):
         past: Float[Tensor, "B P C"] | None = None, record: bool = False,
     ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps, Steps]:
         """x on, all R positions that self-attention has read (the next `past`), and the Steps of both attentions."""
-        x, seen, causal = causal_attention(self.causal, self.around_causal, x, past, record)
-        offset = seen.shape[1] - x.shape[1]
+        x, history, causal = causal_attention(self.causal, self.around_causal, x, past, record)
+        offset = history.shape[1] - x.shape[1]
         cross = self.cross(self.around_cross.enter(x), memory, key_mask=memory_mask, offset=offset, record=record)
         x = self.around_cross.leave(x, cross.merged)
         x = self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
-        return x, seen, causal, cross
+        return x, history, causal, cross
 
 
 def causal_attention(
     attention: Attention, around: Residual, x: Float[Tensor, "B T C"], past: Float[Tensor, "B P C"] | None, record: bool
 ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B R C"], Steps]:
     """x after causal self-attention on what came before and itself, all that was read, and the Steps."""
-    read = around.enter(x)
-    seen = read if past is None else torch.cat((past, read), dim=1)
-    steps = attention(read, None if past is None else seen, offset=seen.shape[1] - read.shape[1], record=record)
-    return around.leave(x, steps.merged), seen, steps
+    inputs = around.enter(x)
+    history = inputs if past is None else torch.cat((past, inputs), dim=1)
+    offset = history.shape[1] - inputs.shape[1]
+    steps = attention(inputs, None if past is None else history, offset=offset, record=record)
+    return around.leave(x, steps.merged), history, steps
 
 
-def run_layer(layer: nn.Module, again: bool, *inputs: Any) -> Any:
+def run_layer(layer: nn.Module, recompute: bool, *inputs: Any) -> Any:
     """layer(*inputs); `again` keeps nothing of what it makes and computes it a second time for its gradients.
 
     Chen 2016. Where no gradient is asked, nothing is kept anyway.
     """
-    return checkpoint(layer, *inputs, use_reentrant=False) if again and torch.is_grad_enabled() else layer(*inputs)
+    return checkpoint(layer, *inputs, use_reentrant=False) if recompute and torch.is_grad_enabled() else layer(*inputs)
 
 
 def inner_config(config: AttentionConfig) -> AttentionConfig:
@@ -178,5 +179,5 @@ def exact_fallbacks(config: AttentionConfig) -> tuple[str, ...]:
 
 def encoder_masks(config: AttentionConfig) -> tuple[str, ...]:
     """The names of the masks that only the encoder has, because they read the length of the whole text."""
-    found = [entry("mask", part.key) for part in config.mask.walk()]
-    return tuple(dict.fromkeys(item.name for item in found if "reads length" in item.traits))
+    entries = [entry("mask", part.key) for part in config.mask.walk()]
+    return tuple(dict.fromkeys(item.name for item in entries if "reads length" in item.traits))

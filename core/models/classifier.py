@@ -37,11 +37,11 @@ class Classifier(Model):
             x = torch.cat((self.first.expand(len(x), 1, -1), x), dim=1)
             mask = torch.cat((mask.new_ones(len(x), 1), mask), dim=1)
         x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
-        read = x[:, 0] if self.first is not None else masked_mean(x, mask)
-        looks = [self._looks(kept.weights, mask) for kept in steps]
-        return ModelOutput(self.output(read), {"self": steps} if record else {}, looks, mask.sum(1, keepdim=True))
+        state = x[:, 0] if self.first is not None else masked_mean(x, mask)
+        attention = [self._source_attention(one.weights, mask) for one in steps]
+        return ModelOutput(self.output(state), {"self": steps} if record else {}, attention, mask.sum(1, keepdim=True))
 
-    def _looks(
+    def _source_attention(
         self, weights: Float[Tensor, "B H L L"], mask: Bool[Tensor, "B L"]
     ) -> Float[Tensor, "B H one S"]:
         if self.first is not None:

@@ -16,8 +16,8 @@ _CHOICES = {"kind": (*STACKED, *RECURRENT), "cell": ("gru", "lstm"), "norm": ("p
             "normalization": ("layer", "rms"), "activation": ("relu", "gelu", "swiglu"), "pool": ("first", "mean"),
             "feeding": ("none", "input", "bahdanau")}
 _FLAGS = ("bidirectional", "tied", "output_bias")
-_SAID = ("tied", "output_bias")
-_READS = {"transformer": _SAID, "decoder": _SAID, "classifier": ("pool",)}  # of what only some read
+_OUTPUT_FLAGS = ("tied", "output_bias")
+_READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": ("pool",)}  # of what only some read
 _LONG = 256  # tokens; no text here is much longer
 SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that say something of another sequence
 _BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096)}
@@ -99,7 +99,7 @@ class ModelConfig:
         if self.attention.projection.key == "identity" and self.num_heads > 1:
             raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
                               "projection = multi_head.")
-        unread = {"cell", "bidirectional", "feeding", "pool", *_SAID} - set(_READS.get(self.kind, ()))
+        unread = {"cell", "bidirectional", "feeding", "pool", *_OUTPUT_FLAGS} - set(_READS.get(self.kind, ()))
         for field in fields(self):
             if field.name in unread and getattr(self, field.name) != field.default:
                 raise ConfigError(f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}.")
@@ -175,10 +175,10 @@ class ModelConfig:
 def _first_sees_itself(mask: Choice) -> bool:
     """Whether the first token of a text sees none but itself."""
     try:
-        seen = build_mask(mask, _LONG, _LONG)
+        allowed = build_mask(mask, _LONG, _LONG)
     except ConfigError:  # a mask that reads the queries has no matrix of its own
         return False
-    return seen is not None and not bool(seen[..., 0, 1:].any())
+    return allowed is not None and not bool(allowed[..., 0, 1:].any())
 
 
 def _need_ints(**values: Any) -> None:

@@ -59,10 +59,10 @@ class Decoder(Seq2Seq):
             x, places = concatenate(x, source_mask, self.target(target_in))
         x, _, steps = self._run(x, self.start(None), record)
         maps = {"causal": steps} if record else {}
-        looks = [self._looks(kept.weights, places, source_mask) for kept in steps] if record else []
-        return ModelOutput(self.output(gather_positions(x, places)), maps, looks, places + 1)
+        attention = [self._source_attention(one.weights, places, source_mask) for one in steps] if record else []
+        return ModelOutput(self.output(gather_positions(x, places)), maps, attention, places + 1)
 
-    def _looks(
+    def _source_attention(
         self, weights: Float[Tensor, "B H L L"], places: Int[Tensor, "B T"], mask: Bool[Tensor, "B S"]
     ) -> Float[Tensor, "B H T S"]:
         # Beyond a short source stands its target.
@@ -81,7 +81,7 @@ class Decoder(Seq2Seq):
         size = memory.states.shape[1]
         visible = size + 1 + torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         return ModelOutput(self.output(x), {"causal": steps} if record else {},
-                           [kept.weights[..., :size] for kept in steps if kept.weights is not None], visible)
+                           [one.weights[..., :size] for one in steps if one.weights is not None], visible)
 
     def start(self, memory: EncoderOutput | None) -> DecoderState:
         return DecoderState(0, (None,) * len(self.layers)) if memory is None else memory.last
@@ -96,11 +96,11 @@ class Decoder(Seq2Seq):
         self, x: Float[Tensor, "B T C"], state: DecoderState, record: bool
     ) -> tuple[Float[Tensor, "B T C"], DecoderState, list[Steps]]:
         """x after all layers and the last norm, how far the line has come, and the Steps where recorded."""
-        length, seen, kept = state.length + x.shape[1], [], []
+        length, history, recorded = state.length + x.shape[1], [], []
         x = self.places(x, state.length)
         for layer, past in zip(self.layers, state.past, strict=True):
-            x, read, steps = run_layer(layer, self.checkpointing, x, past, record)
-            seen.append(read)
+            x, inputs, steps = run_layer(layer, self.checkpointing, x, past, record)
+            history.append(inputs)
             if record:
-                kept.append(steps)
-        return self.norm(x), DecoderState(length, tuple(seen)), kept
+                recorded.append(steps)
+        return self.norm(x), DecoderState(length, tuple(history)), recorded

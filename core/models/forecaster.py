@@ -24,7 +24,8 @@ class Forecaster(Model):
         check_shape(config, shape, ("series",), ("values",))
         self.config, self.ahead = config, shape.target
         self.source, self.places = source_embedding(config, shape), Positions(config, shape.longest + shape.target)
-        self.asked = nn.Parameter(torch.randn(config.d_model))
+        # One learned query for every value ahead; "asked" is its name in saved checkpoints.
+        self.register_parameter("asked", nn.Parameter(torch.randn(config.d_model)))
         self.encoder, self.output = Encoder(config), nn.Linear(config.d_model, 1)
 
     def forward(
@@ -35,12 +36,12 @@ class Forecaster(Model):
         (batch, size, _), real = source.shape, source_mask[..., None]
         count = real.sum(1, keepdim=True)
         mean = source.masked_fill(~real, 0.0).sum(1, keepdim=True) / count  # (B, 1, D)
-        spread = (((source - mean).masked_fill(~real, 0.0).square().sum(1, keepdim=True) / count) + 1e-6).sqrt()
-        x, places = concatenate(self.source((source - mean) / spread), source_mask,
-                            self.asked.expand(batch, self.ahead, -1))
+        std = (((source - mean).masked_fill(~real, 0.0).square().sum(1, keepdim=True) / count) + 1e-6).sqrt()
+        x, places = concatenate(self.source((source - mean) / std), source_mask,
+                            self.get_parameter("asked").expand(batch, self.ahead, -1))
         mask = torch.arange(x.shape[1], device=x.device) <= places[:, -1:]
         x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
-        values = self.output(gather_positions(x, places))[..., 0] * spread[..., 0] + mean[..., 0]
-        looks = [gather_rows(kept.weights, places, size) * source_mask[:, None, None] for kept in steps]
+        values = self.output(gather_positions(x, places))[..., 0] * std[..., 0] + mean[..., 0]
+        attention = [gather_rows(one.weights, places, size) * source_mask[:, None, None] for one in steps]
         visible = mask.sum(1, keepdim=True).expand_as(places)
-        return ModelOutput(values, {"self": steps} if record else {}, looks, visible)
+        return ModelOutput(values, {"self": steps} if record else {}, attention, visible)

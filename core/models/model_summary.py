@@ -77,7 +77,7 @@ class ModuleRecorder(TorchDispatchMode):
     def __post_init__(self) -> None:
         super().__init__()
         self.running = [""]
-        self.kept = {place.data_ptr(): place for place in (w.untyped_storage() for w in self.model.parameters())}
+        self.storages = {place.data_ptr(): place for place in (w.untyped_storage() for w in self.model.parameters())}
         self.of("")
 
     @classmethod
@@ -95,8 +95,8 @@ class ModuleRecorder(TorchDispatchMode):
     def keep(self, tensor: Tensor) -> Tensor:
         """A tensor that the backward pass will read, counted once, weights left out."""
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self.kept:
-            self.kept[storage.data_ptr()] = storage  # held, or another tensor might be put in its place
+        if storage.data_ptr() not in self.storages:
+            self.storages[storage.data_ptr()] = storage  # held, or another tensor might be put in its place
             self.of(self.running[-1]).bytes += storage.nbytes()
         return tensor
 

@@ -61,8 +61,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.enter = nn.Linear(size // directions, size) if feeding == "bahdanau" else None
         self.decoder = cell(size if feeding == "none" else 2 * size, size, config.layers, batch_first=True,
                             dropout=between)
-        asked = self.decoder_attention(config)
-        self.attention: Any = None if asked is None else Attention(asked)
+        attention = self.decoder_attention(config)
+        self.attention: Any = None if attention is None else Attention(attention)
         self.readout = nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
         self.output = nn.Linear(size, shape.target)
         if config.tied:
@@ -113,15 +113,15 @@ class RecurrentSeq2Seq(Seq2Seq):
         words = self.dropout(self.target(tokens))
         mask = None if bool(memory.mask.all()) and not record else memory.mask
         if self.config.feeding == "none":
-            read, state, found = self._at_once(memory, mask, state, words, record)
-            return self.output(self.dropout(read)), state, {"cross": found} if record and found else {}
-        one, reads, found = self._bahdanau if self.config.feeding == "bahdanau" else self._input, [], []
+            output, state, recorded = self._at_once(memory, mask, state, words, record)
+            return self.output(self.dropout(output)), state, {"cross": recorded} if record and recorded else {}
+        step_function, outputs, recorded = self._bahdanau if self.config.feeding == "bahdanau" else self._input, [], []
         for word in words.split(1, dim=1):
-            read, state, steps = one(memory, mask, state, word, record)
-            reads.append(read)
-            found.append(steps)
-        logits = self.output(self.dropout(torch.cat(reads, dim=1)))
-        return logits, state, {"cross": [concat_steps(found)]} if record else {}
+            output, state, steps = step_function(memory, mask, state, word, record)
+            outputs.append(output)
+            recorded.append(steps)
+        logits = self.output(self.dropout(torch.cat(outputs, dim=1)))
+        return logits, state, {"cross": [concat_steps(recorded)]} if record else {}
 
     def _at_once(
         self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, words: Float[Tensor, "B T C"],
@@ -129,12 +129,12 @@ class RecurrentSeq2Seq(Seq2Seq):
     ) -> tuple[Float[Tensor, "B T C"], RecurrentState, list[Steps]]:
         s, cells = self._cell(words, state.cells)
         if self.attention is None:
-            context, found = top_layer(memory.last).expand_as(s), []
+            context, recorded = top_layer(memory.last).expand_as(s), []
         else:
-            found = [self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)]
-            context = found[0].merged
+            recorded = [self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)]
+            context = recorded[0].merged
         read = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
-        return read, RecurrentState(state.place + s.shape[1], cells), found
+        return read, RecurrentState(state.place + s.shape[1], cells), recorded
 
     def _input(
         self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, word: Float[Tensor, "B 1 C"],

@@ -19,17 +19,17 @@ def map_tokens(
     `target` is None where the model has no place for a target: a language model reads its source, a classifier answers
     once. A forecaster has a place for each value that it is asked.
     """
-    read, said = (tuple(token_text(str(token)) for token in line) for line in (source, target or ()))
+    source_tokens, target_tokens = (tuple(token_text(str(token)) for token in line) for line in (source, target or ()))
     if kind == "cross":
-        return (*said, END), read
+        return (*target_tokens, END), source_tokens
     if kind == "causal":
-        fed = () if target is None else (BEGIN, *said)
-        both = (*read, *fed) if config.kind == "decoder" else fed
+        fed_tokens = () if target is None else (BEGIN, *target_tokens)
+        both = (*source_tokens, *fed_tokens) if config.kind == "decoder" else fed_tokens
         return both, both
     if config.kind == "one_token":
         return (ROW,), (ROW,)
     if config.kind == "classifier" and config.pool == "first":
-        read = (CLASS, *read)
+        source_tokens = (CLASS, *source_tokens)
     if config.kind == "forecaster":
-        read = (*read, *(f"{AHEAD}{step}" for step in range(1, len(said) + 1)))
-    return read, read
+        source_tokens = (*source_tokens, *(f"{AHEAD}{step}" for step in range(1, len(target_tokens) + 1)))
+    return source_tokens, source_tokens

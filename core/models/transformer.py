@@ -28,14 +28,14 @@ class Encoder(nn.Module):
         checkpointing: bool = False,
     ) -> tuple[Float[Tensor, "B S C"], list[Steps]]:
         """x after all layers, and each layer's Steps (empty unless recorded)."""
-        kept = []
+        recorded = []
         if key_mask is not None and not self.reads_padding:
             key_mask = mask_if_padded(key_mask)
         for layer in self.layers:
             x, steps = run_layer(layer, checkpointing, x, key_mask, record)
             if record:
-                kept.append(steps)
-        return self.norm(x), kept
+                recorded.append(steps)
+        return self.norm(x), recorded
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class TransformerSeq2Seq(Seq2Seq):
         self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)
-        seen, maps = [], {"causal": [], "cross": []}
+        history, maps = [], {"causal": [], "cross": []}
         for layer, past in zip(self.layers, state.past, strict=True):
-            x, read, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
-            seen.append(read)
+            x, inputs, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
+            history.append(inputs)
             if record:
                 maps["causal"].append(causal)
                 maps["cross"].append(cross)
-        state = DecoderState(state.length + tokens.shape[1], tuple(seen))
+        state = DecoderState(state.length + tokens.shape[1], tuple(history))
         return self.output(self.norm(x)), state, maps if record else {}
 
 

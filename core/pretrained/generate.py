@@ -92,7 +92,8 @@ def generate_steps(pretrained: Pretrained, begun: GenerationStart, settings: Sea
     model = DecoderAdapter(pretrained, begun.prompt.prefix_tokens[:-1] if begun.batch is not None else ())
     if settings.strategy == "sampling":
         generator = torch.Generator().manual_seed(settings.seed)
-        return sample_steps(model, begun.prompt, generator, samples=settings.samples, how=settings.sampling, **common)
+        return sample_steps(model, begun.prompt, generator, samples=settings.samples, sampling=settings.sampling,
+                            **common)
     width, alpha = (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
     return beam_steps(model, begun.prompt, width=width, length_penalty=alpha, lp=length_power, **common)
 

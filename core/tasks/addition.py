@@ -53,8 +53,8 @@ class Addition(RowTask):
         """The two digits that are added; for the last carry, those that it comes from."""
         if len(example.source) != 2 * self.digits + 1:
             return ((),) * len(example.target)
-        found = [(place, place + self.digits + 1) for place in (0, *range(self.digits))]
-        return tuple(found[::-1] if self.units_first else found)
+        positions = [(place, place + self.digits + 1) for place in (0, *range(self.digits))]
+        return tuple(positions[::-1] if self.units_first else positions)
 
 
 def decimal_digits(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"]:

@@ -74,8 +74,8 @@ class Batch:
     @property
     def tokens(self) -> int:
         """What is read and what is said, without padding, counted for tokens a second."""
-        said = self.target_out
-        return int(self.source_mask.sum()) + (int((said != PAD).sum()) if self.target_in is not None else 0)
+        target = self.target_out
+        return int(self.source_mask.sum()) + (int((target != PAD).sum()) if self.target_in is not None else 0)
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
@@ -103,12 +103,13 @@ class TaskConfig:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**31:
             raise ConfigError(f"task = {quote_name(self.key)}: seed = {quote(self.seed)}; expected a whole number "
                               "from 0 to 2147483647.")
-        entry, given = task_entry(self.key), dict(self.params)
+        entry, params = task_entry(self.key), dict(self.params)
         known = {param.key: param for param in entry.params}
-        if extra := sorted(given.keys() - known.keys()):
+        if extra := sorted(params.keys() - known.keys()):
             raise ConfigError(f"task = {self.key} has no {quote_name(extra[0])}; it takes "
                               f"{', '.join(known) or 'no parameters'}.")
-        filled = {key: param.check(given.get(key, param.default), f"task = {self.key}") for key, param in known.items()}
+        filled = {key: param.check(params.get(key, param.default), f"task = {self.key}")
+                  for key, param in known.items()}
         object.__setattr__(self, "params", tuple(sorted(filled.items())))
         entry.check(**filled)
 
@@ -250,12 +251,12 @@ class Task:
         A task of few items (a table) overrides this and gives all it holds out, be they fewer.
         """
         generator = torch.Generator().manual_seed(self.config.seed + 2**31)
-        found: dict[Example, None] = {}
+        examples: dict[Example, None] = {}
         for _ in range(5 * n + 100):
-            if len(found) == n:
-                return tuple(found)
-            found[self.draw(generator, held_out=True)] = None
-        raise ValueError(f"task = {self.key} has too few different held-out items for n = {n}; found {len(found)}.")
+            if len(examples) == n:
+                return tuple(examples)
+            examples[self.draw(generator, held_out=True)] = None
+        raise ValueError(f"task = {self.key} has too few different held-out items for n = {n}; found {len(examples)}.")
 
     def words_of(self, tokens: Sequence[str]) -> list[str]:
         """The words of an output, which BLEU counts."""

@@ -49,8 +49,8 @@ def date_order(cells: Sequence[str]) -> str:
 
     "month/day/year" only where some second part is over 12 and no first one is, else "day/month/year".
     """
-    parts = [(int(found[1]), int(found[3])) for cell in cells
-             if (found := _YEAR_LAST.fullmatch(cell)) and found[2] == "/"]
+    parts = [(int(match[1]), int(match[3])) for cell in cells
+             if (match := _YEAR_LAST.fullmatch(cell)) and match[2] == "/"]
     if not parts:
         return ""
     months = any(second > 12 for _, second in parts) and not any(first > 12 for first, _ in parts)
@@ -60,10 +60,10 @@ def date_order(cells: Sequence[str]) -> str:
 def date(cell: str, order: str = "") -> float | None:
     """Days since 1970-01-01 of a date (2020-03-31, 31.3.2020, 31/3/2020, each with or without a time); None where it
     is none."""
-    if found := _YEAR_FIRST.fullmatch(cell):
-        year, month, day, *clock = found.groups()
-    elif found := _YEAR_LAST.fullmatch(cell):
-        first, mark, second, year, *clock = found.groups()
+    if match := _YEAR_FIRST.fullmatch(cell):
+        year, month, day, *clock = match.groups()
+    elif match := _YEAR_LAST.fullmatch(cell):
+        first, mark, second, year, *clock = match.groups()
         day, month = (second, first) if mark == "/" and order == MONTH_FIRST else (first, second)
     else:
         return None

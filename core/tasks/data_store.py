@@ -21,7 +21,7 @@ INLINE = 300_000  # characters that a setting may hold itself
 UNUSED = 86_400.0  # seconds after which data that no run has is deleted
 IN_RUN = "data"
 _REFERENCE = re.compile(r"sha256:([0-9a-f]{64})")
-_seen: dict[str, Path] = {}  # where this process last met the data of a run
+_run_files: dict[str, Path] = {}  # where this process last met the data of a run
 
 
 def is_reference(value: object) -> bool:
@@ -68,7 +68,7 @@ def _verify(data: bytes, reference: str) -> None:
 
 def path_of(reference: str) -> Path:
     """Where stored data lies; ConfigError where it is not on this machine."""
-    for path in (_seen.get(reference), _stored(reference)):
+    for path in (_run_files.get(reference), _stored(reference)):
         if path is not None and path.is_file():
             return path
     raise ConfigError(f"The data {reference[:15]}… is not on this machine; upload the file again, give it with --data, "
@@ -80,7 +80,7 @@ def note(folder: Path, verify: bool = False) -> None:
     for path in (folder / IN_RUN).glob("*.txt"):
         if verify:
             _verify(path.read_bytes(), f"sha256:{path.stem}")
-        _seen[f"sha256:{path.stem}"] = path
+        _run_files[f"sha256:{path.stem}"] = path
 
 
 def link(reference: str, folder: Path) -> None:
@@ -99,8 +99,8 @@ def prune(root: Path | None = None) -> None:
     """Delete data that no run shares and that was not stored within a day."""
     for path in ((root or runs_folder()) / ".data").glob("*.txt"):
         try:
-            found = path.stat()
-            if found.st_nlink == 1 and time.time() - found.st_mtime > UNUSED:
+            stat = path.stat()
+            if stat.st_nlink == 1 and time.time() - stat.st_mtime > UNUSED:
                 path.unlink()
         except OSError:  # another process was first
             continue

@@ -40,17 +40,17 @@ class Recall(RowTask):
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         keys = torch.rand(count, self.keys, generator=generator).argsort(1)[:, : self.pairs]  # each at most once
         values = torch.randint(self.keys, keys.shape, generator=generator)
-        asked = torch.randint(self.pairs, (count, 1), generator=generator)
+        query = torch.randint(self.pairs, (count, 1), generator=generator)
         pairs = torch.stack((self.key_ids[keys], self.value_ids[values]), 2).flatten(1)
-        key, value = self.key_ids[keys.gather(1, asked)], self.value_ids[values.gather(1, asked)]
+        key, value = self.key_ids[keys.gather(1, query)], self.value_ids[values.gather(1, query)]
         return torch.cat((pairs, key), 1), torch.cat((key, value), 1)
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The letter that is asked for, where it is asked for or in its pair; then the capital behind it."""
-        *pairs, asked = example.source
-        place = 2 * pairs[::2].index(asked) if asked in pairs[::2] else None
-        found = ((), ()) if place is None else ((place, len(pairs)), (place + 1,))
-        return found[: len(example.target)]
+        *pairs, query = example.source
+        place = 2 * pairs[::2].index(query) if query in pairs[::2] else None
+        positions = ((), ()) if place is None else ((place, len(pairs)), (place + 1,))
+        return positions[: len(example.target)]
 
 
 class Induction(RowTask):
@@ -61,26 +61,26 @@ class Induction(RowTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
-        self.length, self.words, self.said = (int(config[name]) for name in ("length", "vocab", "said"))
+        self.length, self.words, self.answer = (int(config[name]) for name in ("length", "vocab", "said"))
         words = SYLLABLES[: self.words]
         self.source_vocab = self.target_vocab = Vocabulary(words)
         self.ids = torch.tensor(self.source_vocab.encode(words))
-        self.max_source, self.max_target = self.length + 1, self.said + 1
+        self.max_source, self.max_target = self.length + 1, self.answer + 1
         self.recommended = recipes.induction()
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         # The largest of random numbers stand at places that differ: words without one that comes twice.
         words = self.ids[torch.rand(count, self.words, generator=generator).topk(self.length).indices]
-        start = torch.randint(self.length - self.said, (count, 1), generator=generator)
-        said = words.gather(1, start + torch.arange(self.said + 1))
-        return torch.cat((words, said[:, :1]), 1), said
+        start = torch.randint(self.length - self.answer, (count, 1), generator=generator)
+        target = words.gather(1, start + torch.arange(self.answer + 1))
+        return torch.cat((words, target[:, :1]), 1), target
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The word that is asked for, where it first stood or is asked for; then those that follow it, one by one."""
-        *words, asked = example.source
-        if asked not in words:
+        *words, query = example.source
+        if query not in words:
             return ((),) * len(example.target)
-        first = words.index(asked)
+        first = words.index(query)
         after = ((place,) if place < len(words) else () for place in range(first + 1, first + len(example.target)))
         return ((first, len(words)), *after)[: len(example.target)]
 
@@ -94,13 +94,13 @@ def check_recall(pairs: int, keys: int) -> None:
                           f"hold some out; take more of either, for {FEWEST:,}.")
 
 
-def check_induction(length: int, vocab: int, said: int) -> None:
-    """ConfigError when the words cannot all differ, or none is left to be asked for."""
+def check_induction(length: int, vocab: int, **params: int) -> None:
+    """ConfigError when the words cannot all differ, or too few follow the queried one."""
     if vocab < length:
         raise ConfigError(f"length = {length} different words need as many to choose from, but vocab = {vocab}; take "
                           f"vocab ≥ {length}.")
-    if said >= length:
-        raise ConfigError(f"said = {said} words must follow one of length = {length}; take said ≤ {length - 1}.")
+    if (answer := params["said"]) >= length:
+        raise ConfigError(f"said = {answer} words must follow one of length = {length}; take said ≤ {length - 1}.")
 
 
 RECALL = TaskEntry(

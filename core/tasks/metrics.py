@@ -80,12 +80,12 @@ def chrf(predictions: Sequence[str], targets: Sequence[str]) -> float:
 
 def score(task: Task, predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> dict[str, float]:
     """What the task is judged by, by name: "exact" of its tokens, "bleu" of its words, "chrf" of its text."""
-    found = {"exact": exact_match(predictions, targets)}
+    scores = {"exact": exact_match(predictions, targets)}
     if "bleu" in task.metrics:
-        found["bleu"] = bleu(*([task.words_of(row) for row in rows] for rows in (predictions, targets)))
+        scores["bleu"] = bleu(*([task.words_of(row) for row in rows] for rows in (predictions, targets)))
     if "chrf" in task.metrics:
-        found["chrf"] = chrf(*([task.separator.join(row) for row in rows] for rows in (predictions, targets)))
-    return found
+        scores["chrf"] = chrf(*([task.separator.join(row) for row in rows] for rows in (predictions, targets)))
+    return scores
 
 
 def by_length(

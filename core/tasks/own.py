@@ -95,17 +95,17 @@ def column_choice(params: Mapping[str, str], columns: str = "") -> tuple[tuple[s
     names = column_names(params["data"], params["header"], params["decimal"])
     target = find_column(names, params["label"], "label") if params["label"].strip() else len(names) - 1
     try:
-        found = own_table(**{**params, "columns": columns})
+        table = own_table(**{**params, "columns": columns})
     except ConfigError:
-        found = None
-    usual = tuple(column.name for column in found.columns) if isinstance(found, Table) else ()
+        table = None
+    usual = tuple(column.name for column in table.columns) if isinstance(table, Table) else ()
     return names[:target] + names[target + 1:], usual
 
 
 def make_table_task(config: TaskConfig) -> Task:
     """A classifier of rows, or of texts where a text is all there is to read."""
-    found = own_table(**{name: str(value) for name, value in config.params})
-    return SentenceTask(config, OWN_TABLE, found) if isinstance(found, Texts) else TableTask(config, OWN_TABLE, found)
+    table = own_table(**{name: str(value) for name, value in config.params})
+    return SentenceTask(config, OWN_TABLE, table) if isinstance(table, Texts) else TableTask(config, OWN_TABLE, table)
 
 
 # Stored data is read when a task is made of it, not whenever a config is: a list of runs has many configs.
@@ -137,9 +137,9 @@ def check_pairs(data: str, header: str, unit: str) -> None:
 def check_table(**params: str) -> None:
     if is_reference(params["data"]):
         return
-    found = own_table(**params)
-    rows = [tuple(words(each)) for each in found.texts] if isinstance(found, Texts) else found.rows
-    sides(rows, found.labels, seed=0)
+    table = own_table(**params)
+    rows = [tuple(words(each)) for each in table.texts] if isinstance(table, Texts) else table.rows
+    sides(rows, table.labels, seed=0)
 
 
 OWN_TEXT = TaskEntry(

@@ -94,15 +94,15 @@ def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
     if rows and len(rows[0].cells) > 2:
         notes.append(f"The first two of {len(rows[0].cells)} columns are read.")
     unit = unit_of(rows) if unit == "auto" else unit
-    found: dict[Example, None] = {}
+    pairs: dict[Example, None] = {}
     for row in rows:
-        found[_pair(row, unit)] = None
-    if (twice := len(rows) - len(found)):
+        pairs[_pair(row, unit)] = None
+    if (twice := len(rows) - len(pairs)):
         notes.append(f"{twice:,} {'pair stands' if twice == 1 else 'pairs stand'} there again, and count once.")
-    if len(found) < FEWEST_PAIRS:
-        raise ConfigError(f"There are {len(found)} different pairs; {FEWEST_PAIRS} are needed at least, as a tenth is "
+    if len(pairs) < FEWEST_PAIRS:
+        raise ConfigError(f"There are {len(pairs)} different pairs; {FEWEST_PAIRS} are needed at least, as a tenth is "
                           "held out.")
-    trained, held_out = _sides(tuple(found), seed)
+    trained, held_out = _sides(tuple(pairs), seed)
     notes.append(f"{len(trained):,} pairs are learned, {len(held_out):,} held out; no source is on both sides.")
     known = (vocabulary(pair.source for pair in trained), vocabulary(pair.target for pair in trained))
     strange = {token for vocab, sides in zip(known, zip(*held_out, strict=True), strict=True)
@@ -155,7 +155,7 @@ def recipes(unit: str) -> Mapping[str, Recipe]:
     from core.models.config import ModelConfig
 
     stacked = dict(num_heads=4, layers=2, norm="pre")
-    found = {
+    by_kind = {
         "recurrent": Recipe(ModelConfig.recurrent(64).to_json(), 1000, 64, 5e-3),
         "transformer": Recipe(ModelConfig.transformer(64, position="sinusoidal", **stacked).to_json(), 1500, 64, 2e-3),
         "decoder": Recipe(ModelConfig.transformer(64, kind="decoder", position="rope", **stacked).to_json(), 1500, 64,
@@ -163,4 +163,4 @@ def recipes(unit: str) -> Mapping[str, Recipe]:
         "hybrid": Recipe(ModelConfig.recurrent(64, kind="hybrid", cell="lstm").to_json(), 1000, 64, 5e-3),
     }
     first = "transformer" if unit == "words" else "recurrent"
-    return {kind: replace(found[kind], patience=PATIENCE, keep_best=True) for kind in (first, *found)}
+    return {kind: replace(by_kind[kind], patience=PATIENCE, keep_best=True) for kind in (first, *by_kind)}

@@ -39,10 +39,10 @@ class Pictures(PictureTask):
         first = 10 ** (self.count - 1)
         self.numbers = {side: torch.tensor([n for n in range(first, 10 * first) if is_held_out(str(n)) == side])
                         for side in (False, True)}
-        said = [self.words[n] for n in range(first, 10 * first)]
-        self.target_vocab = self.source_vocab = Vocabulary(word for words in said for word in words)
+        texts = [self.words[n] for n in range(first, 10 * first)]
+        self.target_vocab = self.source_vocab = Vocabulary(word for words in texts for word in words)
         self.grid = (SIDE // self.patch, self.count * SIDE // self.patch)
-        self.max_source, self.max_target = self.grid[0] * self.grid[1], max(map(len, said))
+        self.max_source, self.max_target = self.grid[0] * self.grid[1], max(map(len, texts))
         self.recommended = picture_recipes()
 
     @property
@@ -73,8 +73,8 @@ class Pictures(PictureTask):
         wide = SIDE // self.patch
         of_digit = [tuple(r * columns + digit * wide + c for r in range(rows) for c in range(wide))
                     for digit in range(self.count)]
-        said = deciding(self.language, self.number[example.target])
-        return tuple(of_digit[digit] if digit >= 0 else () for digit in said)
+        digits = deciding(self.language, self.number[example.target])
+        return tuple(of_digit[digit] if digit >= 0 else () for digit in digits)
 
     def _drawn(
         self, count: int, generator: torch.Generator, held_out: bool
@@ -94,15 +94,16 @@ class Pictures(PictureTask):
     def _by_digit(self) -> Mapping[bool, tuple[Int[Tensor, "ten M"], Int[Tensor, " ten"]]]:
         """Which pictures show each digit, and how many, on both sides of the split."""
         pictures, labels = digits()
-        found = sides([row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed)
-        lists = {side: [[i for i in found[side] if int(labels[i]) == digit] for digit in range(10)] for side in found}
+        by_side = sides([row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed)
+        lists = {side: [[i for i in rows if int(labels[i]) == digit] for digit in range(10)]
+                 for side, rows in by_side.items()}
         return {side: (pad(rows), torch.tensor(list(map(len, rows)))) for side, rows in lists.items()}
 
     def _given(self, source: Float[Tensor, "B P D"], target_out: Int[Tensor, "B T"]) -> Batch:
         longest = int((target_out != PAD).sum(1).max())
         target_out = target_out[:, :longest]
-        begun = torch.full((len(target_out), 1), BOS)
-        target_in = torch.cat((begun, target_out[:, :-1].masked_fill(target_out[:, :-1] == EOS, PAD)), dim=1)
+        start = torch.full((len(target_out), 1), BOS)
+        target_in = torch.cat((start, target_out[:, :-1].masked_fill(target_out[:, :-1] == EOS, PAD)), dim=1)
         return Batch(source, torch.ones(source.shape[:2], dtype=torch.bool), target_in, target_out)
 
 
@@ -112,18 +113,18 @@ def deciding(language: str, number: int) -> tuple[int, ...]:
 
     A digit decides a word that is another one, or gone, for most other values of this digit, the rest kept.
     """
-    words, written = number_words(language), str(number)
-    spoken = words[number]
-    found = []
-    for i, word in enumerate(spoken):
+    words, digits = number_words(language), str(number)
+    target = words[number]
+    result = []
+    for i, word in enumerate(target):
         changed = []
-        for place, digit in enumerate(written):
+        for place, digit in enumerate(digits):
             others = [other for other in "0123456789" if other != digit and not (place == 0 and other == "0")]
-            said = [words[int(written[:place] + other + written[place + 1 :])] for other in others]
-            changed.append(sum(len(each) <= i or each[i] != word for each in said) / len(said))
+            variants = [words[int(digits[:place] + other + digits[place + 1 :])] for other in others]
+            changed.append(sum(len(each) <= i or each[i] != word for each in variants) / len(variants))
         over = [place for place, share in enumerate(changed) if share > DECIDES]
-        found.append(over[0] if len(over) == 1 else -1)
-    return tuple(found)
+        result.append(over[0] if len(over) == 1 else -1)
+    return tuple(result)
 
 
 def picture_recipes() -> Recipes:

@@ -82,9 +82,9 @@ def validate_text(text: str, what: str = "text") -> str:
     if len(text) > MOST_SIGNS:
         raise ConfigError(f"The {what} has {len(text):,} characters; at most {MOST_SIGNS:,} are taken. Cut it shorter.")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    if found := _CONTROL.search(text):
-        line = text.count("\n", 0, found.start()) + 1
-        raise ConfigError(f"Line {line} holds the control character U+{ord(found[0]):04X}, which no text has; is this "
+    if match := _CONTROL.search(text):
+        line = text.count("\n", 0, match.start()) + 1
+        raise ConfigError(f"Line {line} holds the control character U+{ord(match[0]):04X}, which no text has; is this "
                           "really a text file in UTF-8?")
     return text
 
@@ -96,12 +96,12 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
     the lines that are wider or narrower, and a quotation mark that is never closed.
     """
     text = validate_text(text, what)
-    found = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
-    if not found:
+    splits = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
+    if not splits:
         first = text.strip().split("\n")[0]
         raise ConfigError(f"The {what} has a single column: no tab, semicolon, comma or bar separates {first!r:.60}.")
-    best = max(found, key=lambda mark: _fit(found[mark]))
-    rows, trouble = found[best]
+    best = max(splits, key=lambda mark: _fit(splits[mark]))
+    rows, trouble = splits[best]
     if trouble and best == "\t":  # no cell can hold a tab, so its quotation marks may be plain signs
         rows, trouble = _split(text, best, csv.QUOTE_NONE)
     if trouble:
@@ -131,9 +131,9 @@ def _split(text: str, delimiter: str, quoting: int = csv.QUOTE_MINIMAL) -> tuple
     return rows, ""
 
 
-def _fit(found: tuple[list[Row], str]) -> tuple[bool, int]:
+def _fit(split: tuple[list[Row], str]) -> tuple[bool, int]:
     """How well a separator explains a table; the earlier one in DELIMITERS wins where two do alike."""
-    rows, trouble = found
+    rows, trouble = split
     width = len(rows[0].cells) if rows else 0
     return not trouble, sum(len(row.cells) == width for row in rows) if width > 1 else 0
 
@@ -150,9 +150,9 @@ def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
         raise ConfigError(f"The {what} has {width} columns; at most {MOST_COLUMNS} are taken.")
     ragged = [row for row in rows if len(row.cells) != width]
     if ragged:
-        told = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
+        lines = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
         more = f"; and {len(ragged) - MAX_LINES:,} more" if len(ragged) > MAX_LINES else ""
-        raise ConfigError(f"Rows are of unlike width: line {first.line} has {width} cells, {told}{more}. "
+        raise ConfigError(f"Rows are of unlike width: line {first.line} has {width} cells, {lines}{more}. "
                           f"{DELIMITERS[delimiter].capitalize()} separate the cells; put a cell that holds one in "
                           "quotation marks.")
 

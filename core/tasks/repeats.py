@@ -59,14 +59,15 @@ class Repeats(RowTask):
     def rows(self, count: int, generator: torch.Generator) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N S"]]:
         """Each line's place p shows word p mod (passage + gap) of its passage, or in the gap a word of its own."""
         size = count, self.length
-        drawn = torch.multinomial(self.often, count * self.length, replacement=True, generator=generator).view(size)
+        flat = torch.multinomial(self.often, count * self.length, replacement=True, generator=generator)
+        random_words = flat.view(size)
         long = torch.randint(SHORTEST, self.passage + 1, (count, 1), generator=generator)
         between = torch.randint(self.gap + 1, (count, 1), generator=generator)
         start = torch.randint(self.passage + self.gap, (count, 1), generator=generator)
         place = (torch.arange(self.length) + start) % (long + between)
-        words = torch.where(place < long, drawn.gather(1, place), drawn)
-        begun = torch.cat((torch.full((count, 1), self.source_vocab.encode([BEGIN])[0]), self.ids[words]), 1)
-        return begun[:, :-1], begun[:, 1:]
+        words = torch.where(place < long, random_words.gather(1, place), random_words)
+        line = torch.cat((torch.full((count, 1), self.source_vocab.encode([BEGIN])[0]), self.ids[words]), 1)
+        return line[:, :-1], line[:, 1:]
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
         source, target = self._side(batch_size, batch_size + batch_size // 4 + 8, generator, held_out=False)
@@ -79,8 +80,8 @@ class Repeats(RowTask):
         source = pad([self.source_vocab.encode(example.source) for example in examples])
         target = torch.full_like(source, PAD)
         for row, example in zip(target, examples, strict=True):
-            wanted = self.target_vocab.encode(example.target or example.source[1:])
-            row[: len(wanted)] = torch.tensor(wanted, dtype=torch.long)
+            ids = self.target_vocab.encode(example.target or example.source[1:])
+            row[: len(ids)] = torch.tensor(ids, dtype=torch.long)
         return Batch(source, source != PAD, None, target)
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -89,11 +90,11 @@ class Repeats(RowTask):
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """Where the next word stood before, behind the word that was just read."""
-        read, found = example.source, []
-        for now, wanted in enumerate(example.target):
+        read, positions = example.source, []
+        for now, next_word in enumerate(example.target):
             pairs = zip(read[:now], read[1 : now + 1], strict=True)
-            found.append(tuple(place for place, pair in enumerate(pairs, 1) if pair == (read[now], wanted)))
-        return tuple(found)
+            positions.append(tuple(place for place, pair in enumerate(pairs, 1) if pair == (read[now], next_word)))
+        return tuple(positions)
 
 
 def check_lines(length: int, passage: int, gap: int) -> None:

@@ -40,17 +40,17 @@ class RowTask(Task):
                        tuple(self.target_vocab.tokens[i] for i in target[0].tolist()))
 
     def _side(
-        self, wanted: int, drawn: int, generator: torch.Generator, held_out: bool
+        self, size: int, batch: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N T"]]:
         """The first `wanted` rows of one side of the split, drawn so many at a time."""
-        sources, targets, found = [], [], 0
-        while found < wanted:
-            source, target = self.rows(drawn, generator)
-            kept = in_held_out(self.item(source)) == held_out
-            sources.append(source[kept])
-            targets.append(target[kept])
-            found += len(sources[-1])
-        return torch.cat(sources)[:wanted], torch.cat(targets)[:wanted]
+        sources, targets, count = [], [], 0
+        while count < size:
+            source, target = self.rows(batch, generator)
+            chosen = in_held_out(self.item(source)) == held_out
+            sources.append(source[chosen])
+            targets.append(target[chosen])
+            count += len(sources[-1])
+        return torch.cat(sources)[:size], torch.cat(targets)[:size]
 
 
 def in_held_out(rows: Int[Tensor, "N K"]) -> Bool[Tensor, " N"]:

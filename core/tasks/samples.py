@@ -108,11 +108,11 @@ _KINDS = {"Lu": "capital letter", "Ll": "small letter", "Nd": "number", "No": "n
 
 def roman(number: int) -> str:
     """1994 as MCMXCIV."""
-    said = ""
+    text = ""
     for value, sign in _ROMAN:
-        said += sign * (number // value)
+        text += sign * (number // value)
         number %= value
-    return said
+    return text
 
 
 def roman_pairs() -> str:

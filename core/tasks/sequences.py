@@ -44,8 +44,8 @@ class SequenceTask(RowTask):
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         if self.key != "sort":
             return tuple((place,) for place in self.expected(example))
-        return tuple(tuple(i for i, letter in enumerate(example.source) if letter == wanted)
-                     for wanted in sorted(example.source))
+        return tuple(tuple(i for i, letter in enumerate(example.source) if letter == target)
+                     for target in sorted(example.source))
 
 
 def check(length: int, vocab: int) -> None:

@@ -82,17 +82,17 @@ class Seasons(Task):
         return tuple(range(len(example.source) - self.period, len(example.source)))
 
     def _drawn(
-        self, wanted: int, generator: torch.Generator, held_out: bool
+        self, count: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B N"]]:
         """Series of one side of the split, which their first season decides."""
         firsts: list[Tensor] = []
-        while sum(map(len, firsts)) < wanted:
-            drawn = torch.randn(wanted + wanted // 4 + 16, self.period, generator=generator)
-            firsts.append(drawn[in_held_out((drawn * NUMBERS).round().long()) == held_out])
-        first = torch.cat(firsts)[:wanted]
-        steps = DRIFT * torch.randn(wanted, self.seasons, self.period, generator=generator)
+        while sum(map(len, firsts)) < count:
+            candidates = torch.randn(count + count // 4 + 16, self.period, generator=generator)
+            firsts.append(candidates[in_held_out((candidates * NUMBERS).round().long()) == held_out])
+        first = torch.cat(firsts)[:count]
+        steps = DRIFT * torch.randn(count, self.seasons, self.period, generator=generator)
         seasons = torch.cat((first[:, None], first[:, None] + steps.cumsum(1)), dim=1)  # (B, seasons + 1, period)
-        slope = TREND * torch.randn(wanted, 1, generator=generator)
+        slope = TREND * torch.randn(count, 1, generator=generator)
         moments = torch.arange((self.seasons + 1) * self.period) / self.period
         values = seasons.flatten(1) + slope * moments
         values = values + NOISE * torch.randn(values.shape, generator=generator)

@@ -74,8 +74,8 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
         points = any("." in cell and number(cell, False) is not None for cell in cells)
         comma = decimal_comma(cells, usual=delimiter == ";" and not points)
     elif decimal == "table":
-        found = [cell for row in rows[:SAMPLE_OF_ONE] for cell in row.cells if re.fullmatch(r"[\d.,]+", cell)]
-        comma = delimiter == ";" and not any("." in cell for cell in found)
+        numeric = [cell for row in rows[:SAMPLE_OF_ONE] for cell in row.cells if re.fullmatch(r"[\d.,]+", cell)]
+        comma = delimiter == ";" and not any("." in cell for cell in numeric)
     sheet = Sheet((), (), comma, False, decimal)
     named = header == "yes" or header == "auto" and _is_header(rows, sheet)
     first = rows[0].cells
@@ -95,14 +95,14 @@ def _is_header(rows: Sequence[Row], sheet: Sheet) -> bool:
     return not any(row.cells[i] == cell for i, cell in enumerate(first) for row in rest)
 
 
-def find_column(names: Sequence[str], asked: str, what: str) -> int:
+def find_column(names: Sequence[str], query: str, what: str) -> int:
     """The place of a column, by its name or its number from 1; ConfigError lists the names."""
     folded = [name.casefold() for name in names]
-    if asked.strip().casefold() in folded:
-        return folded.index(asked.strip().casefold())
-    if asked.strip().isdecimal() and 1 <= int(asked) <= len(folded):
-        return int(asked) - 1
-    raise ConfigError(f"{what} = {quote(asked)}: the table has no such column. It has {', '.join(names)}.")
+    if query.strip().casefold() in folded:
+        return folded.index(query.strip().casefold())
+    if query.strip().isdecimal() and 1 <= int(query) <= len(folded):
+        return int(query) - 1
+    raise ConfigError(f"{what} = {quote(query)}: the table has no such column. It has {', '.join(names)}.")
 
 
 def parse_table(text: str, header: str, label: str, words: str, columns: str = "", dates: str = "out",
@@ -129,19 +129,19 @@ def parse_table(text: str, header: str, label: str, words: str, columns: str = "
         raise ConfigError(f"columns names {sheet.names[target]}, which is the class; leave it out.")
     others = [i for i in range(len(sheet.names)) if i != target]
     read = {i: _column(sheet, i, rows, dates, i in chosen) for i in others if not chosen or i in chosen}
-    kept = [i for i, one in read.items() if one.column is not None
+    used = [i for i, one in read.items() if one.column is not None
             and (not one.why or i in chosen or every and one.why.startswith(IDENTIFIERS))]
     texts = [i for i, one in read.items() if one.is_text]
-    if not kept and texts:
+    if not used and texts:
         longest = max(texts, key=lambda i: sum(len(row.cells[i]) for row in rows))
         return _texts(sheet, longest, rows, labels, classes, notes)
-    out = [f"{sheet.names[i]} ({read[i].why if i in read else 'not chosen'})" for i in others if i not in kept]
-    if not kept:
+    out = [f"{sheet.names[i]} ({read[i].why if i in read else 'not chosen'})" for i in others if i not in used]
+    if not used:
         raise ConfigError(f"No column is left to learn from beside {sheet.names[target]}: {', '.join(out)}. Name those "
                           "to take all the same under Columns.")
     if out:
         notes += [f"Left out: {', '.join(out)}."]
-    return _table(sheet, {i: read[i] for i in kept}, rows, labels, classes, notes)
+    return _table(sheet, {i: read[i] for i in used}, rows, labels, classes, notes)
 
 
 def _labelled(sheet: Sheet, target: int) -> tuple[list[Row], tuple[int, ...], tuple[str, ...], list[str]]:
@@ -191,8 +191,8 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     if dates != "categories" and (days := _days(cells)):
         return Reading(Column(name, date=True), always or ("" if dates == "numbers" else "dates"), days)
     if 1 - len(wrong) / len(cells) >= NEARLY:
-        told = ", ".join(f"line {row.line} has {quote(row.cells[i])}" for row in wrong[:3])
-        raise ConfigError(f"The column {name} holds numbers, but {told}. Mend them, or leave those empty.")
+        wrong_lines = ", ".join(f"line {row.line} has {quote(row.cells[i])}" for row in wrong[:3])
+        raise ConfigError(f"The column {name} holds numbers, but {wrong_lines}. Mend them, or leave those empty.")
     kinds = tuple(sorted(different))
     read = Column(name, kinds), always, {kind: float(place) for place, kind in enumerate(kinds, 1)}
     if len(kinds) <= min(MOST_CATEGORIES, max(8, len(cells) // 4)):
@@ -200,8 +200,8 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     if chosen and len(kinds) > MOST_EXPLICIT_CATEGORIES:
         raise ConfigError(f"The column {name} has {len(kinds):,} different texts; at most {MOST_EXPLICIT_CATEGORIES:,} "
                           "can be categories. Name it under Text to read it word by word.")
-    alike = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
-    return Reading(read[0], f"{alike} {len(kinds):,} different", read[2], is_text=True)
+    what = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
+    return Reading(read[0], f"{what} {len(kinds):,} different", read[2], is_text=True)
 
 
 def _identifier(cells: Sequence[str], numbers: dict[str, Cell]) -> str:
@@ -221,16 +221,16 @@ def _days(cells: Sequence[str]) -> dict[str, Cell]:
     return {} if None in days.values() else days
 
 
-def _table(sheet: Sheet, kept: dict[int, Reading], rows: Sequence[Row], labels: tuple[int, ...],
+def _table(sheet: Sheet, readings: dict[int, Reading], rows: Sequence[Row], labels: tuple[int, ...],
            classes: tuple[str, ...], notes: list[str]) -> Table:
-    columns = [read.column for read in kept.values() if read.column is not None]
-    cells = tuple(tuple(None if missing(row.cells[i]) else read.values[row.cells[i]] for i, read in kept.items())
+    columns = [read.column for read in readings.values() if read.column is not None]
+    cells = tuple(tuple(None if missing(row.cells[i]) else read.values[row.cells[i]] for i, read in readings.items())
                   for row in rows)
     empty = sum(value is None for row in cells for value in row)
-    commas = [sheet.names[i] for i, read in kept.items() if read.column == Column(sheet.names[i])
+    commas = [sheet.names[i] for i, read in readings.items() if read.column == Column(sheet.names[i])
               and sheet.has_comma(list(read.values)) and any("," in cell for cell in read.values)]
     numbers = [column.name for column in columns if not column.categories and not column.date]
-    orders = {sheet.names[i]: date_order(list(read.values)) for i, read in kept.items()}
+    orders = {sheet.names[i]: date_order(list(read.values)) for i, read in readings.items()}
     days = [f"{column.name} ({orders[column.name]})" if orders[column.name] else column.name for column in columns
             if column.date]
     kinds = [f"{column.name} ({len(column.categories)} kinds)" for column in columns if column.categories]
@@ -238,15 +238,15 @@ def _table(sheet: Sheet, kept: dict[int, Reading], rows: Sequence[Row], labels: 
         ("Numbers", numbers), ("With decimal commas", commas), ("Dates as numbers, in days", days),
         ("Categories", kinds)) if names]
     if empty:
-        notes.append(f"{empty:,} of {len(cells) * len(kept):,} cells are empty; no attention can look at those.")
+        notes.append(f"{empty:,} of {len(cells) * len(readings):,} cells are empty; no attention can look at those.")
     return Table(tuple(columns), cells, labels, classes, tuple(notes))
 
 
 def _texts(sheet: Sheet, i: int, rows: Sequence[Row], labels: tuple[int, ...], classes: tuple[str, ...],
            notes: list[str]) -> Texts:
     there = [j for j, row in enumerate(rows) if not missing(row.cells[i])]
-    if gone := [row.line for row in rows if missing(row.cells[i])]:
-        notes.append(f"{line_numbers(gone).capitalize()} without a {sheet.names[i]} left out.")
+    if empty := [row.line for row in rows if missing(row.cells[i])]:
+        notes.append(f"{line_numbers(empty).capitalize()} without a {sheet.names[i]} left out.")
     if len(there) < FEWEST_ROWS:
         raise ConfigError(f"The column {sheet.names[i]} has {len(there)} texts; {FEWEST_ROWS} are needed at least.")
     notes.append(f"{sheet.names[i]} is read word by word; the other columns are left out.")

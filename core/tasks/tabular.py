@@ -152,11 +152,11 @@ class TableTask(Task):
         """Each column's mean and deviation over what is trained on; 0 and 1 for categories."""
         centre, scale = [], []
         for i, column in enumerate(self.table.columns):
-            seen = torch.tensor([self.table.rows[j][i] for j in self.sides[False]
+            values = torch.tensor([self.table.rows[j][i] for j in self.sides[False]
                                  if self.table.rows[j][i] is not None], dtype=torch.float64)
-            plain = column.categories or not len(seen)
-            centre.append(0.0 if plain else float(seen.mean()))
-            scale.append(1.0 if plain else float(seen.std(correction=0)) or 1.0)
+            plain = column.categories or not len(values)
+            centre.append(0.0 if plain else float(values.mean()))
+            scale.append(1.0 if plain else float(values.std(correction=0)) or 1.0)
         return torch.tensor(centre, dtype=torch.float64), torch.tensor(scale, dtype=torch.float64)
 
 
@@ -173,16 +173,16 @@ def sides(rows: Sequence[object], labels: Sequence[int], seed: int) -> Mapping[b
     for group in groups.values():
         by_class.setdefault(labels[group[0]], []).append(group)
     generator = torch.Generator().manual_seed(seed)
-    found: dict[bool, list[int]] = {False: [], True: []}
+    split: dict[bool, list[int]] = {False: [], True: []}
     for label in sorted(by_class):
         of_class = by_class[label]
-        wanted = round(HELD_OUT * len(of_class)) if len(of_class) > 2 else 0
+        held_out_count = round(HELD_OUT * len(of_class)) if len(of_class) > 2 else 0
         for place, j in enumerate(torch.randperm(len(of_class), generator=generator).tolist()):
-            found[place < wanted] += of_class[j]
-    if not found[True]:
+            split[place < held_out_count] += of_class[j]
+    if not split[True]:
         raise ConfigError("No class has three different rows, so none can be held out; add rows that differ.")
-    order = torch.randperm(len(found[True]), generator=generator).tolist()
-    return {False: tuple(found[False]), True: tuple(found[True][i] for i in order)}
+    order = torch.randperm(len(split[True]), generator=generator).tolist()
+    return {False: tuple(split[False]), True: tuple(split[True][i] for i in order)}
 
 
 def parse_cell(column: Column, cell: str) -> Cell:
@@ -219,20 +219,20 @@ def logistic(task: Any) -> float:
     return baseline_accuracy(task, LogisticRegression(max_iter=1000))
 
 
-def baseline_accuracy(task: Any, peer: Any) -> float:
+def baseline_accuracy(task: Any, classifier: Any) -> float:
     """What a classifier of scikit-learn's gets right of a task's held-out rows, fitted to the others."""
-    (train, answers), (test, wanted) = (
+    (train, answers), (test, targets) = (
         (task.flat(side), [example.target[0] for example in side])
         for side in (task.trained(), task.held_out(10**6)))
-    return float(peer.fit(train, answers).score(test, wanted))
+    return float(classifier.fit(train, answers).score(test, targets))
 
 
 def data_file(name: str) -> Path:
     """A data set inside scikit-learn, found without the second that importing it takes."""
-    found = find_spec("sklearn")
-    if found is None or found.origin is None:
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError("This task's data comes with scikit-learn; install requirements.txt.")
-    return Path(found.origin).parent / "datasets" / "data" / name
+    return Path(spec.origin).parent / "datasets" / "data" / name
 
 
 @lru_cache(maxsize=1)

@@ -107,8 +107,8 @@ class TextTask(Task):
         source = pad([self.source_vocab.encode(example.source) for example in examples])
         target = torch.zeros_like(source)
         for row, example in zip(target, examples, strict=True):
-            wanted = self.target_vocab.encode(example.target or example.source[1:])
-            row[: len(wanted)] = torch.tensor(wanted, dtype=torch.long)
+            ids = self.target_vocab.encode(example.target or example.source[1:])
+            row[: len(ids)] = torch.tensor(ids, dtype=torch.long)
         return Batch(source, source != 0, None, target)
 
 

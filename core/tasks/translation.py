@@ -56,13 +56,13 @@ class PairTask(Task):
 
 def cut(batch: Batch, rows: Int[Tensor, " N"]) -> Batch:
     """Some rows of a batch, without the columns that are padding in all of them."""
-    mask, said = batch.source_mask[rows], batch.target_out[rows]
+    mask, target = batch.source_mask[rows], batch.target_out[rows]
     longest = int(mask.sum(1).max())
     source, mask = batch.source[rows, :longest], mask[:, :longest]
     if batch.target_in is None:
-        return Batch(source, mask, None, said)
-    size = int((said != PAD).sum(1).max())
-    return Batch(source, mask, batch.target_in[rows, :size], said[:, :size])
+        return Batch(source, mask, None, target)
+    size = int((target != PAD).sum(1).max())
+    return Batch(source, mask, batch.target_in[rows, :size], target[:, :size])
 
 
 class Numbers(PairTask):
@@ -82,9 +82,9 @@ class Numbers(PairTask):
 
     def tokens(self, text: str) -> list[str]:
         """Words and ";" of what was typed; digits up to 9999 become their words."""
-        found = re.findall(r"[^\W\d_]+|\d+|;", text.lower())
-        spoken = [self.english[int(t)] if t.isdecimal() and int(t) <= LARGEST else (t,) for t in found]
-        return [word for words in spoken for word in words]
+        parts = re.findall(r"[^\W\d_]+|\d+|;", text.lower())
+        spelled = [self.english[int(t)] if t.isdecimal() and int(t) <= LARGEST else (t,) for t in parts]
+        return [word for words in spelled for word in words]
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
@@ -141,8 +141,8 @@ class Dates(PairTask):
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The year's digits for the year, the month's digits or letters for the month, the day's digits for the day."""
         parts = date_parts("".join(example.source))
-        found = [tuple(part) for part, size in zip(parts, (4, 2, 2), strict=True) for _ in range(size)]
-        return tuple([*found[:4], (), *found[4:6], (), *found[6:]][: len(example.target)])
+        positions = [tuple(part) for part, size in zip(parts, (4, 2, 2), strict=True) for _ in range(size)]
+        return tuple([*positions[:4], (), *positions[4:6], (), *positions[6:]][: len(example.target)])
 
 
 def format_day(day: date, place: str, form: str) -> str:

@@ -46,14 +46,14 @@ def main(arguments: list[str] | None = None) -> int:
 def recipe(chosen: argparse.Namespace) -> int:
     """Print a task's recipe as a config file."""
     texts = {param.key for param in task_entry(chosen.task).params if isinstance(param.default, str)}
-    given: dict[str, Any] = {key: text if key in texts else _value(text)
+    params: dict[str, Any] = {key: text if key in texts else _value(text)
                              for key, _, text in (pair.partition("=") for pair in chosen.set)}
     if chosen.data is not None:
         if "data" not in {param.key for param in task_entry(chosen.task).params}:
             raise ConfigError(f"task = {chosen.task} makes its data itself; --data goes with own_text, own_pairs and "
                               "own_table.")
-        given["data"] = put_if_long(decode_text(chosen.data.read_bytes(), chosen.encoding))
-    task = make_task(TaskConfig.of(chosen.task, **given))
+        params["data"] = put_if_long(decode_text(chosen.data.read_bytes(), chosen.encoding))
+    task = make_task(TaskConfig.of(chosen.task, **params))
     print(*task.notes, sep="\n", end="\n" * bool(task.notes), file=sys.stderr)
     print(json.dumps(recommended(task, chosen.model).to_json(), indent=1, ensure_ascii=False))
     return 0
@@ -61,9 +61,9 @@ def recipe(chosen: argparse.Namespace) -> int:
 
 def train(chosen: argparse.Namespace) -> int:
     """Make a run of a config file, or of another run's run.json, and train it."""
-    asked = json.loads(chosen.file.read_text(encoding="utf-8"))
-    asked = asked["config"] if isinstance(asked, dict) and "config" in asked else asked
-    run = create_run(RunConfig.from_json(asked), path=chosen.run_dir)
+    data = json.loads(chosen.file.read_text(encoding="utf-8"))
+    data = data["config"] if isinstance(data, dict) and "config" in data else data
+    run = create_run(RunConfig.from_json(data), path=chosen.run_dir)
     where = "" if chosen.run_dir else f"; on the Train page it is ?run={run.id}"
     print(f"Training {run.path}{where}", flush=True)
     if "data" in dict(run.config().task.params):
@@ -116,19 +116,19 @@ def listed(chosen: argparse.Namespace) -> int:
 
 def sweep(chosen: argparse.Namespace) -> int:
     """Train every value of a setting from several seeds; a sweep that is there already is gone on with."""
-    given = {"axis": chosen.axis, "values": chosen.values and [*map(_value, chosen.values)], "seeds": chosen.seeds,
+    changes = {"axis": chosen.axis, "values": chosen.values and [*map(_value, chosen.values)], "seeds": chosen.seeds,
              "equal": chosen.seconds and "seconds", "seconds": chosen.seconds}
-    found = sweep_command.start(chosen.file, {key: value for key, value in given.items() if value}, chosen.to)
-    print(f"Sweep {found.id}: {len(found.missing())} runs to train, {chosen.workers} at a time", flush=True)
-    done = sweep_command.run_sweep(found, chosen.workers, lambda text: print(text + "\n", end="", flush=True))
-    print(*sweep_command.summary(found), sep="\n")
+    to_train = sweep_command.start(chosen.file, {key: value for key, value in changes.items() if value}, chosen.to)
+    print(f"Sweep {to_train.id}: {len(to_train.missing())} runs to train, {chosen.workers} at a time", flush=True)
+    done = sweep_command.run_sweep(to_train, chosen.workers, lambda text: print(text + "\n", end="", flush=True))
+    print(*sweep_command.summary(to_train), sep="\n")
     return 0 if done else 1
 
 
 def _work(run: Run) -> int:
     torch.set_num_threads(1)
     config = run.config()
-    state = work(run.path, said=lambda record: print(progress(record, config), flush=True))
+    state = work(run.path, on_record=lambda record: print(progress(record, config), flush=True))
     print(f"{state}: {run.status().message}")
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")

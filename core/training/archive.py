@@ -41,9 +41,9 @@ def pack(run: Run) -> bytes:
     ValueError when its settings cannot be read, or its curves and frames alone are more than `unpack` takes.
     """
     out, name = io.BytesIO(), run.id
-    asked = {key: value for key, value in run.metadata().items() if key in ("name", "created", "parent", "machines")}
+    metadata = {key: value for key, value in run.metadata().items() if key in ("name", "created", "parent", "machines")}
     status = run.status()
-    words = {"run.json": json.dumps({"config": run.config().to_json(), **asked}, indent=1).encode(),
+    words = {"run.json": json.dumps({"config": run.config().to_json(), **metadata}, indent=1).encode(),
              "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
              "metrics.jsonl": b"".join(json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n"
                                        for r in run.records())}
@@ -83,7 +83,7 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None) -> Run:
 
 def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
     """What a zip says it holds, with each file's name in the run's folder; ValueError for any that no run has."""
-    found: dict[str, zipfile.ZipInfo] = {}
+    infos: dict[str, zipfile.ZipInfo] = {}
     tops = set()
     for info in file.infolist():
         match = NAMES.fullmatch(info.filename)
@@ -93,19 +93,19 @@ def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
             raise ValueError(f"The zip holds {quote(info.filename)}, which no run has.")
         name = match[1]
         tops.add(info.filename.removesuffix(name))
-        if name in found or len(tops) > 1:
+        if name in infos or len(tops) > 1:
             raise ValueError(f"The zip holds {name} more than once: it must be one run.")
         if info.flag_bits & 1 or info.compress_type not in FLAT:
             raise ValueError(f"{name} is encrypted, or packed in a way other than deflate.")
-        found[name] = info
-    if len(found) > MOST_FILES:
-        raise ValueError(f"The zip holds {len(found):,} files; at most {MOST_FILES:,} are taken.")
-    total = sum(info.file_size for info in found.values())
+        infos[name] = info
+    if len(infos) > MOST_FILES:
+        raise ValueError(f"The zip holds {len(infos):,} files; at most {MOST_FILES:,} are taken.")
+    total = sum(info.file_size for info in infos.values())
     if total > MOST_UNPACKED:
         raise ValueError(f"Unpacked it would be {total / 1e6:,.0f} MB; at most {MOST_UNPACKED // 1_000_000} are taken.")
-    if missing := {"run.json", "metrics.jsonl"} - found.keys():
+    if missing := {"run.json", "metrics.jsonl"} - infos.keys():
         raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is no run.")
-    return [(info, name) for name, info in found.items()]
+    return [(info, name) for name, info in infos.items()]
 
 
 def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
@@ -120,19 +120,19 @@ def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
             out.write(part)
 
 
-def _adopt(given: Run, root: Path | None) -> Run:
+def _adopt(draft: Run, root: Path | None) -> Run:
     """Check every file of a folder aside, and make a run of what was understood."""
-    data_store.note(given.path, verify=True)
-    config, asked = validate.config(given.path / "run.json")
-    records = validate.records(given.path / "metrics.jsonl")
-    validate.frames(given, config)
-    validate.checkpoints(given, config)
-    status = given.status()
+    data_store.note(draft.path, verify=True)
+    config, metadata = validate.config(draft.path / "run.json")
+    records = validate.records(draft.path / "metrics.jsonl")
+    validate.frames(draft, config)
+    validate.checkpoints(draft, config)
+    status = draft.status()
     ended = (status.state, status.message[:MOST_TEXT]) if status.state in ENDED else (
         "stopped", "It was under way when it was taken.")
-    with new_run(config, root, uploaded=time.time(), **_beside(asked)) as run:
-        for path in [*map(given.frame_path, given.frame_steps()),
-                     *map(given.checkpoint_path, given.checkpoint_steps())]:
+    with new_run(config, root, uploaded=time.time(), **_beside(metadata)) as run:
+        for path in [*map(draft.frame_path, draft.frame_steps()),
+                     *map(draft.checkpoint_path, draft.checkpoint_steps())]:
             path.rename(run.path / path.parent.name / path.name)
         for record in records:
             run.append(record)
@@ -140,14 +140,14 @@ def _adopt(given: Run, root: Path | None) -> Run:
     return Run((root or runs_folder()) / run.id)
 
 
-def _beside(asked: dict[str, Any]) -> dict[str, Any]:
+def _beside(metadata: dict[str, Any]) -> dict[str, Any]:
     """What run.json says beside the config, as far as it is what it should be."""
-    kept: dict[str, Any] = {}
-    if isinstance(asked.get("name"), str):
-        kept["name"] = asked["name"][:LONGEST_NAME]
-    parent = asked.get("parent")
+    result: dict[str, Any] = {}
+    if isinstance(metadata.get("name"), str):
+        result["name"] = metadata["name"][:LONGEST_NAME]
+    parent = metadata.get("parent")
     if isinstance(parent, dict) and isinstance(parent.get("run"), str) and count(parent.get("step")):
-        kept["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
-    if machines := valid(asked.get("machines")):
-        kept["machines"] = machines
-    return kept
+        result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": parent["step"]}
+    if machines := valid(metadata.get("machines")):
+        result["machines"] = machines
+    return result

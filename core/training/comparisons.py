@@ -58,17 +58,16 @@ def compare(groups: Sequence[Mapping[int, float]], resolution: float = 0.0) -> l
     """
     from scipy.stats import t
 
-    pairs = [(a, b, found) for a, b in combinations(range(len(groups)), 2)
-             if (found := _difference(groups[a], groups[b], resolution)) is not None]
+    pairs = [(a, b, difference) for a, b in combinations(range(len(groups)), 2)
+             if (difference := _difference(groups[a], groups[b], resolution)) is not None]
     if not pairs:
         return []
-    mean, error, freedom = np.array([found[:3] for _, _, found in pairs]).T
+    mean, error, freedom = np.array([difference[:3] for _, _, difference in pairs]).T
     statistic = np.divide(np.abs(mean), error, out=np.zeros_like(mean), where=error > 0)
     corrected = holm(2 * t.sf(statistic, freedom))
     half = t.isf(LEVEL / 2, freedom) * error
-    return [Comparison(a, b, found.mean, found.mean - float(h), found.mean + float(h), float(p), found.shared,
-                       found.paired)
-            for (a, b, found), h, p in zip(pairs, half, corrected, strict=True)]
+    return [Comparison(a, b, d.mean, d.mean - float(h), d.mean + float(h), float(p), d.shared, d.paired)
+            for (a, b, d), h, p in zip(pairs, half, corrected, strict=True)]
 
 
 def _difference(a: Mapping[int, float], b: Mapping[int, float], resolution: float) -> _Difference | None:
@@ -92,7 +91,7 @@ def _difference(a: Mapping[int, float], b: Mapping[int, float], resolution: floa
 def holm(p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """p-values corrected for how many there are: the smallest times n, the next times n − 1, …, never falling."""
     order = np.argsort(p)
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     corrected = np.empty_like(p)
-    corrected[order] = np.minimum(stepped, 1.0)
+    corrected[order] = np.minimum(adjusted, 1.0)
     return corrected

@@ -96,9 +96,9 @@ class RunConfig:
     def with_stored_data(self, folder: Path) -> RunConfig:
         """The config with its long data in a run's folder, and a reference to it in its place."""
         params = dict(self.task.params)
-        if not isinstance(given := params.get("data"), str):
+        if not isinstance(data := params.get("data"), str):
             return self
-        if not data_store.is_reference(reference := data_store.put_if_long(given)):
+        if not data_store.is_reference(reference := data_store.put_if_long(data)):
             return self
         data_store.link(reference, folder)
         return replace(self, task=TaskConfig.of(self.task.key, self.task.seed, **{**params, "data": reference}))

@@ -46,7 +46,7 @@ def diagnose(records: Sequence[Record], config: RunConfig, baseline: float, fail
         return ()
     checks = (_overfits(measured, baseline), _bursts(measured, config), _vanishes(measured, baseline),
               _fades(measured, baseline), _stands_still(measured, config, baseline), _starves(measured))
-    return tuple(found for found in checks if found is not None)
+    return tuple(finding for finding in checks if finding is not None)
 
 
 def _diverged(records: Sequence[Record], config: RunConfig) -> Finding:
@@ -98,10 +98,11 @@ def _vanishes(records: Sequence[Record], baseline: float) -> Finding | None:
 
 def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
     """A part of the model that a thousandth of the largest gradient reaches, three records in a row."""
-    told = [record.gradients for record in records if record.gradients][-3:]
-    if len(told) < 3 or not _unlearned(records[-3:], baseline):
+    gradients = [record.gradients for record in records if record.gradients][-3:]
+    if len(gradients) < 3 or not _unlearned(records[-3:], baseline):
         return None
-    shares = {name: max(each.get(name, 0.0) / (max(each.values()) or 1.0) for each in told) for name in told[-1]}
+    shares = {name: max(each.get(name, 0.0) / (max(each.values()) or 1.0) for each in gradients)
+              for name in gradients[-1]}
     name, share = min(shares.items(), key=lambda item: item[1])
     if share > FADED:
         return None
@@ -114,20 +115,20 @@ def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float)
     last = records[-1]
     if last.step <= config.warmup + config.steps / 10:
         return None
-    now, begun, before = _usual(records[-3:]), _loss(records[0]), _usual(records[-FEWEST:-3])
-    worse, moves = now > max(begun, baseline), now < (1 - MOVING) * before
-    if not math.isfinite(now) or now < STILL * min(begun, baseline) or (moves and not worse):
+    now, first, before = _usual(records[-3:]), _loss(records[0]), _usual(records[-FEWEST:-3])
+    worse, moves = now > max(first, baseline), now < (1 - MOVING) * before
+    if not math.isfinite(now) or now < STILL * min(first, baseline) or (moves and not worse):
         return None
     rate, optimizer = config.learning_rate, config.optimizer
-    said = f"After {last.step:,} steps the held-out loss is {now:.3g}; it began at {begun:.2f}, and guessing gives " \
+    text = f"After {last.step:,} steps the held-out loss is {now:.3g}; it began at {first:.2f}, and guessing gives " \
            f"{baseline:.2f}."
     if worse and rate > LOW_RATE or (rate >= HIGH_RATE and optimizer != "sgd"):
-        return Finding("rate_high", "loss", said, f"A rate of {rate:g} is large for {NAMES[optimizer]}: try a tenth of "
+        return Finding("rate_high", "loss", text, f"A rate of {rate:g} is large for {NAMES[optimizer]}: try a tenth of "
                        "it, with a warm-up.")
     if rate <= LOW_RATE or optimizer == "sgd":
-        return Finding("rate_dead", "loss", said, f"A rate of {rate:g} moves {NAMES[optimizer]} very little: try ten "
+        return Finding("rate_dead", "loss", text, f"A rate of {rate:g} moves {NAMES[optimizer]} very little: try ten "
                        "times as much.")
-    return Finding("still", "loss", said, "Try another learning rate, positions where order matters, or more layers.")
+    return Finding("still", "loss", text, "Try another learning rate, positions where order matters, or more layers.")
 
 
 def _starves(records: Sequence[Record]) -> Finding | None:

@@ -50,7 +50,7 @@ def measure_teacher_forced(
     """Loss, tokens right and weight on the expected position over `examples`, the right past given."""
     asks, mass = objective(task), AttentionMass()
     loss = right = unknown_loss = 0.0
-    asked, unknown, tables = 0, 0, []
+    count, unknown, tables = 0, 0, []
     for start in range(0, len(examples), CHUNK):
         if stop():
             raise Stopped
@@ -59,41 +59,41 @@ def measure_teacher_forced(
         keys = expected_keys(task, part, asks.outputs(batch), device)
         answer = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
         for_part = asks.teacher_forced(answer.logits, batch)
-        loss, right, asked = loss + for_part[0], right + for_part[1], asked + for_part[2]
+        loss, right, count = loss + for_part[0], right + for_part[1], count + for_part[2]
         their_loss, their_count = asks.unknown(answer.logits, batch)
         unknown_loss, unknown = unknown_loss + their_loss, unknown + their_count
         if (table := asks.confusion(answer.logits, batch)) is not None:
             tables.append(table)
         if keys is not None:
             mass.add(answer, batch, keys)
-    share = right / asked
+    share = right / count
     counted = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
-    apart = (unknown / asked, (loss - unknown_loss) / max(1, asked - unknown)) if unknown else (None, None)
-    return TeacherForced(loss / asked, None if math.isnan(share) else share, *mass.mean(), counted, *apart)
+    apart = (unknown / count, (loss - unknown_loss) / max(1, count - unknown)) if unknown else (None, None)
+    return TeacherForced(loss / count, None if math.isnan(share) else share, *mass.mean(), counted, *apart)
 
 
 class AttentionMass:
     """Adds up, a layer and a head, the weight on expected keys, and what even attention would put there."""
 
     def __init__(self) -> None:
-        self.found: Tensor | None = None
+        self.total: Tensor | None = None
         self.rows = self.even = 0.0
 
     def add(self, answer: ModelOutput, batch: Batch, keys: Tensor) -> None:
         """`keys` (B, T, K) holds the places in the source that each output may look at, −1 filling up."""
         if not answer.source_attention:
             return
-        found = torch.stack([_mass(weights, keys) for weights in answer.source_attention])  # (layers, H)
-        self.found = found if self.found is None else self.found + found
+        mass = torch.stack([_mass(weights, keys) for weights in answer.source_attention])  # (layers, H)
+        self.total = mass if self.total is None else self.total + mass
         visible = batch.source_mask.sum(1, keepdim=True) if answer.visible is None else answer.visible
         there = (keys >= 0).sum(-1)
         self.rows += float((there > 0).sum())
         self.even += float((there / visible).sum())
 
     def mean(self) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
-        if self.found is None or not self.rows:
+        if self.total is None or not self.rows:
             return None, None
-        return tuple(tuple(layer) for layer in (self.found / self.rows).tolist()), self.even / self.rows
+        return tuple(tuple(layer) for layer in (self.total / self.rows).tolist()), self.even / self.rows
 
 
 def expected_keys(task: Task, examples: Sequence[Example], length: int, device: str) -> Tensor | None:
@@ -117,21 +117,23 @@ def _mass(weights: Tensor, keys: Tensor) -> Tensor:
 @torch.no_grad()
 def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop) -> list[Prediction]:
     """What the model says for each example when it is left to itself."""
-    found: list[Prediction] = []
+    predictions: list[Prediction] = []
     for start in range(0, len(examples), CHUNK):
         if stop():
             raise Stopped
-        found += objective(task).free(model, task, examples[start : start + CHUNK], device)
-    return found
+        predictions += objective(task).free(model, task, examples[start : start + CHUNK], device)
+    return predictions
 
 
 def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
     """Exact match, BLEU and chrF by the length of the source; none where all sources are of one range."""
     if task.form != "pairs" or task.input != "tokens":
         return ()
-    sources, written, wanted = zip(*((p.source, p.predicted, p.target) for p in predictions), strict=True)
-    found = by_length(sources, written, wanted, partial(score, task))
-    return tuple(Bucket(name, count, **scores) for name, (scores, count) in found.items()) if len(found) > 1 else ()
+    sources, outputs, targets = zip(*((p.source, p.predicted, p.target) for p in predictions), strict=True)
+    by_range = by_length(sources, outputs, targets, partial(score, task))
+    if len(by_range) < 2:
+        return ()
+    return tuple(Bucket(name, count, **scores) for name, (scores, count) in by_range.items())
 
 
 @torch.no_grad()
@@ -144,15 +146,15 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
         return {}
     batch = task.collate(examples).to(device)
     maps = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
-    found: dict[str, np.ndarray] = {}
+    result: dict[str, np.ndarray] = {}
     for i, example in enumerate(examples):
         source, target = task.display_tokens(example)
-        fed = None if task.form in ("text", "label") else target
+        target_tokens = None if task.form in ("text", "label") else target
         cut = {}
         for kind, layers in maps.items():
-            rows, columns = map(len, map_tokens(config, kind, source, fed))
+            rows, columns = map(len, map_tokens(config, kind, source, target_tokens))
             cut[f"{i}:{kind}"] = torch.stack([steps.weights[i, :, :rows, :columns] for steps in layers])
-        found |= {name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()}
-        if sum(weights.size for weights in found.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:
+        result |= {name: weights.float().cpu().numpy() for name, weights in cut.items() if weights.numel()}
+        if sum(weights.size for weights in result.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:
             break
-    return found
+    return result

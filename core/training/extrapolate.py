@@ -17,8 +17,8 @@ def bits_by_length(
 
     ConfigError when the text is too short for a length; a model with a table of positions must reach the longest.
     """
-    found = {}
+    bits = {}
     for length in lengths:
         task = make_task(TaskConfig.of(config.key, config.seed, **dict(config.params) | {"length": length}))
-        found[length] = measure_teacher_forced(model, task, task.held_out(windows), device).loss / math.log(2)
-    return found
+        bits[length] = measure_teacher_forced(model, task, task.held_out(windows), device).loss / math.log(2)
+    return bits

@@ -195,14 +195,14 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_sto
     figures, gradients = clock.figures(), {} if final else gradient_norms(session)
     model.eval()
     examples = final_examples(session) if final else session.held_out
-    given = measure_teacher_forced(model, task, examples, session.device, stop)
+    forced = measure_teacher_forced(model, task, examples, session.device, stop)
     due = step % (config.record_every * config.decode_every) == 0 and (step > 0 or config.decode_every == 1)
     free, asks = final or due or step >= config.steps, objective(task)
-    told_of = examples if asks.scored else examples[: config.watch]
-    predictions = measure_free(model, task, told_of, session.device, stop) if free else []
+    decoded = examples if asks.scored else examples[: config.watch]
+    predictions = measure_free(model, task, decoded, session.device, stop) if free else []
     record = Record(
-        step=step, loss=given.loss, letters=given.letters, expected=given.expected, even=given.even,
-        unknown=given.unknown, known_loss=given.known_loss, confusion=given.confusion,
+        step=step, loss=forced.loss, letters=forced.letters, expected=forced.expected, even=forced.even,
+        unknown=forced.unknown, known_loss=forced.known_loss, confusion=forced.confusion,
         **(asks.score(task, predictions) if free else {}), **figures,
         gradients=gradients, rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,
@@ -224,9 +224,9 @@ def final_examples(session: Session) -> tuple[Example, ...]:
 
 def gradient_norms(session: Session) -> dict[str, float]:
     """The norm of the last step's gradient (as clipped) in each part of the model; empty before the first step."""
-    found = {}
+    norms = {}
     for name, weights in parts_of(session.model).items():
         grads = [weight.grad for weight in weights if weight.grad is not None]
         if grads:
-            found[name] = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
-    return found
+            norms[name] = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
+    return norms

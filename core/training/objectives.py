@@ -29,15 +29,15 @@ class Objective:
 
     def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
         """The sum of losses, how many are right, and how many were asked."""
-        kept = batch.target_out != PAD
-        logits, wanted = logits[kept], batch.target_out[kept]
-        loss = F.cross_entropy(logits, wanted, reduction="sum")
-        return loss.item(), float((logits.argmax(-1) == wanted).sum()), int(kept.sum())
+        real = batch.target_out != PAD
+        logits, targets = logits[real], batch.target_out[real]
+        loss = F.cross_entropy(logits, targets, reduction="sum")
+        return loss.item(), float((logits.argmax(-1) == targets).sum()), int(real.sum())
 
     def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
         """The sum of losses at tokens that the vocabulary does not have, and how many there are."""
-        kept = batch.target_out == UNK
-        return F.cross_entropy(logits[kept], batch.target_out[kept], reduction="sum").item(), int(kept.sum())
+        mask = batch.target_out == UNK
+        return F.cross_entropy(logits[mask], batch.target_out[mask], reduction="sum").item(), int(mask.sum())
 
     def confusion(self, logits: Tensor, batch: Batch) -> Tensor | None:
         """How many of each class (row) are predicted to be of each class (column); None where no class is told."""
@@ -56,8 +56,8 @@ class Objective:
 
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Figures of a Record, by name."""
-        written, wanted = [p.predicted for p in predictions], [p.target for p in predictions]
-        return {**score(task, written, wanted), "cut": sum(p.cut for p in predictions)}
+        outputs, targets = [p.predicted for p in predictions], [p.target for p in predictions]
+        return {**score(task, outputs, targets), "cut": sum(p.cut for p in predictions)}
 
 
 class Text(Objective):
@@ -126,10 +126,10 @@ class Series(Objective):
 
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """The absolute error as a share of that of repeating the last season (MASE, Hyndman & Koehler 2006)."""
-        told = torch.tensor([[float(x) for x in p.predicted] for p in predictions])
-        wanted = torch.tensor([[float(x) for x in p.target] for p in predictions])
+        predicted = torch.tensor([[float(x) for x in p.predicted] for p in predictions])
+        targets = torch.tensor([[float(x) for x in p.target] for p in predictions])
         naive = torch.tensor([task.naive([float(x) for x in p.source]) for p in predictions])
-        return {"error": float((told - wanted).abs().mean() / (naive - wanted).abs().mean())}
+        return {"error": float((predicted - targets).abs().mean() / (naive - targets).abs().mean())}
 
 
 def confusion(logits: Tensor, classes: Tensor) -> Tensor:

@@ -108,11 +108,11 @@ def discard(run: Run) -> None:
 
 def restore(run_id: str, root: Path | None = None) -> Run | None:
     """The deleted run of that name, back in its place; None when it is gone for good."""
-    found = next((run for run in deleted_runs(root) if run.id == run_id), None)
-    if found is None:
+    match = next((run for run in deleted_runs(root) if run.id == run_id), None)
+    if match is None:
         return None
     there = Run((root or runs_folder()) / run_id)
-    found.path.rename(there.path)
+    match.path.rename(there.path)
     return there
 
 
@@ -120,8 +120,8 @@ def deleted_runs(root: Path | None = None) -> list[Run]:
     """What can still be brought back, the latest first."""
     aside = (root or runs_folder()) / DELETED
     with suppress(OSError):
-        found = [Run(aside / name) for name in os.listdir(aside) if RUN_ID.fullmatch(name)]
-        return sorted(found, key=_left_at, reverse=True)
+        runs = [Run(aside / name) for name in os.listdir(aside) if RUN_ID.fullmatch(name)]
+        return sorted(runs, key=_left_at, reverse=True)
     return []
 
 

@@ -147,8 +147,8 @@ class Run:
         """The kept step of the smallest held-out loss; None before the first record after a step."""
         losses = {r.step: loss for r in self.records() if r.step and (loss := r.validation_loss) is not None
                   and not r.final}
-        kept = [step for step in self.checkpoint_steps() if step in losses]
-        return min(kept, key=lambda step: losses[step], default=None)
+        saved = [step for step in self.checkpoint_steps() if step in losses]
+        return min(saved, key=lambda step: losses[step], default=None)
 
     def default_step(self) -> int:
         """The step whose weights count: the best where the config keeps it, else the last; ValueError without any."""
@@ -196,17 +196,17 @@ class Run:
 
     def update_metadata(self, **what: object) -> None:
         """Change what run.json says beside the rest: config, name, …; None takes a word out."""
-        asked = {key: value for key, value in {**self.metadata(), **what}.items() if value is not None}
-        write_atomically(self.path / "run.json", json.dumps(asked, indent=1).encode())
+        data = {key: value for key, value in {**self.metadata(), **what}.items() if value is not None}
+        write_atomically(self.path / "run.json", json.dumps(data, indent=1).encode())
 
     @property
     def name(self) -> str:
         """The name a person gave it, or its id."""
         return text_of(self.metadata().get("name")) or self.id
 
-    def request_stop(self, how: str = "stop") -> None:
+    def request_stop(self, reason: str = "stop") -> None:
         """Ask the worker to end, so that the run is stopped, or paused (how = "pause")."""
-        write_atomically(self.path / "stop", how.encode())
+        write_atomically(self.path / "stop", reason.encode())
 
     def requeue(self) -> None:
         """Take back what was asked, and queue the run again; its worker goes on from the last checkpoint."""
@@ -257,8 +257,8 @@ def create_run(config: RunConfig, root: Path | None = None, path: Path | None = 
     for folder in ("frames", "checkpoints"):
         (run.path / folder).mkdir(parents=True, exist_ok=True)
     config = config.with_stored_data(run.path)
-    asked = {"config": config.to_json(), "created": time.time(), **more}
-    write_atomically(run.path / "run.json", json.dumps(asked, indent=1).encode())
+    data = {"config": config.to_json(), "created": time.time(), **more}
+    write_atomically(run.path / "run.json", json.dumps(data, indent=1).encode())
     return run
 
 

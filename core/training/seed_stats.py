@@ -50,8 +50,8 @@ class SeedStats:
 
 def seed_stats(values: Sequence[float | None]) -> SeedStats | None:
     """The spread of what was measured; None where nothing was."""
-    found = tuple(value for value in values if value is not None)
-    return SeedStats(found) if found else None
+    numbers = tuple(value for value in values if value is not None)
+    return SeedStats(numbers) if numbers else None
 
 
 @dataclass(frozen=True)

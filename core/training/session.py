@@ -167,12 +167,12 @@ def make_optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
 
 def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     """The parameters by part of the model, in order: "source", "encoder.layers.0", …, "output"."""
-    found: dict[str, list[nn.Parameter]] = {}
+    parts: dict[str, list[nn.Parameter]] = {}
     for name, weight in model.named_parameters():
         words = name.split(".")[:-1]
         places = [i for i, word in enumerate(words) if word.isdecimal()]
-        found.setdefault(".".join(words[: places[0] + 1] if places else words[:1] or [name]), []).append(weight)
-    return found
+        parts.setdefault(".".join(words[: places[0] + 1] if places else words[:1] or [name]), []).append(weight)
+    return parts
 
 
 def _within(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:

@@ -32,8 +32,8 @@ def load(file: str, changes: dict[str, Any]) -> Sweep | SweepConfig:
 
     Raises ConfigError and OSError.
     """
-    if found := find_sweep(file):
-        return found
+    if sweep := find_sweep(file):
+        return sweep
     path = Path(file)
     data = json.loads(path.read_text("utf-8"))
     if not isinstance(data, dict):
@@ -107,15 +107,15 @@ def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
 
 def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:
     """Each measure that was taken, as name mean ± half of its 95 % interval."""
-    found = ((name, seed_stats([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
+    stats = ((name, seed_stats([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
     return [f"{name} {s.mean:.4g}" + ("" if s.half_width is None else f" ± {s.half_width:.2g}")
-            for name, s in found if s is not None]
+            for name, s in stats if s is not None]
 
 
 def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
     """The sweep to train: one that is there, or a new one, kept at `to` or among the others."""
-    found = load(file, changes)
-    return found if isinstance(found, Sweep) else create_sweep(found, to)
+    sweep = load(file, changes)
+    return sweep if isinstance(sweep, Sweep) else create_sweep(sweep, to)
 
 
 def _name(config: SweepConfig, cell: Cell) -> str:

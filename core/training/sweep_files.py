@@ -61,13 +61,15 @@ class Outcome:
         if run is None:
             return cls("lost", "Its folder was deleted before it had ended.")
         status, records = run.status(), run.records()
-        found = {r.step: r for r in records}  # the final record replaces the last of its step
-        kept = [found[step] for step in sorted(found)]
-        columns = {name: tuple(_measure(record, name) for record in kept) for name in MEASURES}
-        return cls(status.state, status.message, tuple(r.step for r in kept), tuple(_short(r.trained) for r in kept),
+        by_step = {r.step: r for r in records}  # the final record replaces the last of its step
+        records = [by_step[step] for step in sorted(by_step)]
+        columns = {name: tuple(_measure(record, name) for record in records) for name in MEASURES}
+        return cls(status.state, status.message, tuple(r.step for r in records),
+                   tuple(_short(r.trained) for r in records),
                    {name: column for name, column in columns.items() if any(v is not None for v in column)},
-                   kept[-1].held_out if kept else 0, _short(next((r.even for r in kept if r.even is not None), None)),
-                   _short(kept[-1].elapsed) if kept else 0.0)
+                   records[-1].held_out if records else 0,
+                   _short(next((r.even for r in records if r.even is not None), None)),
+                   _short(records[-1].elapsed) if records else 0.0)
 
     @property
     def ended(self) -> bool:
@@ -124,10 +126,10 @@ class Sweep:
 
     def _cells(self, name: str) -> dict[Cell, Any]:
         """An object of the file whose names are cells; ConfigError where it is none."""
-        found = self.data().get(name, {})
-        if not isinstance(found, dict):
-            raise ConfigError(f"The {name} of a sweep are an object; got {quote(found)}.")
-        return {_cell(key): value for key, value in found.items()}
+        data = self.data().get(name, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"The {name} of a sweep are an object; got {quote(data)}.")
+        return {_cell(key): value for key, value in data.items()}
 
     def config(self) -> SweepConfig:
         """What was asked; ConfigError when the file does not describe a sweep."""
@@ -138,18 +140,18 @@ class Sweep:
 
         ConfigError where the file does not hold outcomes.
         """
-        kept = {cell: Outcome.from_json(value) for cell, value in self._cells("outcomes").items()}
+        saved = {cell: Outcome.from_json(value) for cell, value in self._cells("outcomes").items()}
         runs = {cell: find_run(name) for cell, name in self._cells("runs").items()}
-        fresh = {cell: Outcome.of(run) for cell, run in runs.items() if cell not in kept}
+        fresh = {cell: Outcome.of(run) for cell, run in runs.items() if cell not in saved}
         lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in LASTING}
         if lasting:
             self._add(outcomes={_key(cell): asdict(outcome) for cell, outcome in lasting.items()})
-        return kept | fresh
+        return saved | fresh
 
     def runs(self) -> dict[Cell, Run]:
         """The folders of its runs that are still there; ConfigError where the file does not name runs."""
-        found = {cell: find_run(name) for cell, name in self._cells("runs").items()}
-        return {cell: run for cell, run in found.items() if run is not None}
+        runs = {cell: find_run(name) for cell, name in self._cells("runs").items()}
+        return {cell: run for cell, run in runs.items() if run is not None}
 
     def add_runs(self, runs: Mapping[Cell, Run]) -> None:
         """Say which folder each of these runs has; what was kept of an earlier try is forgotten."""
@@ -162,9 +164,9 @@ class Sweep:
 
     def missing(self) -> list[Cell]:
         """The cells that have not finished and are not on their way, in their order."""
-        found = self.outcomes()
+        outcomes = self.outcomes()
         return [cell for cell in self.config().cells
-                if cell not in found or (found[cell].ended and found[cell].state != "finished")]
+                if cell not in outcomes or (outcomes[cell].ended and outcomes[cell].state != "finished")]
 
     def _add(self, outcomes: dict[str, Any]) -> None:
         with self._lock():

@@ -60,10 +60,10 @@ class SweepConfig:
         object.__setattr__(self, "seeds", tuple(self.seeds))
         if self.equal not in EQUAL:
             raise ConfigError(f"equal = {quote(self.equal)}; take one of {', '.join(EQUAL)}.")
-        for what, found, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
-            if not few <= len(found) <= many:
-                raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(found)}.")
-            if any(value in found[:at] for at, value in enumerate(found)):
+        for what, items, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
+            if not few <= len(items) <= many:
+                raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(items)}.")
+            if any(value in items[:at] for at, value in enumerate(items)):
                 raise ConfigError(f"The {what} of a sweep differ; one of them stands twice.")
         if len(values) * len(self.seeds) > RUNS:
             raise ConfigError(f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "

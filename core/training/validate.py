@@ -33,25 +33,25 @@ TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its 
 def config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The config in a run.json, and all that the file says."""
     try:
-        asked = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(asked, dict):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
             raise ValueError("it holds no object")
-        return RunConfig.from_json(asked.get("config")), asked
+        return RunConfig.from_json(data.get("config")), data
     except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"run.json does not describe a run: {error}") from error
 
 
 def records(path: Path) -> list[Record]:
     """Every record of a metrics.jsonl; none may say what a record does not."""
-    found: list[Record] = []
+    result: list[Record] = []
     with path.open("rb") as file:
         for number in range(1, MOST_RECORDS + 1):
             line = file.readline(LONGEST_LINE)
             if not line:
-                return found
-            found.append(_record(line, number))
-            if len(found) > 1 and found[-1].step < found[-2].step:
-                raise ValueError(f"metrics.jsonl, line {number}: step {found[-1].step} comes after {found[-2].step}.")
+                return result
+            result.append(_record(line, number))
+            if len(result) > 1 and result[-1].step < result[-2].step:
+                raise ValueError(f"metrics.jsonl, line {number}: step {result[-1].step} comes after {result[-2].step}.")
     raise ValueError(f"metrics.jsonl has more than {MOST_RECORDS:,} lines.")
 
 
@@ -101,23 +101,23 @@ def checkpoints(run: Run, config: RunConfig) -> None:
     """Every checkpoint holds what Session.restore takes: the model's weights, the optimizer's, two generators."""
     if not run.checkpoint_steps():
         return
-    asked = make_task(config.task).shape
+    task = make_task(config.task)
     with torch.device("meta"):  # shapes alone: no memory, whatever the sizes
-        model = build_model(config.model, asked)
+        model = build_model(config.model, task.shape)
     weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     shapes = [tuple(value.shape) for value in model.parameters()]
     generator = tuple(torch.get_rng_state().shape)
     for step in run.checkpoint_steps():
         where = f"checkpoints/{step:06d}.safetensors"
-        found, text = tensors(run.checkpoint_path(step), where)
-        if missing := sorted(weights.keys() - found.keys()):
+        saved, text = tensors(run.checkpoint_path(step), where)
+        if missing := sorted(weights.keys() - saved.keys()):
             raise ValueError(f"{where} has no {missing[0]}, which this model needs.")
-        for name, (_, shape) in found.items():
+        for name, (_, shape) in saved.items():
             fits = (weights[name],) if name in weights else _beside(name, shapes, generator)
             if shape not in fits:
                 raise ValueError(f"{where}: {name[:80]} is {shape}; expected "
                                  f"{' or '.join(map(str, fits)) or 'no such tensor'}.")
-        if not {"generator.data", "generator.torch"} <= found.keys():
+        if not {"generator.data", "generator.torch"} <= saved.keys():
             raise ValueError(f"{where} lacks the state of the random generators.")
         _progress(text, step, where)
 

@@ -31,7 +31,7 @@ from core.training.session import Session, prepare
 MEMORY_MB = 3_000
 
 
-def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], None] = lambda record: None) -> str:
+def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record], None] = lambda record: None) -> str:
     """Train the run in this folder to its end and return its last state; every way it can end is written there.
 
     `said` is told of each record as it comes.
@@ -44,7 +44,7 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
         run.set_status("running", pid=os.getpid())
         try:
             with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
-                state, message = (_fine_tune if "finetune" in run.metadata() else _train)(run, stop, said)
+                state, message = (_fine_tune if "finetune" in run.metadata() else _train)(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", str(error)
         except Exception as error:  # a crash costs this run alone, and says what it was
@@ -54,7 +54,7 @@ def work(path: Path, memory_mb: float | None = None, said: Callable[[Record], No
     return state
 
 
-def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -> tuple[str, str]:
+def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]) -> tuple[str, str]:
     config = run.config()
     session = prepare(config)
     record_machine(run, session.device)
@@ -69,7 +69,7 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)
-        said(last)
+        on_record(last)
         smallest = session.best is not None and session.best.step == last.step
         if last.step % tenth < config.record_every or (smallest and not last.final):
             run.save_checkpoint(session, config)
@@ -77,8 +77,8 @@ def _train(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -
     if last is not None and last.final:
         return "finished", _finished(last, config)
     paused = run.stop_request() == "pause"
-    how = "Paused at" if paused else "Stopped; everything up to"
-    return "paused" if paused else "stopped", f"{how} step {session.progress.step:,}{'' if paused else ' is kept'}."
+    prefix = "Paused at" if paused else "Stopped; everything up to"
+    return "paused" if paused else "stopped", f"{prefix} step {session.progress.step:,}{'' if paused else ' is kept'}."
 
 
 def _take_up(run: Run, session: Session) -> Record | None:
@@ -97,20 +97,20 @@ def _finished(last: Record, config: RunConfig) -> str:
     return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
 
 
-def _fine_tune(run: Run, stop: Callable[[], bool], said: Callable[[Record], None]) -> tuple[str, str]:
+def _fine_tune(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]) -> tuple[str, str]:
     """A pretrained model goes on learning; Hugging Face's Trainer is imported only for that."""
     from core.finetune.run import work as fine_tune
 
-    return fine_tune(run, stop, said)
+    return fine_tune(run, stop, on_record)
 
 
 def _listen(run: Run) -> Callable[[], bool]:
     """A function that says whether Stop was asked for, by the stop file, a signal or Ctrl-C."""
-    asked = threading.Event()
+    signalled = threading.Event()
     if threading.current_thread() is threading.main_thread():
         for name in (signal.SIGTERM, signal.SIGINT):  # Ctrl-C in a shell keeps what was reached
-            signal.signal(name, lambda *_: asked.set())
-    return lambda: asked.is_set() or bool(run.stop_request())
+            signal.signal(name, lambda *_: signalled.set())
+    return lambda: signalled.is_set() or bool(run.stop_request())
 
 
 @contextmanager

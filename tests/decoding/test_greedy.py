@@ -22,15 +22,15 @@ def made(config):
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
 def test_greedy_is_the_argmax_of_each_prefix(config):
     model, source, mask = made(config)
-    said = greedy(model, source, mask)
-    assert said.shape[1] <= 2 * 6 + 2
+    output = greedy(model, source, mask)
+    assert output.shape[1] <= 2 * 6 + 2
     ended = torch.zeros(3, dtype=torch.bool)
     fed = torch.full((3, 1), BOS)
-    for t in range(said.shape[1]):
+    for t in range(output.shape[1]):
         best = model.eval()(source, mask, fed).logits[:, -1].argmax(-1)
-        assert torch.equal(said[:, t], best.masked_fill(ended, PAD))
-        ended |= (said[:, t] == EOS) | (t + 1 >= 2 * mask.sum(1) + 2)
-        fed = torch.cat((fed, said[:, t : t + 1]), dim=1)
+        assert torch.equal(output[:, t], best.masked_fill(ended, PAD))
+        ended |= (output[:, t] == EOS) | (t + 1 >= 2 * mask.sum(1) + 2)
+        fed = torch.cat((fed, output[:, t : t + 1]), dim=1)
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())

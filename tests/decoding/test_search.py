@@ -36,7 +36,7 @@ def made(config, text=False):
 
 def searches(model, prompt, **more):
     yield beam(model, prompt, width=4, length_penalty=0.6, **more)
-    yield sample(model, prompt, torch.Generator().manual_seed(1), samples=9, how=Sampling(1.3, 8, 0.95), **more)
+    yield sample(model, prompt, torch.Generator().manual_seed(1), samples=9, sampling=Sampling(1.3, 8, 0.95), **more)
 
 
 @every_kind
@@ -59,12 +59,12 @@ def test_a_text_goes_on_from_its_last_token():
     """Nothing is fed between the text and what follows it: each step is the language model's own next token."""
     model, prompt = made(KINDS["decoder"], text=True)
     for tree in searches(model, prompt, max_length=5):
-        said = tree.hypotheses[0].tokens
-        line = torch.cat((prompt.source[0], torch.tensor([prompt.first_token, *said[:-1]])))[None]
+        output = tree.hypotheses[0].tokens
+        line = torch.cat((prompt.source[0], torch.tensor([prompt.first_token, *output[:-1]])))[None]
         logp = model(line, torch.ones_like(line).bool()).logits[0, 5:].log_softmax(-1).detach()
-        wanted = float(logp.gather(1, torch.tensor(said)[:, None]).sum())
-        assert tree.hypotheses[0].logp == pytest.approx(wanted, abs=1e-3)
-        assert force_tokens(model, prompt, said).source_attention[0].shape == (3, len(said), 5 + len(said))
+        expected = float(logp.gather(1, torch.tensor(output)[:, None]).sum())
+        assert tree.hypotheses[0].logp == pytest.approx(expected, abs=1e-3)
+        assert force_tokens(model, prompt, output).source_attention[0].shape == (3, len(output), 5 + len(output))
 
 
 @every_kind
@@ -73,7 +73,7 @@ def test_a_beam_of_one_is_greedy_and_a_wider_one_finds_no_worse(config):
     one = beam(model, prompt, width=1).hypotheses
     assert len(one) == 1
     assert list(one[0].tokens) == greedy(model, prompt.source, prompt.mask)[0].tolist()
-    drawn = sample(model, prompt, torch.Generator(), samples=5, how=Sampling(top_k=1)).hypotheses
+    drawn = sample(model, prompt, torch.Generator(), samples=5, sampling=Sampling(top_k=1)).hypotheses
     assert [(each.tokens, each.samples) for each in drawn] == [(one[0].tokens, 5)]
     assert beam(model, prompt, width=40).hypotheses[0].score >= one[0].score - 1e-4
 
@@ -126,7 +126,7 @@ def test_lengths_are_decoded_in_groups_by_a_model_that_reads_one_at_a_time():
 
 def test_what_is_out_of_bounds_is_said():
     model, prompt = made(KINDS["transformer"])
-    for words, asked in (
+    for words, arguments in (
         ("width = 0", lambda: beam(model, prompt, width=0)), ("length_penalty", lambda: beam(
             model, prompt, length_penalty=-1)), ("samples = 0", lambda: sample(model, prompt, torch.Generator(),
                                                                               samples=0)),
@@ -136,7 +136,7 @@ def test_what_is_out_of_bounds_is_said():
         ("no token", lambda: force_tokens(model, prompt, ())),
     ):
         with pytest.raises(ValueError, match=words):
-            asked()
+            arguments()
 
 
 @pytest.mark.parametrize("kind", ["beam", "sample"])
@@ -144,7 +144,7 @@ def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
     model, prompt = made(KINDS["transformer"])
     common = {"no_repeat": 0, "max_length": 5, "eos": EOS}
     steps = (beam_steps(model, prompt, width=2, length_penalty=0.0, **common) if kind == "beam" else
-             sample_steps(model, prompt, torch.Generator().manual_seed(0), samples=3, how=Sampling(), **common))
+             sample_steps(model, prompt, torch.Generator().manual_seed(0), samples=3, sampling=Sampling(), **common))
     tree = next(steps)
     assert torch.is_grad_enabled() and not tree.hypotheses
     assert max(one.step for one in tree.candidates) == 0

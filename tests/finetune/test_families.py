@@ -43,8 +43,8 @@ def test_pairs(family, tmp_path):
 
 def _same(run, step, reading) -> None:
     """The last frame is what the kept model does."""
-    kept = trace_of(run.frame(step), 0, about(run)["sentences"][0], "run")
-    assert [(item.kind, item.layer, item.queries) for item in kept.maps] == [
+    saved = trace_of(run.frame(step), 0, about(run)["sentences"][0], "run")
+    assert [(item.kind, item.layer, item.queries) for item in saved.maps] == [
         (item.kind, item.layer, item.queries) for item in reading.trace.maps]
-    for item, real in zip(kept.maps, reading.trace.maps, strict=True):
+    for item, real in zip(saved.maps, reading.trace.maps, strict=True):
         np.testing.assert_allclose(item.weights, real.weights, atol=1e-3)  # half floats

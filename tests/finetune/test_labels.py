@@ -41,7 +41,7 @@ def head_of(config: FineTuneConfig) -> torch.Tensor:
     return build(config, parse("classify", config.data)).model.classifier.weight.detach()
 
 
-def told(folder: Path, text: str) -> str:
+def predicted_label(folder: Path, text: str) -> str:
     model = load_folder(folder, "model")
     return model.model.config.id2label[int(answer(model, ModelInputs(text)).probabilities.argmax())]
 
@@ -55,7 +55,7 @@ def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(c
     assert [sum(row) for row in last.confusion] == [last.confusion[0][0], last.confusion[1][1]] == [5, 5]
     for folder in (classifier, result(run)):
         assert load_folder(folder, "model").model.config.id2label == {0: "redy", 1: "bluey"}
-        assert told(folder, "the sun is red") == "redy" and told(folder, "the sun is blue") == "bluey"
+        assert [predicted_label(folder, f"the sun is {one}") for one in ("red", "blue")] == ["redy", "bluey"]
 
 
 def test_the_shell_keeps_the_labels_of_a_classifier_too(classifier, colours, tmp_path, monkeypatch):

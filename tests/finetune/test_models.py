@@ -18,7 +18,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
-def on_shelf(encoder, monkeypatch, tmp_path) -> Path:
+def stored(encoder, monkeypatch, tmp_path) -> Path:
     """The tiny encoder as a model of the hub that was fetched before."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     folder = model_storage.model_folder("someone/tiny", COMMIT)
@@ -26,12 +26,12 @@ def on_shelf(encoder, monkeypatch, tmp_path) -> Path:
     return folder
 
 
-def test_a_shell_names_a_model_as_look_inside_does(on_shelf, encoder, monkeypatch):
+def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch):
     assert resolve("all-MiniLM-L6-v2") == resolve("minilm") == MINILM
     assert resolve("numbers") == resolve("lab:numbers") == f"{LAB}numbers"
     assert resolve(str(encoder)) == str(encoder)
-    assert resolve("someone/tiny") == resolve(f"someone/tiny@{COMMIT}") == str(on_shelf)
-    assert name_of(str(on_shelf)) == "someone/tiny"
+    assert resolve("someone/tiny") == resolve(f"someone/tiny@{COMMIT}") == str(stored)
+    assert name_of(str(stored)) == "someone/tiny"
     for name, words in (("/nowhere/at/all", "There is no folder"), ("no such name", "no name of a model on the hub")):
         with pytest.raises(PretrainedError, match=words):
             resolve(name)
@@ -65,11 +65,11 @@ def test_what_is_missing_is_said(encoder, colours, tmp_path, monkeypatch):
         check_model(str(encoder), "classify")
 
 
-def test_a_text_model_of_the_hub_is_chosen_on_the_page(on_shelf, colours, page):
+def test_a_text_model_of_the_hub_is_chosen_on_the_page(stored, colours, page):
     app = page("someone/tiny", **{"fine_tune:data:classify": colours})
     app.button(key="fine_tune:start").click().run()
     (run,) = list_runs()
-    assert config_of(run).model == str(on_shelf) and not app.exception
+    assert config_of(run).model == str(stored) and not app.exception
 
 
 def test_the_model_carried_from_another_page_is_the_one_that_learns(colours, tmp_path, page):
@@ -85,12 +85,12 @@ def test_the_model_carried_from_another_page_is_the_one_that_learns(colours, tmp
 
 def test_a_page_refuses_beside_a_model_that_fits(page):
     app = page("digits")
-    assert "cannot learn labels of texts" in said(app) and app.button(key="fine_tune:start").disabled
+    assert "cannot learn labels of texts" in output(app) and app.button(key="fine_tune:start").disabled
     app.button(key="fine_tune:usual").click().run()
     assert app.selectbox(key="inside:model").value == "all-MiniLM-L6-v2"
     assert not app.button(key="fine_tune:start").disabled
     app.selectbox(key="fine_tune:task").set_value("pairs").run()
-    assert "which cannot learn pairs" in said(app), "a picked model stays"
+    assert "which cannot learn pairs" in output(app), "a picked model stays"
     app.button(key="fine_tune:usual").click().run()
     assert app.selectbox(key="inside:model").value == "numbers" and not app.exception
 
@@ -106,7 +106,7 @@ def test_each_task_begins_with_its_usual_model(page):
     assert "Your own arrays…" not in app.selectbox(key="inside:model").options
 
 
-def said(app) -> str:
+def output(app) -> str:
     assert not app.exception, app.exception
     return "\n".join(str(element.value) for element in app.markdown).replace("\\", "")
 

@@ -39,12 +39,12 @@ def pairs(translator) -> FineTuneConfig:
 
 def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
     run = create(config, tmp_path)
-    said = []
-    state, words = work(run, never, said.append)
+    output = []
+    state, words = work(run, never, output.append)
     records = run.records()
     steps = 12 * math.ceil(33 / 8)
     assert (state, records[-1].step, records[-1].final) == ("finished", steps, True), words
-    assert [r.step for r in said] == [r.step for r in records] == run.frame_steps()
+    assert [r.step for r in output] == [r.step for r in records] == run.frame_steps()
     assert records[0].train_loss is None and records[0].step == 0
     assert records[-1].loss < 0.5 * records[0].loss and records[-1].exact > 0.9
     assert config_of(run) == config and about(run)["steps"] == steps
@@ -57,14 +57,14 @@ def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_sai
     work(run, never)
     tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
     assert (tuned.head, result(run).name) == ("classify", f"{encoder.name}-tuned")
-    for told in last.examples:
-        best = int(answer(tuned, ModelInputs(told.source[0])).probabilities.argmax())
-        assert tuned.model.config.id2label[best] == told.predicted[0]
+    for example in last.examples:
+        best = int(answer(tuned, ModelInputs(example.source[0])).probabilities.argmax())
+        assert tuned.model.config.id2label[best] == example.predicted[0]
     frame = trace_of(run.frame(last.step), 0, about(run)["sentences"][0], "run")
     now = read(tuned, "the sun is not red").trace
-    for kept, real in zip(frame.maps, now.maps, strict=True):
-        assert kept.queries == real.queries
-        np.testing.assert_allclose(kept.weights, real.weights, atol=1e-3)  # half floats
+    for saved, real in zip(frame.maps, now.maps, strict=True):
+        assert saved.queries == real.queries
+        np.testing.assert_allclose(saved.weights, real.weights, atol=1e-3)  # half floats
 
 
 @pytest.mark.parametrize(("layers", "learning"), [(0, set()), (1, {1}), (6, {0, 1})])
@@ -99,8 +99,8 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(conf
 
 def test_stop_keeps_what_was_reached(config, tmp_path):
     run = create(config, tmp_path)
-    asked = iter([False] * 7)
-    state, words = work(run, lambda: next(asked, True))
+    data = iter([False] * 7)
+    state, words = work(run, lambda: next(data, True))
     assert (state, words) == ("stopped", "Stopped; everything up to step 8 is kept.")
     assert result(run) is not None and not (run.path / "trainer").exists()
 
@@ -109,10 +109,10 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
     config = replace(config, epochs=4)
     whole, paused = create(config, tmp_path / "whole"), create(config, tmp_path / "paused")
     work(whole, never)
-    asked = iter([False] * 9)
+    data = iter([False] * 9)
 
     def pause() -> bool:
-        if next(asked, True):
+        if next(data, True):
             paused.request_stop("pause")
         return bool(paused.stop_request())
 
@@ -149,10 +149,10 @@ def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     assert first.exact == 0.0 and last.letters > first.letters and last.loss < first.loss
     assert set(run.frame(last.step)) == {f"{i}:{kind}" for i in (0, 1) for kind in ("self", "causal", "cross")}
     tuned = load_folder(result(run), "tuned")
-    told = last.examples[0]
-    said = tuned.tokenizer.decode(tuned.model.generate(**tuned.tokenizer(told.source[0], return_tensors="pt"),
+    example = last.examples[0]
+    output = tuned.tokenizer.decode(tuned.model.generate(**tuned.tokenizer(example.source[0], return_tensors="pt"),
                                                        num_beams=1, max_new_tokens=9)[0], skip_special_tokens=True)
-    assert said.strip() == told.predicted[0]
+    assert output.strip() == example.predicted[0]
     longest = max(len(tuned.tokenizer.tokenize(answer)) for answer in (e.target[0] for e in last.examples))
     assert tuned.model.generation_config.max_new_tokens > longest, "generate() alone does not cut either"
 
@@ -162,8 +162,8 @@ def test_a_measurement_waits_for_the_longest_answer_and_counts_what_never_ends(p
     rows = [Pair("two", "two"), Pair("one", " ".join(["one"] * 15))]
     with torch.no_grad():
         learner.model.final_logits_bias.zero_()[0, learner.tokenizer.convert_tokens_to_ids("one")] = 1e4
-    found = measure(learner, rows)
-    assert found.cut == 2 and {len(one.predicted[0].split()) for one in found.predictions} == {16}
+    evaluation = measure(learner, rows)
+    assert evaluation.cut == 2 and {len(one.predicted[0].split()) for one in evaluation.predictions} == {16}
 
 
 def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, translator):

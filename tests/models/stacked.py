@@ -6,7 +6,7 @@ import torch
 
 from core.models import ModelConfig, Shape, build_model
 
-LENGTHS, T, AHEAD, CLASSES, WORDS, SAID = (7, 2, 1, 5), 6, 4, 3, 13, 17
+LENGTHS, T, AHEAD, CLASSES, WORDS, SENTENCE = (7, 2, 1, 5), 6, 4, 3, 13, 17
 S, B = max(LENGTHS), len(LENGTHS)
 
 
@@ -31,14 +31,14 @@ class Case:
             source = source.masked_fill(~mask, float("nan"))  # missing
         else:
             source = torch.randn(B, S, self.shape.source)
-        return model, source, mask, torch.randint(4, SAID, (B, T)) if self.fed else None
+        return model, source, mask, torch.randint(4, SENTENCE, (B, T)) if self.fed else None
 
 
 def of(kind, **more):
     return ModelConfig.transformer(12, 3, 2, kind=kind, **more)
 
 
-ONE, TWO = Shape(SAID, SAID, 12, one_vocabulary=True), Shape(WORDS, SAID, 12)
+ONE, TWO = Shape(SENTENCE, SENTENCE, 12, one_vocabulary=True), Shape(WORDS, SENTENCE, 12)
 LABEL = Shape(WORDS, CLASSES, 12, output="label")
 PATCHES = Shape(5, CLASSES, 12, "patches", "label")
 ROW = Shape(4, CLASSES, 12, "features", "label", columns=(0, 0, 3, 0))
@@ -48,7 +48,7 @@ CASES = {
     "decoder-one-vocabulary": Case(of("decoder", position="learned"), ONE, True),
     "decoder-two-vocabularies": Case(of("decoder", position="rope", **MODERN), TWO, True),
     "decoder-tied": Case(of("decoder", tied=True, position="alibi", norm="pre"), TWO, True),
-    "decoder-patches": Case(of("decoder", position="learned"), Shape(5, SAID, 12, "patches"), True),
+    "decoder-patches": Case(of("decoder", position="learned"), Shape(5, SENTENCE, 12, "patches"), True),
     "decoder-text": Case(of("decoder", tied=True, position="sinusoidal", norm="pre", activation="gelu"), ONE),
     "classifier-first": Case(of("classifier", position="learned", **MODERN), LABEL),
     "classifier-mean": Case(of("classifier", position="rope", pool="mean"), LABEL),
@@ -59,5 +59,5 @@ CASES = {
     "forecaster": Case(of("forecaster", position="sinusoidal", norm="pre"), SERIES),
     "forecaster-causal": Case(of("forecaster", position="rope", mask="causal"), SERIES),
     "transformer-modern": Case(of("transformer", tied=True, position="rope", **MODERN), TWO, True),
-    "transformer-patches": Case(of("transformer", position="learned"), Shape(5, SAID, 12, "patches"), True),
+    "transformer-patches": Case(of("transformer", position="learned"), Shape(5, SENTENCE, 12, "patches"), True),
 }

@@ -31,8 +31,8 @@ def test_the_parts_add_up_to_the_model(case):
         if part.children:
             for what in ("parameters", "flops", "bytes"):
                 assert getattr(part, what) == sum(getattr(child, what) for child in part.children), (part.path, what)
-            felt = [child.gradient for child in part.children if child.gradient is not None]
-            assert part.gradient == pytest.approx(sum(g * g for g in felt) ** 0.5)
+            gradients = [child.gradient for child in part.children if child.gradient is not None]
+            assert part.gradient == pytest.approx(sum(g * g for g in gradients) ** 0.5)
     logits = model(*inputs).logits
     assert whole.shape == tuple(logits.shape) and whole.mean == pytest.approx(logits.mean().item(), abs=1e-5)
     assert whole.std == pytest.approx(logits.std(correction=0).item(), rel=1e-4)
@@ -69,16 +69,16 @@ def test_flops_are_those_of_the_closed_form_and_of_torchs_counter():
 
 def test_bytes_are_what_autograd_keeps():
     model, inputs, whole = taken_apart(CASES["transformer-modern"])
-    own, kept = {weight.untyped_storage().data_ptr() for weight in model.parameters()}, {}
+    own, saved = {weight.untyped_storage().data_ptr() for weight in model.parameters()}, {}
 
     def keep(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor
+        saved[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         logits = model(*inputs).logits
     assert logits.requires_grad
-    assert whole.bytes == sum(t.untyped_storage().nbytes() for place, t in kept.items() if place not in own)
+    assert whole.bytes == sum(t.untyped_storage().nbytes() for place, t in saved.items() if place not in own)
 
 
 def test_a_tied_matrix_is_counted_once_where_it_is_looked_up():

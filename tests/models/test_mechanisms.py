@@ -27,17 +27,18 @@ def learns(model):
     source, mask, target = batch()
     loss = torch.nn.functional.cross_entropy(model(source, mask, target).logits.flatten(0, 1), target.flatten())
     loss.backward()
-    felt = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-    assert loss.isfinite() and felt and all(grad.isfinite().all() for grad in felt.values())
-    assert felt["source.weight" if "source.weight" in felt else "source.token.weight"].any(), "no word is looked at"
+    gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    assert loss.isfinite() and gradients and all(grad.isfinite().all() for grad in gradients.values())
+    embedding = "source.weight" if "source.weight" in gradients else "source.token.weight"
+    assert gradients[embedding].any(), "no word is looked at"
     forced = model.eval()(source, mask, target, record=True)
-    assert all(steps.weights.isfinite().all() for kept in forced.maps.values() for steps in kept)
+    assert all(steps.weights.isfinite().all() for history in forced.maps.values() for steps in history)
     memory = model.encode(source, mask)
-    state, said = model.start(memory), []
+    state, output = model.start(memory), []
     for t in range(T):
         logits, state, _ = model.step(memory, state, target[:, t])
-        said.append(logits)
-    torch.testing.assert_close(torch.stack(said, 1), forced.logits, rtol=1e-3, atol=1e-4)
+        output.append(logits)
+    torch.testing.assert_close(torch.stack(output, 1), forced.logits, rtol=1e-3, atol=1e-4)
 
 
 def transformer(config: AttentionConfig) -> ModelConfig:
@@ -111,11 +112,11 @@ def test_a_decoder_says_word_by_word_what_it_says_at_once(axis, key):
     model = build_model(ModelConfig("decoder", C, attention.num_heads, attention, d_ff=16), SHAPE).eval()
     source, mask, target = batch()
     forced, memory = model(source[:1], mask[:1], target[:1]).logits, model.encode(source[:1], mask[:1])
-    state, said = model.start(memory), []
+    state, output = model.start(memory), []
     for t in range(T):
         logits, state, _ = model.step(memory, state, target[:1, t])
-        said.append(logits)
-    torch.testing.assert_close(torch.stack(said, 1), forced, rtol=1e-3, atol=1e-4)
+        output.append(logits)
+    torch.testing.assert_close(torch.stack(output, 1), forced, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(("axis", "key", "trained"), beside_each(FEEDINGS, ENTRIES))

@@ -73,13 +73,13 @@ def test_steps_equal_teacher_forcing(config):
 @every_model
 def test_recording_keeps_every_map_and_changes_nothing(config):
     model, source, mask, target = made(config)
-    plain, kept = model(source, mask, target), model(source, mask, target, record=True)
-    torch.testing.assert_close(plain.logits, kept.logits, rtol=1e-4, atol=1e-5)
+    plain, recorded = model(source, mask, target), model(source, mask, target, record=True)
+    torch.testing.assert_close(plain.logits, recorded.logits, rtol=1e-4, atol=1e-5)
     assert plain.maps == {}
     kinds = {"recurrent": ("cross",), "hybrid": ("self", "cross")}.get(config.kind, ("self", "causal", "cross"))
     kinds = kinds if config.attention else ()
-    assert tuple(kept.maps) == kinds
-    for kind, layers in kept.maps.items():
+    assert tuple(recorded.maps) == kinds
+    for kind, layers in recorded.maps.items():
         assert len(layers) == (1 if config.kind in RECURRENT else config.layers)
         queries, keys = {"self": (7, 7), "causal": (T, T), "cross": (T, 7)}[kind]
         for steps in layers:

@@ -37,8 +37,8 @@ def test_ten_examples_are_learned_by_heart(config):
         if loss < 0.005:
             break
     assert loss < 0.005  # of 60 tokens none can then have less than half of the probability
-    said = greedy(model, batch.source, batch.source_mask).tolist()
-    assert [tuple(task.target_vocab.decode(row)) for row in said] == [example.target for example in examples]
+    output = greedy(model, batch.source, batch.source_mask).tolist()
+    assert [tuple(task.target_vocab.decode(row)) for row in output] == [example.target for example in examples]
 
 
 def test_tied_weights_are_one_matrix():

@@ -43,15 +43,15 @@ def test_padding_changes_nothing(case):
 @every
 def test_recording_changes_nothing_and_keeps_every_map(case):
     model, source, mask, target = case.made()
-    plain, kept = model(source, mask, target), model(source, mask, target, record=True)
-    torch.testing.assert_close(plain.logits, kept.logits, **CLOSE)
+    plain, recorded = model(source, mask, target), model(source, mask, target, record=True)
+    torch.testing.assert_close(plain.logits, recorded.logits, **CLOSE)
     assert not plain.maps and not plain.source_attention
     names = [str(i) for i in range(source.shape[1])]
-    said = ["w"] * (T - 1) if case.fed else ["0"] * AHEAD if case.shape.output == "values" else None
+    bare = ["w"] * (T - 1) if case.fed else ["0"] * AHEAD if case.shape.output == "values" else None
     kinds = {"transformer": ("self", "causal", "cross"), "decoder": ("causal",)}.get(model.config.kind, ("self",))
-    assert tuple(kept.maps) == kinds
-    for kind, layers in kept.maps.items():
-        rows, columns = map(len, map_tokens(model.config, kind, names, said))
+    assert tuple(recorded.maps) == kinds
+    for kind, layers in recorded.maps.items():
+        rows, columns = map(len, map_tokens(model.config, kind, names, bare))
         assert len(layers) == model.config.layers
         for steps in layers:
             assert steps.weights.shape == (B, 3, rows, columns)
@@ -60,36 +60,37 @@ def test_recording_changes_nothing_and_keeps_every_map(case):
 @every
 def test_looks_are_a_share_of_what_each_output_sees(case):
     model, source, mask, target = case.made()
-    kept = model(source, mask, target, record=True)
+    recorded = model(source, mask, target, record=True)
     if model.config.kind == "one_token":
-        assert not kept.source_attention
+        assert not recorded.source_attention
         return
-    outputs = kept.logits.shape[1] if case.shape.output != "label" else 1
-    for looks in kept.source_attention:
-        assert looks.shape == (B, 3, outputs, source.shape[1])
+    outputs = recorded.logits.shape[1] if case.shape.output != "label" else 1
+    for attention in recorded.source_attention:
+        assert attention.shape == (B, 3, outputs, source.shape[1])
         if not (case.shape.output == "tokens" and target is None):  # a text's padding looks too, and is never asked
-            assert looks.masked_select(~mask[:, None, None]).abs().sum() == 0
-        assert looks.sum(-1).max() <= 1 + 1e-5 and looks.sum() > 0.1
-    if kept.visible is not None:
-        assert kept.visible.shape == (B, 1) or kept.visible.shape == (B, outputs)
+            assert attention.masked_select(~mask[:, None, None]).abs().sum() == 0
+        assert attention.sum(-1).max() <= 1 + 1e-5 and attention.sum() > 0.1
+    if recorded.visible is not None:
+        assert recorded.visible.shape == (B, 1) or recorded.visible.shape == (B, outputs)
 
 
 def test_looks_of_a_decoder_are_its_target_rows_on_its_source():
     model, source, mask, target = CASES["decoder-two-vocabularies"].made()
-    kept = model(source, mask, target, record=True)
+    recorded = model(source, mask, target, record=True)
     for row, n in enumerate(LENGTHS):
-        for looks, steps in zip(kept.source_attention, kept.maps["causal"], strict=True):
-            torch.testing.assert_close(looks[row, :, :, :n], steps.weights[row, :, n : n + T, :n])
-        assert kept.visible[row].tolist() == [n + 1 + t for t in range(T)]
+        for attention, steps in zip(recorded.source_attention, recorded.maps["causal"], strict=True):
+            torch.testing.assert_close(attention[row, :, :, :n], steps.weights[row, :, n : n + T, :n])
+        assert recorded.visible[row].tolist() == [n + 1 + t for t in range(T)]
 
 
 def test_looks_of_a_classifier_are_its_first_row_or_its_mean_row():
     model, source, mask, _ = CASES["classifier-first"].made()
-    kept = model(source, mask, record=True)
-    torch.testing.assert_close(kept.source_attention[1][:, :, 0], kept.maps["self"][1].weights[:, :, 0, 1:])
+    recorded = model(source, mask, record=True)
+    torch.testing.assert_close(recorded.source_attention[1][:, :, 0], recorded.maps["self"][1].weights[:, :, 0, 1:])
     model, source, mask, _ = CASES["classifier-mean"].made()
-    kept = model(source, mask, record=True)
-    torch.testing.assert_close(kept.source_attention[0][1, :, 0], kept.maps["self"][0].weights[1, :, :2].mean(1))
+    recorded = model(source, mask, record=True)
+    mean_row = recorded.maps["self"][0].weights[1, :, :2].mean(1)
+    torch.testing.assert_close(recorded.source_attention[0][1, :, 0], mean_row)
 
 
 @every
@@ -145,20 +146,20 @@ def test_a_decoder_refuses_sources_of_two_lengths_word_by_word():
 
 @every
 def test_checkpointing_computes_the_same_gradients(case):
-    found = []
+    gradients = []
     for checkpointing in (False, True):
         model, source, mask, target = case.made(dropout=0.3)
         model.train().checkpointing = checkpointing
         torch.manual_seed(5)
         model(source, mask, target).logits.square().sum().backward()
-        found.append([p.grad for p in model.parameters()])
-    for a, b in zip(*found, strict=True):
+        gradients.append([p.grad for p in model.parameters()])
+    for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
 @every
 def test_checkpointing_keeps_less(case):
-    def kept(checkpointing):
+    def recorded(checkpointing):
         model, source, mask, target = case.made()
         model.train().checkpointing = checkpointing
         sizes = []
@@ -166,7 +167,7 @@ def test_checkpointing_keeps_less(case):
             model(source, mask, target)
         return sum(sizes)
 
-    assert kept(True) < 0.7 * kept(False)
+    assert recorded(True) < 0.7 * recorded(False)
 
 
 @every

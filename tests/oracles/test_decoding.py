@@ -153,7 +153,7 @@ def test_samples_come_as_often_as_they_are_likely(how):
     assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
     generator, counts = torch.Generator().manual_seed(0), dict.fromkeys(expected, 0)
     for _ in range(20):
-        for one in sample(model, prompt, generator, samples=draws, how=how, max_length=3).hypotheses:
+        for one in sample(model, prompt, generator, samples=draws, sampling=how, max_length=3).hypotheses:
             counts[one.tokens] += one.samples
     assert not any(counts[said] for said, chance in expected.items() if chance == 0)
     likely = [said for said, chance in expected.items() if chance * 20 * draws >= 5]

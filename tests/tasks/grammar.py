@@ -12,10 +12,10 @@ PLACES = (("in", "in"), ("on", "auf"), ("near", "bei"), ("under", "unter"), ("be
 
 def words(count: int, end: str, seed: int) -> list[str]:
     """Made-up words, each of two to four syllables."""
-    chance, found = random.Random(seed), dict[str, None]()
-    while len(found) < count:
-        found["".join(chance.choices(SYLLABLES, k=chance.randint(2, 4))) + end] = None
-    return list(found)
+    chance, result = random.Random(seed), dict[str, None]()
+    while len(result) < count:
+        result["".join(chance.choices(SYLLABLES, k=chance.randint(2, 4))) + end] = None
+    return list(result)
 
 
 def sentence_pairs(count: int, seed: int = 0, nouns: int = 2500, verbs: int = 600, adjectives: int = 900) -> str:
@@ -43,12 +43,12 @@ def sentence_pairs(count: int, seed: int = 0, nouns: int = 2500, verbs: int = 60
             target.insert(1, two + gender)
         return source, target
 
-    found: dict[str, str] = {}
-    while len(found) < count:
+    result: dict[str, str] = {}
+    while len(result) < count:
         (who, wer), (what, was), (_, does, tut) = phrase(), phrase(), draw(1)
         source, target = [*who, does, *what], [*wer, *was]
         if chance.random() < 0.7:
             (where, wo), (at, bei) = phrase(), chance.choice(PLACES)
             source, target = [*source, at, *where], [*target, bei, *wo]
-        found.setdefault(" ".join([*source, "."]), " ".join([*target, tut, "."]))
-    return "".join(f"{source}\t{target}\n" for source, target in found.items())
+        result.setdefault(" ".join([*source, "."]), " ".join([*target, tut, "."]))
+    return "".join(f"{source}\t{target}\n" for source, target in result.items())

@@ -24,8 +24,8 @@ def test_digits_are_scikit_learns():
     from sklearn.datasets import load_digits
 
     pictures, labels = digits()
-    found = load_digits()
-    assert np.array_equal(pictures.numpy() * 16, found.images) and labels.tolist() == found.target.tolist()
+    theirs = load_digits()
+    assert np.array_equal(pictures.numpy() * 16, theirs.images) and labels.tolist() == theirs.target.tolist()
 
 
 def test_patches_are_cut_row_by_row():

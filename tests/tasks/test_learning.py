@@ -32,8 +32,8 @@ def learned(task, recipe, steps):
 def exact(task, model, n):
     held = task.held_out(n)
     batch = task.collate(held)
-    said = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
-    return exact_match([task.target_vocab.decode(row) for row in said], [example.target for example in held])
+    output = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
+    return exact_match([task.target_vocab.decode(row) for row in output], [example.target for example in held])
 
 
 @pytest.mark.parametrize("key", ["reverse", "copy"])

@@ -45,8 +45,8 @@ def test_bleu_is_sacrebleus_and_100_when_all_is_right():
 
 def test_buckets_by_source_length():
     sources = [["x"] * n for n in (1, 10, 11, 60)]
-    said, targets = [["a"], ["b"], ["b"], ["a"]], [["a"]] * 4
-    assert by_length(sources, said, targets, exact_match) == {"1–10": (0.5, 2), "11–20": (0.0, 1), "51–60": (1.0, 1)}
+    output, targets = [["a"], ["b"], ["b"], ["a"]], [["a"]] * 4
+    assert by_length(sources, output, targets, exact_match) == {"1–10": (0.5, 2), "11–20": (0.0, 1), "51–60": (1.0, 1)}
 
 
 @pytest.mark.parametrize("metric", [exact_match, token_accuracy, bleu])

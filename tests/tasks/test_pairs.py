@@ -120,8 +120,8 @@ def test_unknown_words_are_told_apart_from_the_loss():
     task = make_task(TaskConfig.of("own_pairs", data="\n".join(lines), unit="words"))
     given = measure_teacher_forced(prepare(recommended(task, steps=1)).model.eval(), task, task.held_out(99), "cpu")
     batch = task.collate(task.held_out(99))
-    count, asked = int((batch.target_out == UNK).sum()), int((batch.target_out != PAD).sum())
-    assert count > 0 and given.unknown == pytest.approx(count / asked)
+    count, total = int((batch.target_out == UNK).sum()), int((batch.target_out != PAD).sum())
+    assert count > 0 and given.unknown == pytest.approx(count / total)
     model = prepare(recommended(task, steps=1)).model.eval()
     loss = torch.nn.functional.cross_entropy(
         model(batch.source, batch.source_mask, batch.target_in).logits.flatten(0, 1),

@@ -15,9 +15,9 @@ def places(key, source, target, **params):
 
 
 def test_sorted_letters_stand_anywhere_and_twins_are_as_good():
-    task, twins = make_task(TaskConfig.of("sort")), Example(tuple("cabca"), tuple("aabcc"))
-    assert task.places(twins) == ((1, 4), (1, 4), (2,), (0, 3), (0, 3))
-    assert task.expected(twins) == (-1, -1, 2, -1, -1)
+    task, repeated = make_task(TaskConfig.of("sort")), Example(tuple("cabca"), tuple("aabcc"))
+    assert task.places(repeated) == ((1, 4), (1, 4), (2,), (0, 3), (0, 3))
+    assert task.expected(repeated) == (-1, -1, 2, -1, -1)
 
 
 def test_recall_looks_behind_the_letter_that_is_asked_for():
@@ -70,9 +70,9 @@ def test_parts_of_every_kind_of_date_say_its_target():
 def test_what_is_looked_at_is_what_is_said(key):
     task = make_task(TaskConfig.of(key))
     for example in task.held_out(100):
-        found = task.places(example)
-        assert len(found) == len(example.target)
-        for there, token in zip(found, example.target, strict=True):
+        positions = task.places(example)
+        assert len(positions) == len(example.target)
+        for there, token in zip(positions, example.target, strict=True):
             assert there and {example.source[place] for place in there} == {token}
 
 

@@ -61,8 +61,8 @@ def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():
     ('"Hi," she said\tfirst\nBye "now\tlast\n', "\t", ('"Hi," she said', "first")),
 ])
 def test_the_separator_is_found(text, mark, cells):
-    rows, found = read_rows(text)
-    assert (found, rows[0].cells) == (mark, cells)
+    rows, separator = read_rows(text)
+    assert (separator, rows[0].cells) == (mark, cells)
 
 
 @settings(max_examples=150, deadline=None)
@@ -98,6 +98,6 @@ CELL = st.text(alphabet=st.sampled_from('ab1,;"\n é'), max_size=8).map(str.stri
 def test_what_was_written_is_read_back(table, mark):
     out = io.StringIO()
     csv.writer(out, delimiter=mark, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
-    rows, found = read_rows(out.getvalue())
-    if found == mark:  # cells full of another mark may be cut at that one, as a person would
+    rows, separator = read_rows(out.getvalue())
+    if separator == mark:  # cells full of another mark may be cut at that one, as a person would
         assert [list(row.cells) for row in rows] == table

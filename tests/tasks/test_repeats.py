@@ -29,10 +29,10 @@ def test_a_line_says_its_passage_again(task):
     assert (batch.source[:, 0] == BOS).all()
     assert batch.target_in is None
     assert torch.equal(batch.source[:, 1:], batch.target_out[:, :-1])
-    found = [turn(row.tolist()) for row in batch.source[:, 1:]]
-    assert min(share for _, share in found) > 0.25, "of the shortest passages with the most words between: 4 of 10"
-    assert {step for step, _ in found} == set(range(4, 19)), "passages and what stands between them vary"
-    assert any(share == 1 for _, share in found), "with nothing between, all of a line comes again"
+    positions = [turn(row.tolist()) for row in batch.source[:, 1:]]
+    assert min(share for _, share in positions) > 0.25, "of the shortest passages with the most words between: 4 of 10"
+    assert {step for step, _ in positions} == set(range(4, 19)), "passages and what stands between them vary"
+    assert any(share == 1 for _, share in positions), "with nothing between, all of a line comes again"
 
 
 def test_held_out_lines_are_never_trained_on_and_depend_on_no_seed(task):

@@ -12,13 +12,13 @@ from core.training import recommended, train
 def test_a_season_comes_back_and_spikes_stand_only_in_what_is_read():
     task = make_task(TaskConfig.of("series", anomalies=0.1))
     batch = task.batch(512, torch.Generator().manual_seed(0))
-    read, told = batch.source[..., 0], batch.target_out
-    assert batch.source.shape == (512, 48, 1) and told.shape == (512, 12)
-    back = {lag: float((told - read[:, 48 - lag : 60 - lag]).abs().median()) for lag in (12, 18, 24, 30)}
+    read, target = batch.source[..., 0], batch.target_out
+    assert batch.source.shape == (512, 48, 1) and target.shape == (512, 12)
+    back = {lag: float((target - read[:, 48 - lag : 60 - lag]).abs().median()) for lag in (12, 18, 24, 30)}
     assert back[12] < back[24] < back[30] and back[24] < back[18], "like a season ago, and less like two"
     jumps = (read[:, 12:36] - 0.5 * (read[:, :24] + read[:, 24:])).abs() > 0.7 * SPIKE
     assert 0.05 < float(jumps.float().mean()) < 0.15
-    assert float(((told - read[:, 36:]).abs() > 0.7 * SPIKE).float().mean()) == pytest.approx(0.1, abs=0.03)
+    assert float(((target - read[:, 36:]).abs() > 0.7 * SPIKE).float().mean()) == pytest.approx(0.1, abs=0.03)
     calm = make_task(TaskConfig.of("series", anomalies=0.0)).batch(512, torch.Generator().manual_seed(0))
     assert float(((calm.source[:, 12:, 0] - calm.source[:, :-12, 0]).abs() > 0.7 * SPIKE).float().mean()) == 0
 

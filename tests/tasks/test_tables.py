@@ -100,8 +100,8 @@ def test_a_column_that_is_not_there():
 
 
 def test_a_text_column_is_read_word_by_word():
-    wanted = [f"I {'like' if i % 2 else 'hate'} thing {i}" for i in range(40)]
-    data = "review,mood\n" + "\n".join(f"{text},{'good' if i % 2 else 'bad'}" for i, text in enumerate(wanted))
+    expected = [f"I {'like' if i % 2 else 'hate'} thing {i}" for i in range(40)]
+    data = "review,mood\n" + "\n".join(f"{text},{'good' if i % 2 else 'bad'}" for i, text in enumerate(expected))
     read = parse_table(data, "auto", "", "")
     assert isinstance(read, Texts), "nothing but a text to read"
     task = make_task(TaskConfig.of("own_table", data=data))

@@ -22,9 +22,9 @@ def gaps():
 def test_iris_is_scikit_learns():
     from sklearn.datasets import load_iris
 
-    found, table = load_iris(), iris()
-    assert [list(row) for row in table.rows] == found.data.tolist()
-    assert list(table.labels) == found.target.tolist() and list(table.classes) == found.target_names.tolist()
+    split, table = load_iris(), iris()
+    assert [list(row) for row in table.rows] == split.data.tolist()
+    assert list(table.labels) == split.target.tolist() and list(table.classes) == split.target_names.tolist()
 
 
 def test_a_fifth_of_each_class_is_held_out_and_no_row_is_on_both_sides():
@@ -38,9 +38,9 @@ def test_a_fifth_of_each_class_is_held_out_and_no_row_is_on_both_sides():
 
 def test_equal_rows_stand_on_one_side():
     rows = [i // 2 for i in range(40)]
-    found = sides(rows, [0] * 20 + [1] * 20, seed=3)
-    assert not {rows[i] for i in found[True]} & {rows[i] for i in found[False]}
-    assert sorted((*found[True], *found[False])) == list(range(40)) and len(found[True]) == 8
+    split = sides(rows, [0] * 20 + [1] * 20, seed=3)
+    assert not {rows[i] for i in split[True]} & {rows[i] for i in split[False]}
+    assert sorted((*split[True], *split[False])) == list(range(40)) and len(split[True]) == 8
 
 
 def test_numbers_are_scaled_by_what_is_trained_on_alone():

@@ -12,10 +12,10 @@ GOOD = Figures(steps=200, seconds=4.0, exact=99.5, bleu=float("nan"), mass=0.93,
 
 
 def test_every_recipe_of_a_sequence_or_translation_has_a_target():
-    asked = {(target.task, target.model) for target in TARGETS}
-    assert len(asked) == len(TARGETS)
+    targets = {(target.task, target.model) for target in TARGETS}
+    assert len(targets) == len(TARGETS)
     for key in ("copy", "reverse", "sort", "recall", "induction", "addition", "dates", "numbers", "language"):
-        assert {(key, kind) for kind in make_task(TaskConfig.of(key)).recommended} <= asked
+        assert {(key, kind) for kind in make_task(TaskConfig.of(key)).recommended} <= targets
 
 
 @pytest.mark.parametrize(("missed", "met"), [
@@ -26,8 +26,8 @@ def test_all_parts_of_a_target_must_be_met(missed, met):
 
 
 def test_a_target_in_bleu_asks_no_exact_match_and_several_seeds_tell_their_spread():
-    found = [replace(GOOD, exact=60.0, bleu=96.0), replace(GOOD, exact=70.0, bleu=98.0)]
-    row = Row(Target("numbers", "recurrent", 10, bleu=96.5), found)
+    result = [replace(GOOD, exact=60.0, bleu=96.0), replace(GOOD, exact=70.0, bleu=98.0)]
+    row = Row(Target("numbers", "recurrent", 10, bleu=96.5), result)
     assert row.markdown() == ("| numbers | recurrent | 200 ± 0 | 4.0 ± 0.0 | 65.0 ± 7.1 | 97.0 ± 1.4 | 0.93 ± 0.00 | "
                               "0.10 ± 0.00 | 3.0 ± 0.0 | BLEU ≥ 96.5, ≤ 10 s | yes |")
 

@@ -38,8 +38,8 @@ def right(task, source, target):
     if task.key == "sort":
         return target == tuple(sorted(source))
     if task.key == "recall":
-        first, asked = "".join(source[:-1]), source[-1]
-        return "".join(target) in first and target[0] == asked and target[1].isupper()
+        first, numbers_in = "".join(source[:-1]), source[-1]
+        return "".join(target) in first and target[0] == numbers_in and target[1].isupper()
     if task.key == "induction":
         return f" {' '.join(target)} " in f" {' '.join(source[:-1])} " and target[0] == source[-1]
     if task.key == "addition":
@@ -47,15 +47,15 @@ def right(task, source, target):
         return sum(map(int, "".join(source).split("+"))) == int(total)
     if task.key == "dates":
         year, month, day = map(int, "".join(target).split("-"))
-        found = re.findall(r"\d+", "".join(source))
-        said = {n.lstrip("0") for n in found} | {n[-2:] for n in found}
-        return str(day) in said and str(year)[-2:] in said and 1 <= month <= 12
+        answer = re.findall(r"\d+", "".join(source))
+        words = {n.lstrip("0") for n in answer} | {n[-2:] for n in answer}
+        return str(day) in words and str(year)[-2:] in words and 1 <= month <= 12
     numbers = [spoken_in_english()[part] for part in " ".join(source).split(" ; ")]
     language = task.config["language"]
     return " ".join(target) == " ; ".join(" ".join(split_words(num2words(n, lang=language), language)) for n in numbers)
 
 
-def asked(source):
+def numbers_in(source):
     return tuple(sorted("".join(source).split("+")))
 
 
@@ -75,7 +75,8 @@ def test_held_out_shares_no_item_with_training(config):
     assert not trained & set(held)
     assert not {source for source, _ in trained} & {e.source for e in held}
     if task.key == "addition":
-        assert not {asked(e.source) for e in held} & {asked(source) for source, _ in trained}, "nor turned round"
+        ours, theirs = {numbers_in(e.source) for e in held}, {numbers_in(source) for source, _ in trained}
+        assert not ours & theirs, "nor turned round"
     if task.key == "dates":
         assert not {target for _, target in trained} & {e.target for e in held}, "a day is held out in every form"
 

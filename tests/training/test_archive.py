@@ -159,8 +159,8 @@ def test_of_too_many_checkpoints_the_last_goes(tmp_path, packed, monkeypatch):
     sizes = {name: len(data) for name, data in parts(pack(run)).items()}
     one = sizes["checkpoints/000000.safetensors"]
     monkeypatch.setattr(archive, "MOST_UNPACKED", sum(sizes.values()) - one)
-    kept = [name for name in parts(pack(run)) if name.startswith("checkpoints")]
-    assert kept == ["checkpoints/000004.safetensors", "checkpoints/000002.safetensors"]
+    steps = [name for name in parts(pack(run)) if name.startswith("checkpoints")]
+    assert steps == ["checkpoints/000004.safetensors", "checkpoints/000002.safetensors"]
     monkeypatch.setattr(archive, "MOST_UNPACKED", one)
     with pytest.raises(ValueError, match="This run is larger"):
         pack(run)
@@ -182,7 +182,7 @@ def test_a_shell_packs_and_unpacks(tmp_path, packed, capsys):
     run = unpack(packed, tmp_path)
     assert main(["pack", str(run.path), str(tmp_path / "a.zip")]) == 0
     assert main(["unpack", str(tmp_path / "a.zip")]) == 0
-    told = capsys.readouterr().out.split()
-    assert told[0] == str(tmp_path / "a.zip") and find_run(told[1]).records() == run.records()
+    output = capsys.readouterr().out.split()
+    assert output[0] == str(tmp_path / "a.zip") and find_run(output[1]).records() == run.records()
     (tmp_path / "a.zip").write_bytes(b"nonsense")
     assert main(["unpack", str(tmp_path / "a.zip")]) == 1 and "cannot be read" in capsys.readouterr().err

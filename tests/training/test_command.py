@@ -33,8 +33,8 @@ def test_a_strangers_table_becomes_a_run(folder, capsys):
     assert config["task"]["params"]["data"].startswith("size;colour;kind") and config["model"]["kind"] == "classifier"
     run = find_run(trained(folder, config | {"steps": 60, "record_every": 30}))
     assert run.status().state == "finished" and run.records()[-1].exact == 1.0, "the colour gives the kind away"
-    said = capsys.readouterr().out
-    assert f"?run={run.id}" in said and "step 60/60" in said and "exact 1.000" in said
+    output = capsys.readouterr().out
+    assert f"?run={run.id}" in output and "step 60/60" in output and "exact 1.000" in output
 
 
 def test_a_run_is_trained_longer_and_listed(folder, capsys):
@@ -61,8 +61,8 @@ def test_mistakes_end_in_a_sentence(folder, capsys, arguments, words):
     (folder / "fruit.csv").write_text(FRUIT, encoding="utf-8")
     (folder / "broken.csv").write_bytes(b"a,b\n\xff\xe9,1\n")
     assert main([argument.format(folder=folder) for argument in arguments]) == 1
-    said = capsys.readouterr().err
-    assert words in said and "Traceback" not in said
+    output = capsys.readouterr().err
+    assert words in output and "Traceback" not in output
 
 
 def test_a_table_in_windows_1252_with_columns_put_back(folder, capsys):
@@ -73,6 +73,6 @@ def test_a_table_in_windows_1252_with_columns_put_back(folder, capsys):
     assert main(asked) == 1
     assert "encoding cp1252" in capsys.readouterr().err
     assert main([*asked, "--encoding", "cp1252"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["task"]["params"]["columns"] == "Größe,1,Tag"
-    assert "Left out: Maß (not chosen)." in said.err and "With decimal commas: Größe." in said.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)["task"]["params"]["columns"] == "Größe,1,Tag"
+    assert "Left out: Maß (not chosen)." in output.err and "With decimal commas: Größe." in output.err

@@ -16,28 +16,28 @@ def groups_of(values: np.ndarray) -> list[dict[int, float]]:
 @pytest.mark.parametrize("seeds", [2, 3, 10])
 def test_shared_seeds_are_paired_as_scipy_pairs_them(seeds):
     a, b = np.random.default_rng(seeds).normal(size=(2, seeds))
-    (found,) = compare(groups_of(np.array([a, b])))
+    (comparison,) = compare(groups_of(np.array([a, b])))
     theirs = ttest_rel(a, b)
-    assert found.paired and found.count == seeds
-    assert found.p == pytest.approx(theirs.pvalue) and found.difference == pytest.approx(a.mean() - b.mean())
-    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL)))
-    assert found.swapped().low == -found.high and found.swapped().difference == -found.difference
+    assert comparison.paired and comparison.count == seeds
+    assert comparison.p == pytest.approx(theirs.pvalue) and comparison.difference == pytest.approx(a.mean() - b.mean())
+    assert (comparison.low, comparison.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL)))
+    assert comparison.swapped().low == -comparison.high and comparison.swapped().difference == -comparison.difference
 
 
 def test_where_no_seed_is_shared_the_test_is_welchs():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=4), rng.normal(1, 3, size=7)
-    (found,) = compare([dict(enumerate(a)), dict(enumerate(b, 100))])
+    (comparison,) = compare([dict(enumerate(a)), dict(enumerate(b, 100))])
     theirs = ttest_ind(a, b, equal_var=False)
-    assert not found.paired and found.count == 4
-    assert found.p == pytest.approx(theirs.pvalue)
-    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL)))
+    assert not comparison.paired and comparison.count == 4
+    assert comparison.p == pytest.approx(theirs.pvalue)
+    assert (comparison.low, comparison.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL)))
 
 
 def test_only_shared_seeds_count_and_one_is_too_few():
     a, b = {0: 1.0, 1: 2.0, 2: 4.0, 9: 1e9}, {0: 0.5, 1: 1.0, 2: 2.0, 7: -1e9}
-    (found,) = compare([a, b])
-    assert found.count == 3 and found.p == pytest.approx(ttest_rel([1.0, 2.0, 4.0], [0.5, 1.0, 2.0]).pvalue)
+    (comparison,) = compare([a, b])
+    assert comparison.count == 3 and comparison.p == pytest.approx(ttest_rel([1.0, 2.0, 4.0], [0.5, 1.0, 2.0]).pvalue)
     assert compare([{0: 1.0, 1: 2.0}, {1: 1.0, 2: 2.0}]) == [] and compare([{0: 1.0}, {1: 1.0}]) == []
 
 
@@ -48,14 +48,14 @@ def test_holm_by_hand():
 
 def test_a_paired_difference_is_seen_behind_a_spread_that_seeds_share():
     seed = np.array([0.0, 10.0, 20.0, 30.0])
-    (found,) = compare(groups_of(np.array([seed, seed + [1.0, 1.1, 0.9, 1.0]])))
-    assert found.significant and found.difference == pytest.approx(-1.0)
+    (comparison,) = compare(groups_of(np.array([seed, seed + [1.0, 1.1, 0.9, 1.0]])))
+    assert comparison.significant and comparison.difference == pytest.approx(-1.0)
 
 
 def test_equal_differences_are_tested_by_the_step_of_the_measure():
     same, far, one_item = (dict.fromkeys(range(3), value) for value in (1.0, 0.0, 0.999))
-    assert [found.p for found in compare([same, same])] == [1.0]
-    assert [found.p for found in compare([same, far])] == [1.0], "no error to test by"
+    assert [comparison.p for comparison in compare([same, same])] == [1.0]
+    assert [comparison.p for comparison in compare([same, far])] == [1.0], "no error to test by"
     assert compare([same, far], resolution=1e-3)[0].significant
     assert not compare([same, one_item], resolution=1e-3)[0].significant
 
@@ -64,7 +64,7 @@ def test_equal_differences_are_tested_by_the_step_of_the_measure():
 def test_a_family_of_tests_claims_a_false_difference_in_five_percent_at_most(values, seeds):
     rng = np.random.default_rng(values * 10 + seeds)
     draws = rng.normal(size=(SIMULATED, values, seeds)) + rng.normal(size=(SIMULATED, 1, seeds))
-    claims = sum(any(found.significant for found in compare(groups_of(draw))) for draw in draws)
+    claims = sum(any(comparison.significant for comparison in compare(groups_of(draw))) for draw in draws)
     assert claims / SIMULATED <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / SIMULATED) ** 0.5
 
 
@@ -72,5 +72,5 @@ def test_equal_values_with_steps_are_not_told_apart_more_often():
     """Shares of 50 held-out items near the top, where many runs agree to the item."""
     rng = np.random.default_rng(1)
     draws = rng.binomial(50, 0.99, size=(SIMULATED, 4, 3)) / 50
-    claims = sum(any(found.significant for found in compare(groups_of(draw), 1 / 50)) for draw in draws)
+    claims = sum(any(comparison.significant for comparison in compare(groups_of(draw), 1 / 50)) for draw in draws)
     assert claims / SIMULATED <= LEVEL

@@ -16,7 +16,7 @@ def small_end(monkeypatch):
     monkeypatch.setattr(loop, "FINAL", 20)
 
 
-def found_in(config: RunConfig) -> dict[str, str]:
+def findings_of(config: RunConfig) -> dict[str, str]:
     """Everything that is told at the end of a real run, by its key."""
     records, failed = [], ""
     try:
@@ -24,8 +24,8 @@ def found_in(config: RunConfig) -> dict[str, str]:
             records.append(record)
     except FloatingPointError as error:
         failed = str(error)
-    told = diagnose(records, config, make_task(config.task).baseline_loss, failed)
-    return {one.key: f"{one.text} {one.advice}" for one in told}
+    findings = diagnose(records, config, make_task(config.task).baseline_loss, failed)
+    return {one.key: f"{one.text} {one.advice}" for one in findings}
 
 
 def falling(count: int = 12, start: float = 3.0) -> list[Record]:
@@ -43,32 +43,32 @@ def keys(records: list[Record], config: RunConfig = BASE, failed: str = "") -> s
 
 def test_a_run_that_learns_hears_nothing():
     busy = {"starving"}  # what a busy machine may do to any run
-    assert found_in(small_run(steps=120, record_every=10, learning_rate=5e-3)).keys() <= busy
+    assert findings_of(small_run(steps=120, record_every=10, learning_rate=5e-3)).keys() <= busy
     assert all(keys(falling(n)) == set() for n in range(13))
 
 
 def test_a_dead_learning_rate():
-    told = found_in(small_run(steps=80, record_every=8, learning_rate=1e-6))
-    assert set(told) == {"rate_dead"} and "1e-06 moves AdamW very little" in told["rate_dead"]
+    findings = findings_of(small_run(steps=80, record_every=8, learning_rate=1e-6))
+    assert set(findings) == {"rate_dead"} and "1e-06 moves AdamW very little" in findings["rate_dead"]
 
 
 def test_a_learning_rate_that_is_too_large():
     """24 steps, at which the loss of five seeds was 5.6 to 9.3 and guessing costs 2.8; later it falls to guessing."""
-    told = found_in(small_run(steps=24, record_every=3, learning_rate=1.0, schedule="constant"))
-    assert "rate_high" in told and "large for AdamW" in told["rate_high"]
+    findings = findings_of(small_run(steps=24, record_every=3, learning_rate=1.0, schedule="constant"))
+    assert "rate_high" in findings and "large for AdamW" in findings["rate_high"]
 
 
 def test_a_loss_that_is_no_number():
-    told = found_in(small_run(steps=80, record_every=2, learning_rate=1.0, optimizer="sgd", clip=1e9,
+    findings = findings_of(small_run(steps=80, record_every=2, learning_rate=1.0, optimizer="sgd", clip=1e9,
                               schedule="constant"))
-    assert "diverged" in told or "exploding" in told or "rate_high" in told
+    assert "diverged" in findings or "exploding" in findings or "rate_high" in findings
     assert keys(falling(3), failed="The loss is no longer a number at step 31; …") == {"diverged"}
 
 
 def test_overfitting_on_a_small_table():
     task = make_task(TaskConfig.of("iris"))
-    told = found_in(recommended(task, "classifier", learning_rate=1e-2))
-    assert "overfitting" in told and "learns its examples by heart" in told["overfitting"]
+    findings = findings_of(recommended(task, "classifier", learning_rate=1e-2))
+    assert "overfitting" in findings and "learns its examples by heart" in findings["overfitting"]
 
 
 def test_held_out_loss_that_rises_with_training_loss_is_no_overfitting():

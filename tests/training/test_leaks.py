@@ -51,7 +51,7 @@ def test_a_thousand_openings_of_a_run_leave_nothing_behind(tmp_path):
 @LINUX
 @pytest.mark.parametrize("fails", [False, True])
 def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monkeypatch):
-    def train(run, stop, said):
+    def train(run, stop, on_record):
         if fails:
             raise ValueError("no")
         return "finished", "Finished."

@@ -46,16 +46,16 @@ def test_maps_are_rows_of_weights():
 
 
 def test_the_final_record_tells_long_sources_from_short_ones():
-    def told(source: int, right: bool) -> Prediction:
+    def prediction(source: int, right: bool) -> Prediction:
         words = tuple(f"w{i}" for i in range(4))
         return Prediction(("a",) * source, words, words if right else ("x",) * 4)
 
     numbers = make_task(TaskConfig.of("numbers"))
-    found = buckets(numbers, [told(3, True), told(10, False), told(11, True), told(25, False)])
-    assert [(b.lengths, b.count, b.exact) for b in found] == [("1–10", 2, 0.5), ("11–20", 1, 1.0), ("21–30", 1, 0.0)]
-    assert found[1].bleu == pytest.approx(100) and found[2].bleu == 0
-    assert buckets(numbers, [told(3, True), told(4, True)]) == ()
-    record = Record(step=1, buckets=found)
+    ranges = buckets(numbers, [prediction(3, True), prediction(10, False), prediction(11, True), prediction(25, False)])
+    assert [(b.lengths, b.count, b.exact) for b in ranges] == [("1–10", 2, 0.5), ("11–20", 1, 1.0), ("21–30", 1, 0.0)]
+    assert ranges[1].bleu == pytest.approx(100) and ranges[2].bleu == 0
+    assert buckets(numbers, [prediction(3, True), prediction(4, True)]) == ()
+    record = Record(step=1, buckets=ranges)
     assert Record.from_json(record.to_json()) == record
 
 

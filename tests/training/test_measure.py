@@ -11,7 +11,7 @@ from tests.training.small import small_run
 
 
 @pytest.fixture
-def told(monkeypatch) -> list[int]:
+def decoded(monkeypatch) -> list[int]:
     """How many examples each free-running decode is asked for."""
     counts: list[int] = []
 
@@ -23,21 +23,21 @@ def told(monkeypatch) -> list[int]:
     return counts
 
 
-def test_an_untrained_model_is_not_decoded_where_decodes_are_few(told):
+def test_an_untrained_model_is_not_decoded_where_decodes_are_few(decoded):
     records = list(train(small_run(decode_every=2, finish_early=False)))
     assert [(r.step, r.exact is not None) for r in records[:-1]] == [(0, False), (2, False), (4, True)]
-    assert told == [11, 1000]
+    assert decoded == [11, 1000]
 
 
-def test_every_record_is_decoded_where_it_costs_little(told):
+def test_every_record_is_decoded_where_it_costs_little(decoded):
     records = list(train(small_run(finish_early=False)))
-    assert all(r.exact is not None and r.examples for r in records) and len(told) == len(records)
+    assert all(r.exact is not None and r.examples for r in records) and len(decoded) == len(records)
 
 
-def test_a_text_is_continued_for_the_watched_examples_alone(told):
+def test_a_text_is_continued_for_the_watched_examples_alone(decoded):
     task = make_task(TaskConfig.of("own_text", length=16))
     record = next(train(recommended(task, held_out=20, watch=3, steps=1)))
-    assert told == [3] and len(record.examples) == 3 and record.letters is not None
+    assert decoded == [3] and len(record.examples) == 3 and record.letters is not None
 
 
 def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():
@@ -66,8 +66,8 @@ def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counte
             return 0
 
         def step(self, memory, state, tokens):
-            said = torch.tensor([row[state] for row in memory])
-            return torch.nn.functional.one_hot(said, len(task.target_vocab)).float(), state + 1, None
+            output = torch.tensor([row[state] for row in memory])
+            return torch.nn.functional.one_hot(output, len(task.target_vocab)).float(), state + 1, None
 
     for ends in (True, False):
         scores = objective(task).score(task, evaluate.measure_free(Knows(ends), task, examples, "cpu"))

@@ -39,10 +39,10 @@ def test_smoothing_is_shared_among_all_classes():
     batch = session.task.batch(3, session.data)
     logits = session.model(batch.source, batch.source_mask, batch.target_in).logits
     eps, classes = 0.1, logits.shape[-1]
-    kept = batch.target_out != 0
-    log = F.log_softmax(logits[kept], -1)
-    wanted = F.one_hot(batch.target_out[kept], classes) * (1 - eps) + eps / classes
-    by_hand = -(wanted * log).sum(-1).mean()
+    plain_numbers = batch.target_out != 0
+    log = F.log_softmax(logits[plain_numbers], -1)
+    expected = F.one_hot(batch.target_out[plain_numbers], classes) * (1 - eps) + eps / classes
+    by_hand = -(expected * log).sum(-1).mean()
     torch.testing.assert_close(objective(session.task).loss(logits, batch, eps), by_hand)
 
 
@@ -89,8 +89,9 @@ def test_bfloat16_computes_in_bfloat16_and_still_learns():
 
 
 def test_computing_layers_again_gives_the_same_numbers():
-    kept, again = (list(itertools.islice(train(small_run(steps=6, checkpointing=on)), 4)) for on in (False, True))
-    assert [r.numbers() for r in kept] == [r.numbers() for r in again]
+    plain_numbers, again = (list(itertools.islice(train(small_run(steps=6, checkpointing=on)), 4))
+                            for on in (False, True))
+    assert [r.numbers() for r in plain_numbers] == [r.numbers() for r in again]
 
 
 @pytest.mark.parametrize("change, word", [

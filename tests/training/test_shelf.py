@@ -49,11 +49,11 @@ def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
     prune(9, tmp_path)
     assert restore(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
     discard(run)
-    (gone,) = deleted_runs(tmp_path)
+    (deleted,) = deleted_runs(tmp_path)
     long_ago = time.time() - 3_700
-    os.utime(gone.path, (long_ago, long_ago))
+    os.utime(deleted.path, (long_ago, long_ago))
     prune(9, tmp_path)
-    assert restore(run.id, tmp_path) is None and not gone.path.exists()
+    assert restore(run.id, tmp_path) is None and not deleted.path.exists()
 
 
 def test_what_was_deleted_goes_before_any_run(tmp_path):

@@ -6,10 +6,10 @@ from core.training.seed_stats import line, seed_stats
 
 
 def test_a_spread_by_hand():
-    found = seed_stats([2.0, None, 4.0, 9.0])
-    assert found.values == (2.0, 4.0, 9.0) and (found.low, found.high) == (2.0, 9.0)
-    assert found.mean == 5.0 and found.std == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
-    assert found.times(100).mean == 500.0
+    stats = seed_stats([2.0, None, 4.0, 9.0])
+    assert stats.values == (2.0, 4.0, 9.0) and (stats.low, stats.high) == (2.0, 9.0)
+    assert stats.mean == 5.0 and stats.std == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
+    assert stats.times(100).mean == 500.0
 
 
 def test_the_interval_of_a_mean_by_the_table_of_students_t():
@@ -24,16 +24,16 @@ def test_one_seed_has_no_spread_and_none_is_nothing():
 
 
 def test_lines_over_steps_meet_where_all_have_a_point():
-    found = line([[(0, 0.0), (10, 1.0), (20, 4.0)], [(0, 2.0), (10, 5.0)]], shared=True)
-    assert found.x == (0, 10) and found.mean == (1.0, 3.0)
-    assert found.low == (0.0, 1.0) and found.high == (2.0, 5.0)
+    stats = line([[(0, 0.0), (10, 1.0), (20, 4.0)], [(0, 2.0), (10, 5.0)]], shared=True)
+    assert stats.x == (0, 10) and stats.mean == (1.0, 3.0)
+    assert stats.low == (0.0, 1.0) and stats.high == (2.0, 5.0)
 
 
 def test_lines_over_seconds_are_read_between_points_and_end_with_the_first_run():
-    found = line([[(0, 0.0), (4, 8.0)], [(0, 0.0), (1, 1.0), (2, 6.0)]], shared=False)
-    assert found.x[0] == 0 and found.x[-1] == 2
-    assert found.mean[-1] == pytest.approx((4.0 + 6.0) / 2)  # half way to 8, and the other's end
-    assert found.low[-1] == pytest.approx(4.0) and found.high[-1] == pytest.approx(6.0)
+    stats = line([[(0, 0.0), (4, 8.0)], [(0, 0.0), (1, 1.0), (2, 6.0)]], shared=False)
+    assert stats.x[0] == 0 and stats.x[-1] == 2
+    assert stats.mean[-1] == pytest.approx((4.0 + 6.0) / 2)  # half way to 8, and the other's end
+    assert stats.low[-1] == pytest.approx(4.0) and stats.high[-1] == pytest.approx(6.0)
 
 
 def test_no_point_is_no_line():

@@ -55,10 +55,10 @@ def test_equal_seconds_end_by_training_time_at_a_constant_rate():
     ("kind", "recurrent", lambda run: (run.model.kind, run.steps)),
 ])
 def test_what_a_value_changes(axis, value, read):
-    wanted = {"d_model": (16, 16, 32), "num_heads": (4, 4), "dropout": (0.2, 0.2), "layers": 2, "learning_rate": 1e-4,
+    expected = {"d_model": (16, 16, 32), "num_heads": (4, 4), "dropout": (0.2, 0.2), "layers": 2, "learning_rate": 1e-4,
               "task.length": 7, "kind": ("recurrent", small_run().steps)}
     run = vary(small_run(), axis, value)
-    assert read(run) == wanted[axis]
+    assert read(run) == expected[axis]
     buildable(run)
 
 
@@ -185,23 +185,23 @@ def test_an_outcome_survives_json():
 
 def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys):
     """Two values from two seeds, side by side; a run that is lost is all that the second call trains."""
-    file, kept = tmp_path / "run.json", tmp_path / "sweep.json"
+    file, saved = tmp_path / "run.json", tmp_path / "sweep.json"
     file.write_text(json.dumps(small_run().to_json()))
 
     def say(*more: str) -> str:
         assert main(["sweep", *more]) == 0
         return capsys.readouterr().out
 
-    said = say(str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "2", "--to",
-               str(kept))
-    sweep = Sweep(kept)
-    assert "4 runs to train" in said and said.count("2 of 2 seeds") == 2
+    output = say(str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "2", "--to",
+               str(saved))
+    sweep = Sweep(saved)
+    assert "4 runs to train" in output and output.count("2 of 2 seeds") == 2
     first = sweep.outcomes()
     assert {outcome.state for outcome in first.values()} == {"finished"} and sweep.missing() == []
     data = sweep.data()
     del data["outcomes"]["1:1"], data["runs"]["1:1"]
-    kept.write_text(json.dumps(data))
-    assert "1 runs to train" in say(str(kept))
+    saved.write_text(json.dumps(data))
+    assert "1 runs to train" in say(str(saved))
     again = sweep.outcomes()
     assert again[1, 1].measures == first[1, 1].measures, "the same seed, the same numbers"
     lines = summary(sweep)

@@ -59,10 +59,10 @@ def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
 def test_a_run_from_the_shell_is_found_by_the_page(tmp_path):
     file = tmp_path / "asked.json"
     file.write_text(json.dumps(small_run(seed=3).to_json()))
-    said = command("train", str(file), module="core.training",
+    output = command("train", str(file), module="core.training",
                    ATTENTION_LAB_RUNS=str(tmp_path / "runs")).communicate(timeout=60)[0]
-    found = find_run(re.search(r"\?run=(\S+)", said)[1], tmp_path / "runs")
-    assert found is not None and found.status().state == "finished"
+    trained_run = find_run(re.search(r"\?run=(\S+)", output)[1], tmp_path / "runs")
+    assert trained_run is not None and trained_run.status().state == "finished"
 
 
 @pytest.mark.parametrize("ask", ["file", "signal", "Ctrl-C"])

@@ -150,7 +150,7 @@ def run_search(model: Seq2Seq, prompt: Prompt, settings: SearchSettings, longest
     """The tree of a search."""
     if settings.strategy == "sampling":
         return sample(model, prompt, torch.Generator().manual_seed(settings.seed), samples=settings.samples,
-                      how=settings.sampling, no_repeat=settings.no_repeat, max_length=longest)
+                      sampling=settings.sampling, no_repeat=settings.no_repeat, max_length=longest)
     if settings.strategy == "beam":
         return beam(model, prompt, width=settings.width, length_penalty=settings.length_penalty,
                     no_repeat=settings.no_repeat, max_length=longest)
