@@ -1,8 +1,5 @@
-"""Why attention: the bottleneck as an experiment, measured before and repeated here on request."""
+"""Why attention: the bottleneck of one vector, measured, and trained again on request."""
 
-from dashboard.views.why import page
-from dashboard.widgets.panels import next_page
+from dashboard.views.why.page import page
 
-page.explore()
-page.sources()
-next_page("why")
+page()

@@ -13,7 +13,7 @@ from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import Spec, axis_style, figure, layer
-from dashboard.runtime.run_data import Shown
+from dashboard.runtime.run_data import RunData
 from dashboard.widgets.panels import plain
 
 SMALL = 140  # pixels
@@ -27,7 +27,7 @@ def title(text: str) -> None:
     st.markdown(f":small[**{text}**]")
 
 
-def findings(shown: Shown, step: int) -> dict[str, list[Finding]]:
+def findings(shown: RunData, step: int) -> dict[str, list[Finding]]:
     """What goes wrong up to a step, by the curve that it stands beside."""
     if shown.config is None:
         return {}
@@ -44,7 +44,7 @@ def say(found: Sequence[Finding]) -> None:
         st.markdown(f":small[**{plain(one.text)}** {plain(one.advice)}]")
 
 
-def loss(shown: Shown, step: int, ink: Ink, found: Sequence[Finding]) -> None:
+def loss(shown: RunData, step: int, ink: Ink, found: Sequence[Finding]) -> None:
     """Held-out and training loss, and the loss of guessing."""
     task = shown.task()
     title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
@@ -64,14 +64,14 @@ def baseline_name(task: Task) -> str:
     return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
 
 
-def _top(shown: Shown, guess: float) -> float:
+def _top(shown: RunData, guess: float) -> float:
     """A spike does not flatten the rest: the axis ends at three times guessing, or at the start."""
     first = shown.records[0].loss or guess
     most = max((r.loss or 0.0 for r in shown.records), default=guess)
     return max(guess, first, min(most, 3 * guess))
 
 
-def metric(shown: Shown, step: int, ink: Ink) -> None:
+def metric(shown: RunData, step: int, ink: Ink) -> None:
     """What the task is judged by."""
     task, records = shown.task(), shown.records
     if task.form == "series":
@@ -109,7 +109,7 @@ def balanced_points(records: Sequence[Record]) -> list[tuple[float, float | None
     return [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]
 
 
-def beneath(shown: Shown, step: int, ink: Ink, found: dict[str, list[Finding]]) -> None:
+def beneath(shown: RunData, step: int, ink: Ink, found: dict[str, list[Finding]]) -> None:
     """Where its heads look, the learning rate, the gradients over time, and those of each part of the model."""
     panels = [_gradient, _parts, _rate]
     panels = [_expected, *panels] if any(r.expected for r in shown.records) else [*panels, _speed]
@@ -120,7 +120,7 @@ def beneath(shown: Shown, step: int, ink: Ink, found: dict[str, list[Finding]]) 
                 say(found.get(panel.__name__.removeprefix("_"), ()))
 
 
-def _expected(shown: Shown, step: int, ink: Ink) -> None:
+def _expected(shown: RunData, step: int, ink: Ink) -> None:
     title("Weight on the expected position")
     last = next(r for r in reversed(shown.records) if r.expected)
     assert last.expected is not None
@@ -135,7 +135,7 @@ def _expected(shown: Shown, step: int, ink: Ink) -> None:
         st.caption(f"The {MOST_HEADS} of {len(heads)} heads that end highest.")
 
 
-def _gradient(shown: Shown, step: int, ink: Ink) -> None:
+def _gradient(shown: RunData, step: int, ink: Ink) -> None:
     title("Gradient norm, before clipping")
     assert shown.config is not None
     clip = shown.config.clip
@@ -145,7 +145,7 @@ def _gradient(shown: Shown, step: int, ink: Ink) -> None:
     _small(shown, [curve], step, ink, "gradient", guess=guess)
 
 
-def _parts(shown: Shown, step: int, ink: Ink) -> None:
+def _parts(shown: RunData, step: int, ink: Ink) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth is seen."""
     record = next((r for r in reversed(shown.until(step)) if r.gradients), None)
     if record is None:
@@ -173,23 +173,23 @@ def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> Spec:
               color=ink.quiet)], height)
 
 
-def _rate(shown: Shown, step: int, ink: Ink) -> None:
+def _rate(shown: RunData, step: int, ink: Ink) -> None:
     title("Learning rate")
     _small(shown, [Curve("rate", [(r.step, r.rate) for r in shown.records])], step, ink, "rate")
 
 
-def _speed(shown: Shown, step: int, ink: Ink) -> None:
+def _speed(shown: RunData, step: int, ink: Ink) -> None:
     title("Tokens a second, while it trains")
     _small(shown, [Curve("tokens", [(r.step, r.tokens_per_second) for r in shown.records])], step, ink, "speed")
 
 
-def _small(shown: Shown, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
+def _small(shown: RunData, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
            guess: tuple[float, str] | None = None) -> None:
     drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL,
                         named=len(curves) > 1)
     st.vega_lite_chart(spec=drawn, key=f"train:{key}", alt=f"{key} over training.")
 
 
-def last_x(shown: Shown) -> float:
+def last_x(shown: RunData) -> float:
     assert shown.config is not None
     return shown.config.steps if shown.live else shown.records[-1].step

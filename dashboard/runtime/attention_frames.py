@@ -13,7 +13,7 @@ from core.tasks import Example, TaskConfig
 from core.trace import AttentionMap, AttentionTrace, Kind
 from core.training.record import Record
 from core.training.runs import Run
-from dashboard.runtime.run_data import Shown, task_of
+from dashboard.runtime.run_data import RunData, task_of
 
 KINDS: tuple[Kind, ...] = ("cross", "causal", "self")  # first what a model's outputs look at their source with
 NAMES = {"cross": "Cross-attention", "causal": "Decoder's own", "self": "Encoder's own"}
@@ -32,10 +32,10 @@ class Sizes:
         return tuple(kind for kind in KINDS if kind in self.layers)
 
 
-def kept_steps(shown: Shown) -> list[int]:
+def steps_with_maps(data: RunData) -> list[int]:
     """The steps that have both a record and its maps."""
-    measured = {record.step for record in shown.records}
-    return [step for step in shown.run.frame_steps() if step in measured]
+    measured = {record.step for record in data.records}
+    return [step for step in data.run.frame_steps() if step in measured]
 
 
 def sizes(run: Run, step: int, example: int) -> Sizes:
@@ -54,7 +54,7 @@ def sizes(run: Run, step: int, example: int) -> Sizes:
     return Sizes(found)
 
 
-def watched(run: Run, step: int) -> int:
+def count_examples(run: Run, step: int) -> int:
     """How many examples have maps at a step."""
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
@@ -94,22 +94,22 @@ def watched_examples(config: TaskConfig, count: int) -> tuple[Example, ...]:
     return task_of(config).held_out(count)[:count]
 
 
-def tokens(shown: Shown, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words of a map's rows and of its columns."""
-    assert shown.config is not None
-    task = shown.task()
-    source, target = task.display_tokens(watched_examples(shown.config.task, shown.config.watch)[example])
-    return map_tokens(shown.config.model, kind, source, target if task.form in ("pairs", "series") else None)
+    assert data.config is not None
+    task = data.task()
+    source, target = task.display_tokens(watched_examples(data.config.task, data.config.watch)[example])
+    return map_tokens(data.config.model, kind, source, target if task.form in ("pairs", "series") else None)
 
 
-def trace(shown: Shown, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
+def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
     """One head of a map (T, S) as a trace of `heads` heads, all alike: the frames bring what is drawn."""
-    rows, columns = tokens(shown, example, kind)
+    rows, columns = tokens(data, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
     mask = np.tri(*weights.shape, dtype=bool) if kind == "causal" else None  # what comes later is hidden
     each = np.broadcast_to(weights, (heads, *weights.shape))
     maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
-    return AttentionTrace(maps, source=f"run {shown.run.id}")
+    return AttentionTrace(maps, source=f"run {data.run.id}")
 
 
 def best_head(record: Record | None) -> tuple[int, int]:

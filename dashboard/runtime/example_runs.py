@@ -7,15 +7,15 @@ from pathlib import Path
 from core.training.runs import Run, Status, find_run
 
 HERE = Path(__file__).with_name("examples")
-KEPT = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
+EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
 
 
-def find(name: object) -> Run | None:
+def find_any_run(name: object) -> Run | None:
     """The run that a link names: one of this machine's, or one of those that come with the lab."""
-    return next((run for run in KEPT if run.id == name), None) or find_run(name)
+    return next((run for run in EXAMPLE_RUNS if run.id == name), None) or find_run(name)
 
 
 def status_of(run: Run) -> Status:
     """How a run stands; one that comes with the lab is over, whatever its folder says."""
     status = run.status()
-    return Status("finished", status.message) if run in KEPT and not status.ended else status
+    return Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status

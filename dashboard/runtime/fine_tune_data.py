@@ -1,4 +1,4 @@
-"""Which fine-tuning run the page shows: the one that the link names, the session's last of that task, or a kept one."""
+"""Which fine-tuning run the page shows: the one that the link names, the session's last of that task, or an example."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from core.training.record import Record
 from core.training.runs import Run, Status, find_run
 
 HERE = Path(__file__).with_name("examples") / "fine_tune"
-KEPT = {"classify": Run(HERE / "messages"), "pairs": Run(HERE / "numbers")}
+EXAMPLE_RUNS = {"classify": Run(HERE / "messages"), "pairs": Run(HERE / "numbers")}
 TASK, LAST, FOLLOW = "fine_tune:task", "fine_tune:last", "fine_tune:follow"
-ASKED = "run"  # the link's word
+LINK = "run"  # the link's word
 
 
 @dataclass(frozen=True)
-class Shown:
+class FineTuneData:
     """All that one look at a run needs; `trouble` says in words what could not be read."""
 
     run: Run
@@ -37,8 +37,8 @@ class Shown:
     trouble: str = ""
 
     @property
-    def kept(self) -> bool:
-        return self.run in KEPT.values()
+    def is_example(self) -> bool:
+        return self.run in EXAMPLE_RUNS.values()
 
     @property
     def live(self) -> bool:
@@ -78,22 +78,22 @@ def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
     return run.frame(step)
 
 
-def look(run: Run) -> Shown:
+def load_fine_tune(run: Run) -> FineTuneData:
     """Read a run's folder; one that cannot be understood gives words, not an exception."""
     status = run.status()
-    if run in KEPT.values() and not status.ended:
+    if run in EXAMPLE_RUNS.values() and not status.ended:
         status = Status("finished")
     try:
         config, trouble = config_of(run), ""
         parse(config.task, config.data, config.seed)
     except (ConfigError, TypeError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
-    return Shown(run, config, status, tuple(run.records()), about(run), trouble)
+    return FineTuneData(run, config, status, tuple(run.records()), about(run), trouble)
 
 
-def linked() -> str:
+def read_link() -> str:
     """Words for a link whose run is not here; one that is here settles the task, before its control is drawn."""
-    asked = st.query_params.get(ASKED)
+    asked = st.query_params.get(LINK)
     found = find_run(asked) if asked else None
     task = found.metadata().get("finetune", {}).get("task") if found is not None else None
     if found is not None and task in TASKS:
@@ -101,28 +101,28 @@ def linked() -> str:
             st.session_state[TASK] = task
         st.session_state[LAST][task] = found.id
     elif asked:
-        return "The fine-tuned run in the link is not on this machine, or was deleted. Below is the kept one."
+        return "The fine-tuned run in the link is not on this machine, or was deleted. Below is the example run."
     return ""
 
 
-def chosen(task: str) -> Run:
-    """The session's last run of a task, or the kept one."""
-    return find_run(st.session_state.get(LAST, {}).get(task)) or KEPT[task]
+def current_run(task: str) -> Run:
+    """The session's last run of a task, or the example."""
+    return find_run(st.session_state.get(LAST, {}).get(task)) or EXAMPLE_RUNS[task]
 
 
-def show(run: Run, task: str) -> None:
+def select_run(run: Run, task: str) -> None:
     """Make this the run of the page and of its link."""
-    st.query_params[ASKED] = run.id
+    st.query_params[LINK] = run.id
     st.session_state.setdefault(LAST, {})[task] = run.id
     st.session_state.pop(FOLLOW, None)
 
 
 def forget_link() -> None:
     """Another task is chosen: the link's run is of the one before."""
-    st.query_params.pop(ASKED, None)
+    st.query_params.pop(LINK, None)
 
 
-def show_kept(task: str) -> None:
-    """Leave one's own run for the kept one."""
+def select_example(task: str) -> None:
+    """Select the example of a task."""
     forget_link()
     st.session_state.get(LAST, {}).pop(task, None)

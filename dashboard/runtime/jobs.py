@@ -50,7 +50,7 @@ _lock = threading.RLock()
 _watcher: threading.Thread | None = None
 
 
-def most_workers() -> int:
+def max_workers() -> int:
     """How many runs train at once: one core is left to the pages, but two models can always race each other."""
     return max(2, (os.cpu_count() or 2) - 1)
 
@@ -96,7 +96,7 @@ def stop(run: Run, how: str = "stop") -> None:
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
 
 
-def go_on(run: Run, **changes: Any) -> None:
+def resume(run: Run, **changes: Any) -> None:
     """Let an ended run go on from its last checkpoint, with changes to its config (steps=2000 trains it longer).
 
     Raises QueueFull, and ConfigError when the changed config cannot be.
@@ -142,7 +142,7 @@ def waiting() -> list[Run]:
     return [run for run, _ in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]))]
 
 
-def place(run: Run) -> int | None:
+def queue_position(run: Run) -> int | None:
     """The run's place in the queue, counted from 1; None when it does not wait."""
     ids = [other.id for other in waiting()]
     return ids.index(run.id) + 1 if run.id in ids else None
@@ -163,7 +163,7 @@ def _tick() -> bool:
     with _folder_lock():
         busy = sum(_still_busy(run) for run in list_runs())
         waits = waiting()
-        for run in waits[: max(0, most_workers() - busy)]:
+        for run in waits[: max(0, max_workers() - busy)]:
             run.set_status("starting")
             _give(run)
         return bool(busy or waits)

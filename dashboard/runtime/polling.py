@@ -1,47 +1,49 @@
-"""What follows work in another process: a fragment on a beat, and a moment's patience after a button."""
+"""Poll work that runs in another process, and hand a button's press over to the next run of the page."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 
 from dashboard.runtime import jobs
 
-BEAT, PATIENCE = 0.5, 0.6
+POLL_INTERVAL, SLOW_POLL_INTERVAL = 0.5, 1.0  # seconds between two reads; slow where many folders are read
+PATIENCE = 0.6  # seconds
+
+T = TypeVar("T")
 
 
-class Followed(Protocol):
-    """What a page shows of a run: whether it is still on its way."""
-
-    @property
-    def live(self) -> bool: ...
+def is_live(data: Any) -> bool:
+    return bool(data.live)
 
 
-F = TypeVar("F", bound=Followed)
+def poll(load: Callable[[], T], render: Callable[[T], None], live: bool, key: str, *,
+         interval: float = POLL_INTERVAL, still_live: Callable[[T], bool] = is_live,
+         update: Callable[[], object] = lambda: jobs.tick()) -> None:
+    """Render what `load` returns, as a fragment that repeats every `interval` seconds while the work is live.
 
+    `update` is called before each read of live work. When the work ends, the whole page runs again.
+    """
 
-def poll(look: Callable[[], F], body: Callable[[F], None], live: bool, key: str) -> None:
-    """Run the body now, and again on each beat while the run lives; when it ends, the whole page once more."""
-
-    def look_again() -> None:
+    def refresh() -> None:
         if live:
-            jobs.tick()
-        shown = look()
-        if live and not shown.live:
+            update()
+        data = load()
+        if live and not still_live(data):
             st.rerun()
-        body(shown)
+        render(data)
 
-    st.fragment(look_again, run_every=BEAT if live else None, key=key)()
+    st.fragment(refresh, run_every=interval if live else None, key=key)()
 
 
 def press(mark: str) -> None:
     """A callback of a start button: mark the press in the session.
 
-    The page starts the run once it was made again (see ``pressed``): the config that the browser's page was drawn with
-    may be older than its controls, after a long upload for instance.
+    The page starts the run in its next run (see ``pressed``): the config that the button was drawn with may be older
+    than the page's controls, after a long upload for instance.
     """
     st.session_state[mark] = True
 
@@ -52,7 +54,7 @@ def pressed(mark: str) -> bool:
 
 
 def wait(done: Callable[[], object]) -> None:
-    """Give the worker a moment, so that the page that follows shows its answer already."""
+    """Wait up to PATIENCE seconds for `done`, so that the next run of the page shows the worker's answer already."""
     end = time.monotonic() + PATIENCE
     while not done() and time.monotonic() < end:
         time.sleep(0.01)

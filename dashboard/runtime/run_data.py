@@ -1,4 +1,4 @@
-"""Which run the Train page shows: the one the link names, or the kept example."""
+"""Which run the Train page shows: the one the link names, or the example run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from core.tasks import Task, TaskConfig, make_task
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.runs import Run, Status
-from dashboard.runtime.example_runs import KEPT, find
+from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run
 
 LAST, SETTINGS_OF = "train:last", "train:settings-of"
-EXAMPLE = KEPT[0]
+EXAMPLE_RUN = EXAMPLE_RUNS[0]
 
 
 @lru_cache(maxsize=8)
@@ -47,7 +47,7 @@ def count_parameters(model: ModelConfig, shape: Shape) -> int:
 
 
 @dataclass(frozen=True)
-class Shown:
+class RunData:
     """All that one look at a run needs, read once; `trouble` says in words what could not be read."""
 
     run: Run
@@ -58,7 +58,7 @@ class Shown:
 
     @property
     def is_example(self) -> bool:
-        return self.run in KEPT
+        return self.run in EXAMPLE_RUNS
 
     @property
     def live(self) -> bool:
@@ -84,50 +84,50 @@ class Shown:
         return next((r for r in reversed(self.records) if r.step <= step and r.examples), None)
 
 
-def chosen_run(asked: str | None) -> tuple[Run, str]:
+def linked_run(asked: str | None) -> tuple[Run, str]:
     """The run a link names, and words when there is no such run (then the example is shown)."""
     if not asked:
-        return EXAMPLE, ""
-    run = find(asked)
+        return EXAMPLE_RUN, ""
+    run = find_any_run(asked)
     if run is not None:
         return run, ""
-    return EXAMPLE, "The run in the link is not on this machine, or was deleted. Below is the kept example."
+    return EXAMPLE_RUN, "The run in the link is not on this machine, or was deleted. Below is the example run."
 
 
-def asked_run() -> str | None:
+def linked_run_id() -> str | None:
     """The run the link names; without one, the run this session saw last, put back into the link."""
     asked = st.query_params.get("run")
     last = st.session_state.get(LAST)
-    if asked is None and last is not None and find(last) is not None:
+    if asked is None and last is not None and find_any_run(last) is not None:
         st.query_params["run"] = asked = last
     st.session_state[LAST] = asked
     return asked
 
 
-def show(run: Run) -> None:
+def select_run(run: Run) -> None:
     """Make this the run of the page, whose settings the controls already have."""
     st.query_params["run"] = run.id
     st.session_state[SETTINGS_OF] = run.id
 
 
-def show_example() -> None:
-    """Leave the run for the kept example."""
+def select_example() -> None:
+    """Select the example run."""
     st.query_params.clear()
     st.session_state.pop(LAST, None)
 
 
-def brought(run: Run) -> RunConfig | None:
+def config_from_link(run: Run) -> RunConfig | None:
     """The settings of a run that a link has just brought, once; None for the example and for one's own runs."""
-    if run == EXAMPLE or st.session_state.get(SETTINGS_OF) == run.id:
+    if run == EXAMPLE_RUN or st.session_state.get(SETTINGS_OF) == run.id:
         return None
     st.session_state[SETTINGS_OF] = run.id
-    return look(run).config
+    return load_run(run).config
 
 
-def look(run: Run) -> Shown:
+def load_run(run: Run) -> RunData:
     """Read a run's folder; a folder that cannot be understood gives words, not an exception."""
     status = run.status()
-    if run in KEPT and not status.ended:
+    if run in EXAMPLE_RUNS and not status.ended:
         status = Status("finished")
     try:
         config, trouble = run.config(), ""
@@ -135,4 +135,4 @@ def look(run: Run) -> Shown:
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
     records = {record.step: record for record in run.records()}  # the final one replaces the last of its step
-    return Shown(run, config, status, tuple(records[step] for step in sorted(records)), trouble)
+    return RunData(run, config, status, tuple(records[step] for step in sorted(records)), trouble)

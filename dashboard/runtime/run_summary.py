@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,15 +17,15 @@ from core.tasks import task_entry
 from core.training.config import RunConfig
 from core.training.record import Record
 from core.training.run_storage import LONGEST_NAME, size
-from core.training.runs import Run, Status
-from dashboard.runtime.example_runs import KEPT, status_of
-from dashboard.views.runs import text
+from core.training.runs import Run, Status, list_runs
+from dashboard.runtime.example_runs import EXAMPLE_RUNS, status_of
+from dashboard.runtime.run_labels import EXAMPLE, fine_tune_label, run_label
 
 CURVE = 40  # points of a small curve
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """One run in a line; `trouble` says in words why its settings cannot be read."""
 
     run: Run
@@ -49,19 +50,19 @@ class Summary:
 
     @property
     def example(self) -> bool:
-        return self.run in KEPT
+        return self.run in EXAMPLE_RUNS
 
     @property
     def plain_name(self) -> str:
         """The name for what comes of it, which is no example any more."""
-        return self.name.removesuffix(text.EXAMPLE)
+        return self.name.removesuffix(EXAMPLE)
 
     @property
     def live(self) -> bool:
         return not self.status.ended
 
 
-def summary(run: Run) -> Summary:
+def summarize(run: Run) -> RunSummary:
     """A run in a line; reading it again costs four looks at its folder, as long as nothing has changed."""
     return _read(run, tuple(map(_changed, (run.path / "metrics.jsonl", run.path / "run.json", run.path / "status.json",
                                            run.path / "checkpoints"))))
@@ -76,7 +77,7 @@ def _changed(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=512)
-def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
+def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> RunSummary:
     asked, records, trouble = run.metadata(), run.records(), ""
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None
@@ -90,9 +91,9 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> Summary:
     losses = [record.loss for record in records if record.loss is not None]
     every = -(-len(losses) // CURVE) or 1
     name, parent, sweep = text_of(asked.get("name"), LONGEST_NAME), asked.get("parent"), asked.get("sweep")
-    return Summary(
-        run=run, name=name or text.name_of(config, run in KEPT, tuned), named=bool(name),
-        config=config, task=task_entry(config.task.key).name if config else text.tuned_task(tuned),
+    return RunSummary(
+        run=run, name=name or run_label(config, run in EXAMPLE_RUNS, tuned), named=bool(name),
+        config=config, task=task_entry(config.task.key).name if config else fine_tune_label(tuned),
         status=status_of(run), tuned=tuned, asked_steps=config.steps if config else _count(about(run).get("steps")),
         created=seconds_of(asked.get("created")), steps=records[-1].step if records else 0,
         trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
@@ -111,3 +112,22 @@ def _count(value: object) -> int:
 def _shown(data: dict[str, Any], name: str) -> str:
     """What run.json says of where it comes from, short."""
     return quote_name(data[name]) if name in data else "unknown"
+
+
+def list_summaries() -> list[RunSummary]:
+    """The newest first, and those that come with the lab last."""
+    return [summarize(run) for run in (*reversed(list_runs()), *EXAMPLE_RUNS)]
+
+
+def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
+    """Of the runs of the very same task that were trained in another way, the one that did best."""
+    if item.config is None or item.last is None:
+        return None
+    same = [other for other in items if other.run != item.run and other.config is not None
+            and other.config.task == item.config.task and other.config != item.config and other.last is not None]
+    return max(same, key=lambda other: (_score(other), -other.trained), default=None)
+
+
+def _score(item: RunSummary) -> float:
+    assert item.last is not None
+    return -item.last.error if item.last.error is not None else item.last.exact or 0.0

@@ -13,9 +13,8 @@ from core.tasks import data_store
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
-from dashboard.views.train.parameters import KEEP
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import say_unreadable
+from dashboard.widgets.params import KEEP, say_unreadable
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it

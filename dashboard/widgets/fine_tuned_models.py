@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.finetune.config import LAB, MINILM
 from core.pretrained import ModelInputs, Reading, model_storage
 from core.trace import AttentionTrace
-from dashboard.runtime.fine_tune_data import Shown
+from dashboard.runtime.fine_tune_data import FineTuneData
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
 
 
@@ -23,29 +23,29 @@ def config_name(ref: ModelRef) -> str:
     return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
 
 
-def after(shown: Shown) -> ModelRef | None:
+def after(data: FineTuneData) -> ModelRef | None:
     """The model that a run ended with, where it is kept."""
-    folder = shown.model
+    folder = data.model
     if folder is None:
         return None
     changed = (folder / "model.safetensors").stat().st_mtime_ns
     return ModelRef("folder", str(folder), str(changed))
 
 
-def readings(shown: Shown, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
+def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
     """Both models' attention on the text; None while there is no second model. PretrainedError for an empty text."""
-    ref = after(shown)
-    if ref is None or shown.config is None:
+    ref = after(data)
+    if ref is None or data.config is None:
         return None
-    first: Reading = reading_of(before(shown.config.model), ModelInputs(text))
+    first: Reading = reading_of(before(data.config.model), ModelInputs(text))
     return first.trace, reading_of(ref, ModelInputs(text)).trace
 
 
-def labels(shown: Shown, text: str) -> list[tuple[str, float]]:
+def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:
     """What the fine-tuned model makes of the text: each label with its probability, the likeliest first."""
     from core.pretrained import answer
 
-    ref = after(shown)
+    ref = after(data)
     if ref is None:
         return []
     tuned = load_model(ref)

@@ -65,6 +65,12 @@ def source_panel(function: object) -> None:
     st.code(inspect.getsource(function), language="python")  # type: ignore[arg-type]
 
 
+def placeholder(text: str, height: int = 420) -> None:
+    """A box of the size that the figures will have, with a line of text in it."""
+    with st.container(border=True, height=height, vertical_alignment="center", horizontal_alignment="center"):
+        st.caption(text)
+
+
 def next_page(key: str) -> None:
     """One line at the end of a page that leads to the next."""
     step = following(key)

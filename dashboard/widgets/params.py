@@ -13,7 +13,8 @@ from core.formula import FormulaError
 from dashboard.widgets.panels import plain
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
-BOUND: dict[str, Any] = {"bind": "query-params", "persist_state": "session"}
+KEEP: dict[str, Any] = {"persist_state": "session"}
+BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}
 
 
 def params_of(item: Entry, *, key: str, shown_elsewhere: tuple[str, ...] = ()) -> dict[str, Value]:

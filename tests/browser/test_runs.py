@@ -10,10 +10,10 @@ from playwright.sync_api import Page, expect
 from core.training.run_storage import duplicate
 from core.training.runs import create_run, find_run, list_runs
 from dashboard.charts.numbers import duration
-from dashboard.runtime.example_runs import KEPT
+from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from tests.browser.helpers import shot, wait_picture, wait_ready
 
-LAST = KEPT[0].records()[-1]
+LAST = EXAMPLE_RUNS[0].records()[-1]
 TRAINED = duration(LAST.trained).replace("\u00a0", " ")
 
 
@@ -34,7 +34,8 @@ def nobody_else_trained(server):
 @pytest.fixture
 def own(server):
     """Two runs of one's own."""
-    return [duplicate(kept, name, server.runs) for kept, name in zip(KEPT, ("fast one", "slow one"), strict=True)]
+    names = ("fast one", "slow one")
+    return [duplicate(run, name, server.runs) for run, name in zip(EXAMPLE_RUNS, names, strict=True)]
 
 
 def button(page: Page, key: str):
@@ -111,7 +112,7 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
 
 
 def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
-    run = create_run(replace(KEPT[0].config(), steps=60), server.runs)
+    run = create_run(replace(EXAMPLE_RUNS[0].config(), steps=60), server.runs)
     opened(page, f"/runs?run={run.id}")
     expect(page.get_by_text("Finished after 60 steps")).to_be_visible(timeout=60_000)
     expect(page).to_have_url(re.compile(f"run={run.id}$"))

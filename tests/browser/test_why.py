@@ -51,7 +51,7 @@ def test_two_models_learn_side_by_side(page, server):
     page.reload()
     wait_ready(page)
     expect(page.get_by_text("Trained here")).to_be_visible()
-    page.get_by_role("button", name="Back to the kept measurement").click()
+    page.get_by_role("button", name="Back to the saved measurement").click()
     expect(page.get_by_text("Below is what was measured with 128 numbers")).to_be_visible()
     assert page.evaluate("location.href") == address, "the settings stay in the link"
     opened(page, address)

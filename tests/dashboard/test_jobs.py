@@ -34,7 +34,7 @@ with run.lock():
 @pytest.fixture
 def workers(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(jobs, "most_workers", lambda: 1)
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     monkeypatch.setattr(jobs, "warm_up", lambda: None)
     started = []
 
@@ -46,7 +46,7 @@ def workers(monkeypatch, tmp_path):
     started_with: list[str] = []
     monkeypatch.setattr(jobs, "_spawn", spawn)
     yield started, started_with
-    monkeypatch.setattr(jobs, "most_workers", lambda: 0)  # what still waits shall not begin
+    monkeypatch.setattr(jobs, "max_workers", lambda: 0)  # what still waits shall not begin
     for process in started:
         process.kill()
         process.wait()
@@ -65,9 +65,9 @@ def wait_for(what, seconds: float = 40):
 def test_a_run_starts_and_the_next_waits_its_turn(workers):
     first, second, third = (jobs.start(small_run(seed=i)) for i in range(3))
     wait_for(lambda: first.status().state == "running")
-    assert [jobs.place(r) for r in (first, second, third)] == [None, 1, 2]
+    assert [jobs.queue_position(r) for r in (first, second, third)] == [None, 1, 2]
     jobs.stop(second)
-    assert second.status().state == "stopped" and jobs.place(third) == 1
+    assert second.status().state == "stopped" and jobs.queue_position(third) == 1
     jobs.stop(first)
     wait_for(lambda: third.status().state == "running")  # the next begins by itself
     assert first.status().state == "stopped"
@@ -108,7 +108,7 @@ def test_a_run_that_is_waited_for_goes_before_a_sweep(workers):
     first, *swept = jobs.start_all([(small_run(seed=i), {"sweep": {"id": "s"}}) for i in range(3)])
     wait_for(lambda: first.status().state == "running")
     asked = jobs.start(small_run(seed=9))
-    assert [jobs.place(r) for r in (asked, *swept)] == [1, 2, 3]
+    assert [jobs.queue_position(r) for r in (asked, *swept)] == [1, 2, 3]
     jobs.stop(first)
     wait_for(lambda: asked.status().state == "running")
     assert {r.status().state for r in swept} == {"queued"}

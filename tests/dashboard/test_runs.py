@@ -12,11 +12,11 @@ from core.tasks import TaskConfig
 from core.training import Record, create_run
 from core.training.archive import pack, unpack
 from dashboard.charts.numbers import percent
-from dashboard.runtime.example_runs import KEPT, find, status_of
-from dashboard.runtime.run_summary import summary
+from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run, status_of
+from dashboard.runtime.run_summary import list_summaries, rival, summarize
 from dashboard.views.runs import text
 from dashboard.views.runs.actions import longer
-from dashboard.views.runs.controls import every_run, searched
+from dashboard.views.runs.controls import search
 from tests.training.small import small_run
 
 
@@ -28,7 +28,7 @@ def made(name: str | None = None, exact: float | None = None, trained: float = 1
     return run
 
 
-@pytest.mark.parametrize("kept", KEPT, ids=lambda run: run.id)
+@pytest.mark.parametrize("kept", EXAMPLE_RUNS, ids=lambda run: run.id)
 def test_a_kept_example_has_learned_and_can_be_used(kept, tmp_path):
     records = kept.records()
     assert records[-1].final and records[-1].exact >= 0.99
@@ -43,28 +43,28 @@ def test_a_kept_example_has_learned_and_can_be_used(kept, tmp_path):
 
 
 def test_both_examples_learn_one_task_and_are_found_by_link():
-    first, second = KEPT
+    first, second = EXAMPLE_RUNS
     assert first.config().task == second.config().task and first.config().model != second.config().model
-    assert find("example_recurrent") == second and find("example_run/..") is None
+    assert find_any_run("example_recurrent") == second and find_any_run("example_run/..") is None
     assert status_of(first).ended
 
 
 def test_a_summary_follows_its_folder():
     run = made(exact=0.5)
-    first = summary(run)
+    first = summarize(run)
     assert (first.steps, first.loss, first.last.exact, first.curve, first.named) == (4, 1.0, 0.5, (2.0, 1.0), False)
-    assert first is summary(run), "nothing changed, so nothing is read again"
+    assert first is summarize(run), "nothing changed, so nothing is read again"
     run.append(Record(8, loss=0.5, exact=0.75))
     run.update_metadata(name="mine")
     os.utime(run.path / "metrics.jsonl", (time.time() + 1,) * 2)
-    second = summary(run)
+    second = summarize(run)
     assert (second.steps, second.name, second.named) == (8, "mine", True) and second.bytes > first.bytes
 
 
 def test_a_run_that_cannot_be_read_says_so():
     run = made()
     (run.path / "run.json").write_text(json.dumps({"config": {"task": 1}, "created": "x"}))
-    item = summary(run)
+    item = summarize(run)
     assert "cannot be read" in item.trouble and item.created == 0 and item.name == "unreadable"
     assert text.about(item) and text.result(item) and text.state(item)
 
@@ -77,8 +77,8 @@ def test_a_search_wants_every_word(asked, found):
     made("dear", seed=7)
     made("slow", model=ModelConfig.recurrent(8, "additive"))
     made("no", model=ModelConfig.recurrent(8, None))
-    mine = [item for item in every_run() if not item.example]
-    assert {item.name for item in searched(mine, asked)} == found
+    mine = [item for item in list_summaries() if not item.example]
+    assert {item.name for item in search(mine, asked)} == found
 
 
 def test_the_fact_names_the_best_other_run_of_the_task():
@@ -87,9 +87,9 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("worse", 0.25, seed=1)
     made("better", 0.75, seed=2)
     first = made("first", 0.5, trained=3.0)
-    told = text.fact([summary(first)], every_run())
+    told = text.fact([summarize(first)], list_summaries())
     assert "**50\u00a0% exact** after 4 steps, 3\u00a0s" in told and "**better** reaches 75" in told
-    assert text.rival(summary(made("alone", task=TaskConfig.of("copy", length=5))), every_run()) is None
+    assert rival(summarize(made("alone", task=TaskConfig.of("copy", length=5))), list_summaries()) is None
 
 
 @pytest.mark.parametrize("share, said", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])

@@ -17,7 +17,7 @@ from core.training.sweep_files import Outcome, Sweep, list_sweeps
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.runtime import jobs
 from dashboard.views.sweeps import charts, differences, queue, text, values
-from dashboard.views.sweeps.compute import EXAMPLE, Shown, look
+from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from tests.training.small import small_run
 
 
@@ -26,19 +26,19 @@ def no_workers(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     monkeypatch.setattr(jobs, "_give", lambda run: None)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
-    monkeypatch.setattr(jobs, "most_workers", lambda: 1)
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
 
 
 def sweep_config(**changes) -> SweepConfig:
     return SweepConfig(**{**dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)), **changes})
 
 
-def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> Shown:
+def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> SweepData:
     """A sweep whose runs ended with these shares of whole sequences, a list a value."""
     config = sweep_config(seeds=tuple(range(len(exact[0]))), **changes)
     outcomes = {(place, seed): Outcome(state, "", (0, 4), (0.0, 2.0), {"exact": (0.0, value)}, 1000, elapsed=3.0)
                 for place, row in enumerate(exact) for seed, value in enumerate(row)}
-    return Shown(EXAMPLE, config, outcomes)
+    return SweepData(EXAMPLE_SWEEP, config, outcomes)
 
 
 def test_all_runs_wait_at_once_in_the_order_of_their_cells():
@@ -63,7 +63,7 @@ def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
     assert {run.status().state for run in others} == {"stopped"} and first.stop_request() == "stop"
     first.set_status("finished", "Finished.")
     assert len(sweep.missing()) == 3
-    queue.go_on(sweep)
+    queue.proceed(sweep)
     assert {run.status().state for run in others} == {"starting", "queued"}
     assert sweep.runs()[0, 0] == first, "what had finished is left alone"
 
@@ -74,7 +74,7 @@ def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
     for run in sweep.runs().values():
         run.set_status("finished" if run != first else "failed", "The worker ended without a word.")
     assert sweep.outcomes()[0, 0].state == "failed"
-    queue.go_on(sweep)
+    queue.proceed(sweep)
     assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
 
 
@@ -139,7 +139,7 @@ def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not()
 def test_nothing_is_tested_while_runs_go_on():
     shown = shown_with([[0.9, 0.92, 0.94, 0.0], [0.11, 0.12, 0.13, 0.0]])
     shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
-    going = Shown(Sweep(Path("one.json")), shown.config, shown.outcomes)
+    going = SweepData(Sweep(Path("one.json")), shown.config, shown.outcomes)
     assert going.live and going.comparisons("exact") == []
     assert "tested when all runs have ended" in text.fact(going, "exact")
 
@@ -147,13 +147,13 @@ def test_nothing_is_tested_while_runs_go_on():
 def test_a_smaller_loss_is_the_better_one():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
     loss = {cell: replace(o, measures={"loss": o.measures["exact"]}) for cell, o in shown.outcomes.items()}
-    assert text.fact(Shown(EXAMPLE, shown.config, loss), "loss").startswith("**General**")
+    assert text.fact(SweepData(EXAMPLE_SWEEP, shown.config, loss), "loss").startswith("**General**")
 
 
 def test_nothing_is_compared_on_one_seed():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
     half = {cell: o if cell[1] == 0 else replace(o, state="running") for cell, o in shown.outcomes.items()}
-    assert "**2** of 4 runs have finished" in text.fact(Shown(EXAMPLE, shown.config, half), "exact")
+    assert "**2** of 4 runs have finished" in text.fact(SweepData(EXAMPLE_SWEEP, shown.config, half), "exact")
 
 
 def test_the_table_counts_what_finished_and_what_failed():
@@ -174,7 +174,7 @@ def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_fin
 
 
 def test_numbers_to_take_away():
-    rows = list(csv.DictReader(io.StringIO(text.numbers_csv(look(EXAMPLE)).decode())))
+    rows = list(csv.DictReader(io.StringIO(text.numbers_csv(load_sweep(EXAMPLE_SWEEP)).decode())))
     assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
     assert all(0 <= float(row["exact"]) <= 1 for row in rows)
 
@@ -200,7 +200,7 @@ def test_figures_stay_within_their_scale():
 
 
 def test_the_kept_sweep_is_whole_and_its_command_would_make_it_again():
-    shown = look(EXAMPLE)
-    assert isinstance(shown, Shown) and shown.finished == len(shown.config.cells) == 30
+    shown = load_sweep(EXAMPLE_SWEEP)
+    assert isinstance(shown, SweepData) and shown.finished == len(shown.config.cells) == 30
     assert {o.held_out for o in shown.outcomes.values()} == {1000}
     assert {o.steps[-1] for o in shown.outcomes.values()} == {shown.config.base.steps}

@@ -7,19 +7,19 @@ from core.training import Record, create_run
 from core.training.record import Bucket, Prediction
 from dashboard.views.why import bottleneck, text
 from dashboard.views.why.charts import Line, rows
-from dashboard.views.why.compute import (
-    Learned,
+from dashboard.views.why.compute import Comparison
+from dashboard.views.why.controls import SCORES, SIZES, Controls, Model
+from dashboard.views.why.trained_models import (
     Point,
+    SeedStats,
     Sentence,
-    Spread,
+    TrainedModel,
     by_length,
     models,
     over_time,
     sentence,
     thinned,
 )
-from dashboard.views.why.controls import SCORES, SIZES, Model, Setting
-from dashboard.views.why.state import Shown
 
 NONE, DOT = Model(None, 8), Model("dot", 8)
 
@@ -27,7 +27,7 @@ NONE, DOT = Model(None, 8), Model("dot", 8)
 def learned(model, seed, exact, bleu, seconds=1.0):
     points = (Point(0, 0.0, 0.0, 0.0), Point(10, seconds, bleu[-1], exact[-1]))
     buckets = tuple(Bucket(name, 5, e, b) for name, e, b in zip(("1–10", "11–20"), exact, bleu, strict=True))
-    return Learned(model, seed, points, buckets, 10)
+    return TrainedModel(model, seed, points, buckets, 10)
 
 
 FOUR = (learned(NONE, 0, (0.9, 0.1), (95.0, 30.0)), learned(NONE, 1, (0.7, 0.3), (91.0, 34.0)),
@@ -35,27 +35,27 @@ FOUR = (learned(NONE, 0, (0.9, 0.1), (95.0, 30.0)), learned(NONE, 1, (0.7, 0.3),
 
 
 def test_both_models_are_the_same_but_for_the_attention():
-    without, with_it = (Setting(32, 30, "general", 5, 7).config(model) for model in Setting(32, 30, "general").pair)
+    without, with_it = (Controls(32, 30, "general", 5, 7).config(model) for model in Controls(32, 30, "general").pair)
     assert without.model.attention is None and with_it.model.attention.score.key == "general"
     assert without.to_json() | {"model": None} == with_it.to_json() | {"model": None}
     assert with_it.trained == 5 and with_it.task["max_source"] == 30 and not with_it.finish_early
-    assert Setting.of(with_it) == Setting(32, 30, "general", 5, 7)
+    assert Controls.of(with_it) == Controls(32, 30, "general", 5, 7)
 
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("size", (SIZES[0], SIZES[-1]))
 def test_every_setting_on_offer_can_run(score, size):
     for seconds in (5, 180):
-        for model in Setting(size, score=score, seconds=seconds).pair:
-            assert Setting(size, score=score, seconds=seconds).config(model).trained == seconds
+        for model in Controls(size, score=score, seconds=seconds).pair:
+            assert Controls(size, score=score, seconds=seconds).config(model).trained == seconds
 
 
 def test_seeds_are_averaged_and_their_spread_told():
     exact = by_length(FOUR, NONE, "exact")
-    assert exact["11–20"] == Spread(pytest.approx(20.0), pytest.approx(200**0.5), 2)
+    assert exact["11–20"] == SeedStats(pytest.approx(20.0), pytest.approx(200**0.5), 2)
     assert [seconds for seconds, _ in over_time(FOUR, DOT, "bleu", "seconds")] == [0.0, 3.0]
     assert [step for step, _ in over_time(FOUR, DOT, "bleu", "step")] == [0, 10]
-    late = Learned(DOT, 2, (Point(0, 0.0, 0.0, 0.0),), (), 0)
+    late = TrainedModel(DOT, 2, (Point(0, 0.0, 0.0, 0.0),), (), 0)
     assert len(over_time([*FOUR, late], DOT, "bleu", "step")) == 1, "only steps that every seed has reached"
     assert by_length([*FOUR, late], DOT, "exact")["1–10"].count == 2
 
@@ -67,13 +67,13 @@ def test_models_stand_in_one_order_and_the_larger_says_its_size():
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
-    said = text.fact(Shown(Setting(8), FOUR, None)).replace("\u00a0", " ")
+    said = text.fact(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
     assert said.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
                            "(BLEU 92 ± 3); through one vector of 8 numbers it is **20 ± 14 %** (BLEU 32 ± 3)")
     assert said.endswith("At 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
-    assert "of 16 numbers 50 % (BLEU 51)" in text.fact(Shown(Setting(8), more, None)).replace("\u00a0", " ")
-    assert text.fact(Shown(Setting(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
+    assert "of 16 numbers 50 % (BLEU 51)" in text.fact(Comparison(Controls(8), more, None)).replace("\u00a0", " ")
+    assert text.fact(Comparison(Controls(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
     assert text.numbers(FOUR, ["11–20"])[1] == ["dot product", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
@@ -94,11 +94,11 @@ def test_an_equation_has_the_weights_of_its_row():
     weights = np.full((3, 4), 0.1, dtype=np.float32)
     weights[1] = (0.7, 0.2, 0.06, 0.04)
     shown = Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
-    without, with_it = text.equations(Setting(8), shown, weights, 1)
+    without, with_it = text.equations(Controls(8), shown, weights, 1)
     assert r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}" in without and "c_{2} =" in without
     for part in (r"c_{1}^{\text{hundert}}", r"0.70\, h_{0}^{\text{two}}", r"0.060\, h_{2}^{\text{;}}", "0.04"):
         assert part in with_it
-    assert r"c_{2}^{\text{end}}" in text.equations(Setting(8), shown, weights, 2)[1]
+    assert r"c_{2}^{\text{end}}" in text.equations(Controls(8), shown, weights, 2)[1]
 
 
 def test_the_sentence_table_counts_errors_and_escapes():
@@ -111,7 +111,7 @@ def test_the_sentence_table_counts_errors_and_escapes():
 def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
     runs, maps = {}, {"0:cross": np.full((1, 1, 2, 1), 1.0), "1:cross": np.full((1, 1, 3, 2), 0.5)}
     for model in (NONE, DOT):
-        run = create_run(Setting(8).config(model), tmp_path / str(model.score))
+        run = create_run(Controls(8).config(model), tmp_path / str(model.score))
         short, long = Prediction(("a",), ("b",), ("b",)), Prediction(("a", "c"), ("b", "d"), (str(model.score),))
         for step in range(4):
             run.append(Record(step, exact=0.0, bleu=1.0, examples=(short, long) if step else (),
@@ -141,17 +141,17 @@ def test_the_kept_measurement_is_whole():
     assert weights.sum(-1) == pytest.approx(np.ones(len(weights)), abs=0.01)
     exact = {model: by_length(kept.learned, model, "exact")["51–60"].mean for model in models(kept.learned)}
     likeness = {model: by_length(kept.learned, model, "bleu")["51–60"].mean for model in models(kept.learned)}
-    without, with_it = Setting().pair
+    without, with_it = Controls().pair
     assert likeness[with_it] >= 90 and likeness[without] < 45, "the budget of the design"
     assert exact[with_it] > 50 and exact[without] < 1
 
 
 def test_the_experiment_in_small(tmp_path, monkeypatch):
     """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
-    small = Setting(d_model=8, longest=20)
+    small = Controls(d_model=8, longest=20)
     monkeypatch.setattr(bottleneck, "MODELS", small.pair)
     monkeypatch.setattr("core.training.loop.FINAL", 20)
-    monkeypatch.setattr(bottleneck, "KEPT", tmp_path)
+    monkeypatch.setattr(bottleneck, "SAVED", tmp_path)
     monkeypatch.setattr(bottleneck, "ProcessPoolExecutor", _Here)
     result = bottleneck.measure(small, 1, 1, tmp_path)
     bottleneck.save(result, tmp_path)

@@ -13,7 +13,7 @@ from core.finetune.data import parse
 from core.finetune.measure import classes, inputs, targets
 from core.finetune.run import Course, about, create, work
 from core.training.machine import line, machine
-from dashboard.runtime.run_summary import summary
+from dashboard.runtime.run_summary import summarize
 from dashboard.views.fine_tune.text import conditions
 from dashboard.views.runs.text import about as about_run
 from dashboard.widgets.panels import plain
@@ -59,4 +59,4 @@ def test_the_machine_is_written_down_and_told(config, tmp_path):
     run = create(replace(config, device="cpu"), tmp_path)
     assert work(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [machine("cpu")]
     where = line(run.metadata()["machines"])
-    assert where in about_run(summary(run)) and plain(where) in conditions(config, about(run), 33, 8, 0, where)
+    assert where in about_run(summarize(run)) and plain(where) in conditions(config, about(run), 33, 8, 0, where)

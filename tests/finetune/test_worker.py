@@ -29,13 +29,13 @@ def test_a_model_that_went_away_is_said(config, tmp_path):
 
 
 def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
-    monkeypatch.setattr(jobs, "most_workers", lambda: 0)
+    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
     run = jobs.fine_tune(config, name="colours")
     assert [other.id for other in jobs.waiting()] == [run.id] == [other.id for other in list_runs()]
     jobs.stop(run, "pause")
     assert run.status().state == "paused"
-    monkeypatch.setattr(jobs, "most_workers", lambda: 1)
-    jobs.go_on(run)
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    jobs.resume(run)
     end = time.time() + 60
     while not run.status().ended:
         assert time.time() < end

@@ -13,11 +13,10 @@ from core.training.record import Prediction
 from core.training.runs import Run
 from dashboard.charts.numbers import duration
 from dashboard.runtime import jobs
-from dashboard.runtime.example_runs import KEPT
-from dashboard.runtime.run_summary import summary
+from dashboard.runtime.example_runs import EXAMPLE_RUNS
+from dashboard.runtime.run_summary import list_summaries, summarize
 from dashboard.views.compare_runs import compute, text
-from dashboard.views.compare_runs.controls import compared, expected, latest, names, sides
-from dashboard.views.runs.controls import every_run
+from dashboard.views.compare_runs.controls import expected, latest, names, runs_to_compare, sides
 from tests.training.small import small_run
 
 
@@ -62,8 +61,8 @@ def test_first_sight_compares_the_two_examples():
     assert not app.exception and not app.warning
     told = said(app)
     step = int(re.search(r"At step (\d+), whole sequences right: \d+\u00a0% for Transformer", told)[1])
-    assert step in {r.step for r in KEPT[0].records()}
-    assert f"After the same {duration(KEPT[0].records()[-1].trained)} of" in told
+    assert step in {r.step for r in EXAMPLE_RUNS[0].records()}
+    assert f"After the same {duration(EXAMPLE_RUNS[0].records()[-1].trained)} of" in told
     assert "attention.score" in told and "57,822" in told and len(app.get("vega_lite_chart")) == 2
 
 
@@ -141,8 +140,8 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
     decoder = made("one line", kinds={"causal": both}, model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder",
                                                                                      position="learned"))
-    first, second = found = sides([summary(made("cross")), summary(decoder)])
-    looks = [compute.looks(side, 4, 0) for side in found]
+    first, second = found = sides([summarize(made("cross")), summarize(decoder)])
+    looks = [compute.source_weights(side, 4, 0) for side in found]
     assert looks[0].weights.shape == looks[1].weights.shape == (1, 2, 7, 6)
     np.testing.assert_allclose(looks[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
     tiles, rows, columns, other = compute.tiles([(first, looks[0], (0, 0)), (second, looks[1], (0, 1))])
@@ -150,15 +149,15 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
 
 
 def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
-    (side,) = sides([summary(made("a"))])
-    assert [compute.looks(side, step, 0).step for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
-    np.testing.assert_allclose(compute.looks(side, 3, 1).weights, 0.3, atol=1e-3)
+    (side,) = sides([summarize(made("a"))])
+    assert [compute.source_weights(side, step, 0).step for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
+    np.testing.assert_allclose(compute.source_weights(side, 3, 1).weights, 0.3, atol=1e-3)
     assert compute.heads(side) == [(0, 1), (0, 0)], "the head that looks best where the output comes from stands first"
 
 
 def test_settings_that_differ_are_named_once():
     runs = [made("a"), made("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))]
-    rows, alike = text.differences(sides(list(map(summary, runs))))
+    rows, alike = text.differences(sides(list(map(summarize, runs))))
     told = {row[0]: row[1:] for row in rows}
     assert told["learning_rate"] == ["0.003", "0.01"] and told["kind"] == ["transformer", "recurrent"]
     assert told["attention.score"] == ["scaled_dot", "additive"] and "attention.num_heads" not in told
@@ -167,13 +166,13 @@ def test_settings_that_differ_are_named_once():
 
 def test_the_two_examples_are_the_first_choice_and_a_rival_the_second():
     made("newest", learning_rate=1e-2)
-    assert [item.run for item in compared(every_run())[0]] == list(KEPT)
+    assert [item.run for item in runs_to_compare(list_summaries())[0]] == list(EXAMPLE_RUNS)
 
 
 def test_names_leave_out_what_all_share_and_differ():
-    items = [summary(made("a")), summary(made("a")), summary(made("x" * 99))]
+    items = [summarize(made("a")), summarize(made("a")), summarize(made("x" * 99))]
     assert names(items) == ["a", "a (2)", "x" * 29 + "…"]
-    assert names(list(map(summary, KEPT))) == ["Transformer", "Recurrent, dot product"]
+    assert names(list(map(summarize, EXAMPLE_RUNS))) == ["Transformer", "Recurrent, dot product"]
 
 
 def test_latest_takes_the_last_measured():

@@ -11,7 +11,7 @@ from core.finetune.data import parse
 from core.finetune.run import config_of, create
 from core.training import Record, list_runs
 from dashboard.runtime import jobs
-from dashboard.runtime.fine_tune_data import KEPT
+from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS
 from dashboard.views.decode.compute import decodable_runs
 from dashboard.views.sweeps.controls import _own_runs
 from dashboard.views.transformer.controls import sources
@@ -45,7 +45,7 @@ def by_key(elements, key):
 
 
 def test_first_sight_is_the_kept_run_beside_what_it_beats():
-    run = KEPT["classify"]
+    run = EXAMPLE_RUNS["classify"]
     records, app = run.records(), opened()
     text = said(app)
     share = f"{round(100 * records[-1].exact)}\u00a0%"

@@ -11,10 +11,10 @@ from core.training.archive import pack
 from core.training.run_storage import deleted_runs
 from core.training.runs import Run
 from dashboard.runtime import jobs
-from dashboard.runtime.example_runs import KEPT
+from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from tests.training.small import small_run
 
-LAST = KEPT[0].records()[-1].step
+LAST = EXAMPLE_RUNS[0].records()[-1].step
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def picked(app: AppTest) -> str:
 
 def test_first_sight_shows_the_examples():
     app = opened()
-    assert not app.exception and len(app.dataframe[0].value) == len(KEPT)
+    assert not app.exception and len(app.dataframe[0].value) == len(EXAMPLE_RUNS)
     assert f"exact after {LAST} steps" in said(app) and "No run of yours yet" in said(app)
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
 
@@ -99,8 +99,8 @@ def test_a_copy_is_made_of_an_example():
     app = opened("example_recurrent")
     app.button(key="runs:duplicate").click().run()
     (copied,) = list_runs()
-    assert not app.exception and copied.records() == KEPT[1].records()
-    assert copied.checkpoint_steps() == KEPT[1].checkpoint_steps()
+    assert not app.exception and copied.records() == EXAMPLE_RUNS[1].records()
+    assert copied.checkpoint_steps() == EXAMPLE_RUNS[1].checkpoint_steps()
     assert copied.name == "Reverse: recurrent, dot product, copy" and picked(app) == copied.id
 
 
@@ -113,16 +113,16 @@ def test_a_fork_goes_on_from_a_kept_step():
     assert not app.exception
     (forked,) = list_runs()
     assert forked.metadata()["parent"] == {"run": "example_run", "step": LAST} and forked.config().steps == 300
-    assert forked.records() == [r for r in KEPT[0].records() if r.step <= LAST]
+    assert forked.records() == [r for r in EXAMPLE_RUNS[0].records() if r.step <= LAST]
 
 
 def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     app = opened()
     (field,) = app.file_uploader
-    field.set_value(("run.zip", io.BytesIO(pack(KEPT[0])).getvalue(), "application/zip")).run()
+    field.set_value(("run.zip", io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue(), "application/zip")).run()
     assert not app.exception
     (run,) = list_runs()
-    assert run.records() == KEPT[0].records() and picked(app) == run.id
+    assert run.records() == EXAMPLE_RUNS[0].records() and picked(app) == run.id
     (field,) = app.file_uploader
     field.set_value(("run.zip", b"nonsense", "application/zip")).run()
     assert not app.exception and "The zip cannot be read" in said(app) and len(list_runs()) == 1

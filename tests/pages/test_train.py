@@ -50,7 +50,7 @@ def half_way(**changes) -> Run:
 def test_first_sight_is_a_real_run():
     app = opened()
     assert not app.exception
-    assert "kept run" in said(app) and "even attention would give it" in said(app)
+    assert "example run" in said(app) and "even attention would give it" in said(app)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
 
 
@@ -166,7 +166,7 @@ def test_an_unknown_run_gets_a_sentence(name):
 def test_a_run_that_waits_says_its_place():
     runs = [half_way(), create_run(small_run()), create_run(small_run())]
     with runs[0].lock():
-        while len(jobs.waiting()) >= 2 and jobs.most_workers() > 1:  # more cores take more of the queue
+        while len(jobs.waiting()) >= 2 and jobs.max_workers() > 1:  # more cores take more of the queue
             jobs.tick()
         app = opened(runs[2].id)
     assert not app.exception

@@ -28,10 +28,10 @@ def script():
     import streamlit as st
 
     from core.training.runs import find_run
-    from dashboard.runtime.run_data import look
+    from dashboard.runtime.run_data import load_run
     from dashboard.views.train.page import draw
 
-    draw(look(find_run(st.session_state["id"])))
+    draw(load_run(find_run(st.session_state["id"])))
 
 
 @pytest.mark.parametrize("task, kind", FORMS)

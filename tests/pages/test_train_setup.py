@@ -17,11 +17,11 @@ SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(
 def script():
     import streamlit as st
 
-    from dashboard.views.train.controls import adopt, setup
+    from dashboard.views.train.controls import adopt, controls
 
     if st.session_state.get("bring") is not None:
         adopt(st.session_state.pop("bring"))
-    st.session_state["asked"] = setup()
+    st.session_state["asked"] = controls()
 
 
 def asked(**state) -> tuple[RunConfig | None, AppTest]:
@@ -160,7 +160,7 @@ def test_the_columns_of_a_link_come_back():
 @pytest.mark.parametrize("task, found", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),
                                          ("numbers", ("numbers", "transformer")), ("series", ("series", "forecaster"))])
 def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, found):
-    assert train_with._stacked(task) == found
+    assert train_with._stacked_model(task) == found
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():

@@ -11,7 +11,7 @@ from core.training import Record, create_run, list_runs
 from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, text
-from dashboard.views.why.controls import Setting
+from dashboard.views.why.controls import Controls
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def drawn(app: AppTest, number: int = 0) -> list[dict]:
 
 def pair(state: str = "running", decoded: bool = True, **setting):
     """Two runs as their folders stand at step 25."""
-    runs = [create_run(Setting(**setting).config(model)) for model in Setting(**setting).pair]
+    runs = [create_run(Controls(**setting).config(model)) for model in Controls(**setting).pair]
     example = Prediction(("one", ";", "two"), ("eins", ";", "zwei"), ("eins", ";", "drei"))
     for place, run in enumerate(runs):
         maps = {"0:cross": np.full((1, 1, 4, 3), 1 / 3)} if place else {}
@@ -85,7 +85,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
     calm(app.button(key="why:run").click().run())
     runs = list_runs()
     assert link_of(app) in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
-    setting = Setting(32, 20, "general", 5, 3)
+    setting = Controls(32, 20, "general", 5, 3)
     assert sorted((r.config() for r in runs), key=lambda c: c.model.attention is not None) == [
         setting.config(model) for model in setting.pair]
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]

@@ -10,9 +10,9 @@ from core.attention import ConfigError
 from core.training.runs import ENDED, UNDER_WAY, Run
 from core.training.sweep_files import Sweep, create_sweep, sweep_comparisons
 from core.training.sweeps import SweepConfig
-from dashboard.runtime.run_summary import summary
+from dashboard.runtime.run_summary import summarize
 from dashboard.views.sweeps import differences, queue, text
-from dashboard.views.sweeps.compute import Shown, look
+from dashboard.views.sweeps.compute import SweepData, load_sweep
 from tests.damage import damaged, damaged_bytes
 from tests.training.small import small_run
 from tests.training.zips import trained
@@ -67,7 +67,7 @@ def read_everything(run: Run) -> None:
     assert run.stop_request() in ("", "stop", "pause") and run.stop_age() >= 0 and run.name.encode()
     for step in run.frame_steps():
         assert all(maps.ndim == 4 for maps in run.frame(step).values())
-    line = summary(run)
+    line = summarize(run)
     assert len(line.trouble) <= LONGEST_MESSAGE and (line.name + line.parent + line.sweep + line.trouble).encode()
     assert line.loss is None or isinstance(line.loss, float | int)
     for record in run.records():
@@ -93,7 +93,7 @@ def sweep_with_outcomes(path) -> tuple[Sweep, dict]:
 
 def use_sweep(sweep: Sweep) -> None:
     """What the page and the shell do with a sweep's file."""
-    shown = look(sweep)
+    shown = load_sweep(sweep)
     if isinstance(shown, str):
         assert len(shown) <= LONGEST_MESSAGE
         shown.encode()
@@ -144,4 +144,4 @@ def test_the_sweep_that_is_damaged_is_whole_before(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     sweep, data = sweep_with_outcomes(tmp_path / "one.json")
     sweep.path.write_text(json.dumps(data))
-    assert isinstance(look(sweep), Shown) and look(sweep).finished == 4
+    assert isinstance(load_sweep(sweep), SweepData) and load_sweep(sweep).finished == 4

@@ -12,7 +12,7 @@ from core.training.archive import pack, unpack
 from core.training.machine import line, machine, valid
 from core.training.runs import Run
 from core.training.worker import _train
-from dashboard.runtime.run_summary import summary
+from dashboard.runtime.run_summary import summarize
 from dashboard.views.runs import text as runs_words
 from dashboard.views.train import text as train_words
 from tests.training.small import small_run
@@ -37,7 +37,7 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     assert here["threads"] == 1 and here["torch"] == str(torch.__version__) and here["device"]
     words = line([here])
     assert f"{here['device']} ({here['capability']}), 1 thread, PyTorch {torch.__version__.partition('+')[0]}" == words
-    assert words in runs_words.about(summary(run))
+    assert words in runs_words.about(summarize(run))
     assert "1 thread, PyTorch" in train_words.pace(run.records()[-1], words)
     run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
     _train(run, lambda: False, lambda record: None)

@@ -8,8 +8,8 @@ from core.tasks import TaskConfig, make_task
 from core.training import create_run, loop, recommended
 from core.training.runs import Run
 from core.training.worker import _train
-from dashboard.runtime.run_data import look
-from dashboard.runtime.run_summary import summary
+from dashboard.runtime.run_data import load_run
+from dashboard.runtime.run_summary import summarize
 
 YOUNGER = ("columns", "dates", "decimal")
 ROWS = [(f"{100 + 7 * i}", f"{i % 9},5", f"{1 + i % 5:02}.03.2020", "DE", f"{i}", "yes" if i % 2 else "no")
@@ -58,9 +58,9 @@ def run(tmp_path, monkeypatch) -> Run:
 
 
 def test_its_checkpoint_fits_and_it_goes_on(run):
-    shown = look(run)
+    shown = load_run(run)
     assert not shown.trouble and [c.name for c in shown.task().table.columns] == ["id", "price", "day"]
-    assert summary(run).config is not None
+    assert summarize(run).config is not None
     config = run.config()
     run.update_metadata(config={**config.to_json(), "steps": 4})
     state, words = _train(run, lambda: False, lambda record: None)

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime.run_data import task_of
-from dashboard.views.compare_runs.controls import Side, Value, expected
+from dashboard.views.compare_runs.controls import ComparedRun, Value, expected
 from dashboard.widgets.panels import theme
 
 
@@ -37,7 +37,7 @@ MEASURES = (
 )
 
 
-def measured(sides: Sequence[Side]) -> list[Measure]:
+def measured(sides: Sequence[ComparedRun]) -> list[Measure]:
     """The measures that any of the runs has, in the words of the task where all learn the same."""
     found = [measure for measure in MEASURES
              if any(measure.value(record) is not None for side in sides for record in side.records)]
@@ -51,7 +51,7 @@ def measured(sides: Sequence[Side]) -> list[Measure]:
             for measure in found]
 
 
-def curves(sides: Sequence[Side], measure: Measure, step: int | None) -> None:
+def curves(sides: Sequence[ComparedRun], measure: Measure, step: int | None) -> None:
     """The same measure twice: left over steps, right over seconds."""
     ink = Ink.of(theme())
     factor = 100 if measure.share else 1

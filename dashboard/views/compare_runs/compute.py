@@ -9,14 +9,14 @@ import numpy as np
 
 from dashboard.charts.source_attention import looked
 from dashboard.components.multiples import Tile
-from dashboard.runtime.attention_frames import KINDS, best_head, kept_steps, tokens, watched_examples
-from dashboard.views.compare_runs.controls import Side
+from dashboard.runtime.attention_frames import KINDS, best_head, steps_with_maps, tokens, watched_examples
+from dashboard.views.compare_runs.controls import ComparedRun
 
 Head = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class SourceWeights:
     """What the outputs of one example put on its source at one step: weights (layers, H, T, S) and their words."""
 
     step: int
@@ -25,9 +25,9 @@ class Looks:
     columns: tuple[str, ...]
 
 
-def alike(sides: Sequence[Side]) -> tuple[list[Side], list[Side]]:
+def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """The runs whose maps can stand side by side, which watch the same held-out examples, and the others."""
-    able = [side for side in sides if kept_steps(side.shown)]
+    able = [side for side in sides if steps_with_maps(side.shown)]
     if not able:
         return [], list(sides)
     task = able[0].shown.config.task
@@ -35,27 +35,27 @@ def alike(sides: Sequence[Side]) -> tuple[list[Side], list[Side]]:
     return same, [side for side in sides if side not in same]
 
 
-def steps(sides: Sequence[Side]) -> list[int]:
+def steps(sides: Sequence[ComparedRun]) -> list[int]:
     """Every step at which one of the runs kept its maps."""
-    return sorted({step for side in sides for step in kept_steps(side.shown)})
+    return sorted({step for side in sides for step in steps_with_maps(side.shown)})
 
 
-def shared_step(sides: Sequence[Side]) -> int:
+def shared_step(sides: Sequence[ComparedRun]) -> int:
     """The last step that all of them reached, and kept if there is one."""
-    kept = [set(kept_steps(side.shown)) for side in sides]
+    kept = [set(steps_with_maps(side.shown)) for side in sides]
     return max(set.intersection(*kept), default=max(kept[0]))
 
 
-def examples(side: Side) -> list[str]:
+def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
     task, config = side.shown.task(), side.shown.config
     return [task.separator.join(task.display_tokens(example)[0])
             for example in watched_examples(config.task, config.watch)]
 
 
-def looks(side: Side, step: int, example: int) -> Looks | None:
+def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights | None:
     """The maps of a run at the step, or at the last it kept before; None where it has none of its source."""
-    before = [kept for kept in kept_steps(side.shown) if kept <= step]
+    before = [kept for kept in steps_with_maps(side.shown) if kept <= step]
     if not before:
         return None
     kept, config, task = side.item.run.frame(before[-1]), side.shown.config, side.shown.task()
@@ -71,15 +71,16 @@ def looks(side: Side, step: int, example: int) -> Looks | None:
         heads = [looked(config.model, kind, head, rows, len(source)) for layer in weights for head in layer]
         if all(head is not None for head in heads):
             found = np.stack([head[1] for head in heads if head is not None])
-            return Looks(before[-1], found.reshape(*weights.shape[:2], *found.shape[1:]), heads[0][0], tuple(source))
+            stacked = found.reshape(*weights.shape[:2], *found.shape[1:])
+            return SourceWeights(before[-1], stacked, heads[0][0], tuple(source))
         if task.form == "text":
-            return Looks(before[-1], weights, rows, columns)
+            return SourceWeights(before[-1], weights, rows, columns)
     return None
 
 
-def heads(side: Side) -> list[Head]:
+def heads(side: ComparedRun) -> list[Head]:
     """The heads of a run's maps, the one that looks best where its outputs come from first."""
-    found = looks(side, kept_steps(side.shown)[-1], 0)
+    found = source_weights(side, steps_with_maps(side.shown)[-1], 0)
     if found is None:
         return []
     all_heads = [(layer, head) for layer in range(found.weights.shape[0]) for head in range(found.weights.shape[1])]
@@ -87,7 +88,9 @@ def heads(side: Side) -> list[Head]:
     return sorted(all_heads, key=lambda head: head != best)
 
 
-def tiles(found: Sequence[tuple[Side, Looks, Head]]) -> tuple[list[Tile], tuple[str, ...], tuple[str, ...], list[Side]]:
+def tiles(
+    found: Sequence[tuple[ComparedRun, SourceWeights, Head]],
+) -> tuple[list[Tile], tuple[str, ...], tuple[str, ...], list[ComparedRun]]:
     """The maps of the first run's shape as tiles, their words, and the runs whose maps have another shape."""
     rows, columns = found[0][1].rows, found[0][1].columns
     drawn, other = [], []

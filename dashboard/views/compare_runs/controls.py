@@ -8,23 +8,22 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core.training.record import Record
-from dashboard.runtime.example_runs import KEPT
-from dashboard.runtime.run_data import Shown, look
-from dashboard.runtime.run_summary import Summary
-from dashboard.views.runs.text import rival
+from dashboard.runtime.example_runs import EXAMPLE_RUNS
+from dashboard.runtime.run_data import RunData, load_run
+from dashboard.runtime.run_summary import RunSummary, rival
 
-ASKED, LAST = "runs", "compare_runs:last"
+LINK, LAST = "runs", "compare_runs:last"
 MOST = 4
 LONGEST = 30  # characters of a name beside a curve
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedRun:
     """One of the runs: its place, which is its colour and its marker, and all that was read of it."""
 
     place: int
-    item: Summary
-    shown: Shown
+    item: RunSummary
+    shown: RunData
     name: str
 
     @property
@@ -32,21 +31,21 @@ class Side:
         return self.shown.records
 
 
-def asked_for() -> list[str]:
+def linked_ids() -> list[str]:
     """The names in the link; without any, those that this session compared last."""
-    given = st.query_params.get(ASKED) or st.session_state.get(LAST) or ""
+    given = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
     return list(dict.fromkeys(name for name in given.split(",") if name))
 
 
 def choose(names: Sequence[str]) -> None:
     """Put the compared runs into the link."""
-    st.query_params[ASKED] = st.session_state[LAST] = ",".join(names)
+    st.query_params[LINK] = st.session_state[LAST] = ",".join(names)
 
 
-def compared(every: Sequence[Summary]) -> tuple[list[Summary], str]:
+def runs_to_compare(every: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
     """Two to four runs to compare, and words about what the link names and cannot have."""
     there = {item.run.id: item for item in every}
-    asked = asked_for()
+    asked = linked_ids()
     found = [there[name] for name in asked if name in there and there[name].config is not None]
     said = []
     if missing := len(asked) - len(found):
@@ -54,19 +53,19 @@ def compared(every: Sequence[Summary]) -> tuple[list[Summary], str]:
                     "cannot be read.")
     if len(found) > MOST:
         said.append(f"At most {MOST} runs stand side by side; these are the first {MOST}.")
-    examples = [there[run.id] for run in KEPT]
+    examples = [there[run.id] for run in EXAMPLE_RUNS]
     while len(found) < 2:
         other = rival(found[0], every) if asked and found else None
         found.append(other or next(item for item in examples if item not in found))
     return found[:MOST], " ".join(said)
 
 
-def sides(chosen: Sequence[Summary]) -> list[Side]:
-    return [Side(place, item, look(item.run), name)
+def sides(chosen: Sequence[RunSummary]) -> list[ComparedRun]:
+    return [ComparedRun(place, item, load_run(item.run), name)
             for place, (item, name) in enumerate(zip(chosen, names(chosen), strict=True))]
 
 
-def names(chosen: Sequence[Summary]) -> list[str]:
+def names(chosen: Sequence[RunSummary]) -> list[str]:
     """Names short enough to stand beside a curve, all different; a task that all of them learn needs no saying."""
     same = len({item.task for item in chosen}) == 1
     found: list[str] = []

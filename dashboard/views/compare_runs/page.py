@@ -8,33 +8,32 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard.components.multiples import MINUS, Tile, difference_map, multiples
-from dashboard.runtime import jobs
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import count_parameters
-from dashboard.runtime.run_summary import Summary
+from dashboard.runtime.run_summary import RunSummary, list_summaries
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.charts import Measure, curves, measured
-from dashboard.views.compare_runs.controls import MOST, Side, choose, compared, sides
-from dashboard.views.runs.controls import every_run
+from dashboard.views.compare_runs.controls import MOST, ComparedRun, choose, runs_to_compare, sides
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
 
-BEAT = 1.0
 LINK, READS = "compare_runs", "output (row) attends to → input (column)"
 WORDS = ("First", "Second", "Third", "Fourth")
 
 
 def page() -> None:
-    """All of it; while one of the runs is under way, it looks again on each beat."""
+    """The choice of runs, and below it their figures and tables, polled while one of the runs is live."""
     title("Compare runs", "Two to four runs, by steps and by seconds, and what their attention did at the same step.")
-    every = every_run()
-    chosen, said = compared(every)
+    every = list_summaries()
+    chosen, said = runs_to_compare(every)
     if said:
         st.warning(plain(said))
     with st.grid(min_column_width=170, gap="small"):
         _choices(every, chosen)
     live = any(item.live for item in chosen)
-    st.fragment(_board, run_every=BEAT if live else None, key="compare_runs:board")(chosen, live)
+    poll(lambda: sides(chosen), _board, live, "compare_runs:board", interval=SLOW_POLL_INTERVAL,
+         still_live=lambda sides: any(side.shown.live for side in sides))
     asked = st.expander("How a value is told at equal steps and at equal seconds", on_change="rerun",
                        key="compare_runs:source")
     if asked.open:
@@ -43,7 +42,7 @@ def page() -> None:
     next_page("compare_runs")
 
 
-def _choices(every: Sequence[Summary], chosen: Sequence[Summary]) -> None:
+def _choices(every: Sequence[RunSummary], chosen: Sequence[RunSummary]) -> None:
     """A list for each place; the third and the fourth may stay empty."""
     names = {item.run.id: item.name for item in every if not item.trouble}
     ids = [item.run.id for item in chosen]
@@ -59,18 +58,14 @@ def _take() -> None:
     choose(list(dict.fromkeys(name for name in found if name)))
 
 
-def _board(chosen: Sequence[Summary], live: bool) -> None:
-    if live:
-        jobs.tick()
-    found = sides(chosen)
-    if live and not any(side.shown.live for side in found):
-        st.rerun()
+def _board(found: Sequence[ComparedRun]) -> None:
+    """The curves, the maps, the differences and the tables of the compared runs."""
     able = measured(found)
     if not able:
         st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")
         return
     top = st.container(gap="small")
-    same, others = compute.alike(found)
+    same, others = compute.split_by_task(found)
     drawn = _maps(same) if same else None
     step = drawn.step if drawn else max((side.records[-1].step for side in found if side.records), default=0)
     with top:
@@ -99,11 +94,11 @@ class Drawn:
     columns: tuple[str, ...]
 
 
-def _maps(same: Sequence[Side]) -> Drawn:
+def _maps(same: Sequence[ComparedRun]) -> Drawn:
     """The maps at one step, with the controls over them."""
     step, example, heads = _pickers(same)
     found = [(side, kept, head) for side, head in zip(same, heads, strict=True)
-             if head is not None and (kept := compute.looks(side, step, example)) is not None]
+             if head is not None and (kept := compute.source_weights(side, step, example)) is not None]
     if not found:
         st.caption("None of these runs kept attention to its source at this step.")
         return Drawn(step, [], (), ())
@@ -140,7 +135,7 @@ def _pair(tiles: Sequence[Tile]) -> tuple[int, int]:
                         format_func=lambda pair: f"{tiles[pair[0]].name} {MINUS} {tiles[pair[1]].name}")
 
 
-def _pickers(same: Sequence[Side]) -> tuple[int, int, list[compute.Head | None]]:
+def _pickers(same: Sequence[ComparedRun]) -> tuple[int, int, list[compute.Head | None]]:
     """The step, the held-out example, and a head of each run that has more than one."""
     told = compute.examples(same[0])
     kept, own = compute.steps(same), "-".join(side.item.run.id for side in same)
@@ -170,7 +165,7 @@ def _step(kept: list[int], usual: int, key: str) -> int:
     return st.select_slider("Step", kept, start, key=key, format_func=lambda at: f"{at:,}", width=300, on_change=take)
 
 
-def _tables(found: Sequence[Side]) -> None:
+def _tables(found: Sequence[ComparedRun]) -> None:
     head, rows = text.results(found, [_parameters(side) for side in found])
     table(head, rows, caption="What each run reached")
     apart, alike = text.differences(found)
@@ -181,6 +176,6 @@ def _tables(found: Sequence[Side]) -> None:
     st.caption(f"{alike} settings are the same in all of them." if apart else "They were trained in the very same way.")
 
 
-def _parameters(side: Side) -> int | None:
+def _parameters(side: ComparedRun) -> int | None:
     config = side.shown.config
     return None if config is None else count_parameters(config.model, side.shown.task().shape)

@@ -8,7 +8,7 @@ from typing import Any
 from core.training.config import RunConfig
 from dashboard.charts.numbers import duration, number, percent, score
 from dashboard.views.compare_runs.charts import Measure
-from dashboard.views.compare_runs.controls import Side, expected, latest
+from dashboard.views.compare_runs.controls import ComparedRun, expected, latest
 from dashboard.widgets.panels import plain
 
 MISSING = "–"
@@ -30,7 +30,7 @@ def _flat(data: Any, name: str) -> list[tuple[str, str]]:
     return [(name.replace(".params.", "."), text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")]
 
 
-def differences(sides: Sequence[Side]) -> tuple[list[list[str]], int]:
+def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     """A row for each setting in which the runs differ, and how many they share."""
     found = [settings(side.shown.config) for side in sides]
     names = [name for name in dict.fromkeys(name for each in found for name in each) if name not in REPEATED]
@@ -43,14 +43,14 @@ HEAD = ("run", "parameters", "steps", "training", "loss", "exact", "BLEU", "chrF
         "expected place", "tokens/s")
 
 
-def results(sides: Sequence[Side], parameters: Sequence[int | None]) -> tuple[list[str], list[list[str]]]:
+def results(sides: Sequence[ComparedRun], parameters: Sequence[int | None]) -> tuple[list[str], list[list[str]]]:
     """A row a run with what it reached; a measure that none of them has is left out."""
     rows = [_row(side, count) for side, count in zip(sides, parameters, strict=True)]
     keep = [at for at in range(len(HEAD)) if at < 5 or any(row[at] != MISSING for row in rows)]
     return [HEAD[at] for at in keep], [[row[at] for at in keep] for row in rows]
 
 
-def _row(side: Side, parameters: int | None) -> list[str]:
+def _row(side: ComparedRun, parameters: int | None) -> list[str]:
     def last(value: Any) -> float | None:
         return latest(side.records, value, lambda _: True)
 
@@ -73,7 +73,7 @@ def told(value: float | None, measure: Measure) -> str:
     return percent(value) if measure.share else score(value) if measure.key in ("bleu", "chrf") else number(value)
 
 
-def fact(sides: Sequence[Side], measure: Measure, step: int) -> str:
+def fact(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
     """What each run has at equal steps, and at equal seconds of training."""
     able = [side for side in sides if side.records]
     if len(able) < 2:
@@ -88,7 +88,7 @@ def fact(sides: Sequence[Side], measure: Measure, step: int) -> str:
             f"{same}, in that order.")
 
 
-def no_maps(others: Sequence[Side], some: bool) -> str:
+def no_maps(others: Sequence[ComparedRun], some: bool) -> str:
     """Why some of the runs have no map beside the others."""
     names = ", ".join(plain(side.name) for side in others)
     if not some:

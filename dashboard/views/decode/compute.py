@@ -16,7 +16,7 @@ from core.tasks import Example, Task
 from core.tasks.metrics import score
 from core.training.runs import Run, list_runs
 from dashboard.runtime import cache
-from dashboard.runtime.example_runs import HERE, KEPT
+from dashboard.runtime.example_runs import EXAMPLE_RUNS, HERE
 
 HALF_TRAINED = Run(HERE / "example_numbers")
 HELD_OUT, READ, LONGEST = 40, 24, 80  # held-out sources offered; tokens of a text that are read, that are added
@@ -60,7 +60,7 @@ class SearchResult:
 
 def decodable_runs() -> dict[str, Run]:
     """Runs with a decoder and saved weights: the examples first, then this machine's, newest first."""
-    return {run.id: run for run in (HALF_TRAINED, *KEPT, *reversed(list_runs())) if _can_decode(run)}
+    return {run.id: run for run in (HALF_TRAINED, *EXAMPLE_RUNS, *reversed(list_runs())) if _can_decode(run)}
 
 
 def _can_decode(run: Run) -> bool:

@@ -23,9 +23,8 @@ from dashboard.widgets.model_picker.choose import OTHER, PANELS, model_box
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef
 from dashboard.widgets.model_picker.resolve import other_panel, resolve_model, select_model
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND
+from dashboard.widgets.params import BOUND, KEEP
 
-KEEP: dict[str, Any] = {"persist_state": "session"}
 RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
 SIZES = (4, 8, 16, 32, 64)
 SENTENCE = "fine_tune:sentence"
@@ -34,7 +33,7 @@ USUAL_MODEL = {"classify": EMBEDDED, "pairs": ModelRef("lab", str(USUAL["pairs"]
 PLACES = {"classify": "One text, its label", "pairs": "A source, its target"}
 
 
-def setup() -> tuple[str, FineTuneConfig | None]:
+def controls() -> tuple[str, FineTuneConfig | None]:
     """The row of controls: the task, and the config; None, with words under it, when they say what cannot be."""
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")

@@ -15,12 +15,13 @@ from core.training.run_storage import LONGEST_NAME, MAX_RUNS, discard, duplicate
 from dashboard.charts.numbers import byte_size
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
-from dashboard.runtime.run_summary import Summary
-from dashboard.views.runs.controls import pick
+from dashboard.runtime.run_summary import RunSummary
+from dashboard.views.runs.controls import select
+from dashboard.widgets.flash import flash, flash_errors, pop_flash
 from dashboard.widgets.panels import plain
 
 TUNED = "A pretrained model that went on learning: it is opened on Fine-tune, and its model lies in its folder."
-DELETED, TROUBLE, UPLOADS = "runs:deleted", "runs:trouble", "runs:uploads"
+DELETED, UPLOADS = "runs:deleted", "runs:uploads"
 RATES = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2)
 
 
@@ -28,7 +29,7 @@ def page_of(key: str) -> Any:
     return next(step.path for step in STEPS if step.key == key)
 
 
-def actions(chosen: Sequence[Summary]) -> None:
+def actions(chosen: Sequence[RunSummary]) -> None:
     """The row of buttons for what is picked; several runs can be compared or deleted together."""
     first = chosen[0]
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
@@ -42,11 +43,11 @@ def actions(chosen: Sequence[Summary]) -> None:
                   help=TUNED if first.tuned else "A copy with its weights: one of the two can be trained longer")
         _download(first)
         _delete(chosen)
-    if said := st.session_state.pop(TROUBLE, ""):
-        st.error(plain(said))
+    if message := pop_flash("runs"):
+        st.error(plain(message))
 
 
-def name(item: Summary) -> None:
+def name(item: RunSummary) -> None:
     """The field for a run's name; a named run stays longer when room is needed."""
     key = f"runs:name:{item.run.id}"
 
@@ -58,7 +59,7 @@ def name(item: Summary) -> None:
                   help="An example keeps its name." if item.example else "A named run stays longest.")
 
 
-def _compare(chosen: Sequence[Summary]) -> None:
+def _compare(chosen: Sequence[RunSummary]) -> None:
     target = next((step for step in STEPS if step.key == "compare_runs"), None)
     if target is not None:
         tuned = any(item.tuned for item in chosen)
@@ -67,7 +68,7 @@ def _compare(chosen: Sequence[Summary]) -> None:
                      help=TUNED if tuned else None if 2 <= len(chosen) <= 4 else "Pick two to four runs in the list")
 
 
-def _fork(item: Summary) -> None:
+def _fork(item: RunSummary) -> None:
     """Go on from a kept step, perhaps otherwise; the run itself stays as it is."""
     popover = st.popover("Fork", icon=":material/fork_right:", disabled=not item.kept or item.config is None,
                          key="runs:fork", on_change="rerun",
@@ -98,7 +99,7 @@ def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> Run
     return replace(config, steps=int(steps), seconds=float(seconds), finish_early=False, **changes)
 
 
-def _begin(item: Summary, step: int, config: RunConfig) -> None:
+def _begin(item: RunSummary, step: int, config: RunConfig) -> None:
     try:
         run = jobs.fork(item.run, step, config, f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME])
     except (jobs.QueueFull, OSError, ValueError) as error:
@@ -107,15 +108,15 @@ def _begin(item: Summary, step: int, config: RunConfig) -> None:
     st.switch_page(page_of("train"), query_params={"run": run.id})
 
 
-def _duplicate(item: Summary) -> None:
+def _duplicate(item: RunSummary) -> None:
     def make() -> None:
         prune(MAX_RUNS - 1, most=most_bytes() - item.bytes)
-        pick([duplicate(item.run, f"{item.plain_name}, copy").id])
+        select([duplicate(item.run, f"{item.plain_name}, copy").id])
 
     _try(make)
 
 
-def _download(item: Summary) -> None:
+def _download(item: RunSummary) -> None:
     """The zip is made when it is asked for."""
     st.download_button("Download", lambda: archive.pack(item.run), f"{item.run.id}.zip", "application/zip",
                        icon=":material/download:", key=f"runs:download:{item.run.id}", on_click="ignore",
@@ -123,7 +124,7 @@ def _download(item: Summary) -> None:
                        help=TUNED if item.tuned else "One zip: settings, every record, maps and weights")
 
 
-def _delete(chosen: Sequence[Summary]) -> None:
+def _delete(chosen: Sequence[RunSummary]) -> None:
     own = [item for item in chosen if not item.example and not item.live]
     why = "" if own else "An example stays." if chosen[0].example else "Stop it first."
     # A popover of its own for what is picked: one that stayed open would hold the button that deletes the next run.
@@ -135,16 +136,16 @@ def _delete(chosen: Sequence[Summary]) -> None:
         st.button("Delete", key="runs:delete:go", on_click=_discard, args=(own,))
 
 
-def _several(items: Sequence[Summary]) -> str:
+def _several(items: Sequence[RunSummary]) -> str:
     return f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
 
 
-def _discard(items: Sequence[Summary]) -> None:
+def _discard(items: Sequence[RunSummary]) -> None:
     def make() -> None:
         for item in items:
             discard(item.run)
         st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
-        pick([])
+        select([])
 
     _try(make)
 
@@ -163,9 +164,9 @@ def _bring_back(gone: Sequence[tuple[str, str]]) -> None:
     def make() -> None:
         found = [run_id for run_id, _ in gone if restore(run_id) is not None]
         st.session_state.pop(DELETED)
-        pick(found)
+        select(found)
         if len(found) < len(gone):
-            st.session_state[TROUBLE] = "The room was needed: not every deleted run could be brought back."
+            flash("runs", "The room was needed: not every deleted run could be brought back.")
 
     _try(make)
 
@@ -189,13 +190,10 @@ def upload() -> None:
             st.error(plain(str(error)))
             return
     st.session_state[UPLOADS] = count + 1  # an empty field again
-    pick([run.id])
+    select([run.id])
     st.rerun()
 
 
 def _try(make: Callable[[], None]) -> None:
-    """What goes wrong is said under the buttons."""
-    try:
-        make()
-    except (ConfigError, OSError, ValueError) as error:
-        st.session_state[TROUBLE] = str(error)
+    """Run an action; its error is shown under the buttons."""
+    flash_errors("runs", "", make, ConfigError, OSError, ValueError)

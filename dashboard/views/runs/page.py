@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -10,25 +11,24 @@ from core.training.archive import unpack
 from core.training.run_storage import most_bytes
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
-from dashboard.runtime import jobs
-from dashboard.runtime.run_summary import Summary
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.runtime.run_summary import RunSummary, list_summaries
 from dashboard.views.runs import actions, text
-from dashboard.views.runs.controls import every_run, picked, searched, trouble
+from dashboard.views.runs.controls import missing_text, search, selection
 from dashboard.views.runs.run_list import listing
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 
-BEAT = 1.0  # seconds between two looks while a run is under way
-
 
 def page() -> None:
-    """All of it; while a run is under way, the list and the picture look again on each beat."""
+    """The search, and below it the list and the selected run, polled while a run is live."""
     title("Runs", "Everything that was trained here: find it, name it, go on with it, take it away.")
     controls = st.container()
-    live = any(item.live for item in every_run())
+    live = any(item.live for item in list_summaries())
     with controls:
         asked = _controls()
-    st.fragment(_board, run_every=BEAT if live else None, key="runs:board")(asked, live)
+    poll(list_summaries, partial(_board, asked), live, "runs:board", interval=SLOW_POLL_INTERVAL,
+         still_live=lambda every: any(item.live for item in every))
     said = st.expander("What is checked of an upload", on_change="rerun", key="runs:source")
     if said.open:
         with said:
@@ -45,26 +45,21 @@ def _controls() -> str:
     return asked or ""
 
 
-def _board(asked: str, live: bool) -> None:
-    """The list and the picked run."""
-    if live:
-        jobs.tick()
-    every = every_run()
-    if live and not any(item.live for item in every):
-        st.rerun()
+def _board(asked: str, every: Sequence[RunSummary]) -> None:
+    """The list of the runs that the search leaves, and the selected run."""
     actions.undo()
-    if said := trouble(every):
+    if said := missing_text(every):
         st.warning(plain(said))
-    items = searched(every, asked)
+    items = search(every, asked)
     if items:
         listing(items)
-        _chosen(picked(items), every)
+        _chosen(selection(items), every)
     else:
         st.info(f"No run has “{plain(asked)}” in its name, task, model or state.", icon=":material/search_off:")
     st.caption(text.room(every, most_bytes()))
 
 
-def _chosen(chosen: Sequence[Summary], every: Sequence[Summary]) -> None:
+def _chosen(chosen: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:
     first = chosen[0]
     with st.container(gap="small"):
         head = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
@@ -81,7 +76,7 @@ def _chosen(chosen: Sequence[Summary], every: Sequence[Summary]) -> None:
         st.caption("Nothing is measured yet.")
 
 
-def _curves(item: Summary) -> None:
+def _curves(item: RunSummary) -> None:
     records, ink = item.run.records(), Ink.of(theme())
     last = max(records[-1].step, item.asked_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")

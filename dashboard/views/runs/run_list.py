@@ -11,24 +11,24 @@ import streamlit as st
 
 from dashboard.charts.numbers import byte_size, duration, number, percent
 from dashboard.charts.palette import CATEGORIES
-from dashboard.runtime.run_summary import Summary
+from dashboard.runtime.run_summary import RunSummary
 from dashboard.views.runs import text
-from dashboard.views.runs.controls import pick, picked
+from dashboard.views.runs.controls import select, selection
 from dashboard.widgets.panels import theme
 
 ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
 WRITTEN = {"exact": percent, "loss": number, "trained": duration, "size": byte_size}
 
 
-def listing(items: Sequence[Summary]) -> None:
+def listing(items: Sequence[RunSummary]) -> None:
     """Draw the list; what is picked in it goes into the link."""
     ids = [item.run.id for item in items]
     # A widget of its own for every list: a pick is a row's number, which means another run in another list.
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
-    chosen = {item.run.id for item in picked(items)}
+    chosen = {item.run.id for item in selection(items)}
 
     def take() -> None:
-        pick([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
+        select([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
 
     st.dataframe(
         frame(items).style.format(WRITTEN, na_rep="–"), key=key, on_select=take, selection_mode="multi-row",
@@ -38,7 +38,7 @@ def listing(items: Sequence[Summary]) -> None:
         alt=f"{len(items)} runs, the newest first; the first is {items[0].name}: {text.result(items[0])}")
 
 
-def frame(items: Sequence[Summary]) -> pd.DataFrame:
+def frame(items: Sequence[RunSummary]) -> pd.DataFrame:
     """A row a run, as the list shows it."""
     return pd.DataFrame({
         "name": [item.name for item in items],

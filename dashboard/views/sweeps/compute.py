@@ -1,4 +1,4 @@
-"""Which sweep the page shows, the one the link names or the kept example, and how far it has come."""
+"""Which sweep the page shows, the one the link names or the example, and how far it has come."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import streamlit as st
-
 from core.attention import ConfigError
 from core.tasks import Task, TaskConfig, make_task
 from core.training.comparisons import Comparison
 from core.training.seed_stats import Line, SeedStats, line, seed_stats
-from core.training.sweep_files import MEASURES, Outcome, Sweep, find_sweep, list_sweeps, sweep_comparisons
+from core.training.sweep_files import MEASURES, Outcome, Sweep, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, name_of, value_text
 
-EXAMPLE = Sweep(Path(__file__).with_name("scores.json"))
-LAST = "sweeps:last"
+EXAMPLE_SWEEP = Sweep(Path(__file__).with_name("scores.json"))
 HIGHER = {"exact": True, "letters": True, "bleu": True, "chrf": True, "expected": True, "loss": False, "error": False}
 
 
@@ -27,7 +24,7 @@ def task_of(config: TaskConfig) -> Task:
 
 
 @dataclass(frozen=True)
-class Shown:
+class SweepData:
     """All that one look at a sweep needs, read once."""
 
     sweep: Sweep
@@ -36,7 +33,7 @@ class Shown:
 
     @property
     def is_example(self) -> bool:
-        return self.sweep == EXAMPLE
+        return self.sweep == EXAMPLE_SWEEP
 
     @property
     def live(self) -> bool:
@@ -89,43 +86,14 @@ class Shown:
         return line([outcome.points(measure, over) for outcome in done or furthest], shared)
 
 
-def look(sweep: Sweep) -> Shown | str:
+def load_sweep(sweep: Sweep) -> SweepData | str:
     """Read a sweep's file and its runs; words when it cannot be understood."""
     try:
         config = sweep.config()
         cells = set(config.cells)
-        return Shown(sweep, config, {cell: each for cell, each in sweep.outcomes().items() if cell in cells})
+        return SweepData(sweep, config, {cell: each for cell, each in sweep.outcomes().items() if cell in cells})
     except ConfigError as error:
         return f"This sweep's file cannot be read: {error}"
-
-
-def asked() -> tuple[Sweep, str]:
-    """The sweep the link names, else the one this session saw last; words when there is no such one."""
-    named = st.query_params.get("sweep")
-    if named is None and (last := find_sweep(st.session_state[LAST]) if LAST in st.session_state else _running()):
-        st.query_params["sweep"] = named = last.id
-    if not named:
-        return EXAMPLE, ""
-    found = find_sweep(named)
-    st.session_state[LAST] = found.id if found else None
-    if found is None:
-        return EXAMPLE, "The sweep in the link is not on this machine, or was deleted. Below is the kept one."
-    return found, ""
-
-
-def _running() -> Sweep | None:
-    """The newest sweep that has runs on their way: a fresh page shows it."""
-    return next((sweep for sweep in reversed(list_sweeps())
-                 if isinstance(shown := look(sweep), Shown) and shown.live), None)
-
-
-def show(sweep: Sweep) -> None:
-    """Make it the page's sweep, in the link too."""
-    if sweep == EXAMPLE:
-        st.query_params.pop("sweep", None)
-        st.session_state[LAST] = None  # chosen: no running sweep takes its place
-        return
-    st.query_params["sweep"] = st.session_state[LAST] = sweep.id
 
 
 assert set(HIGHER) == set(MEASURES)

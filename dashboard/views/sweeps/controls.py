@@ -12,23 +12,25 @@ from core.tasks import TASKS, TaskConfig, task_entry
 from core.training import recommended
 from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run, list_runs
+from core.training.sweep_files import Sweep, find_sweep, list_sweeps
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, SweepConfig, name_of
 from dashboard.runtime import jobs
+from dashboard.runtime.run_labels import MODEL_NAMES
 from dashboard.views.sweeps import values
-from dashboard.views.sweeps.compute import EXAMPLE, Shown, task_of
-from dashboard.views.train.controls import KINDS
+from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep, task_of
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 RECIPE, SAME = "recipe", "same"
+LAST = "sweeps:last"
 LATEST = 20  # runs of one's own that are offered to start from
 FEW = 6  # values that may be chosen from in the open
 FIRST_SEEDS, FIRST_SECONDS = 3, 5.0
 
 
-def setup(shown: Shown | None) -> SweepConfig | None:
-    """Draw the setup and return the sweep it asks for; None, with the reason on the page, when it cannot be."""
-    base, own = _base(shown)
+def controls(data: SweepData | None) -> SweepConfig | None:
+    """Draw the controls; the sweep they describe, or None with the reason on the page."""
+    base, own = _base(data)
     if base is None:
         return None
     axes = values.axes(base)
@@ -42,19 +44,19 @@ def setup(shown: Shown | None) -> SweepConfig | None:
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    workers = jobs.most_workers()
+    workers = jobs.max_workers()
     st.caption(f"{len(config.cells)} of at most {RUNS} runs, {workers} at a time. All else stays as it is in the base; "
                "no run ends early.")
     return config
 
 
-def _base(shown: Shown | None) -> tuple[RunConfig | None, str]:
+def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
     """The run of which one setting is varied: a task's recipe, the base of the sweep shown, or a run of one's own.
 
     With it a name, under which the settings that follow from it are kept.
     """
     runs = {run.id: run for run in _own_runs()}
-    same = [SAME] if shown is not None and shown.sweep != EXAMPLE else []
+    same = [SAME] if data is not None and data.sweep != EXAMPLE_SWEEP else []
     options = [RECIPE, *same, *runs]
     if st.session_state.get("sweeps:from") not in options:
         st.session_state.pop("sweeps:from", None)  # that run was deleted
@@ -62,15 +64,15 @@ def _base(shown: Shown | None) -> tuple[RunConfig | None, str]:
     if len(options) > 1:
         labels = {RECIPE: "A recipe", SAME: "As the sweep shown"} | {key: _label(run) for key, run in runs.items()}
         start = st.selectbox("Settings of", options, format_func=labels.get, key="sweeps:from", **BOUND)
-    if start == SAME and shown is not None:
-        return shown.config.base, shown.sweep.id
+    if start == SAME and data is not None:
+        return data.config.base, data.sweep.id
     if start in runs:
         return runs[start].config(), start
     keys = [entry.key for entry in TASKS]
     key = st.selectbox("Task", keys, format_func=lambda k: task_entry(k).name, key="sweeps:task", **BOUND)
     try:
         task = task_of(TaskConfig.of(key))
-        kind = st.selectbox("Model", list(task.recommended), format_func=lambda k: KINDS.get(k, k),
+        kind = st.selectbox("Model", list(task.recommended), format_func=lambda k: MODEL_NAMES.get(k, k),
                             key=f"sweeps:kind:{key}", **BOUND)
         return recommended(task, kind), f"{key}:{kind}"
     except (ConfigError, ValueError) as error:
@@ -96,7 +98,7 @@ def _label(run: Run) -> str:
     config = run.config()
     day, clock = run.id.split("-")[:2]
     when = run.name if run.name != run.id else f"{day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
-    return f"{task_entry(config.task.key).name}, {KINDS.get(config.model.kind, config.model.kind)} · {when}"
+    return f"{task_entry(config.task.key).name}, {MODEL_NAMES.get(config.model.kind, config.model.kind)} · {when}"
 
 
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
@@ -128,3 +130,32 @@ def _long(base: RunConfig, own: str) -> tuple[RunConfig, str, float]:
     low, high = BOUNDS["steps"]
     steps = st.number_input("Steps", int(low), int(high), base.steps, 50, key=f"sweeps:steps:{own}", **BOUND)
     return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS
+
+
+def linked_sweep() -> tuple[Sweep, str]:
+    """The sweep the link names, else the one this session saw last; words when there is no such one."""
+    named = st.query_params.get("sweep")
+    if named is None and (last := find_sweep(st.session_state[LAST]) if LAST in st.session_state else _running()):
+        st.query_params["sweep"] = named = last.id
+    if not named:
+        return EXAMPLE_SWEEP, ""
+    found = find_sweep(named)
+    st.session_state[LAST] = found.id if found else None
+    if found is None:
+        return EXAMPLE_SWEEP, "The sweep in the link is not on this machine, or was deleted. Below is the example."
+    return found, ""
+
+
+def _running() -> Sweep | None:
+    """The newest sweep that has runs on their way: a fresh page shows it."""
+    return next((sweep for sweep in reversed(list_sweeps())
+                 if isinstance(data := load_sweep(sweep), SweepData) and data.live), None)
+
+
+def select_sweep(sweep: Sweep) -> None:
+    """Make it the page's sweep, in the link too."""
+    if sweep == EXAMPLE_SWEEP:
+        st.query_params.pop("sweep", None)
+        st.session_state[LAST] = None  # chosen: no running sweep takes its place
+        return
+    st.query_params["sweep"] = st.session_state[LAST] = sweep.id

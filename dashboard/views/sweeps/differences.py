@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from core.training.comparisons import Comparison
-from dashboard.views.sweeps.compute import Shown
+from dashboard.views.sweeps.compute import SweepData
 from dashboard.views.sweeps.units import NARROW, join, places, scaled
 
 EQUAL = "which does not show that they are equal"
 
 
-def verdict(shown: Shown, measure: str, ranked: list[int]) -> str:
+def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     """Which values the best differs from, by the tests of all pairs; `ranked` are the values' places, best first."""
-    tested = shown.comparisons(measure)
+    tested = data.comparisons(measure)
     best = ranked[0]
     own = {pair.second: pair for each in tested if best in (each.first, each.second)
            for pair in [each if each.first == best else each.swapped()]}
-    names = {place: shown.names[place] for place in ranked if place in own}
+    names = {place: data.names[place] for place in ranked if place in own}
     if not own:
         return ""
-    if len(shown.config.values) == 2:
+    if len(data.config.values) == 2:
         (pair,) = own.values()
         numbers = (f"{_signed(pair.difference, measure)} (95{NARROW}% interval {_interval(pair, measure)}, "
                    f"{probability(pair.p)}, {method(tested)})")
@@ -26,7 +26,7 @@ def verdict(shown: Shown, measure: str, ranked: list[int]) -> str:
                 f"The difference of {numbers} is not significant, {EQUAL}.")
     ahead = [name for place, name in names.items() if own[place].significant]
     level = [name for place, name in names.items() if not own[place].significant]
-    parts = [f"**{shown.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
+    parts = [f"**{data.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
     parts += [f"no significant difference from {join(level) if ahead else 'any other value'} was found, {EQUAL}"] \
         if level else []
     text = "; ".join(parts)
@@ -55,11 +55,11 @@ def _interval(pair: Comparison, measure: str) -> str:
     return f"{_signed(pair.low, measure)} to {_signed(pair.high, measure)}"
 
 
-def pairs(shown: Shown, measure: str) -> tuple[list[str], list[list[str]]]:
+def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
     """Head and rows: every pair of values with its difference, interval, corrected p and seeds; smallest p first."""
-    rows = [[f"{shown.names[each.first]} − {shown.names[each.second]}", _signed(each.difference, measure),
+    rows = [[f"{data.names[each.first]} − {data.names[each.second]}", _signed(each.difference, measure),
              _interval(each, measure), probability(each.p).removeprefix("p = ").removeprefix("p "),
              f"{each.count}" if each.paired else f"{each.count}, unpaired",
              "significant" if each.significant else "not significant"]
-            for each in sorted(shown.comparisons(measure), key=lambda pair: pair.p)]
+            for each in sorted(data.comparisons(measure), key=lambda pair: pair.p)]
     return ["pair", "difference", "95 % interval", "p", "n", "at 5 %"], rows

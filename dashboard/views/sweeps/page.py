@@ -1,17 +1,25 @@
-"""The pictures of a sweep: means along the way, every seed at the end, the fact, the table, each run."""
+"""The page Sweeps: the controls on the left; curves, every seed, the fact and the tables on the right."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
 
+from core.training.comparisons import compare
 from core.training.seed_stats import Line
+from core.training.sweep_files import Sweep
+from core.training.sweeps import vary
 from dashboard.navigation import PAGES
+from dashboard.runtime import jobs
+from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.views.sweeps import charts, differences, text
-from dashboard.views.sweeps.compute import Shown
+from dashboard.views.sweeps.compute import SweepData, load_sweep
+from dashboard.views.sweeps.controls import controls, linked_sweep
+from dashboard.views.sweeps.run_bar import picker, progress, run_bar
 from dashboard.views.sweeps.units import plain_number, scaled
-from dashboard.widgets.panels import fact, plain, theme
+from dashboard.widgets.panels import fact, next_page, placeholder, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
 
@@ -19,90 +27,144 @@ OVER = {"steps": "Steps", "trained": "Seconds"}
 TOP = {"exact": 100.0, "letters": 100.0, "bleu": 100.0, "chrf": 100.0, "expected": 1.0}
 
 
-def draw(shown: Shown) -> None:
+def page() -> None:
+    title("Sweeps", "Change one setting, keep all else, and train every value from several seeds.")
+    jobs.warm_up()
+    sweep, trouble = linked_sweep()
+    if trouble:
+        st.warning(trouble)
+    data = load_sweep(sweep)
+    left, right = st.columns([0.27, 0.73], gap="medium")
+    with left:
+        first = st.container()  # on a phone Stop comes before everything else
+        picker()
+        config = controls(data if isinstance(data, SweepData) else None)
+        with first:
+            run_bar(sweep, data, config)
+            _poll(sweep, progress, _is_live(data), "sweeps:progress")
+    with right:
+        _poll(sweep, draw, _is_live(data), "sweeps:figures")
+        if isinstance(data, SweepData):
+            runs(data)
+    _source()
+    next_page("sweeps")
+
+
+def _is_live(data: SweepData | str) -> bool:
+    return isinstance(data, SweepData) and data.live
+
+
+def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: str) -> None:
+    def render_or_say(data: SweepData | str) -> None:
+        if isinstance(data, str):
+            st.error(plain(data))
+        else:
+            render(data)
+
+    poll(lambda: load_sweep(sweep), render_or_say, live, key, interval=SLOW_POLL_INTERVAL, still_live=_is_live)
+
+
+def _source() -> None:
+    """On request: how a setting is varied, and the test of differences."""
+    panel = st.expander("How one setting is varied, and how differences are tested", on_change="rerun",
+                        key="sweeps:source")
+    if not panel.open:
+        return
+    with panel:
+        st.latex(r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
+                 r"t = \frac{\bar d}{s_d / \sqrt n}")
+        st.markdown("Two values are trained from the same seeds, so that their difference is taken seed by seed and "
+                    "tested by a paired t test (Student 1908) over all $n$ seeds. The p-values of all pairs of values "
+                    "are corrected together ([Holm 1979](https://www.jstor.org/stable/4615733)): the chance that a "
+                    "sweep of equal values claims any difference is 5 % at most. Seeds whose differences all agree "
+                    "count with a deviation of one held-out item.")
+        source_panel(vary)
+        source_panel(compare)
+
+
+def draw(data: SweepData) -> None:
     """Everything that has been measured so far."""
-    measures = shown.measures()
+    measures = data.measures()
     if not measures:
-        with st.container(border=True, height=420, vertical_alignment="center", horizontal_alignment="center"):
-            st.caption("The first numbers come as soon as a run has begun." if shown.live else
-                       "No run of this sweep has measured anything. Continue begins them again.")
+        placeholder("The first numbers come as soon as a run has begun." if data.live else
+                    "No run of this sweep has measured anything. Continue begins them again.")
         return
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with row:
         measure = st.selectbox("Measure", measures, key="sweeps:measure", width=240, **BOUND,
-                               format_func=lambda name: text.figure_title(name, shown))
+                               format_func=lambda name: text.figure_title(name, data))
         over = st.segmented_control("Over", list(OVER), default="steps", required=True, key="sweeps:over",
                                     format_func=OVER.get, **BOUND)
-    _figures(shown, measure, over)
-    fact(text.fact(shown, measure))
-    head, rows = text.table(shown)
-    table(head, rows, caption=f"{shown.setting}: mean ± half of its 95 % interval over seeds")
-    st.caption(text.caption(shown, over))
-    for sentence in text.failures(shown):
+    _figures(data, measure, over)
+    fact(text.fact(data, measure))
+    head, rows = text.table(data)
+    table(head, rows, caption=f"{data.setting}: mean ± half of its 95 % interval over seeds")
+    st.caption(text.caption(data, over))
+    for sentence in text.failures(data):
         st.warning(plain(sentence))
-    _differences(shown, measure)
+    _differences(data, measure)
 
 
-def _differences(shown: Shown, measure: str) -> None:
+def _differences(data: SweepData, measure: str) -> None:
     """On request: every pair of values with its test."""
     panel = st.expander("Differences, pair by pair", on_change="rerun", key="sweeps:pairs")
     if not panel.open:
         return
     with panel:
-        head, rows = differences.pairs(shown, measure)
+        head, rows = differences.pairs(data, measure)
         if not rows:
             st.caption("Tested when all runs have ended and two seeds of two values have finished.")
             return
-        table(head, rows, caption=f"{text.figure_title(measure, shown)}: differences of every pair of values",
+        table(head, rows, caption=f"{text.figure_title(measure, data)}: differences of every pair of values",
               markers=False)
         st.caption("Two-sided t tests at 5 %, paired by seed (Welch's where two values share no seed); p is corrected "
                    f"for these {len(rows)} pairs (Holm 1979), each interval is of its pair alone. A difference that is "
                    "not significant is not shown to be zero; more seeds narrow its interval.")
 
 
-def _figures(shown: Shown, measure: str, over: str) -> None:
+def _figures(data: SweepData, measure: str, over: str) -> None:
     """Both on one scale of the measure, so that an end above is found again below."""
     def percent(each: Line) -> Line:
         return Line(each.x, *(tuple(scaled(v, measure) for v in part) for part in (each.mean, each.low, each.high)))
 
-    places = range(len(shown.names))
-    drawn = {place: percent(each) for place in places if (each := shown.line(place, measure, over)) is not None}
+    places = range(len(data.names))
+    drawn = {place: percent(each) for place in places if (each := data.line(place, measure, over)) is not None}
     ends = {place: s.times(scaled(1.0, measure)) for place in places
-            if (s := shown.spread(place, measure)) is not None}
+            if (s := data.spread(place, measure)) is not None}
     if not drawn:
         return
     values = [v for each in drawn.values() for v in (*each.low, *each.high)]
     values += [s.mean + s.half_width for s in ends.values() if s.half_width] if measure not in TOP else []
     scale = charts.Scale.around(values, TOP.get(measure))
-    title = text.figure_title(measure, shown)
+    name = text.figure_title(measure, data)
     written = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
-    spec = charts.lines(title, x_title, _last_x(shown, over, drawn), shown.names, drawn, scale, theme(), written)
-    st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{title} over training, a line each: {', '.join(shown.names)}.")
+    spec = charts.lines(name, x_title, _last_x(data, over, drawn), data.names, drawn, scale, theme(), written)
+    st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{name} over training, a line each: {', '.join(data.names)}.")
     if ends:
-        spec = charts.seeds(f"Every seed at its end: {title[0].lower()}{title[1:]}", shown.names, ends, scale, theme(),
+        spec = charts.seeds(f"Every seed at its end: {name[0].lower()}{name[1:]}", data.names, ends, scale, theme(),
                              written)
-        st.vega_lite_chart(spec, key="sweeps:seeds", alt=f"{title} of every seed, by {shown.setting}.")
+        st.vega_lite_chart(spec, key="sweeps:seeds", alt=f"{name} of every seed, by {data.setting}.")
 
 
-def _last_x(shown: Shown, over: str, drawn: dict[int, Line]) -> float:
-    config = shown.config
+def _last_x(data: SweepData, over: str, drawn: dict[int, Line]) -> float:
+    config = data.config
     if (over == "steps") == (config.equal == "steps"):
         return config.base.steps if over == "steps" else config.seconds
     return max(each.x[-1] for each in drawn.values()) or 1.0
 
 
-def runs(shown: Shown) -> None:
+def runs(data: SweepData) -> None:
     """On request: every run with its seed and its numbers, each a link to it; and all numbers to take away."""
     panel = st.expander("Each run, and the numbers", on_change="rerun", key="sweeps:runs")
     if not panel.open:
         return
-    folders = shown.sweep.runs()
+    folders = data.sweep.runs()
     with panel:
-        st.download_button("All numbers, CSV", lambda: text.numbers_csv(shown), "sweep.csv", "text/csv",
+        st.download_button("All numbers, CSV", lambda: text.numbers_csv(data), "sweep.csv", "text/csv",
                            icon=":material/download:", on_click="ignore")
-        for cell, outcome in sorted(shown.outcomes.items()):
-            said = text.run_line(shown, cell, outcome)
+        for cell, outcome in sorted(data.outcomes.items()):
+            said = text.run_line(data, cell, outcome)
             if cell in folders:
                 st.page_link(PAGES / "train.py", label=plain(said), query_params={"run": folders[cell].id})
             else:

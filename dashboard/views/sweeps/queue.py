@@ -19,7 +19,7 @@ def begin(config: SweepConfig) -> Sweep:
     return sweep
 
 
-def go_on(sweep: Sweep) -> None:
+def proceed(sweep: Sweep) -> None:
     """Queue what has not finished: a run that was stopped goes on, one that failed or was lost begins anew.
 
     Raises QueueFull.
@@ -28,7 +28,7 @@ def go_on(sweep: Sweep) -> None:
     fresh = []
     for cell in sweep.missing():
         if cell in runs and outcomes[cell].state in ("stopped", "paused"):
-            jobs.go_on(runs[cell])
+            jobs.resume(runs[cell])
         else:
             fresh.append(cell)
     if fresh:

@@ -9,21 +9,21 @@ from core.models.config import RECURRENT
 from core.training.seed_stats import SeedStats
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
-from dashboard.views.sweeps.compute import HIGHER, Shown
+from dashboard.views.sweeps.compute import HIGHER, SweepData
 from dashboard.views.sweeps.differences import verdict
 from dashboard.views.sweeps.units import NARROW, SHARES, places, plain_number, scaled
 
 
-def measure_name(measure: str, shown: Shown) -> str:
+def measure_name(measure: str, data: SweepData) -> str:
     """A measure as a picker and a column call it."""
-    task = shown.task()
+    task = data.task()
     return {"exact": f"whole {task.whole}", "letters": f"single {task.unit}s", "bleu": "BLEU", "chrf": "chrF",
             "loss": "held-out loss", "error": "error", "expected": "weight in place", "trained": "seconds"}[measure]
 
 
-def figure_title(measure: str, shown: Shown) -> str:
+def figure_title(measure: str, data: SweepData) -> str:
     """A measure as a figure is headed."""
-    name = measure_name(measure, shown)
+    name = measure_name(measure, data)
     long = {"exact": f"{name} right, %", "letters": f"{name} right, %", "error": "error, of repeating the last season",
             "expected": "weight on the expected position"}.get(measure, name)
     return long[0].upper() + long[1:]
@@ -38,35 +38,35 @@ def number(found: SeedStats, measure: str) -> str:
     return f"{mean:.{digits}f}{NARROW}±{NARROW}{scaled(half, measure):.{digits}f}"
 
 
-def _unit(measure: str, shown: Shown) -> str:
-    return {"exact": f"{NARROW}% of whole {shown.task().whole} right", "bleu": " BLEU", "chrf": " chrF",
-            "letters": f"{NARROW}% of single {shown.task().unit}s right", "loss": " of held-out loss",
+def _unit(measure: str, data: SweepData) -> str:
+    return {"exact": f"{NARROW}% of whole {data.task().whole} right", "bleu": " BLEU", "chrf": " chrF",
+            "letters": f"{NARROW}% of single {data.task().unit}s right", "loss": " of held-out loss",
             "error": " of the error of repeating the last season", "expected": " of the weight in the right place"
             }[measure]
 
 
-def fact(shown: Shown, measure: str) -> str:
+def fact(data: SweepData, measure: str) -> str:
     """The best and the worst mean with their intervals, which values differ significantly, and what one seed gave."""
-    found = {place: s for place in range(len(shown.names)) if (s := shown.spread(place, measure)) is not None}
+    found = {place: s for place in range(len(data.names)) if (s := data.spread(place, measure)) is not None}
     if len(found) < 2 or min(len(s.values) for s in found.values()) < 2:
-        return (f"**{shown.finished}** of {len(shown.config.cells)} runs have finished. A value is compared once two "
+        return (f"**{data.finished}** of {len(data.config.cells)} runs have finished. A value is compared once two "
                 "of its seeds have, so that no lucky run is.")
     ranked = sorted(found, key=lambda place: found[place].mean, reverse=HIGHER[measure])
     best, worst = ranked[0], ranked[-1]
-    text = (f"**{shown.names[best]}** reaches **{number(found[best], measure)}**{_unit(measure, shown)}, "
-            f"**{shown.names[worst]}** **{number(found[worst], measure)}**. ")
-    text += "Differences are tested when all runs have ended. " if shown.live else ""
-    result = verdict(shown, measure, ranked)
+    text = (f"**{data.names[best]}** reaches **{number(found[best], measure)}**{_unit(measure, data)}, "
+            f"**{data.names[worst]}** **{number(found[worst], measure)}**. ")
+    text += "Differences are tested when all runs have ended. " if data.live else ""
+    result = verdict(data, measure, ranked)
     wide = max(ranked, key=lambda place: found[place].high - found[place].low)
-    alone = (f"A single run of {shown.names[wide]} gave {plain_number(found[wide].low, measure)}, another "
+    alone = (f"A single run of {data.names[wide]} gave {plain_number(found[wide].low, measure)}, another "
              f"{plain_number(found[wide].high, measure)}." if found[wide].high > found[wide].low else "")
     return f"{text}{result} {alone}".replace("  ", " ").strip()
 
 
-def caption(shown: Shown, over: str) -> str:
+def caption(data: SweepData, over: str) -> str:
     """The conditions: task, model, how long, how many seeds, and what the figures draw."""
-    config, task, model = shown.config, shown.task(), shown.config.base.model
-    held = max((outcome.held_out for outcome in shown.outcomes.values()), default=0)
+    config, task, model = data.config, data.task(), data.config.base.model
+    held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
     equal = f"{config.base.steps:,} steps each" if config.equal == "steps" else f"{config.seconds:g} s of training each"
     sizes = f"d_model {model.d_model}"
     if model.kind not in RECURRENT:
@@ -84,48 +84,48 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def table(shown: Shown) -> tuple[list[str], list[list[str]]]:
+def table(data: SweepData) -> tuple[list[str], list[list[str]]]:
     """Head and rows: each value, every measure with its 95 % interval, seconds, and how many seeds finished."""
-    measures = shown.measures()
+    measures = data.measures()
     columns = [m for m in measures if m != "letters" or "exact" not in measures] + ["trained"]
-    head = [shown.setting.lower() if shown.setting.istitle() else shown.setting,
-            *(measure_name(m, shown) + (" %" if m in SHARES else "") for m in columns), "seeds"]
+    head = [data.setting.lower() if data.setting.istitle() else data.setting,
+            *(measure_name(m, data) + (" %" if m in SHARES else "") for m in columns), "seeds"]
     rows = []
-    for place, name in enumerate(shown.names):
-        spreads = [shown.spread(place, measure) for measure in columns]
+    for place, name in enumerate(data.names):
+        spreads = [data.spread(place, measure) for measure in columns]
         cells = ["–" if s is None else number(s, measure) for s, measure in zip(spreads, columns, strict=True)]
-        rows.append([name, *cells, _seeds(shown, place)])
+        rows.append([name, *cells, _seeds(data, place)])
     return head, rows
 
 
-def _seeds(shown: Shown, place: int) -> str:
+def _seeds(data: SweepData, place: int) -> str:
     """How many of a value's seeds finished, and how many failed."""
-    states = [outcome.state for outcome in shown.of(place)]
-    done, failed, asked = states.count("finished"), states.count("failed"), len(shown.config.seeds)
+    states = [outcome.state for outcome in data.of(place)]
+    done, failed, asked = states.count("finished"), states.count("failed"), len(data.config.seeds)
     return (f"{done}" if done == asked else f"{done} of {asked}") + (f", {failed} failed" if failed else "")
 
 
-def failures(shown: Shown) -> list[str]:
+def failures(data: SweepData) -> list[str]:
     """A sentence for each run that failed, with its own words."""
-    return [f"{shown.names[place]}, seed {seed}: {outcome.message}" for (place, seed), outcome in
-            sorted(shown.outcomes.items()) if outcome.state == "failed"]
+    return [f"{data.names[place]}, seed {seed}: {outcome.message}" for (place, seed), outcome in
+            sorted(data.outcomes.items()) if outcome.state == "failed"]
 
 
-def run_line(shown: Shown, cell: Cell, outcome: Outcome) -> str:
+def run_line(data: SweepData, cell: Cell, outcome: Outcome) -> str:
     """One run in a line: its value, its seed, what it came to."""
-    measure = shown.measures()[0] if shown.measures() else "loss"
+    measure = data.measures()[0] if data.measures() else "loss"
     last = outcome.last(measure)
     reached = outcome.message or outcome.state
     if last is not None:
         unit = f"{NARROW}%" if measure in SHARES else ""
-        reached = f"{measure_name(measure, shown)} {plain_number(last, measure)}{unit}"
-    return f"{shown.names[cell[0]]}, seed {cell[1]}: {reached}"
+        reached = f"{measure_name(measure, data)} {plain_number(last, measure)}{unit}"
+    return f"{data.names[cell[0]]}, seed {cell[1]}: {reached}"
 
 
-def progress(shown: Shown, workers: int) -> tuple[float, str]:
+def progress(data: SweepData, workers: int) -> tuple[float, str]:
     """How far the whole sweep is, 0 to 1, and in words; what is left is judged by the runs that have finished."""
-    count, outcomes = len(shown.config.cells), shown.outcomes.values()
-    done = sum(_share(outcome, shown.config) for outcome in outcomes)
+    count, outcomes = len(data.config.cells), data.outcomes.values()
+    done = sum(_share(outcome, data.config) for outcome in outcomes)
     ended = sum(outcome.ended for outcome in outcomes)
     said = f"{ended} of {count} runs done, {sum(o.state in ('starting', 'running') for o in outcomes)} training"
     took = [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]
@@ -145,22 +145,22 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
     return min(1.0, outcome.trained[-1] / config.seconds)
 
 
-def ending(shown: Shown) -> str:
+def ending(data: SweepData) -> str:
     """How an ended sweep ended."""
-    count = len(shown.config.cells)
-    if shown.finished == count:
+    count = len(data.config.cells)
+    if data.finished == count:
         return f"All {count} runs have finished."
-    return f"{shown.finished} of {count} runs have finished; what was reached is kept."
+    return f"{data.finished} of {count} runs have finished; what was reached is kept."
 
 
-def numbers_csv(shown: Shown) -> bytes:
+def numbers_csv(data: SweepData) -> bytes:
     """Every run in a row: value, seed, how it ended, and its last numbers."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow([shown.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES])
-    for (place, seed), outcome in sorted(shown.outcomes.items()):
+    writer.writerow([data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES])
+    for (place, seed), outcome in sorted(data.outcomes.items()):
         last = [outcome.last(measure) for measure in MEASURES]
-        writer.writerow([shown.names[place], seed, outcome.state, outcome.steps[-1] if outcome.steps else 0,
+        writer.writerow([data.names[place], seed, outcome.state, outcome.steps[-1] if outcome.steps else 0,
                          outcome.trained[-1] if outcome.trained else 0,
                          *("" if value is None else value for value in last)])
     return out.getvalue().encode("utf-8")

@@ -17,26 +17,23 @@ from core.tasks import TASKS, Task, TaskConfig, TaskEntry, task_entry
 from core.training import recommended
 from core.training.config import RunConfig
 from dashboard.runtime.run_data import count_parameters, task_of
+from dashboard.runtime.run_labels import MODEL_NAMES
 from dashboard.views.train import parameters
 from dashboard.views.train.mechanism import choose, summary
-from dashboard.views.train.parameters import KEEP, RATES, WIDTHS
+from dashboard.views.train.parameters import RATES, WIDTHS
 from dashboard.widgets import data_upload
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import param_widget
+from dashboard.widgets.params import KEEP, param_widget
 from dashboard.widgets.train_with import attention_key
 
-KINDS = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
-         "classifier": "Transformer encoder, one class", "one_token": "One token a row (attends to itself alone)",
-         "forecaster": "Transformer encoder, numbers ahead", "recurrent": "Recurrent, encoder–decoder",
-         "hybrid": "Hybrid: LSTM and attention"}
 BY_INPUT = {("transformer", "patches"): "Image to text", ("classifier", "patches"): "Vision Transformer"}
 MOST_HEADS = 16
 WIDE = ("task", "told", "own")
 CELLS = ("param", "more", "model", "mechanism", "axes", "heads", "rate", "seed", "sizes", "training")
 
 
-def setup() -> RunConfig | None:
-    """Draw the setup and return the run it asks for; None, with the reason on the page, when it cannot be."""
+def controls() -> RunConfig | None:
+    """Draw the controls; the config of the run they describe, or None with the reason on the page."""
     with st.container(gap="small"):
         cells = {name: st.container() for name in WIDE}
         with st.grid(min_column_width=150, gap="small"):  # one column beside the pictures, two on a phone
@@ -121,7 +118,7 @@ def _follow_data(task: Task) -> None:
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     _follow_data(task)
     kind = cells["model"].selectbox("Model", list(task.recommended), key=f"train:{task.key}:kind", **KEEP,
-                                    format_func=lambda kind: BY_INPUT.get((kind, task.input), KINDS[kind]))
+                                    format_func=lambda kind: BY_INPUT.get((kind, task.input), MODEL_NAMES[kind]))
     base = recommended(task, kind)
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     with cells["sizes"]:

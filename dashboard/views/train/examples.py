@@ -12,7 +12,7 @@ from dashboard.charts import prediction_tables, source_attention
 from dashboard.charts.palette import Ink
 from dashboard.charts.training_curves import title
 from dashboard.runtime.attention_frames import watched_examples
-from dashboard.runtime.run_data import Shown
+from dashboard.runtime.run_data import RunData
 from dashboard.widgets.panels import theme
 
 LONG = 24  # tokens
@@ -20,9 +20,9 @@ LONG_TABLE = 300  # pixels
 PICTURE = 48
 
 
-def examples(shown: Shown, record: Record, ink: Ink) -> None:
+def examples(data: RunData, record: Record, ink: Ink) -> None:
     """The watched examples as the model answered them in a record."""
-    task, told = shown.task(), record.examples
+    task, told = data.task(), record.examples
     title(f"Examples at step {record.step:,}")
     if task.form == "series":
         _series(task, told, ink)
@@ -30,13 +30,13 @@ def examples(shown: Shown, record: Record, ink: Ink) -> None:
     long = max(len(e.source) + len(e.predicted) for e in told) > 2 * LONG and task.input == "tokens"
     # Long sentences scroll, so that the fact below them stays in sight.
     with st.container(height=LONG_TABLE if long else "content", border=False):
-        st.html(_table(shown, task, told, ink))
+        st.html(_table(data, task, told, ink))
 
 
-def _table(shown: Shown, task: Task, told: Sequence[Prediction], ink: Ink) -> str:
+def _table(data: RunData, task: Task, told: Sequence[Prediction], ink: Ink) -> str:
     if task.input == "patches":
-        assert shown.config is not None
-        kept = watched_examples(shown.config.task, shown.config.watch)
+        assert data.config is not None
+        kept = watched_examples(data.config.task, data.config.watch)
         sources = [_picture(task, example, ink) for example in kept[: len(told)]]
         return prediction_tables.answers(sources, told, task.separator, ink.pick, ink.hairline)
     if task.form == "label":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -13,13 +12,13 @@ from core.models import ModelConfig
 from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED
 from dashboard.widgets.mechanism_editor import mechanism, preset_of
+from dashboard.widgets.params import KEEP
 from dashboard.widgets.train_with import attention_key
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
 WORDS = {RECOMMENDED: "As recommended", OWN: "Your own choices", NONE: "No attention"}
 AXES_OF = {**dict.fromkeys(STACKED, tuple(AXES)),
            **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position"))}
-KEEP: dict[str, Any] = {"persist_state": "session"}
 
 
 def choose(

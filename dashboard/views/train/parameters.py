@@ -14,9 +14,8 @@ import streamlit as st
 from core.entries import Param, Value
 from core.models.config import RECURRENT, STACKED, ModelConfig
 from core.training.config import BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
-from dashboard.widgets.params import param_widget
+from dashboard.widgets.params import KEEP, param_widget
 
-KEEP: dict[str, Any] = {"persist_state": "session"}
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
 MOST_LAYERS = 12

@@ -114,3 +114,10 @@ def pace(record: Record, machine: str = "") -> str:
     if machine:
         parts.append(f"on {plain(machine)}")
     return " · ".join(parts)
+
+
+def nothing_yet(live: bool, queued: bool) -> str:
+    """Why a run has no figures yet."""
+    if live:
+        return "Waiting for a free worker." if queued else "The first numbers come within a second."
+    return "This run ended before its first measurement. Press Train to begin another."

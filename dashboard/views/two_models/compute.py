@@ -14,7 +14,7 @@ from core.pretrained.untrained import untrained
 from core.trace import AttentionTrace, Kind
 from core.training.runs import Run, list_runs
 from dashboard.runtime.cache import model, shared
-from dashboard.runtime.fine_tune_data import KEPT, look
+from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS, load_fine_tune
 from dashboard.widgets.fine_tuned_models import after, before
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model, local_models, reading_of
 from dashboard.widgets.model_picker.models import parse_model
@@ -77,7 +77,7 @@ def _untrained(ref: ModelRef, seed: int) -> Pretrained:
 def others(chosen: ModelChoice) -> dict[str, ModelRef]:
     """The models that can stand beside this one, by name: first those that were fine-tuned from it."""
     runs = [run for run in reversed(list_runs()) if is_fine_tune(run) and result(run)][:LATEST]
-    tuned = [found for run in (*runs, *KEPT.values()) if (found := _tuned(run)) is not None]
+    tuned = [found for run in (*runs, *EXAMPLE_RUNS.values()) if (found := _tuned(run)) is not None]
     own = {name: ref for base, name, ref in tuned if base == chosen.ref}
     rest = {name: ref for base, name, ref in tuned if base != chosen.ref}
     here = {ref.name: ref for ref in local_models() if load_model(ref).reads in ("text", "pair")}
@@ -88,7 +88,7 @@ def others(chosen: ModelChoice) -> dict[str, ModelRef]:
 
 def _tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
     """What a run began with, what it is called, and the model that it ended with; None while there is none."""
-    ref = after(look(run))
+    ref = after(load_fine_tune(run))
     try:
         config = config_of(run)
     except ConfigError:
@@ -97,7 +97,7 @@ def _tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
         return None
     base = name_of(config.model)
     called = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
-    return before(config.model), f"{TUNED}{base}, {'kept' if run in KEPT.values() else called}", ref
+    return before(config.model), f"{TUNED}{base}, {'kept' if run in EXAMPLE_RUNS.values() else called}", ref
 
 
 def kinds(first: Side, second: Side) -> list[Kind]:

@@ -24,39 +24,39 @@ from safetensors.numpy import load_file, save_file
 
 from core.training import Run, create_run
 from core.training.worker import work
-from dashboard.views.why.compute import Learned, Sentence, models, sentence
-from dashboard.views.why.controls import Model, Setting
+from dashboard.views.why.controls import Controls, Model
+from dashboard.views.why.trained_models import Sentence, TrainedModel, models, sentence
 
-KEPT = Path(__file__).with_name("kept")
+SAVED = Path(__file__).with_name("kept")
 STEPS, SEEDS, AT_ONCE = 900, 3, 2
-SETTING = Setting()
-MODELS = (Model(None, 2 * SETTING.d_model), *SETTING.pair, Model("general", SETTING.d_model))  # the slowest first
+CONTROLS = Controls()
+MODELS = (Model(None, 2 * CONTROLS.d_model), *CONTROLS.pair, Model("general", CONTROLS.d_model))  # the slowest first
 
 
 @dataclass(frozen=True)
 class Result:
     """What was measured: under which setting, of which models, with how many seconds of processor time, and where."""
 
-    setting: Setting
-    learned: tuple[Learned, ...]
+    setting: Controls
+    learned: tuple[TrainedModel, ...]
     sentence: Sentence
     seconds: dict[Model, float]
     machine: str
 
 
 def load() -> Result:
-    """The kept measurement."""
-    data = json.loads((KEPT / "result.json").read_text("utf-8"))
-    kept, frames = data["sentence"], load_file(KEPT / "alignment.safetensors")
+    """The saved measurement."""
+    data = json.loads((SAVED / "result.json").read_text("utf-8"))
+    kept, frames = data["sentence"], load_file(SAVED / "alignment.safetensors")
     shown = Sentence(tuple(kept["source"]), tuple(kept["target"]),
                      {Model(*model): tuple(words) for model, words in kept["said"]},
                      tuple((int(step), frames[step].astype(np.float32)) for step in sorted(frames, key=int)))
     seconds = {Model(*model): value for model, value in data["seconds"]}
-    return Result(Setting(**data["setting"]), tuple(map(Learned.from_json, data["learned"])), shown, seconds,
+    return Result(Controls(**data["setting"]), tuple(map(TrainedModel.from_json, data["learned"])), shown, seconds,
                   data["machine"])
 
 
-def save(result: Result, folder: Path = KEPT) -> None:
+def save(result: Result, folder: Path = SAVED) -> None:
     folder.mkdir(exist_ok=True)
     shown = result.sentence
     data: dict[str, Any] = {
@@ -69,7 +69,7 @@ def save(result: Result, folder: Path = KEPT) -> None:
     alignment.chmod(0o644)
 
 
-def measure(setting: Setting, steps: int, seeds: int, folder: Path) -> Result:
+def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
     """Train every model with every seed in `folder`; the sentence is that of the first seed."""
     runs = {(model, seed): create_run(replace(setting, seed=seed).counted(model, steps), folder)
             for model in MODELS for seed in range(seeds)}
@@ -79,7 +79,7 @@ def measure(setting: Setting, steps: int, seeds: int, folder: Path) -> Result:
         for (model, seed), seconds in zip(runs, pool.map(trained, [run.path for run in runs.values()]), strict=True):
             spent[model] += seconds / seeds
             print(f"{model.score or 'one vector'} {model.d_model}, seed {seed}: {_told(runs[model, seed])}", flush=True)
-    learned = tuple(Learned.of(run.config(), run.records()) for run in runs.values())
+    learned = tuple(TrainedModel.of(run.config(), run.records()) for run in runs.values())
     shown = sentence({m: (runs[m, 0], runs[m, 0].records()) for m in models(learned)
                       if m in (*setting.pair, MODELS[0])})
     assert shown is not None  # every run has finished
@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        save(measure(SETTING, chosen.steps, chosen.seeds, Path(folder)))
+        save(measure(CONTROLS, chosen.steps, chosen.seeds, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
 from dashboard.charts.vega import config, filtered_layer, separate
-from dashboard.views.why.compute import Spread
+from dashboard.views.why.trained_models import SeedStats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ class Line:
 
     name: str
     place: int
-    points: Sequence[tuple[Any, Spread]]
+    points: Sequence[tuple[Any, SeedStats]]
 
 
 def by_length(title: str, unit: str, lengths: Sequence[str], theme: Theme) -> dict:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import streamlit as st
+
+from core.attention import ConfigError
+from core.attention.config import entry
 from core.models import ModelConfig
 from core.tasks import TaskConfig
-from core.training import RunConfig
+from core.training import Run, RunConfig, find_run
 from core.training.config import BOUNDS
+from dashboard.runtime import jobs
+from dashboard.widgets.flash import flash_errors
+from dashboard.widgets.params import BOUND
+from dashboard.widgets.run_controls import start_button, stop_button
 
+PAGE, RUNS, LAST = "why", "runs", "why:last"
+Pair = tuple[Run, Run]
 SIZES = (16, 32, 64, 96, 128, 192, 256)
 LONGEST = (20, 30, 40, 50, 60, 70, 80)
 SECONDS = (5, 10, 20, 45, 90, 180)
@@ -28,9 +38,14 @@ class Model(NamedTuple):
         attention = config.model.attention
         return cls(None if attention is None else attention.score.key, config.model.d_model)
 
+    def name(self, alone: bool = True) -> str:
+        """What the model is called beside its line; with its size where models of another size stand beside it."""
+        name = "one vector" if self.score is None else entry("score", self.score).name.lower()
+        return name if alone else f"{name}, {self.d_model}"
+
 
 @dataclass(frozen=True)
-class Setting:
+class Controls:
     """The vector's size, the longest source in words, the score, the seconds of training each, and the seed."""
 
     d_model: int = 128
@@ -61,7 +76,74 @@ class Setting:
                        record_every=max(1, steps // 18), decode_every=1, schedule="cosine")
 
     @classmethod
-    def of(cls, config: RunConfig) -> Setting:
+    def of(cls, config: RunConfig) -> Controls:
         """The setting that the run with attention was asked with."""
         model = Model.of(config)
         return cls(model.d_model, int(config.task["max_source"]), model.score or cls.score, config.trained, config.seed)
+
+
+def controls(live_pair: Pair | None) -> Controls:
+    """Draw one row: what the next two models are given, and the button that starts or stops them."""
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with grid:
+        values = Controls(
+            d_model=st.selectbox("Size of the vector", SIZES, SIZES.index(Controls.d_model), key="why:d_model", **BOUND,
+                                 format_func=lambda size: f"{size} numbers"),
+            longest=st.selectbox("Longest source", LONGEST, LONGEST.index(Controls.longest), key="why:longest", **BOUND,
+                                 format_func=lambda length: f"{length} words"),
+            score=st.selectbox("Score", SCORES, key="why:score", **BOUND,
+                               format_func=lambda score: entry("score", score).name),
+            seconds=st.selectbox("Training each", SECONDS, SECONDS.index(Controls.seconds), key="why:seconds", **BOUND,
+                                 format_func=lambda seconds: f"{seconds:g} s"),
+            seed=st.number_input("Seed", 0, 2**31 - 1, 0, key="why:seed", **BOUND))
+        if live_pair:
+            stop_button(st, PAGE, _stop, live_pair)
+        else:
+            start_button(st, "Run it", key="why:run", on_click=_start, args=(values,),
+                         help="Trains two models here, at once: one without attention, one with it.")
+    return values
+
+
+def _start(values: Controls) -> None:
+    """Start both runs, and put them into the link."""
+    configs = [(values.config(model), {"name": f"Why attention: {model.name()}"}) for model in values.pair]
+
+    def start() -> None:
+        st.query_params[RUNS] = ".".join(run.id for run in jobs.start_all(configs))
+
+    flash_errors(PAGE, "The runs could not be started: ", start, jobs.QueueFull, OSError)
+
+
+def _stop(pair: Pair) -> None:
+    for run in pair:
+        jobs.stop(run)
+
+
+def linked_pair() -> tuple[Pair | None, str]:
+    """The runs a link names, else those this session saw last; and words when the link's are not there."""
+    asked, last = st.query_params.get(RUNS), st.session_state.get(LAST)
+    if asked is None and last is not None and _pair(last) is not None:
+        st.query_params[RUNS] = asked = last
+    st.session_state[LAST] = asked
+    pair = None if asked is None else _pair(asked)
+    if asked is None or pair is not None:
+        return pair, ""
+    return None, "The runs in the link are not on this machine, or are no such pair. Below is the saved measurement."
+
+
+def _pair(text: str) -> Pair | None:
+    found = [find_run(name) for name in text.split(".")]
+    if len(found) != 2 or None in found:
+        return None
+    try:
+        configs = [run.config() for run in found if run is not None]
+    except (ConfigError, TypeError, ValueError, KeyError):
+        return None
+    kinds = [(config.task.key, config.model.kind, config.model.attention is None) for config in configs]
+    return tuple(found) if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)] else None
+
+
+def forget_pair() -> None:
+    """Back to the saved measurement."""
+    st.query_params.pop(RUNS, None)
+    st.session_state.pop(LAST, None)

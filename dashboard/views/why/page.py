@@ -1,4 +1,4 @@
-"""The page's parts: settings and Run it, how the two runs stand, the curves, the alignment, the numbers."""
+"""The page Why attention: the controls, the progress of two runs, the curves, the alignment and the numbers."""
 
 from __future__ import annotations
 
@@ -17,171 +17,124 @@ from dashboard.charts.palette import Ink
 from dashboard.components.attention_view import attention_view
 from dashboard.navigation import PAGES
 from dashboard.runtime import jobs
-from dashboard.views.why import state, text
+from dashboard.runtime.polling import poll
+from dashboard.views.why import text
 from dashboard.views.why.charts import Line, rows
 from dashboard.views.why.charts import by_length as length_figure
 from dashboard.views.why.charts import over_time as time_figure
-from dashboard.views.why.compute import Learned, Sentence, Spread, by_length, over_time
-from dashboard.views.why.controls import LONGEST, SCORES, SECONDS, SIZES, Model, Setting
-from dashboard.views.why.state import Pair, Shown
-from dashboard.widgets.panels import entries_panel, fact, source_panel, theme, title
-from dashboard.widgets.params import BOUND
+from dashboard.views.why.compute import Comparison, load_comparison, saved_measurement
+from dashboard.views.why.controls import PAGE, SCORES, Model, controls, forget_pair, linked_pair
+from dashboard.views.why.trained_models import SeedStats, Sentence, TrainedModel, by_length, over_time
+from dashboard.widgets.flash import pop_flash
+from dashboard.widgets.panels import entries_panel, fact, next_page, placeholder, source_panel, theme, title
+from dashboard.widgets.run_controls import show_progress
 from dashboard.widgets.table import table
 
-BEAT = 0.5  # seconds between two looks at running models
-TROUBLE = "why:trouble"
 
-
-def explore() -> None:
-    """Settings, and below them the kept measurement or the two runs, followed while they learn."""
+def page() -> None:
+    """The controls, and below them the saved measurement, or the two runs of the link, polled while they train."""
     title("Why attention", "A sentence of number words goes through one vector, or is looked back at. "
                            "The longer it is, the more the vector loses.")
-    pair, trouble = state.asked_pair()
+    pair, trouble = linked_pair()
     live = pair is not None and not all(run.status().ended for run in pair)
-    setting, kept = controls(pair if live else None), state.kept().setting
-    for said in filter(None, (trouble, st.session_state.pop(TROUBLE, ""))):
-        st.warning(said)
-    if pair is None and (setting.d_model, setting.longest) != (kept.d_model, kept.longest):
-        st.caption(f"Below is what was measured with {kept.d_model} numbers and up to {kept.longest} words; Run it "
+    values, saved = controls(pair if live else None), saved_measurement().setting
+    for message in filter(None, (trouble, pop_flash(PAGE))):
+        st.warning(message)
+    if pair is None and (values.d_model, values.longest) != (saved.d_model, saved.longest):
+        st.caption(f"Below is what was measured with {saved.d_model} numbers and up to {saved.longest} words; Run it "
                    "trains with the settings above.")
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load
     st.session_state["why:seen"] = True
-    st.fragment(_look, run_every=BEAT if live else None, key="why:look")(pair, live)
+    poll(lambda: load_comparison(pair), _figures, live, "why:figures")
+    sources()
+    next_page("why")
 
 
-def controls(running: Pair | None) -> Setting:
-    """One row: what the next two models are given, and the button."""
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with grid:
-        setting = Setting(
-            d_model=st.selectbox("Size of the vector", SIZES, SIZES.index(Setting.d_model), key="why:d_model", **BOUND,
-                                 format_func=lambda size: f"{size} numbers"),
-            longest=st.selectbox("Longest source", LONGEST, LONGEST.index(Setting.longest), key="why:longest", **BOUND,
-                                 format_func=lambda length: f"{length} words"),
-            score=st.selectbox("Score", SCORES, key="why:score", **BOUND,
-                               format_func=lambda score: entry("score", score).name),
-            seconds=st.selectbox("Training each", SECONDS, SECONDS.index(Setting.seconds), key="why:seconds", **BOUND,
-                                 format_func=lambda seconds: f"{seconds:g} s"),
-            seed=st.number_input("Seed", 0, 2**31 - 1, 0, key="why:seed", **BOUND))
-        if running:
-            st.button("Stop", icon=":material/stop:", type="primary", width="stretch", key="why:stop", on_click=stop,
-                      args=(running,))
-        else:
-            st.button("Run it", icon=":material/play_arrow:", type="primary", width="stretch", key="why:run",
-                      on_click=start, args=(setting,),
-                      help="Trains two models here, at once: one without attention, one with it.")
-    return setting
+def _figures(data: Comparison) -> None:
+    standing(data)
+    pictures(data)
 
 
-def start(setting: Setting) -> None:
-    """Ask for both runs, and put them into the link."""
-    asked = [(setting.config(model), {"name": f"Why attention: {text.name(model)}"}) for model in setting.pair]
-    try:
-        pair = jobs.start_all(asked)
-    except (jobs.QueueFull, OSError) as error:
-        st.session_state[TROUBLE] = f"The runs could not be started: {error}"
+def standing(data: Comparison) -> None:
+    """How the two runs stand, side by side; nothing where it is the saved measurement."""
+    if not data.parts:
         return
-    st.query_params[state.RUNS] = ".".join(run.id for run in pair)
-
-
-def stop(pair: Pair) -> None:
-    for run in pair:
-        jobs.stop(run)
-
-
-def _look(pair: Pair | None, live: bool) -> None:
-    """One look at what there is; when both runs have ended, the whole page once more."""
-    if live:
-        jobs.tick()
-    shown = state.look(pair)
-    if live and not shown.live:
-        st.rerun()
-    standing(shown)
-    pictures(shown)
-
-
-def standing(shown: Shown) -> None:
-    """How the two runs stand, side by side; nothing where it is the kept measurement."""
-    if not shown.parts:
-        return
-    for column, part in zip(st.columns(2, gap="medium"), shown.parts, strict=True):
+    for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
         with column:
-            if part.status.ended:
-                tell = st.error if part.status.state == "failed" else st.caption
-                tell(f"{text.name(part.learned.model).capitalize()}: {part.status.message}")
-            else:
-                st.progress(*text.progress(part, shown.setting, jobs.place(part.run)))
+            name = part.learned.model.name().capitalize()
+            show_progress(part.run, part.status, ending=f"{name}: {part.status.message}",
+                          waiting=lambda position, name=name: f"{name}: waits, place {position} in the queue",
+                          progress=partial(text.progress, part, data.setting))
             st.page_link(PAGES / "train.py", label="All of this run", icon=":material/play_circle:",
                          query_params={"run": part.run.id})
-    if not shown.live and st.button("Back to the kept measurement", key="why:kept"):
-        state.leave()
+    if not data.live and st.button("Back to the saved measurement", key="why:kept"):
+        forget_pair()
         st.rerun()  # the whole page: this stands in a fragment
 
 
-def pictures(shown: Shown) -> None:
+def pictures(data: Comparison) -> None:
     """By length above; the alignment beside the fact and the curves over training below."""
-    lengths = list(dict.fromkeys(b.lengths for one in shown.learned for b in one.buckets))
+    lengths = list(dict.fromkeys(b.lengths for one in data.learned for b in one.buckets))
     lengths.sort(key=lambda name: int(name.split("–")[0]))
     for column, metric in zip(st.columns(2, gap="medium"), ("bleu", "exact"), strict=True):
         column.vega_lite_chart(
-            rows(lines(shown.learned, partial(_lengths, shown.learned, metric))),
+            rows(lines(data.learned, partial(_lengths, data.learned, metric))),
             length_figure(f"{text.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
             theme=None, key=f"why:{metric}", width="stretch",
             alt=f"{text.NAMES[metric]} against words in the source, one line a model")
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        weights, row = alignment(shown)
+        weights, row = alignment(data)
     with right:
-        if said := text.fact(shown):
+        if said := text.fact(data):
             fact(said)
-        if weights is not None and shown.sentence is not None:
-            for latex in text.equations(shown.setting, shown.sentence, weights, row):
+        if weights is not None and data.sentence is not None:
+            for latex in text.equations(data.setting, data.sentence, weights, row):
                 st.latex(latex)
             st.caption("Above: one vector for every output. Below: one for each; a pinned cell picks the output.")
-        learning(shown)
+        learning(data)
     ink = Ink.of(theme())
-    if shown.sentence is not None:
-        st.html(text.sentence_table(shown.sentence, text.names(shown.learned), ink.pick, ink.hairline))
-    table(["BLEU / exact %", *lengths], text.numbers(shown.learned, lengths), caption="Quality by source length")
-    st.caption(text.conditions(shown, None if shown.parts else state.kept()))
+    if data.sentence is not None:
+        st.html(text.sentence_table(data.sentence, text.names(data.learned), ink.pick, ink.hairline))
+    table(["BLEU / exact %", *lengths], text.numbers(data.learned, lengths), caption="Quality by source length")
+    st.caption(text.conditions(data, None if data.parts else saved_measurement()))
 
 
-def lines(learned: Sequence[Learned], points: Callable[[Model], Iterable[tuple[Any, Spread]]]) -> list[Line]:
+def lines(learned: Sequence[TrainedModel], points: Callable[[Model], Iterable[tuple[Any, SeedStats]]]) -> list[Line]:
     """A line a model through its points."""
     return [Line(called, place, list(points(model))) for place, (model, called) in
             enumerate(text.names(learned).items())]
 
 
-def _lengths(learned: Sequence[Learned], metric: str, model: Model) -> Iterable[tuple[str, Spread]]:
+def _lengths(learned: Sequence[TrainedModel], metric: str, model: Model) -> Iterable[tuple[str, SeedStats]]:
     return by_length(learned, model, metric).items()
 
 
-def learning(shown: Shown) -> None:
+def learning(data: Comparison) -> None:
     """BLEU as they learn, over what both are given equally: seconds of training here, steps in what is kept."""
-    clock = "seconds" if shown.parts else "step"
-    reached = max([getattr(p, clock) for one in shown.learned for p in one.points], default=1.0)
-    figure = time_figure("BLEU as they learn", "BLEU", clock, max(reached, shown.setting.seconds if shown.live else 0),
+    clock = "seconds" if data.parts else "step"
+    reached = max([getattr(p, clock) for one in data.learned for p in one.points], default=1.0)
+    figure = time_figure("BLEU as they learn", "BLEU", clock, max(reached, data.setting.seconds if data.live else 0),
                          theme())
-    st.vega_lite_chart(rows(lines(shown.learned, lambda model: over_time(shown.learned, model, "bleu", clock))), figure,
+    st.vega_lite_chart(rows(lines(data.learned, lambda model: over_time(data.learned, model, "bleu", clock))), figure,
                        theme=None, key="why:learning", width="stretch", alt=f"BLEU against {clock}, one line a model")
 
 
-def alignment(shown: Shown) -> tuple[np.ndarray | None, int]:
+def alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
-    sentence = shown.sentence
+    sentence = data.sentence
     if sentence is None or not sentence.frames:
-        with st.container(border=True, height=380, vertical_alignment="center", horizontal_alignment="center"):
-            st.caption("The alignment comes with the first measurement, within seconds." if shown.live else
-                       "These runs ended before their first measurement.")
+        placeholder("The alignment comes with the first measurement, within seconds." if data.live else
+                    "These runs ended before their first measurement.", 380)
         return None, 0
     row = text.default_row(sentence)
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
     most = int(weights[row].argmax())
     seen = attention_view(
-        trace(sentence, shown.name), key=f"why:map:{shown.name}", layout="frames", frames=list(sentence.frames),
-        query=row, live=shown.live, height=420,
+        trace(sentence, data.name), key=f"why:map:{data.name}", layout="frames", frames=list(sentence.frames),
+        query=row, live=data.live, height=420,
         fact=f"{sentence.target[row]} puts {number(weights[row, most])} of its weight on {sentence.source[most]}",
         title=f"A held-out sentence of {len(sentence.source)} words",
         reads="output (row) attends to → input (column)")

@@ -7,44 +7,37 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from core.attention.config import entry
 from core.training.record import Prediction
 from dashboard.charts.numbers import duration, latex
 from dashboard.charts.prediction_tables import marked, missing, wrong_tokens
 from dashboard.views.why.bottleneck import Result
-from dashboard.views.why.compute import METRICS, Learned, Sentence, Spread, by_length, models
-from dashboard.views.why.controls import Model, Setting
-from dashboard.views.why.state import Part, Shown
+from dashboard.views.why.compute import Comparison, PairedRun
+from dashboard.views.why.controls import Controls, Model
+from dashboard.views.why.trained_models import METRICS, SeedStats, Sentence, TrainedModel, by_length, models
 
 NAMES = {"bleu": "BLEU", "exact": "Exact match, %"}
 SHOWN = 3  # weights of a sum that are written out
 
 
-def name(model: Model, alone: bool = True) -> str:
-    """What a model is called beside its line; with its size where others of another size stand beside it."""
-    said = "one vector" if model.score is None else entry("score", model.score).name.lower()
-    return said if alone else f"{said}, {model.d_model}"
-
-
-def names(learned: Sequence[Learned]) -> dict[Model, str]:
+def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
     """Every model's name, told apart from the rest: only what is larger than the first says its size."""
     found = models(learned)
-    return {model: name(model, model.d_model == found[0].d_model) for model in found}
+    return {model: model.name(model.d_model == found[0].d_model) for model in found}
 
 
-def told(spread: Spread, unit: str = "") -> str:
+def told(spread: SeedStats, unit: str = "") -> str:
     """40 ± 2 %, all on one line, and without a spread that rounds to nothing."""
     more = f"\u00a0±\u00a0{spread.spread:.0f}" if spread.spread >= 0.5 else ""
     return f"{spread.mean:.0f}{more}{unit}"
 
 
-def fact(shown: Shown) -> str:
+def fact(data: Comparison) -> str:
     """The longest and the shortest sentences: with attention, without, and with a larger vector where there is one."""
-    found = models(shown.learned)
+    found = models(data.learned)
     with_it = next((model for model in found if model.score is not None), None)
     if with_it is None or found[0].score is not None:
         return ""
-    exact = {model: by_length(shown.learned, model, "exact") for model in found}
+    exact = {model: by_length(data.learned, model, "exact") for model in found}
     lengths = [length for length in exact[with_it] if length in exact[found[0]]]
     if not lengths:
         return ""
@@ -54,7 +47,7 @@ def fact(shown: Shown) -> str:
         return told(exact[model][long], "\u00a0%")
 
     def likeness(model: Model) -> str:
-        return told(by_length(shown.learned, model, "bleu")[long])
+        return told(by_length(data.learned, model, "bleu")[long])
 
     said = (f"Of sentences of {long} words, the model that looks back gets **{whole(with_it)}** wholly right (BLEU "
             f"{likeness(with_it)}); through one vector of {found[0].d_model} numbers it is **{whole(found[0])}** (BLEU "
@@ -66,18 +59,18 @@ def fact(shown: Shown) -> str:
     return f"{said}. At {short} words it is {either[0]} and {either[1]}."
 
 
-def conditions(shown: Shown, result: Result | None) -> str:
-    """How it was measured; `result` where it is the kept one."""
-    task = (f"English number words to German, at most {shown.setting.longest} of them, 20,000 training pairs; the same "
+def conditions(data: Comparison, result: Result | None) -> str:
+    """How it was measured; `result` where it is the saved one."""
+    task = (f"English number words to German, at most {data.setting.longest} of them, 20,000 training pairs; the same "
             "bidirectional GRU each time, AdamW, batches of 64")
-    held = max((one.held_out for one in shown.learned), default=0)
+    held = max((one.held_out for one in data.learned), default=0)
     scored = f"Each is scored on {held:,} held-out sentences, which it writes word by word by itself."
-    called = names(shown.learned)
+    called = names(data.learned)
     if result is None:
-        spent = ", ".join(f"{called[model]} {_steps(shown.learned, model)}" for model in called)
+        spent = ", ".join(f"{called[model]} {_steps(data.learned, model)}" for model in called)
         return f"Trained here: {task}. Equal seconds of training: {spent}. {scored}"
-    seeds = len({one.seed for one in shown.learned})
-    ends = sorted({one.points[-1].step for one in shown.learned})
+    seeds = len({one.seed for one in data.learned})
+    ends = sorted({one.points[-1].step for one in data.learned})
     steps = f"{ends[0]:,} to {ends[-1]:,}" if len(ends) > 1 else f"{ends[0]:,}"
     spent = ", ".join(f"{called[model]} {duration(seconds)}" for model, seconds in result.seconds.items())
     over = f"Lines are means of {seeds} seeds, bands and ± the standard deviation between them." if seeds > 1 else ""
@@ -85,22 +78,18 @@ def conditions(shown: Shown, result: Result | None) -> str:
             f"measuring: {spent}; {result.machine}.")
 
 
-def _steps(learned: Sequence[Learned], model: Model) -> str:
+def _steps(learned: Sequence[TrainedModel], model: Model) -> str:
     last = [one.points[-1] for one in learned if one.model == model and one.points]
     return f"{last[0].step:,} steps in {duration(last[0].seconds)}" if last else "not yet measured"
 
 
-def progress(part: Part, setting: Setting, place: int | None) -> tuple[float, str]:
-    """How far one of the two runs is."""
-    who = name(part.learned.model).capitalize()
-    if place:
-        return 0.0, f"{who}: waits, place {place} in the queue"
-    share = min(1.0, part.seconds / setting.seconds)
-    said = f"step {part.step:,}, {part.seconds:.0f} of {setting.seconds:g} s" if part.step else "begins"
-    return share, f"{who}: {said}"
+def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
+    """How far one of the two runs is: its share, 0 to 1, and a line of text."""
+    reached = f"step {part.step:,}, {part.seconds:.0f} of {controls.seconds:g} s" if part.step else "begins"
+    return min(1.0, part.seconds / controls.seconds), f"{part.learned.model.name().capitalize()}: {reached}"
 
 
-def equations(setting: Setting, sentence: Sentence, weights: np.ndarray, row: int) -> tuple[str, str]:
+def equations(setting: Controls, sentence: Sentence, weights: np.ndarray, row: int) -> tuple[str, str]:
     """The context of an output without attention and with it, its largest weights written out."""
     last, outputs = len(sentence.source) - 1, len(sentence.target)
     without = (rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
@@ -142,7 +131,7 @@ def sentence_table(sentence: Sentence, called: Mapping[Model, str], pick: str, l
             f"<tbody>{body}</tbody></table>")
 
 
-def numbers(learned: Sequence[Learned], lengths: Sequence[str]) -> list[list[str]]:
+def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[list[str]]:
     """A row a model: BLEU / exact match in percent for each range of lengths."""
     rows = []
     for model, called in names(learned).items():

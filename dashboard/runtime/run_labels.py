@@ -1,0 +1,44 @@
+"""Names of models and of runs, as every page writes them."""
+
+from __future__ import annotations
+
+from core.attention.config import entry
+from core.finetune.config import FineTuneConfig
+from core.finetune.models import name_of as pretrained_name
+from core.models import ModelConfig
+from core.tasks import task_entry
+from core.training.config import RunConfig
+
+EXAMPLE = " (example)"
+MODEL_NAMES = {"transformer": "Transformer, encoder–decoder", "decoder": "Transformer, decoder only",
+               "classifier": "Transformer encoder, one class", "one_token": "One token a row (attends to itself alone)",
+               "forecaster": "Transformer encoder, numbers ahead", "recurrent": "Recurrent, encoder–decoder",
+               "hybrid": "Hybrid: LSTM and attention"}
+SHORT_NAMES = {"transformer": "Transformer", "decoder": "decoder only", "classifier": "classifier",
+               "one_token": "one token", "forecaster": "forecaster", "recurrent": "recurrent", "hybrid": "hybrid"}
+
+
+def model_label(config: ModelConfig) -> str:
+    """A model in few words: its kind, and what its attention is where that is not the usual one."""
+    attention = config.attention
+    if attention is None:
+        return f"{SHORT_NAMES[config.kind]}, no attention"
+    unusual = [entry(axis, getattr(attention, axis).key).name for axis, usual in
+               (("score", "scaled_dot"), ("normalizer", "softmax"), ("mask", "none"), ("kernel", "exact"))
+               if getattr(attention, axis).key != usual]
+    return ", ".join([SHORT_NAMES[config.kind], *(name[0].lower() + name[1:] for name in unusual[:2])])
+
+
+def fine_tune_label(config: FineTuneConfig | None) -> str:
+    """What a pretrained model is fine-tuned on."""
+    return "–" if config is None else {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[config.task]
+
+
+def run_label(config: RunConfig | None, example: bool, fine_tune: FineTuneConfig | None = None) -> str:
+    """The name of a run that nobody named."""
+    if fine_tune is not None:
+        return f"{pretrained_name(fine_tune.model)}, {fine_tune_label(fine_tune)}"
+    if config is None:
+        return "unreadable"
+    name = f"{task_entry(config.task.key).name}: {model_label(config.model)}"
+    return f"{name}{EXAMPLE}" if example else name

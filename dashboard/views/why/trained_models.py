@@ -1,0 +1,144 @@
+"""What is drawn of a model that was trained, whether in this session or kept: curves, lengths, and one sentence."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from core.training import Record, Run, RunConfig
+from core.training.record import Bucket, Prediction
+from dashboard.views.why.controls import Model
+
+METRICS = ("bleu", "exact")
+FRAMES = 10  # of the alignment over training, and the last one
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model left to itself at one step: seconds of training, BLEU (0 to 100) and exact match (0 to 1)."""
+
+    step: int
+    seconds: float
+    bleu: float
+    exact: float
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """One trained model; `buckets` are of its latest decode, over `held_out` sentences."""
+
+    model: Model
+    seed: int
+    points: tuple[Point, ...]
+    buckets: tuple[Bucket, ...]
+    held_out: int
+
+    @classmethod
+    def of(cls, config: RunConfig, records: Iterable[Record]) -> TrainedModel:
+        free = [r for r in records if r.exact is not None and r.bleu is not None]
+        points = {r.step: Point(r.step, r.trained, r.bleu, r.exact) for r in free}
+        last = free[-1] if free else None
+        return cls(Model.of(config), config.seed, tuple(points.values()), last.buckets if last else (),
+                   last.held_out if last else 0)
+
+    def to_json(self) -> dict[str, Any]:
+        points = [[p.step, round(p.seconds, 2), round(p.bleu, 3), p.exact] for p in self.points]
+        return asdict(self) | {"points": points}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrainedModel:
+        points = tuple(Point(*point) for point in data["points"])
+        buckets = tuple(Bucket(**bucket) for bucket in data["buckets"])
+        return cls(Model(*data["model"]), data["seed"], points, buckets, data["held_out"])
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A long held-out sentence: what each model makes of it, and the attention of the one that has it.
+
+    `frames` are (step, weights (T, S)), oldest first; the target's end mark is the last row.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    said: Mapping[Model, tuple[str, ...]] = field(default_factory=dict)
+    frames: tuple[tuple[int, np.ndarray], ...] = ()
+
+
+def longest(examples: Sequence[Prediction]) -> int:
+    """Which of the watched examples has the longest source."""
+    return max(range(len(examples)), key=lambda i: len(examples[i].source))
+
+
+def sentence(found: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
+    """The longest watched sentence of some runs, with FRAMES frames at most; None before the first decode."""
+    said, weights, first = {}, [], None
+    for model, (run, records) in found.items():
+        free = [r for r in records if r.examples]
+        if not free:
+            continue
+        at = longest(free[0].examples)
+        first, said[model] = free[0].examples[at], free[-1].examples[at].predicted
+        if model.score is not None:
+            reached = {r.step for r in records}
+            steps = thinned([step for step in run.frame_steps() if step in reached], FRAMES)
+            weights = [(step, run.frame(step).get(f"{at}:cross")) for step in steps]
+    if first is None:
+        return None
+    return Sentence(first.source, first.target, said,
+                    tuple((step, w[-1, 0]) for step, w in weights if w is not None))
+
+
+def thinned(items: Sequence[Any], most: int) -> list[Any]:
+    """Every second, fourth, … item, such that at most so many are left, and the last: as items come, those stay."""
+    apart = 1
+    while len(items) > most * apart:
+        apart *= 2
+    kept = list(items[::apart])
+    return kept if not items or (len(items) - 1) % apart == 0 else [*kept, items[-1]]
+
+
+@dataclass(frozen=True)
+class SeedStats:
+    """A mean over seeds, and the standard deviation between them (0 for a single one)."""
+
+    mean: float
+    spread: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> SeedStats:
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
+
+
+def models(learned: Iterable[TrainedModel]) -> list[Model]:
+    """The models there are: the smallest first, and of one size that without attention."""
+    return sorted({one.model for one in learned}, key=lambda m: (m.d_model, m.score is not None, m.score != "dot", m))
+
+
+def by_length(learned: Sequence[TrainedModel], model: Model, metric: str) -> dict[str, SeedStats]:
+    """BLEU or exact match in percent, by the source's length, over the seeds of one model."""
+    values: dict[str, list[float]] = {}
+    for one in learned:
+        for bucket in one.buckets if one.model == model else ():
+            values.setdefault(bucket.lengths, []).append(_percent(bucket, metric))
+    return {lengths: SeedStats.of(found) for lengths, found in values.items()}
+
+
+def over_time(learned: Sequence[TrainedModel], model: Model, metric: str, clock: str) -> list[tuple[float, SeedStats]]:
+    """BLEU or exact match in percent at each step that all seeds of one model have reached.
+
+    `clock` is what stands before it: "step", or the mean "seconds" of training.
+    """
+    own = [{point.step: point for point in one.points} for one in learned if one.model == model]
+    steps = sorted(set.intersection(*(set(points) for points in own))) if own else []
+    return [(statistics.fmean(getattr(points[step], clock) for points in own),
+             SeedStats.of([_percent(points[step], metric) for points in own])) for step in steps]
+
+
+def _percent(found: Bucket | Point, metric: str) -> float:
+    return 100 * found.exact if metric == "exact" else float(found.bleu or 0.0)

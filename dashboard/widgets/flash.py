@@ -1,0 +1,27 @@
+"""A message that a callback puts into the session, and that the page shows once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+
+def flash(page: str, message: str) -> None:
+    """Keep a message for the page's next run."""
+    st.session_state[f"{page}:trouble"] = message
+
+
+def pop_flash(page: str) -> str:
+    """The message of the page, once; "" without one."""
+    return str(st.session_state.pop(f"{page}:trouble", ""))
+
+
+def flash_errors(page: str, prefix: str, action: Callable[[], object], *errors: type[Exception]) -> bool:
+    """Run an action; an error of these types becomes the page's message. Whether it succeeded."""
+    try:
+        action()
+    except errors as error:
+        flash(page, f"{prefix}{error}")
+        return False
+    return True

@@ -1,0 +1,100 @@
+"""The controls of a run: start, stop, pause, continue and restart, how far it is, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.attention import ConfigError
+from core.training.runs import Run, Status
+from dashboard.runtime import jobs
+from dashboard.runtime.polling import press, wait
+from dashboard.widgets.flash import flash_errors, pop_flash
+from dashboard.widgets.panels import plain
+
+RunState = Literal["live", "paused", "ended"]
+
+
+def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, start: str, start_key: str,
+                enabled: bool, proceed: Callable[[Run], object], restart_help: Mapping[RunState, str]) -> None:
+    """One primary button (start, Stop or Continue by the run's state), with Pause and Restart beside it.
+
+    Restart is drawn in the states that `restart_help` names. Start and Restart mark a press (see ``polling.press``);
+    `proceed` is what Continue calls.
+    """
+    if state == "live":
+        stop_button(row, page, end_run, run)
+        row.button("", icon=":material/pause:", key=f"{page}:pause", help="Pause: it goes on where it was",
+                   on_click=end_run, args=(run, "pause"))
+    elif state == "paused":
+        continue_button(row, page, proceed, run)
+    else:
+        start_button(row, start, key=start_key, disabled=not enabled, on_click=press, args=(press_mark(page),))
+    if state in restart_help:
+        row.button("", icon=":material/replay:", key=f"{page}:again", disabled=not enabled, help=restart_help[state],
+                   on_click=press, args=(press_mark(page),))
+
+
+def press_mark(page: str) -> str:
+    """The key under which the session keeps a press of a page's start button."""
+    return f"{page}:pressed"
+
+
+def start_button(place: Any, label: str, **options: Any) -> None:
+    """The primary button that starts runs; `options` are those of st.button."""
+    place.button(label, icon=":material/play_arrow:", type="primary", width="stretch", **options)
+
+
+def stop_button(place: Any, page: str, stop: Callable[..., object], *args: Any) -> None:
+    place.button("Stop", icon=":material/stop:", type="primary", width="stretch", key=f"{page}:stop", on_click=stop,
+                 args=args)
+
+
+def continue_button(place: Any, page: str, proceed: Callable[..., object], *args: Any, label: str = "Continue",
+                    primary: bool = True) -> None:
+    place.button(label, icon=":material/resume:", type="primary" if primary else "secondary", width="stretch",
+                 key=f"{page}:continue", on_click=proceed, args=args)
+
+
+def start_run(page: str, start: Callable[[], Run], show: Callable[[Run], None], *errors: type[Exception]) -> None:
+    """Start a run and show it; a full queue and these errors become the page's message."""
+    runs: list[Run] = []
+    if flash_errors(page, "The run could not be started: ", lambda: runs.append(start()), jobs.QueueFull, OSError,
+                    *errors):
+        show(runs[0])
+        wait(lambda: runs[0].records() or runs[0].status().state == "queued")
+
+
+def end_run(run: Run, how: str = "stop") -> None:
+    """Stop or pause a run, and wait a moment for its end."""
+    jobs.stop(run, how)
+    wait(lambda: run.status().ended)
+
+
+def continue_run(page: str, run: Run, **changes: Any) -> bool:
+    """Continue an ended run, with changes to its config; whether that was possible."""
+    done = flash_errors(page, "The run could not go on: ", lambda: jobs.resume(run, **changes), jobs.QueueFull,
+                        ConfigError, OSError)
+    if done:
+        wait(lambda: run.status().state == "running" and run.alive())
+    return done
+
+
+def show_flash(page: str) -> None:
+    """Show the message that a callback left for this page."""
+    if message := pop_flash(page):
+        st.warning(plain(message))
+
+
+def show_progress(run: Run, status: Status, *, ending: str, waiting: Callable[[int], str],
+                  progress: Callable[[], tuple[float, str]]) -> None:
+    """How far a run is: `ending` in Markdown once it has ended, its position in the queue, or a progress bar."""
+    if status.ended:
+        (st.error if status.state == "failed" else st.caption)(ending)
+    elif position := jobs.queue_position(run):
+        st.progress(0.0, waiting(position))
+    else:
+        st.progress(*progress())
