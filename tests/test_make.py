@@ -16,7 +16,7 @@ def run_make(folder: Path, fails: str) -> tuple[int, str, list[str]]:
     for name in ("python", "ruff", "mypy"):
         tool = tools / name
         tool.write_text(f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\n'
-                        f'case "{name} $*" in *"{fails}"*) exit 1;; esac\n')
+                        f'case "{name} $* " in *"{fails}"*) exit 1;; esac\n')
         tool.chmod(0o755)
     for mark in (".installed", ".installed-dev"):
         (folder / mark).touch()
@@ -26,10 +26,16 @@ def run_make(folder: Path, fails: str) -> tuple[int, str, list[str]]:
                                           if "playwright" not in line]
 
 
-@pytest.mark.parametrize("fails, parts", [("nothing", ""), ("ruff", "check"), ("pytest -n 2", "beside"),
-                                          ("tests/browser", "beside alone"), ("pytest tests/training", "alone")])
+@pytest.mark.parametrize("fails, parts", [
+    ("nothing", ""), ("ruff", "check"), ("--ignore=tests/browser ", "beside"), (" tests/browser ", "in-browser"),
+    ("pytest tests/dashboard/test_jobs.py", "alone"), ("pytest", "beside in-browser alone")])
 def test_every_part_runs_whichever_fails(tmp_path, fails, parts):
     code, output, calls = run_make(tmp_path, fails)
     assert (code != 0) == bool(parts)
-    assert [call.split()[:3] for call in calls if "pytest" in call] == [["python", "-m", "pytest"]] * 2
+    assert [call.split()[:3] for call in calls if "pytest" in call] == [["python", "-m", "pytest"]] * 3
     assert output.splitlines()[-1:] == [f"make test failed in: {parts}"] if parts else "failed" not in output
+
+
+def test_what_quick_runs_is_there():
+    listed = (ROOT / "tests" / "quick.txt").read_text().split()
+    assert listed and not [item for item in listed if not (ROOT / item.partition("::")[0]).exists()]

@@ -119,6 +119,18 @@ def page(browser: Browser, server: Server, width: int, scheme: str, request) -> 
     yield page
     try:
         assert_no_exception(page)
+    except AssertionError:
+        request.node.failed = True
+        raise
     finally:
-        shot(page, request.node.name)
+        if getattr(request.node, "failed", False):
+            shot(page, request.node.name)
         context.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A test that fails leaves a picture of its page."""
+    report = yield
+    item.failed = getattr(item, "failed", False) or report.failed
+    return report

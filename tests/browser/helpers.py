@@ -37,6 +37,13 @@ def wait_picture(page: Page, timeout: float = 20_000) -> None:
     expect(pictures(page).first).to_be_visible(timeout=timeout)
 
 
+def assert_fits(page: Page) -> None:
+    """Fails unless a picture is large enough to see and nothing is wider than the screen."""
+    box = pictures(page).first.bounding_box()
+    assert box["width"] > 100 and box["height"] > 60
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), "the page scrolls sideways"
+
+
 def shot(page: Page, name: str, full: bool = True) -> Path:
     """Saves a screenshot outside the repository and says where."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
