@@ -12,6 +12,11 @@ from torch import Tensor
 ALL = slice(None)
 
 
+def dot_product_scale(head_dim: int) -> float:
+    """1/√D: it keeps the standard deviation of a dot product of D numbers the same for every D. Vaswani 2017, 3.2.1."""
+    return head_dim**-0.5
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreBlock:
     """Some rows and columns of the score matrix, as places, with the tensors that meet there.

@@ -15,7 +15,7 @@ from core.attention.normalizers import Softmax
 from core.attention.scores import Dot
 from core.entries import ConfigError, find
 from core.masks import make_mask
-from core.score_block import ScoreBlock
+from core.score_block import ScoreBlock, dot_product_scale
 
 LARGEST = 1e4  # what fills up a batch may be larger, what a layer reads is not
 
@@ -34,7 +34,7 @@ def attend(
     or the mask is not bool; ConfigError for an unknown kernel, or one that cannot do that normalizer.
     """
     mask = check_shapes(q, k, v, mask)
-    score, softmax = _pieces(q.shape[-1] ** -0.5 if scale is None else scale, temperature)
+    score, softmax = _pieces(dot_product_scale(q.shape[-1]) if scale is None else scale, temperature)
     if kernel != "exact" and normalizer is not None:
         raise ConfigError(f"kernel = {kernel} computes a softmax alone; take kernel = exact, or no normalizer.")
     run = find(KERNELS, "kernel", kernel).build(None)
@@ -42,8 +42,8 @@ def attend(
         k, v = (clear_padding(x, real if real.dim() == 1 else real[:, None]) for x in (k, v))
     k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
     block = ScoreBlock.whole(q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k)
-    inputs = AttentionInputs(q, k, v, score, normalizer or softmax, block, call_mask=mask, call_bias=bias,
-                             dropout=dropout, record=kernel == "exact")
+    inputs = AttentionInputs(block, v, score, normalizer or softmax, call_mask=mask, call_bias=bias, dropout=dropout,
+                             record=kernel == "exact")
     return empty_steps(inputs) if inputs.empty else run(inputs)
 
 
@@ -165,7 +165,7 @@ class Attention(nn.Module):
             block = replace(block, tables=self.position.tables(block))
         plain = mask is None and key_mask is None and offset == 0 and q.shape[2] == k.shape[2]
         return AttentionInputs(
-            q, k, v, self.score, self.normalizer, block, self.position, self.mask, mask,
+            block, v, self.score, self.normalizer, self.position, self.mask, mask,
             combine_heads=self.combine_heads, causal=plain and self.config.mask.key == "causal",
             dropout=self.config.dropout if self.training else 0.0)
 

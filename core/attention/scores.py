@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
+from core.score_block import dot_product_scale
 
 MAX_HIDDEN_CELLS = 2**25  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
 LEAST_TAU = 0.01  # Swin V2's bound
@@ -130,7 +131,7 @@ class QKNorm(Dot):
     """
 
     def __init__(self, head_dim: int) -> None:
-        super().__init__(head_dim**-0.5)
+        super().__init__(dot_product_scale(head_dim))
         self.query, self.key = (nn.RMSNorm(head_dim, eps=SMALLEST_NORM) for _ in range(2))
 
     def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,7 +143,7 @@ def _dot(config: Any) -> Dot:
 
 
 def _scaled_dot(config: Any) -> Dot:
-    return Dot(config.qk_dim**-0.5)
+    return Dot(dot_product_scale(config.qk_dim))
 
 
 def _general(config: Any) -> General:

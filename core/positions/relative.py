@@ -13,7 +13,7 @@ from core.entries import Area, Cost, Entry, Param
 from core.positions.absolute import sinusoids
 from core.positions.base import Position
 from core.positions.distance import clipped_rows, gather_by_distance, require, table_rows
-from core.score_block import ScoreBlock
+from core.score_block import ScoreBlock, dot_product_scale
 
 
 class Shaw(Position):
@@ -24,7 +24,7 @@ class Shaw(Position):
 
     def __init__(self, qk_dim: int, v_dim: int, distance: int, values: bool) -> None:
         super().__init__()
-        self.distance, self.scale = distance, qk_dim**-0.5
+        self.distance, self.scale = distance, dot_product_scale(qk_dim)
         self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance + 1, qk_dim)))
         self.value = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance + 1, v_dim))) if values else None
 
@@ -47,7 +47,7 @@ class TransformerXL(Position):
 
     def __init__(self, d_model: int, num_heads: int, qk_dim: int, base: float) -> None:
         super().__init__()
-        self.d_model, self.base, self.scale = d_model, base, qk_dim**-0.5
+        self.d_model, self.base, self.scale = d_model, base, dot_product_scale(qk_dim)
         self.project = nn.Linear(d_model, num_heads * qk_dim, bias=False)
         self.content = nn.Parameter(torch.zeros(num_heads, qk_dim))  # u
         self.place = nn.Parameter(torch.zeros(num_heads, qk_dim))  # v
@@ -78,7 +78,7 @@ class Deberta(Position):
 
     def __init__(self, d_model: int, num_heads: int, qk_dim: int, distance: int) -> None:
         super().__init__()
-        self.distance, self.num_heads, self.scale = distance, num_heads, qk_dim**-0.5
+        self.distance, self.num_heads, self.scale = distance, num_heads, dot_product_scale(qk_dim)
         self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * distance, d_model)))
         self.key = nn.Linear(d_model, num_heads * qk_dim, bias=False)
         self.query = nn.Linear(d_model, num_heads * qk_dim, bias=False)

@@ -1,9 +1,10 @@
 """Kernels: how the weights are computed, or what stands in for them. Exact returns every step; the others save."""
 
-from core.attention.kernels.base import AttentionInputs, Steps, empty_steps, weighted_sum
+from core.attention.kernels.base import SAME
 from core.attention.kernels.chunked import CHUNKED
+from core.attention.kernels.costs import exact_cost
 from core.attention.kernels.delta import GATED_DELTA
-from core.attention.kernels.exact import EXACT, exact
+from core.attention.kernels.exact import AttentionInputs, Steps, empty_steps, exact, weighted_sum
 from core.attention.kernels.fused import FUSED, fused, why_not_fused
 from core.attention.kernels.linear import LINEAR
 from core.attention.kernels.lowrank import LINFORMER, NYSTROM
@@ -12,9 +13,14 @@ from core.attention.kernels.retention import RETENTION
 from core.attention.kernels.sparse import BLOCK_SPARSE, LOCAL
 from core.entries import Entry
 
-# build(config or None) -> function(Problem) -> Steps, a module where it has weights. Traits: "same" for a kernel of
-# exact's own weights, which exact then draws; "implied" for one whose weights are another matrix, put into its Steps
-# where the problem is recorded; "own positions" where tokens count by their places, whatever the position says; "reads
+EXACT = Entry(
+    "exact", "Exact", lambda config: exact, r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
+    "Every step is made as a matrix, so every step can be drawn.", "Vaswani et al.", 2017,
+    "https://arxiv.org/abs/1706.03762", short="every cell", traits=SAME, cost=exact_cost)
+
+# build(config or None) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
+# kernel of exact's own weights, which exact then draws; "implied" for one whose weights are another matrix, put into
+# its Steps when recording; "own positions" where tokens count by their positions, whatever the position says; "reads
 # mask" for one that looks at the mask's cells to see what it may skip.
 KERNELS: tuple[Entry, ...] = (
     EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION,

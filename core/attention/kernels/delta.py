@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.kernels.base import AttentionInputs, Steps, to_float32
+from core.attention.kernels.base import to_float32
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import (
     CAUSAL_TOO,
     IMPLIED,

@@ -1,54 +1,176 @@
-"""The reference: every step as a matrix, so that every step can be drawn."""
+"""The exact kernel: attention from ready heads, one step of the formula a line, with every step returned."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, AttentionInputs, Steps, weighted_sum
-from core.attention.kernels.costs import exact_cost
-from core.entries import Entry
+from core.attention.kernels.base import Columns, submatrix
+from core.score_block import ALL, ScoreBlock
+
+if TYPE_CHECKING:
+    from core.attention.normalizers import Normalizer
+    from core.attention.scores import Score
+    from core.masks import Mask
+    from core.positions import Position
 
 
-def compute_scores(inputs: AttentionInputs) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """The raw scores where they are recorded, the bias, and the scores that the normalizer reads, before the mask."""
-    raw, scale, bias = inputs.score(inputs.q, inputs.k), inputs.score.scale, inputs.bias()
-    if isinstance(scale, float):
-        scores = raw if scale == 1.0 else raw * scale if inputs.record else raw.mul_(scale)
-    else:
-        scores = raw * scale
-    if bias is not None:
-        scores = scores + bias
-    if inputs.position is not None:
-        scores = inputs.position.adjust(scores, inputs.block)
-    return raw if inputs.record else None, bias, scores
+@dataclass(frozen=True)
+class Steps:
+    """Every intermediate of one attention, by name; B batch, H heads, T queries, S keys, D head size.
+
+    A kernel that never makes `raw`, `scores`, `masked` and `weights` leaves them None. Before a projection combines
+    its heads there are Hs of them, else Hs = H.
+    """
+
+    q: Float[Tensor, "B Hs T D"]  # projected and rotated
+    k: Float[Tensor, "B Hs S D"]
+    v: Float[Tensor, "B H S E"]
+    scale: float | Tensor
+    bias: Tensor | None  # broadcastable to (B, Hs, T, S)
+    mask: Tensor | None  # bool, True = may attend, broadcastable to (B, Hs, T, S)
+    out: Float[Tensor, "B H T E"]  # weights · v, plus `position_values` where there are any
+    raw: Float[Tensor, "B Hs T S"] | None = None  # the score of q and k, before scale and bias
+    scores: Float[Tensor, "B Hs T S"] | None = None  # raw · scale + bias
+    masked: Float[Tensor, "B Hs T S"] | None = None  # scores, −∞ where the mask forbids
+    normalized: Float[Tensor, "B Hs T S"] | None = None  # after the normalizer, where weights are not the same
+    weights: Float[Tensor, "B H T S"] | None = None  # what multiplies the values, before dropout
+    position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
+    merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
+    implied: bool = False  # the kernel never made these weights: its output is equal to that of such weights
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionInputs:
+    """What a kernel computes from: rotated q and k and their positions (in `block`), v, and the layer's choices."""
+
+    block: ScoreBlock
+    v: Float[Tensor, "B H S E"]
+    score: Score
+    normalizer: Normalizer
+    position: Position | None = None
+    mask: Mask | None = None
+    call_mask: Tensor | None = None  # a mask that came with the call, bool, broadcastable to (B, H, T, S)
+    call_bias: Tensor | None = None  # a bias that came with the call
+    combine_heads: Callable[[Tensor], Tensor] | None = None
+    causal: bool = False  # the mask is exactly the square causal one, so a kernel may use its own
+    dropout: float = 0.0
+    record: bool = False  # return the weights, even from a kernel that does not make them
+
+    @property
+    def q(self) -> Float[Tensor, "B Hs T D"]:
+        return self.block.q  # type: ignore[return-value]  # a block of a kernel always has q and k
+
+    @property
+    def k(self) -> Float[Tensor, "B Hs S D"]:
+        return self.block.k  # type: ignore[return-value]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no query, no key or no text."""
+        return 0 in (self.q.shape[0], self.q.shape[2], self.k.shape[2])
+
+    def joined_mask(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
+        """All masks of these rows and columns joined by and; None where every key may be seen."""
+        block = self.block.part(rows, columns)
+        parts = [] if self.mask is None else [self.mask(block)]
+        if block.key_mask is not None:
+            parts.append(block.key_mask)
+        if self.call_mask is not None:
+            parts.append(submatrix(self.call_mask, rows, columns))
+        return reduce(and_, parts) if parts else None
+
+    def bias(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
+        """What is added to the scores of these rows and columns; None for nothing."""
+        bias = None if self.position is None else self.position.bias(self.block.part(rows, columns))
+        if self.call_bias is None:
+            return bias
+        call_bias = submatrix(self.call_bias, rows, columns)
+        return call_bias if bias is None else bias + call_bias
+
+    def part(self, rows: slice, columns: Columns, q: Tensor, k: Tensor, v: Tensor) -> AttentionInputs:
+        """The inputs of some rows and columns, whose queries, keys and values are q, k and v."""
+        block = self.block
+        real = None if block.key_mask is None else block.key_mask[..., columns]
+        block = replace(block, **block.places(rows, columns), key_mask=real, q=q, k=k)
+        mask, bias = (None if x is None else submatrix(x, rows, columns) for x in (self.call_mask, self.call_bias))
+        return replace(self, block=block, v=v, call_mask=mask, call_bias=bias, causal=False)
 
 
 def exact(inputs: AttentionInputs) -> Steps:
-    """Make every step as a matrix: O(T·S·D) time and O(T·S) memory. Used wherever weights are shown.
+    """softmax(q kᵀ / √D + bias) v, or what other choices make of it: O(T·S·D) time and O(T·S) memory.
 
-    Unless the problem is recorded, a step is let go as soon as the next one is made.
+    Rows that see no key give zeros. Unless `inputs.record`, a step is freed as soon as the next one is made.
     """
-    q, k, v, mask, block = inputs.q, inputs.k, inputs.v, inputs.allowed(), inputs.block
-    raw, bias, scores = compute_scores(inputs)
-    weights = normalized = inputs.normalizer(scores, mask)
-    if inputs.mask is not None and (factor := inputs.mask.weight_factor(block)) is not None:
-        weights = weights * factor
-    if inputs.combine_heads is not None:
-        weights = inputs.combine_heads(weights)
-    used = F.dropout(weights, inputs.dropout) if inputs.dropout else weights
-    out = weighted_sum(used, v, mask)  # dropout falls on a copy, so that the weights drawn stay whole
-    extra = None if inputs.position is None else inputs.position.values(used, block)
-    if extra is not None:
-        out = out + extra
+    mask = inputs.joined_mask()  # (B, H, T, S), True = may attend
+    raw, bias, scores = compute_scores(inputs)  # q kᵀ / √D + bias
+    normalized = inputs.normalizer(scores, mask)  # softmax over the keys that the mask allows
+    weights = apply_factors(inputs, normalized)
+    dropped = F.dropout(weights, inputs.dropout) if inputs.dropout else weights
+    out = weighted_sum(dropped, inputs.v, mask)  # weights · v
+    added = None if inputs.position is None else inputs.position.values(dropped, inputs.block)
+    out = out if added is None else out + added
+    steps = Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, bias, mask, out)
     if not inputs.record:
-        return Steps(q, k, v, inputs.score.scale, bias, mask, out)
+        return steps
     masked = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
-    before = None if normalized is weights else normalized
-    return Steps(q, k, v, inputs.score.scale, bias, mask, out, raw, scores, masked, before, weights, extra)
+    return replace(steps, raw=raw, scores=scores, masked=masked, weights=weights, position_values=added,
+                   normalized=None if normalized is weights else normalized)
 
 
-EXACT = Entry(
-    "exact", "Exact", lambda config: exact, r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
-    "Every step is made as a matrix, so every step can be drawn.", "Vaswani et al.", 2017,
-    "https://arxiv.org/abs/1706.03762", short="every cell", traits=SAME, cost=exact_cost)
+def compute_scores(inputs: AttentionInputs) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """The raw scores (None unless recorded), the bias, and the scores that the mask and the normalizer read."""
+    raw = inputs.score(inputs.q, inputs.k)  # q kᵀ
+    scores = apply_scale(raw, inputs.score.scale, in_place=not inputs.record)  # / √D
+    bias = inputs.bias()
+    scores = scores if bias is None else scores + bias
+    scores = scores if inputs.position is None else inputs.position.adjust(scores, inputs.block)
+    return raw if inputs.record else None, bias, scores
+
+
+def apply_scale(raw: Tensor, scale: float | Tensor, in_place: bool) -> Tensor:
+    """raw · scale; a scale of 1 makes no copy."""
+    if not isinstance(scale, float):
+        return raw * scale
+    return raw if scale == 1.0 else raw.mul_(scale) if in_place else raw * scale
+
+
+def apply_factors(inputs: AttentionInputs, weights: Tensor) -> Tensor:
+    """The weights times the mask's factor, with heads combined, where the choices have either."""
+    if inputs.mask is not None and (factor := inputs.mask.weight_factor(inputs.block)) is not None:
+        weights = weights * factor
+    return weights if inputs.combine_heads is None else inputs.combine_heads(weights)
+
+
+def weighted_sum(weights: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """weights · v, in which a masked value cannot leak, not even as 0 · NaN or 0 · ∞.
+
+    A row that may see a NaN or infinity is NaN. No branch asks whether there is one: that would wait for the device.
+    """
+    if mask is None:
+        return weights @ v
+    broken = (v * 0.0).sum((1, 3)).isnan()  # (B, S)
+    taint = torch.where(rows_that_see(broken, mask), torch.nan, 0.0).to(v.dtype)
+    return weights @ v.nan_to_num(0.0, 0.0, 0.0) + taint
+
+
+def rows_that_see(keys: Bool[Tensor, "B S"], mask: Bool[Tensor, ...]) -> Bool[Tensor, "B 1 T 1"]:
+    """Which rows may see one of those keys, in any head."""
+    if mask.dim() > 2:
+        mask = mask.any(-3)
+    return (mask & keys[:, None]).any(-1)[:, None, :, None]
+
+
+def empty_steps(inputs: AttentionInputs) -> Steps:
+    """The Steps of no query, no key or no text at all: zeros, since there is nothing to see."""
+    q, k, v = inputs.q, inputs.k, inputs.v
+    scores, weights = (q.new_zeros(*x.shape[:2], q.shape[2], k.shape[2]) for x in (q, v))
+    return Steps(q, k, v, inputs.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)

@@ -7,8 +7,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, AttentionInputs, Steps
+from core.attention.kernels.base import SAME
 from core.attention.kernels.costs import fused_cost
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.refusals import PLAIN, refuse_when
 from core.entries import Entry
 
@@ -21,7 +22,7 @@ def fused(inputs: AttentionInputs) -> Steps:
     q, k, v, bias = inputs.q, inputs.k, inputs.v, inputs.bias()
     scale, temperature = inputs.score.scale, inputs.normalizer.temperature
     own_causal = inputs.causal and bias is None
-    mask = None if own_causal else inputs.allowed()
+    mask = None if own_causal else inputs.joined_mask()
     extra = mask
     if bias is not None:
         extra = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))

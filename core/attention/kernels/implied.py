@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from core.attention.kernels.base import AttentionInputs, Steps, to_float32
+from core.attention.kernels.base import to_float32
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.refusals import (
     Reason,
     combines_heads,
@@ -62,6 +63,6 @@ def visible_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
 
 def steps(inputs: AttentionInputs, out: Tensor, weights: Callable[[], Tensor]) -> Steps:
     """The output, and, where they are asked for, the weights that it amounts to."""
-    mask, drawn = (inputs.allowed(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
+    mask, drawn = (inputs.joined_mask(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
     return Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, None, mask, out.to(inputs.v.dtype),
                  weights=drawn, implied=True)

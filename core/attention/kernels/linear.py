@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import AttentionInputs, Steps, to_float32
+from core.attention.kernels.base import to_float32
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, split_scale, steps, visible_keys
 from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import joined
@@ -87,7 +88,7 @@ class Features:
             out = causal_linear_attention(features_q, features_k, v, self.chunk, inputs.block.offset)
         else:
             out = linear_attention(features_q, features_k, v)
-        return steps(inputs, out, lambda: implied_weights(features_q, features_k, inputs.allowed()))
+        return steps(inputs, out, lambda: implied_weights(features_q, features_k, inputs.joined_mask()))
 
 
 LINEAR = Entry(

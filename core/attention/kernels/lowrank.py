@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.attention.kernels.base import AttentionInputs, Steps, to_float32
+from core.attention.kernels.base import to_float32
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import (
     IMPLIED,
     PADDING_ONLY,

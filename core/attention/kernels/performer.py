@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.attention.kernels.base import AttentionInputs, Steps
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, split_scale, visible_keys
 from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
