@@ -14,7 +14,7 @@ from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MOST_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import KEEP, say_unreadable
+from dashboard.widgets.params import KEEP, show_unreadable
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
@@ -49,7 +49,7 @@ def data_widget(param: Param, key: str) -> str:
         if st.session_state.get(f"{key}:windows"):
             st.button("Read it as Windows-1252", key=f"{key}:as-windows", icon=":material/translate:",
                       on_click=_take_file, args=(key, "cp1252"))
-    say_unreadable(param, value)
+    show_unreadable(param, value)
     return value
 
 

@@ -23,14 +23,13 @@ from core.masks import COMPOSITIONS
 from dashboard.runtime.mechanism_codec import choice_text, from_text, to_text
 from dashboard.widgets.mask_editor import adopt_mask, mask_parts
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import params_from, unreadable
+from dashboard.widgets.params import KEEP, is_text, params_from, unreadable
 
 AXIS_NAMES = {"projection": "Projection", "score": "Score", "position": "Position", "mask": "Mask",
               "normalizer": "Normalizer", "kernel": "Kernel"}
 OWN = "own"  # the preset of a mechanism that is no preset
-WIDEST = 1024
-MOST_REPAIRS = 3
-KEEP: dict[str, Any] = {"persist_state": "session"}
+MAX_WIDTH = 1024
+MAX_REPAIRS = 3
 
 Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
 
@@ -81,16 +80,16 @@ def adopt(key: str, config: AttentionConfig) -> None:
     st.session_state.update(values)
 
 
-def repairs(fields: Fields, said: str) -> list[tuple[str, Choice]]:
+def repairs(fields: Fields, error: str) -> list[tuple[str, Choice]]:
     """What a refusal says to take, or else the plainest choice of another axis, as far as it makes these fields fit."""
-    named = re.findall(r"(\w+) = (\w+)", said.partition("take ")[2])
-    wanted = [(axis, Choice(name)) for axis, name in named if axis in AXES]
+    named = re.findall(r"(\w+) = (\w+)", error.partition("take ")[2])
+    suggested = [(axis, Choice(name)) for axis, name in named if axis in AXES]
     plainest = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
-    found: list[tuple[str, Choice]] = []
-    for axis, choice in wanted or plainest:
-        if (axis, choice) not in found and choice != fields[axis] and refusal({**fields, axis: choice}) is None:
-            found.append((axis, choice))
-    return found[:MOST_REPAIRS]
+    result: list[tuple[str, Choice]] = []
+    for axis, choice in suggested or plainest:
+        if (axis, choice) not in result and choice != fields[axis] and refusal({**fields, axis: choice}) is None:
+            result.append((axis, choice))
+    return result[:MAX_REPAIRS]
 
 
 def refusal(fields: Fields) -> str | None:
@@ -105,19 +104,19 @@ def refusal(fields: Fields) -> str | None:
 def clashes(config: AttentionConfig, axes: Collection[str] = tuple(AXES)) -> list[tuple[str, Entry, str]]:
     """Every choice that the others rule out, by axis, with the sentence that says why."""
     fields: Fields = {name: getattr(config, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
-    found = [(axis, item, refusal({**fields, axis: Choice(item.key)}))
+    pairs = [(axis, item, refusal({**fields, axis: Choice(item.key)}))
              for axis in AXES if axis in axes for item in AXES[axis] if item.key not in COMPOSITIONS]
-    return [(axis, item, said) for axis, item, said in found if said]
+    return [(axis, item, error) for axis, item, error in pairs if error]
 
 
 def _begin(key: str, start: AttentionConfig, link: str | None) -> AttentionConfig:
     """The mechanism from which the widgets start: the link's, the page's, or what a button put there."""
     store = st.session_state.setdefault(f"{key}:mechanism", {})
-    if store.get("asked") != start:
-        first = "asked" not in store
-        store["asked"] = start
+    if store.get("start") != start:
+        first = "start" not in store
+        store["start"] = start
         if start == store.get("now"):
-            return store["base"]  # a page that gives back what was edited wishes nothing new
+            return store["base"]  # the page returned the edited mechanism itself
         adopt(key, _of_link(link, start) if first and link and link in st.query_params else start)
     return store["base"]
 
@@ -142,11 +141,11 @@ def _keep(key: str, config: AttentionConfig, start: AttentionConfig, link: str |
 
 
 def _sizes(key: str, base: AttentionConfig) -> Fields:
-    most = max(WIDEST, base.d_model)
+    most = max(MAX_WIDTH, base.d_model)
     d_model = int(st.number_input("d_model", 1, most, base.d_model, 1, key=f"{key}:d_model", **KEEP))
     fits = heads_that_divide(d_model)
-    usual = max(heads for heads in fits if heads <= base.num_heads)
-    heads = st.selectbox("Heads", fits, fits.index(usual), key=f"{key}:heads:{d_model}", **KEEP,
+    default = max(heads for heads in fits if heads <= base.num_heads)
+    heads = st.selectbox("Heads", fits, fits.index(default), key=f"{key}:heads:{d_model}", **KEEP,
                          help="Only those that divide d_model.")
     return {"d_model": d_model, "num_heads": heads}
 
@@ -154,10 +153,10 @@ def _sizes(key: str, base: AttentionConfig) -> Fields:
 def _axis(key: str, axis: str, base: Choice) -> Choice:
     """One axis: its entries, and under them the parameters of the chosen one."""
     keys = [item.key for item in AXES[axis]]
-    chosen = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
-                          format_func=lambda name: entry_label(entry(axis, name)))
-    item = entry(axis, chosen)
-    return Choice.of(chosen, **params_from(item, base, f"{key}:{axis}", KEEP))
+    name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
+                          format_func=lambda key: entry_label(entry(axis, key)))
+    item = entry(axis, name)
+    return Choice.of(name, **params_from(item, base, f"{key}:{axis}", KEEP))
 
 
 def entry_label(item: Entry) -> str:
@@ -169,19 +168,19 @@ def _broken(axis: str, choice: Choice) -> bool:
     """Whether a typed text in it cannot be read; its field says why."""
     item = entry(axis, choice.key)
     own = any(unreadable(param, dict(choice.params)[param.key]) for param in item.params
-              if isinstance(param.default, str) and not param.choices and param.key in dict(choice.params))
+              if is_text(param) and param.key in dict(choice.params))
     return own or any(_broken(axis, part) for part in choice.parts)
 
 
 def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> AttentionConfig | None:
     """The config, or its refusal beside the first control that it names, with what would repair it."""
-    said = refusal(fields)
-    if said is None:
+    error = refusal(fields)
+    if error is None:
         return AttentionConfig(**fields)
-    named = [axis for axis, _ in re.findall(r"(\w+) = (\w+)", said) if axis in cells]
+    named = [axis for axis, _ in re.findall(r"(\w+) = (\w+)", error) if axis in cells]
     with cells[named[0]] if named else st.container():
-        st.error(plain(said))
-        for axis, choice in repairs(fields, said):
+        st.error(plain(error))
+        for axis, choice in repairs(fields, error):
             st.button(f"Use {axis} = {choice_text(choice, axis)}", key=f"{key}:repair:{axis}:{choice.key}",
                       on_click=_repair, args=(key, fields, axis, choice))
     return None
@@ -189,11 +188,11 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
 
 def _explain(key: str, config: AttentionConfig, axes: Collection[str]) -> None:
     """On request: what cannot be taken beside these choices, and why."""
-    asked = st.expander("What does not go with these choices", on_change="rerun", key=f"{key}:clashes")
-    if not asked.open:
+    expander = st.expander("What does not go with these choices", on_change="rerun", key=f"{key}:clashes")
+    if not expander.open:
         return
-    lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(said)}" for axis, item, said in clashes(config, axes)]
-    asked.markdown("\n".join(lines) or "Every other choice of an axis goes with the rest.")
+    lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}" for axis, item, error in clashes(config, axes)]
+    expander.markdown("\n".join(lines) or "Every other choice of an axis goes with the rest.")
 
 
 def _repair(key: str, fields: Fields, axis: str, choice: Choice) -> None:
@@ -210,8 +209,8 @@ def _presets(key: str, config: AttentionConfig | None) -> None:
     if config is not None and (known := preset_of(config)):
         changed = preset(known).changed(config.d_model, config.num_heads)
         st.caption(plain(" ".join(changed) or preset(known).meaning))
-    if said := st.session_state[f"{key}:mechanism"].pop("refused", None):
-        st.error(plain(said))
+    if error := st.session_state[f"{key}:mechanism"].pop("refused", None):
+        st.error(plain(error))
 
 
 def _preset_label(name: str) -> str:
@@ -229,21 +228,21 @@ def preset_of(config: AttentionConfig | None) -> str | None:
 @lru_cache(maxsize=32)
 def _presets_at(d_model: int, num_heads: int) -> dict[AttentionConfig, str]:
     """Every preset that can be had at a size, by what it is there; the first of two that are the same."""
-    found: dict[AttentionConfig, str] = {}
+    presets: dict[AttentionConfig, str] = {}
     for item in PRESETS:
         try:
-            found.setdefault(item.config(d_model, num_heads), item.key)
+            presets.setdefault(item.config(d_model, num_heads), item.key)
         except ConfigError:
             continue  # this one cannot be had at that size
-    return found
+    return presets
 
 
 def _take_preset(key: str) -> None:
     store, name = st.session_state[f"{key}:mechanism"], st.session_state[f"{key}:preset"]
     if name == OWN:
         return
-    now = store.get("now", store["base"])
+    current = store.get("now", store["base"])
     try:
-        adopt(key, preset(name).config(now.d_model, now.num_heads))
+        adopt(key, preset(name).config(current.d_model, current.num_heads))
     except ConfigError as error:
         store["refused"] = str(error)

@@ -1,4 +1,4 @@
-"""From an entry's parameters to widgets: a new parameter is a control on the page, with nothing to add here."""
+"""Widgets of an entry's parameters, made from the entry alone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from core.formula import FormulaError
 from dashboard.widgets.panels import plain
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
-KEEP: dict[str, Any] = {"persist_state": "session"}
-BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}
+KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
+BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
 
 
 def params_of(item: Entry, *, key: str, shown_elsewhere: tuple[str, ...] = ()) -> dict[str, Value]:
@@ -30,8 +30,8 @@ def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
 
 def params_from(item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> dict[str, Value]:
     """The same, starting from another choice's values where it is of that entry."""
-    usual = dict(base.params) if base.key == item.key else {}
-    return {param.key: param_widget(replace(param, default=usual.get(param.key, param.default)),
+    values = dict(base.params) if base.key == item.key else {}
+    return {param.key: param_widget(replace(param, default=values.get(param.key, param.default)),
                                     key=f"{key}:{item.key}:{param.key}", keep=keep) for param in item.params}
 
 
@@ -49,12 +49,12 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
         return st.toggle(param.name, param.default, **shared)
     if isinstance(param.default, str):
         typed = st.text_input(param.name, param.default, live=True, **shared) or ""
-        say_unreadable(param, typed)
+        show_unreadable(param, typed)
         return typed
-    kind: Any = type(param.default)
-    low, high, step = (None if bound is None else kind(bound) for bound in (param.low, param.high, param.step))
-    few = None not in (low, high, step) and high - low <= 100 * step
-    return (st.slider if few else st.number_input)(param.name, low, high, kind(param.default), step, **shared)
+    number: Any = type(param.default)
+    low, high, step = (None if bound is None else number(bound) for bound in (param.low, param.high, param.step))
+    short = None not in (low, high, step) and high - low <= 100 * step
+    return (st.slider if short else st.number_input)(param.name, low, high, number(param.default), step, **shared)
 
 
 def is_text(param: Param) -> bool:
@@ -71,7 +71,7 @@ def unreadable(param: Param, typed: Value) -> ConfigError | None:
     return None
 
 
-def say_unreadable(param: Param, typed: str) -> None:
+def show_unreadable(param: Param, typed: str) -> None:
     """Under a field: what is wrong with its text, pointing at the character where the error knows it."""
     error = unreadable(param, typed)
     if isinstance(error, FormulaError):

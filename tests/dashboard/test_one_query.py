@@ -71,7 +71,7 @@ def test_a_word_has_one_vector_whatever_stands_around_it():
 # matrices
 
 def test_the_worked_example_by_hand():
-    source = Source.given(matrices.check(matrices.parse(matrices.WORKED)))
+    source = Source.of_matrices(matrices.check(matrices.parse(matrices.WORKED)))
     steps = run(AttentionConfig(2, 1, Choice("identity")), source, 0)
     r = read(steps, source.queries, source.keys, 0, 0)
     np.testing.assert_allclose(r.raw[0], [1, 2, 3])
@@ -97,7 +97,7 @@ def test_matrices_that_do_not_fit_are_refused_in_words(text, says):
 
 
 def test_given_matrices_may_have_more_keys_than_queries_under_each_choice():
-    source = Source.given(matrices.check(matrices.parse("1,2;0,1|1,0;0,1;1,1|1;2;3")))
+    source = Source.of_matrices(matrices.check(matrices.parse("1,2;0,1|1,0;0,1;1,1|1;2;3")))
     for score in ("dot", "general", "concat", "additive"):
         for position in (Choice("rope"), Choice.of("rope", layout="interleaved"), Choice("alibi")):
             config = AttentionConfig(2, 1, Choice("identity"), Choice(score), position)

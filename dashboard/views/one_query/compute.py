@@ -1,4 +1,4 @@
-"""A config and an input → Steps, with every weight drawn from the page's seed and nothing seeded globally."""
+"""A config and an input → Steps, with every weight drawn from the page's seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = 2**20  # products in the score matrix up to which one thread is enough
 
 @dataclass(frozen=True)
 class Source:
-    """What attends to what: the names of queries and keys, and either tokens or three given matrices."""
+    """The names of queries and keys, and either tokens or three typed matrices."""
 
     queries: tuple[str, ...]
     keys: tuple[str, ...]
@@ -32,7 +32,7 @@ class Source:
         return cls(names, names, tokens)
 
     @classmethod
-    def given(cls, matrices: Matrices) -> Source:
+    def of_matrices(cls, matrices: Matrices) -> Source:
         queries = tuple(f"q{i}" for i in range(len(matrices.q)))
         return cls(queries, tuple(f"k{j}" for j in range(len(matrices.k))), (), matrices)
 
@@ -43,13 +43,13 @@ def layer_of(config: AttentionConfig, seed: int) -> Attention:
     layer = Attention(config, add_positions=True).eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
     for name, weight in layer.named_parameters():
-        if (spread := spread_of(name, weight)) is not None:
-            weight.normal_(std=spread, generator=generator)
+        if (std := spread_of(name, weight)) is not None:
+            weight.normal_(std=std, generator=generator)
     return layer
 
 
-def learned(config: AttentionConfig, seed: int) -> bool:
-    """Whether the layer has any weight, which then meets matrices that are given too."""
+def has_parameters(config: AttentionConfig, seed: int) -> bool:
+    """Whether the layer has any parameter."""
     return any(True for _ in layer_of(config, seed).parameters())
 
 
@@ -61,9 +61,9 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
         layer = layer_of(config, seed)
         if source.matrices is None:
             return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
-        return run_given(layer, *source.matrices.tensors(), key_mask)
+        return run_matrices(layer, *source.matrices.tensors(), key_mask)
 
 
-def run_given(layer: Attention, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Steps:
-    """The layer from its positions on: Q, K and V are given, so there is nothing to project."""
+def run_matrices(layer: Attention, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Steps:
+    """The layer from its positions on: Q, K and V are typed, so there is nothing to project."""
     return layer.attend_heads(q, k, v, key_mask=key_mask)

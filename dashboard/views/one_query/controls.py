@@ -1,4 +1,4 @@
-"""What the controls say, read from the session alone: so the picture can be drawn before the controls are."""
+"""The page's controls, read from the session alone: the picture is drawn before its widgets."""
 
 from __future__ import annotations
 
@@ -11,22 +11,31 @@ from dashboard.runtime.tokens import SENTENCE, tokenize
 from dashboard.views.one_query import choices, matrices
 from dashboard.views.one_query.choices import Fields
 from dashboard.views.one_query.compute import Source
-from dashboard.views.one_query.session import D_MODEL, SEED, STAGE, get, given, heads_of, one_of, row_of
+from dashboard.views.one_query.session import (
+    D_MODEL,
+    SEED,
+    STAGE,
+    get,
+    heads_of,
+    picked_index,
+    query_row,
+    uses_matrices,
+)
 
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
 EXACT = Choice("exact")
-HIDDEN_KEYS = 2  # of the keys, when a padding mask is first chosen
+PADDING = 2  # keys, when a padding mask is first chosen
 
 
 @dataclass(frozen=True)
-class Settings:
-    """One state of the page: an input, a mechanism (None with the reason when refused) and what is looked at."""
+class Controls:
+    """One state of the page: an input, a mechanism (None with the error when refused), and what is picked."""
 
     source: Source | None
     config: AttentionConfig | None
-    said: str  # why there is no source, or no config
+    error: str  # why there is no source, or no config
     notes: tuple[str, ...]
-    chosen: tuple[tuple[str, Any], ...]  # the fields of the config, known to go together or not
+    items: tuple[tuple[str, Any], ...]  # the fields of the config, whether or not they go together
     seed: int
     real: int | None
     query: int = 0
@@ -36,66 +45,67 @@ class Settings:
     focus: tuple[str, int] | None = None
 
     @property
-    def drawn(self) -> AttentionConfig | None:
-        """The mechanism as it is drawn: by the exact kernel, which alone makes every step."""
+    def exact_config(self) -> AttentionConfig | None:
+        """The mechanism with the exact kernel, the only one that makes every step."""
         return self.config.with_(kernel=EXACT) if self.config else None
 
     @property
     def fields(self) -> Fields:
-        return dict(self.chosen)
+        return dict(self.items)
 
 
-def settings() -> Settings:
-    """What the session holds now, with what is usual wherever nothing was picked."""
-    source, said, notes = source_now()
-    fields = fields_now(source)
+def read_controls() -> Controls:
+    """Read the controls from the session, with a default wherever nothing was picked."""
+    source, message, notes = read_source()
+    fields = read_fields(source)
     config = None
     if source is not None:
         try:
             config = AttentionConfig(**fields)
         except ConfigError as error:
-            said = str(error)
-    return Settings(
-        source, config, said, notes, tuple(fields.items()), int(get("seed", SEED)), real_now(fields["mask"], source),
-        row_of(source.queries) if source else 0, one_of("head", fields["num_heads"]), one_of("half", maps_of(config)),
+            message = str(error)
+    return Controls(
+        source, config, message, notes, tuple(fields.items()), int(get("seed", SEED)),
+        read_real(fields["mask"], source), query_row(source.queries) if source else 0,
+        picked_index("head", fields["num_heads"]), picked_index("half", map_count(config)),
         get("stage", STAGE) or STAGE, get("focus"))
 
 
-def source_now() -> tuple[Source | None, str, tuple[str, ...]]:
-    """The input, or None and why; and what of a text was left out."""
-    if given():
+def read_source() -> tuple[Source | None, str, tuple[str, ...]]:
+    """The input or None, the error, and notes on what was cut."""
+    if uses_matrices():
         try:
-            return Source.given(matrices.check(get("edited") or matrices.parse(matrices.WORKED))), "", ()
+            return Source.of_matrices(matrices.check(get("edited") or matrices.parse(matrices.WORKED))), "", ()
         except matrices.MatrixError as error:
             return None, str(error), ()
     cut = tokenize(get("tokens", SENTENCE) or "")
     return (Source.sentence(cut.tokens), "", cut.notes) if cut.tokens else (None, NO_TOKEN, ())
 
 
-def fields_now(source: Source | None) -> Fields:
-    """The six choices and the sizes. Given matrices are one head, and there is nothing to project."""
+def read_fields(source: Source | None) -> Fields:
+    """The six choices and the sizes; typed matrices are one head without a projection."""
     fields: Fields = {axis: choices.read(axis) for axis in AXES}
-    if not given():
+    if not uses_matrices():
         d_model = get("d_model", D_MODEL)
         return fields | {"d_model": d_model, "num_heads": heads_of(d_model)}
-    wide = len(source.matrices.q[0]) if source and source.matrices else 1
-    return fields | {"projection": Choice("identity"), "d_model": wide, "num_heads": 1}
+    width = len(source.matrices.q[0]) if source and source.matrices else 1
+    return fields | {"projection": Choice("identity"), "d_model": width, "num_heads": 1}
 
 
 def needs_real(mask: Choice) -> bool:
-    """Whether a mask asks which keys are real: its rule then speaks of their number."""
+    """Whether a mask depends on which keys are real: its rule then contains their number."""
     rules = {item.key: item.short for item in MASKS}
     return any("{length}" in rules[leaf.key] for leaf in mask.leaves())
 
 
-def real_now(mask: Choice, source: Source | None) -> int | None:
-    return int(get("real", usual_real(source))) if needs_real(mask) else None
+def read_real(mask: Choice, source: Source | None) -> int | None:
+    return int(get("real", default_real(source))) if needs_real(mask) else None
 
 
-def usual_real(source: Source | None) -> int:
-    return max(0, (len(source.keys) if source else 0) - HIDDEN_KEYS)
+def default_real(source: Source | None) -> int:
+    return max(0, (len(source.keys) if source else 0) - PADDING)
 
 
-def maps_of(config: AttentionConfig | None) -> int:
-    """How many heads that meet are folded into one."""
+def map_count(config: AttentionConfig | None) -> int:
+    """The number of maps that are combined into one head."""
     return config.score_heads // config.num_heads if config else 1

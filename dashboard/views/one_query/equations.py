@@ -12,7 +12,7 @@ from core.attention import AttentionConfig, Choice, entry
 from dashboard.charts.latex import added, coloured, listed, name, signed
 from dashboard.charts.numbers import latex
 from dashboard.components.step_view import Reading
-from dashboard.views.one_query.choices import part_of
+from dashboard.views.one_query.choices import first_latex
 from dashboard.views.one_query.text import is_root
 
 MOST_TERMS = 6
@@ -28,7 +28,7 @@ def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, 
 
     The parts stand side by side, or one below the other on a phone; `colour` marks what was picked.
     """
-    write = (project, score, scale, mask, normalize, weigh)[stage - 1]
+    write = (project, score, scale, mask, normalize, weighted_sum)[stage - 1]
     symbols, live = write(reading, config, focus, lambda text: coloured(text, colour))
     return symbols, *live.split(BREAK)
 
@@ -44,7 +44,7 @@ def vector(values: np.ndarray) -> str:
 
 def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i = reading.query
-    symbols = part_of("projection", config.projection)
+    symbols = first_latex("projection", config.projection)
     symbols = symbols if symbols.startswith("q_i") else "q_i = W_q x_i"  # what else it does, its own stage shows
     enters = entry("position", config.position.key).enters
     if enters == "q, k":
@@ -58,7 +58,7 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     i, result = reading.query, reading.raw[reading.query, j]
     left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(result)}}}")
     if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
-        return "s_{ij} = " + ROOT.sub("", part_of("score", config.score)), f"{left} = {value}"
+        return "s_{ij} = " + ROOT.sub("", first_latex("score", config.score)), f"{left} = {value}"
     terms = [rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(reading.q[i][:4], reading.k[j][:4], strict=True)]
     more = r" + \cdots" if reading.q.shape[1] > 4 else ""
     return r"s_{ij} = q_i^\top k_j", f"{left} = {' + '.join(terms)}{more} = {value}"
@@ -72,7 +72,7 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     elif reading.scale != 1:
         factor = latex(reading.scale)
         symbols, live = rf"{factor}\, s_{{ij}}", rf"{factor} \cdot {signed(reading.raw[i, j])}"
-    rule = part_of("position", config.position)
+    rule = first_latex("position", config.position)
     if reading.bias is not None:
         live += added(float(reading.bias[i, j]))
         if not reading.adjusted:
@@ -95,7 +95,7 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
 def mask_latex(mask: Choice) -> str:
     """Where a mask lets be seen; a composed one by its parts."""
     if not mask.parts:
-        return part_of("mask", mask)
+        return first_latex("mask", mask)
     parts = [rf"({mask_latex(part)})" if part.parts or "\\vee" in mask_latex(part) else mask_latex(part)
              for part in mask.parts]
     return rf"\neg({parts[0]})" if mask.key == "not" else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
@@ -107,11 +107,11 @@ def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> 
     left, value = pick(f"w_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(reading.weights[i, j])}}}")
     if reading.folded:
         maps = r",\quad ".join(f"a_{n + 1} = {latex(each[i, j])}" for n, each in enumerate(reading.normalized))
-        return part_of("projection", config.projection), rf"{maps}{BREAK}\to\; {left} = {value}"
+        return first_latex("projection", config.projection), rf"{maps}{BREAK}\to\; {left} = {value}"
     if reading.reweighed:
-        usual = float(reading.normalized[0][i, j])
-        factor = float(reading.weights[i, j]) / usual if usual else 1.0
-        return r"w_{ij} = g_{ij}\, a_{ij}", rf"{left} = {latex(factor)} \cdot {latex(usual)} = {value}"
+        unfactored = float(reading.normalized[0][i, j])
+        factor = float(reading.weights[i, j]) / unfactored if unfactored else 1.0
+        return r"w_{ij} = g_{ij}\, a_{ij}", rf"{left} = {latex(factor)} \cdot {latex(unfactored)} = {value}"
     if not reading.allowed[i, j]:
         return weights_latex(config), f"{left} = " + pick(r"\mathbf{0}") + r"\quad (\text{masked})"
     if config.has("normalizer", "softmax"):
@@ -134,9 +134,9 @@ def softmax(reading: Reading, config: AttentionConfig, j: int, left: str, value:
     symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over(config)}}} e^{{{below}}}}}"
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MOST_TERMS]
-    shown = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
-    shown += r" + \cdots" if len(allowed) > MOST_TERMS else ""
-    live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{shown}}}"
+    terms = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
+    terms += r" + \cdots" if len(allowed) > MOST_TERMS else ""
+    live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{terms}}}"
     if max(abs(p) for p in powers.values()) < LARGEST_POWER:
         total = sum(math.exp(p) for p in powers.values())
         live += rf"{BREAK}= \frac{{{latex(math.exp(powers[j]))}}}{{{latex(total)}}}"
@@ -144,13 +144,13 @@ def softmax(reading: Reading, config: AttentionConfig, j: int, left: str, value:
 
 
 def sum_over(config: AttentionConfig) -> str:
-    """The keys that a sum runs over; a long rule is left to the stage of the mask."""
+    """The keys that a sum runs over; a long rule is written only in the stage Mask."""
     rule = mask_latex(config.mask)
     short = config.mask.key != "none" and len(rule) <= 24 and re.search(r"\bj\b", rule)
     return re.sub(r"\bj\b", "m", rule) if short else "m"
 
 
-def weigh(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
+def weighted_sum(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i = reading.query
     order: Sequence[int] = sorted(reading.allowed[i].nonzero()[0], key=lambda m: -abs(reading.weights[i, m]))
     terms = [rf"{latex(reading.weights[i, m])}\,v_{{{name(reading.keys[m], m)}}}" for m in sorted(order[:4])]

@@ -1,4 +1,4 @@
-"""What is seen, in words: one measured sentence a stage, and the conditions under which it holds."""
+"""One measured sentence for each stage, and the conditions under which it holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARKS = {".": "the full stop", ",": "the comma", "?": "the question mark", "!":
 LEAST = 5e-3  # a difference that the two decimals of the screens show
 
 
-def say(token: str) -> str:
+def token_name(token: str) -> str:
     return _MARKS.get(token, token)
 
 
@@ -32,7 +32,7 @@ def fact(reading: Reading, config: AttentionConfig, stage: int, whys: dict[int, 
         return [[reading.name, "pick"], [" sees no key: every weight is 0 and its output is 0.", ""]]
     if stage == 1:
         return project(reading, config, head)
-    return (score, scale, mask, normalize, weigh)[stage - 2](reading, config, whys)
+    return (score, scale, mask, normalize, weighted_sum)[stage - 2](reading, config, whys)
 
 
 def project(reading: Reading, config: AttentionConfig, head: int) -> Parts:
@@ -40,7 +40,7 @@ def project(reading: Reading, config: AttentionConfig, head: int) -> Parts:
     longest = int(lengths.argmax())
     size = float(np.linalg.norm(reading.q[reading.query]))
     text = (f" asks with {reading.q.shape[1]} numbers of length {number(size)}; "
-            f"the longest key is {say(reading.keys[longest])}’s, {number(lengths[longest])}.")
+            f"the longest key is {token_name(reading.keys[longest])}’s, {number(lengths[longest])}.")
     return [[reading.name, "pick"], [text + sharing(config, head), ""]]
 
 
@@ -59,7 +59,7 @@ def score(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Pa
     raw = reading.raw[reading.query]
     top = int(raw.argmax())
     rest = f"; the mean over {raw.size} keys is {number(raw.mean())}." if raw.size > 1 else "; there is no other key."
-    return [[reading.name, "pick"], [f" meets {say(reading.keys[top])} with the highest score, ", ""],
+    return [[reading.name, "pick"], [f" meets {token_name(reading.keys[top])} with the highest score, ", ""],
             [number(raw[top]), "strong"], [rest, ""]]
 
 
@@ -76,9 +76,10 @@ def scale(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Pa
     if not done:
         return [["Nothing is divided and nothing is added: the scores of ", ""], [reading.name, "pick"],
                 [f" still spread over {number(np.ptp(raw))}.", ""]]
-    said = " and ".join(done)
-    return [[said[0].upper() + said[1:] + (" bring" if len(done) > 1 else " brings") + " the spread of the scores of ",
-             ""], [reading.name, "pick"], [f" from {number(np.ptp(raw))} to ", ""],
+    subject = " and ".join(done)
+    verb = "bring" if len(done) > 1 else "brings"
+    return [[f"{subject[0].upper()}{subject[1:]} {verb} the spread of the scores of ", ""],
+            [reading.name, "pick"], [f" from {number(np.ptp(raw))} to ", ""],
             [number(np.ptp(scores)), "strong"], [".", ""]]
 
 
@@ -103,7 +104,7 @@ def mask(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Par
 def normalize(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     i, best = reading.query, reading.best
     top = int(reading.raw[i].argmax())
-    target = "itself" if best == i and reading.queries == reading.keys else say(reading.keys[best])
+    target = "itself" if best == i and reading.queries == reading.keys else token_name(reading.keys[best])
     parts = [[reading.name, "pick"], [" gives ", ""], [number(reading.weights[i, best]), "strong"],
              [f" to {target}" + ("." if not target.endswith(".") else ""), ""]]
     if reading.folded:
@@ -111,8 +112,8 @@ def normalize(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
         return [*parts, [f" The first map gives it {first}, the second {', '.join(rest)}. Its row sums to "
                          f"{number(reading.sum)}.", ""]]
     if not reading.sums_to_one:
-        return [*parts, [f" Its row sums to {number(reading.sum)}" + without(reading) + ".", ""]]
-    named = capital(say(reading.keys[top]), reading.keys[top])
+        return [*parts, [f" Its row sums to {number(reading.sum)}" + before_factor(reading) + ".", ""]]
+    named = capital(token_name(reading.keys[top]), reading.keys[top])
     high = number(reading.raw[i, top])
     if top == best:
         even = f" Even attention would give each of {reading.sees} keys {number(1 / reading.sees)}."
@@ -125,7 +126,7 @@ def normalize(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
     return [*parts, [f" {named} scored highest, {high}, but {position(config)} takes {number(cost)} from it.", ""]]
 
 
-def without(reading: Reading) -> str:
+def before_factor(reading: Reading) -> str:
     """What the row would sum to before the mask's own factor, where it has one."""
     if not reading.reweighed:
         return ""
@@ -136,7 +137,7 @@ def _because(why: str) -> str:
     return {"padding": "is padding, so ", "too far": "is too far, so ", "comes later": "comes later, so "}.get(why, "")
 
 
-def weigh(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
+def weighted_sum(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     i, best = reading.query, reading.best
     size = float(np.linalg.norm(reading.out[i]))
     share = float(reading.weights[i, best])
@@ -146,12 +147,12 @@ def weigh(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Pa
         own = float(np.linalg.norm(reading.position_values[i]))
         end = f"What {position(config)} adds to the values has length {number(own)}."
     return [["The output of ", ""], [reading.name, "pick"], [" has length ", ""], [number(size), "strong"],
-            [f"; {say(reading.keys[best])} enters it with weight {number(share)}. {end}", ""]]
+            [f"; {token_name(reading.keys[best])} enters it with weight {number(share)}. {end}", ""]]
 
 
-def caption(seed: int, as_given: bool, notes: tuple[str, ...]) -> str:
+def caption(seed: int, typed: bool, notes: tuple[str, ...]) -> str:
     """The conditions, and whatever was cut."""
-    if as_given:
+    if typed:
         first = "Q, K and V are as given, so every number can be checked by hand."
     else:
         first = f"Weights are random (seed {seed}), so the arithmetic is real and the preference means nothing yet."

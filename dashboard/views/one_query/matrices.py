@@ -1,4 +1,4 @@
-"""Q, K and V as a person types them: to and from the text in the link, checked, resized."""
+"""Q, K and V as a person types them: to and from the text in the link, validated and resized."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check(parts: list[Rows]) -> Matrices:
         for i, row in enumerate(rows):
             for j, value in enumerate(row):
                 if not math.isfinite(value) or abs(value) > 1e6:
-                    raise MatrixError(f"{name} row {i}, column {j} is {_say(value)}; "
+                    raise MatrixError(f"{name} row {i}, column {j} is {_describe(value)}; "
                                       "every cell needs a number between −1,000,000 and 1,000,000.")
     q, k, v = parts
     if len(q[0]) != len(k[0]):
@@ -75,7 +75,7 @@ def check(parts: list[Rows]) -> Matrices:
     return Matrices(q, k, v)
 
 
-def _say(value: float) -> str:
+def _describe(value: float) -> str:
     if math.isnan(value):
         return "empty or not a number (NaN)"
     return "infinite" if math.isinf(value) else f"{value:g}"

@@ -1,4 +1,4 @@
-"""Three matrices that can be edited, instead of a sentence; kept in the link."""
+"""Three matrices to edit, instead of a sentence; saved in the link."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dashboard.views.one_query.session import get, put
 PARAM = "one:matrices"
 
 
-def given(widths: DeltaGenerator, place: DeltaGenerator) -> None:
-    """Q, K and V as three editors, kept in the session and in the link; why a link's are not shown, said over them."""
+def draw_matrices(widths: DeltaGenerator, container: DeltaGenerator) -> None:
+    """Draw Q, K and V as three editors, saved in the session and the link; warn if the link's are not used."""
     if note := load():
-        place.warning(note)
+        container.warning(note)
     parts: list[matrices.Rows] = get("base")
     with widths:
         keys, values = width("Columns of Q and K", "d", parts[0]), width("Columns of V", "e", parts[2])
-    with place:
+    with container:
         columns = st.columns(3)
     sizes = (keys, keys, values)
     edited = [edit(*each) for each in zip(columns, "QKV", parts, sizes, strict=True)]
     put("is_worked", edited == matrices.parse(matrices.WORKED))
     put("edited", edited)
-    remember(edited)
+    write_link(edited)
 
 
 def width(label: str, name: str, rows: matrices.Rows) -> int:
@@ -33,7 +33,7 @@ def width(label: str, name: str, rows: matrices.Rows) -> int:
 
 
 def load() -> str:
-    """Take the matrices from the link when the page opens, or the worked example; returns why not, when not."""
+    """Load the matrices of the link when the page opens, or the worked example; returns why the link's are not used."""
     if get("base") is not None and not get("reset_matrices"):
         return ""
     text, note = matrices.WORKED, ""
@@ -50,20 +50,20 @@ def load() -> str:
     return note
 
 
-def edit(place: DeltaGenerator, name: str, rows: matrices.Rows, columns: int) -> matrices.Rows:
-    """One matrix: its cells, with rows that can be added and taken away."""
+def edit(container: DeltaGenerator, name: str, rows: matrices.Rows, columns: int) -> matrices.Rows:
+    """Draw one matrix: its cells, with rows that can be added and removed."""
     import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
 
     frame = pd.DataFrame(matrices.widen(rows, columns), columns=[str(c) for c in range(columns)], dtype=float)
     config = {c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small") for c in frame.columns}
-    with place:
-        done = st.data_editor(frame, key=f"one:{name}{get('version')}-{columns}", num_rows="dynamic", hide_index=True,
+    with container:
+        edited = st.data_editor(frame, key=f"one:{name}{get('version')}-{columns}", num_rows="dynamic", hide_index=True,
                               column_config=config, alt=f"Matrix {name}, editable")
-    return [[float("nan") if value is None else float(value) for value in row] for row in done.to_numpy().tolist()]
+    return [[float("nan") if value is None else float(value) for value in row] for row in edited.to_numpy().tolist()]
 
 
-def remember(parts: list[matrices.Rows]) -> None:
-    """Keep the matrices in the link; the link is touched only where they change."""
+def write_link(parts: list[matrices.Rows]) -> None:
+    """Write the matrices to the link where they changed."""
     text = matrices.write(parts)
     if st.query_params.get(PARAM) != text:
         st.query_params[PARAM] = text

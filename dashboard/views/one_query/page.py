@@ -1,4 +1,4 @@
-"""The page's parts: the bench (controls, equation, picture, words) and what stands below it."""
+"""The page: controls, equation, picture and sentence of one query, and what √D does."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.runtime.rendering import AHEAD
 from dashboard.views.one_query import charts, choices, control_row, equations, facts, link, presets, scaling, text
-from dashboard.views.one_query.compute import learned, run
-from dashboard.views.one_query.controls import EXACT, Settings, settings
-from dashboard.views.one_query.session import SEED, get, given, key, put
+from dashboard.views.one_query.compute import has_parameters, run
+from dashboard.views.one_query.controls import EXACT, Controls, read_controls
+from dashboard.views.one_query.session import SEED, get, key, put, uses_matrices
 from dashboard.widgets.mechanism_editor import repairs
 from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 
@@ -30,121 +30,123 @@ LEAD = "Follow one token’s query from projection to output. Change any control
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    opening()
-    bench()
+    header()
+    explore()
     root_of_d()
     next_page("one_query")
 
 
-def opening() -> None:
-    """Title, and the popover of what is changed seldom: outside the bench, so that a slider does not send it again."""
-    put("found", link.take())  # before the first widget takes its value out of the link
+def header() -> None:
+    """Draw the title and the popover, outside the fragment: a slider does not send them again."""
+    put("link_errors", link.read_link())  # before the first widget takes its value out of the link
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         with st.container(width=700):
             title(NAME, LEAD)
-        control_row.popover()
+        control_row.draw_popover()
 
 
 @st.fragment
-def bench() -> None:
-    """Controls and picture, which rerun without the rest of the page.
+def explore() -> None:
+    """Draw controls and picture, which rerun without the rest of the page.
 
-    The picture follows from the session alone, so it is made and sent before the controls that stand over it; only
-    where the controls must first be read (a link, matrices in an editor) does it come after them.
+    The picture depends on the session alone, so it is drawn and sent before the widgets above it, except where these
+    must be read first (a link, matrices in an editor).
     """
     top, symbols, view = st.container(), st.container(), st.container()
-    first = get("ready", False) and not given()
-    drawn = settings() if first else None
-    reading = picture(drawn, view) if drawn is not None else None
+    early = read_controls() if get("ready", False) and not uses_matrices() else None
+    reading = picture(early, view) if early is not None else None
     if reading is not None:
         time.sleep(AHEAD)
     with top:
-        now = row_of_controls()
-    if drawn is not None and drawn != now:  # a control would not take what stood in the session
+        controls = draw_controls()
+    if early is not None and early != controls:  # a widget did not accept the session's value
         put("ready", False)
         st.rerun()
-    if drawn is None:
-        reading = picture(now, view)
+    if early is None:
+        reading = picture(controls, view)
     put("ready", True)
-    if reading is not None and now.drawn is not None:
-        equation(reading, now, symbols)
+    if reading is not None and controls.exact_config is not None:
+        equation(reading, controls, symbols)
         with view:
-            sources(now.drawn)
-    link.write({axis: choices.read(axis) for axis in AXES})
+            sources(controls.exact_config)
+    link.write_link({axis: choices.read(axis) for axis in AXES})
 
 
-def row_of_controls() -> Settings:
-    """The row, and which query, head and stage; what is refused stands under the row."""
-    say_refused(get("found", []))
-    put("found", [])
-    control_row.row()
-    now = settings()
-    if now.config is None or now.source is None:
-        refusal(now)
+def draw_controls() -> Controls:
+    """Draw the row of controls, then query, head and stage, or the error of a refused choice."""
+    show_link_errors(get("link_errors", []))
+    put("link_errors", [])
+    control_row.draw_row()
+    controls = read_controls()
+    if controls.config is None or controls.source is None:
+        show_error(controls)
     else:
-        control_row.looked_at(now)
-        control_row.pick_stage(now.stage)
-    return settings()
+        control_row.draw_selection(controls)
+        control_row.draw_stage(controls.stage)
+    return read_controls()
 
 
-def say_refused(found: Sequence[str]) -> None:
-    """What the link asked for and could not have, said until a control is changed."""
-    sentences, seen = get("refused", ((), None))
-    now = settings()
-    if found:
-        sentences, seen = tuple(found), None
-    elif sentences and seen not in (None, now):
+def show_link_errors(errors: Sequence[str]) -> None:
+    """Show the errors of the link until a control is changed."""
+    sentences, before = get("refused", ((), None))
+    controls = read_controls()
+    if errors:
+        sentences, before = tuple(errors), None
+    elif sentences and before not in (None, controls):
         sentences = ()
-    put("refused", (sentences, None if found else now))
+    put("refused", (sentences, None if errors else controls))
     for sentence in sentences:
         st.warning(sentence)
 
 
-def refusal(now: Settings) -> None:
-    """Why nothing can be drawn, and a button for each choice that would mend it."""
-    if now.source is None:
-        st.warning(now.said)
+def show_error(controls: Controls) -> None:
+    """Draw the error, and a button for each choice that fits."""
+    if controls.source is None:
+        st.warning(controls.error)
         return
-    st.error(plain(now.said))
-    fields = {**now.fields, "dropout": 0.0}
-    for axis, choice in choices.mended(fields, now.said) or repairs(fields, now.said):
+    st.error(plain(controls.error))
+    fields = {**controls.fields, "dropout": 0.0}
+    for axis, choice in choices.nearest_fit(fields, controls.error) or repairs(fields, controls.error):
         st.button(f"Use {axis} = {choice_text(choice, axis)}", on_click=choices.write, args=(axis, choice),
                   key=key(f"repair:{axis}"))
 
 
-def picture(now: Settings, view: DeltaGenerator) -> Reading | None:
-    """The six stages, the sentence and the conditions; what was drawn, or None with the reason on the page."""
-    config = now.drawn
-    if config is None or now.config is None or now.source is None:
+def picture(controls: Controls, view: DeltaGenerator) -> Reading | None:
+    """Draw the six stages, the sentence and the conditions; returns the numbers, or None with the error drawn."""
+    config = controls.exact_config
+    if config is None or controls.config is None or controls.source is None:
         return None
     try:
-        steps = attend(now)
+        steps = attend(controls)
     except (ConfigError, ValueError) as error:
         view.error(plain(str(error)))
         return None
-    reading = read(steps, now.source.queries, now.source.keys, now.query, now.head, half=now.half,
+    source, stage = controls.source, controls.stage
+    reading = read(steps, source.queries, source.keys, controls.query, controls.head, half=controls.half,
                    adjusts=config.has("position", "adjusts"))
-    put("names", now.source.queries)
-    as_given, whys = now.source.matrices is not None, text.reasons(reading, now.real)
-    bare = as_given and not learned(config, now.seed)
-    said = facts.caption(now.seed, bare, (kernel_note(now.config), *facts.window(reading), *now.notes))
-    shown = payload(reading, text.stage_words(config, reading, now.real, as_given), now.stage, focus_of(reading, now),
-                    whys, facts.fact(reading, config, now.stage, whys, now.head), said, presets.words(now))
+    put("names", source.queries)
+    typed, reasons = source.matrices is not None, text.reasons(reading, controls.real)
+    bare = typed and not has_parameters(config, controls.seed)
+    notes = (kernel_note(controls.config), *facts.window(reading), *controls.notes)
+    data = payload(reading, text.stage_words(config, reading, controls.real, typed), stage,
+                   focus_of(reading, controls), reasons, facts.fact(reading, config, stage, reasons, controls.head),
+                   facts.caption(controls.seed, bare, notes), presets.sentences(controls))
     with view:
-        step_view(shown, key=key("view"), on_pick=control_row.take_pick)
+        step_view(data, key=key("view"), on_pick=control_row.apply_pick)
     return reading
 
 
-def equation(reading: Reading, now: Settings, place: DeltaGenerator) -> None:
-    """The equation of the stage with its numbers: one element of several parts, which a narrow page breaks between."""
-    symbols, *live = equations.equation(reading, now.drawn, now.stage, focus_of(reading, now), Ink.of(theme()).pick)
+def equation(reading: Reading, controls: Controls, container: DeltaGenerator) -> None:
+    """Draw the equation of the stage with its numbers, in parts between which a narrow page breaks."""
+    symbols, *live = equations.equation(reading, controls.exact_config, controls.stage, focus_of(reading, controls),
+                                        Ink.of(theme()).pick)
     # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
     symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in (symbols, *live))
-    place.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
+    container.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
 
 
 def kernel_note(config: AttentionConfig) -> str:
-    """Whose steps are drawn, where another kernel was chosen."""
+    """Which kernel's steps are drawn, where another was chosen."""
     item = entry("kernel", config.kernel.key)
     if item.key == EXACT.key:
         return "These are the steps of the exact kernel."
@@ -154,25 +156,25 @@ def kernel_note(config: AttentionConfig) -> str:
             "the page Cost and speed draws those that it implies.")
 
 
-def attend(now: Settings) -> Steps:
-    """The steps of these settings; ConfigError where a choice lacks something that given matrices cannot bring."""
-    source, config = now.source, now.drawn
+def attend(controls: Controls) -> Steps:
+    """The steps of these controls; ConfigError where a choice needs what typed matrices do not have."""
+    source, config = controls.source, controls.exact_config
     if source.matrices and config.has("position", "values") and len(source.matrices.v[0]) != config.v_dim:
         raise ConfigError(f"position = {config.position.key} adds vectors of size {config.v_dim} to the values, and V "
                           f"has {len(source.matrices.v[0])} columns; give V as many columns as K, or take position = "
                           "none.")
-    return run(config, source, now.seed, now.real)
+    return run(config, source, controls.seed, controls.real)
 
 
-def focus_of(reading: Reading, now: Settings) -> int:
-    """The key in the equation: the one that was pressed for this very row, else the one with most weight."""
-    if now.focus is None or now.focus[0] != reading.name or now.focus[1] >= len(reading.keys):
+def focus_of(reading: Reading, controls: Controls) -> int:
+    """The key in the equation: the one pressed for this row, else the one with most weight."""
+    if controls.focus is None or controls.focus[0] != reading.name or controls.focus[1] >= len(reading.keys):
         return reading.best
-    return now.focus[1]
+    return controls.focus[1]
 
 
 def sources(config: AttentionConfig) -> None:
-    """Where each stage's equation is from, and the function that just ran."""
+    """Draw, on request, where each stage's equation is from and the function that just ran."""
     panel = st.expander("Equation, paper and source of each stage", on_change="rerun", key=key("sources"))
     if not panel.open:
         return
@@ -188,12 +190,12 @@ def entries_of(config: AttentionConfig) -> list[Entry]:
 
 
 def root_of_d() -> None:
-    """Why the scores are divided by √D, measured."""
+    """Draw variance and entropy with and without √D."""
     st.markdown("## What √D does")
     points = cached(scaling.measure, SEED)
     left, right = st.columns(2, gap="medium")
-    drawn = charts.figures(points, Ink.of(theme()))
-    for place, figure, alt in zip((left, right), drawn, ("Variance", "Entropy"), strict=True):
-        place.vega_lite_chart(figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
+    figures = charts.figures(points, Ink.of(theme()))
+    for column, figure, alt in zip((left, right), figures, ("Variance", "Entropy"), strict=True):
+        column.vega_lite_chart(figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
     fact(scaling.sentence(points))
     st.caption(f"{scaling.QUERIES} queries against {scaling.KEYS} keys, standard normal, seed {SEED}.")

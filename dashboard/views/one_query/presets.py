@@ -1,4 +1,4 @@
-"""Published mechanisms on this page: one is chosen, recognised, and said in words."""
+"""Published mechanisms on this page: the list, the one that the controls make, and its sentences."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import streamlit as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, Preset, preset
 from dashboard.views.one_query import choices
-from dashboard.views.one_query.controls import Settings, settings
-from dashboard.views.one_query.session import D_MODEL, get, given, heads_of, key, put
+from dashboard.views.one_query.controls import Controls, read_controls
+from dashboard.views.one_query.session import D_MODEL, get, heads_of, key, put, uses_matrices
 from dashboard.widgets.mechanism_editor import preset_of
 from dashboard.widgets.panels import plain
 
 WORKED, CUSTOM = "worked", "custom"
 
 
-def picker() -> None:
-    """The list of presets; it shows the one that the other controls make."""
+def draw_select() -> None:
+    """Draw the list of presets; it shows the one that the other controls make."""
     put("preset", current())
     st.selectbox("Preset", [CUSTOM, WORKED, *(p.key for p in PRESETS)], key=key("preset"), format_func=label,
                  on_change=apply)
-    if said := get("preset_refused"):
-        st.error(plain(said))
+    if error := get("preset_refused"):
+        st.error(plain(error))
     put("preset_refused", "")
 
 
@@ -34,16 +34,16 @@ def label(name: str) -> str:
 
 
 def current() -> str:
-    now = settings()
-    if given():
-        plainest = now.config == AttentionConfig(now.fields["d_model"], 1, Choice("identity"))
-        return WORKED if get("is_worked", True) and plainest else CUSTOM
-    found = found_preset(now.config)
-    return found.key if found else CUSTOM
+    controls = read_controls()
+    if uses_matrices():
+        unchanged = controls.config == AttentionConfig(controls.fields["d_model"], 1, Choice("identity"))
+        return WORKED if get("is_worked", True) and unchanged else CUSTOM
+    item = matching_preset(controls.config)
+    return item.key if item else CUSTOM
 
 
 @lru_cache(maxsize=256)
-def found_preset(config: AttentionConfig | None) -> Preset | None:
+def matching_preset(config: AttentionConfig | None) -> Preset | None:
     name = preset_of(config)
     return preset(name) if name else None
 
@@ -76,11 +76,11 @@ def take(item: Preset, d_model: int, heads: int) -> None:
         choices.write(axis, getattr(config, axis))
 
 
-def words(now: Settings) -> list[str]:
-    """What the mechanism in the picture changed against Vaswani 2017, a sentence each; none where it is no preset."""
-    item = found_preset(now.config) if now.source and now.source.matrices is None else None
-    if item is None or now.config is None:
+def sentences(controls: Controls) -> list[str]:
+    """The preset's changes against Vaswani 2017, a sentence each; none where the mechanism is no preset."""
+    item = matching_preset(controls.config) if controls.source and controls.source.matrices is None else None
+    if item is None or controls.config is None:
         return []
-    said = item.changed(now.config.d_model, now.config.num_heads) or (item.meaning,)
+    changes = item.changed(controls.config.d_model, controls.config.num_heads) or (item.meaning,)
     name = item.name if str(item.year) in item.name else f"{item.name} ({item.paper} {item.year})"
-    return [f"{name} beside Vaswani 2017" if len(said) > 1 else name, *said]
+    return [f"{name} beside Vaswani 2017" if len(changes) > 1 else name, *changes]

@@ -1,4 +1,4 @@
-"""The page's keys, what each may hold, and what follows from them where nothing was picked."""
+"""The page's session keys, their bounds, and the defaults where nothing was picked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ D_MODEL, HEADS, SEED, STAGE = 16, 4, 126, 5
 STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
 SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
 NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}
-USUAL = AttentionConfig(D_MODEL, HEADS, position=Choice("alibi"), mask=Choice("causal"))
-FEW_ROWS, FEW_HEADS = 12, 8  # up to here pills, above a list
+DEFAULT = AttentionConfig(D_MODEL, HEADS, position=Choice("alibi"), mask=Choice("causal"))
+MAX_ROW_PILLS, MAX_HEAD_PILLS = 12, 8  # with more, a list
 
 
 def key(name: str) -> str:
@@ -29,13 +29,13 @@ def put(name: str, value: Any) -> None:
     st.session_state[key(name)] = value
 
 
-def given() -> bool:
-    """Whether Q, K and V are given, instead of a sentence."""
+def uses_matrices() -> bool:
+    """Whether Q, K and V are typed, instead of a sentence."""
     return get("source") == "matrices"
 
 
 def default_heads(d_model: int) -> int:
-    """The most heads up to the usual four that divide d_model."""
+    """The most heads up to four that divide d_model."""
     return max(heads for heads in heads_that_divide(d_model) if heads <= HEADS)
 
 
@@ -45,14 +45,14 @@ def heads_of(d_model: int) -> int:
     return heads if d_model % heads == 0 else default_heads(d_model)
 
 
-def row_of(names: tuple[str, ...]) -> int:
-    """The row that was picked; the last word where it is no longer there."""
-    usual = max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
+def query_row(names: tuple[str, ...]) -> int:
+    """The row of the picked query; the last word where it is no longer there."""
+    default = max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
     picked = get("query")
-    return names.index(picked) if picked in names else usual
+    return names.index(picked) if picked in names else default
 
 
-def one_of(name: str, count: int) -> int:
-    """A number below `count` that was picked (a head, a map), or the first."""
+def picked_index(name: str, count: int) -> int:
+    """The picked number below `count` (a head, a map), or the first."""
     picked = get(name, 0) or 0
     return picked if picked < count else 0

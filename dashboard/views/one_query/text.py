@@ -1,4 +1,4 @@
-"""The short words around the picture: a stage's rule, the head of its numbers, and why a key is masked."""
+"""Labels of the picture: a stage's rule, the head of its numbers, and why a key is masked."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ import re
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
-from dashboard.charts.numbers import number
 from dashboard.components.step_view import Reading, StageWords
-from dashboard.views.one_query.choices import short
+from dashboard.views.one_query.choices import rule as rule_of
 
 _FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
 HEAD = 8  # a longer rule does not fit over a column, so the score's name stands there
 STRAIGHT = 1e-4  # how far a bias may be from a straight line of the distance and still be called one
 
 
-def stage_words(config: AttentionConfig, reading: Reading, real: int | None, given: bool) -> tuple[StageWords, ...]:
+def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typed: bool) -> tuple[StageWords, ...]:
     """Title, short name, rule and column head of the six stages."""
-    rule = short("score", config.score)
+    rule = rule_of("score", config.score)
     head = rule if len(rule) <= HEAD else "score"
     name = entry("normalizer", config.normalizer.key).name.lower()
-    folded = f", {short('projection', config.projection)}" if reading.folded else ""
+    folded = f", {rule_of('projection', config.projection)}" if reading.folded else ""
     factor = ", × factor" if reading.reweighed else ""
     return (
-        StageWords("Project", "q", project_rule(config, given), "k"),
+        StageWords("Project", "q", project_rule(config, typed), "k"),
         StageWords("Score", head, rule, head),
         StageWords("Scale + bias", *scale_words(config, reading)),
         StageWords("Mask", "mask", *mask_words(config, reading, real)),
@@ -38,9 +37,9 @@ def stage_words(config: AttentionConfig, reading: Reading, real: int | None, giv
 def changed(choice: Choice) -> str:
     """The parameters of a normalizer that are not at their usual value."""
     params = {param.key: param for param in entry("normalizer", choice.key).params}
-    said = [f", {params[name].name.lower()} {value_of(value)}" for name, value in choice.params
+    parts = [f", {params[name].name.lower()} {value_of(value)}" for name, value in choice.params
             if value != params[name].default]
-    return "".join(said)
+    return "".join(parts)
 
 
 def value_of(value: object) -> str:
@@ -55,8 +54,8 @@ def plain(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def project_rule(config: AttentionConfig, given: bool) -> str:
-    source = "q given" if given else short("projection", config.projection)
+def project_rule(config: AttentionConfig, typed: bool) -> str:
+    source = "q given" if typed else rule_of("projection", config.projection)
     return source + {"q, k": ", turned", "x": ", x + place"}.get(entry("position", config.position.key).enters, "")
 
 
@@ -101,7 +100,7 @@ def slope_of(reading: Reading) -> float | None:
 
 def mask_words(config: AttentionConfig, reading: Reading, real: int | None) -> tuple[str, str]:
     """Rule, and the question put to each key."""
-    rule = short("mask", config.mask, length=real)
+    rule = rule_of("mask", config.mask, length=real)
     if config.mask.key == "none":
         return rule, rule
     return f"keep {rule}", re.sub(r"\bi\b", str(reading.query), rule) + " ?"
@@ -110,18 +109,16 @@ def mask_words(config: AttentionConfig, reading: Reading, real: int | None) -> t
 def reasons(reading: Reading, real: int | None) -> dict[int, str]:
     """Why each masked key of the chosen query is masked, as far as the row itself shows it."""
     allowed = reading.allowed[reading.query]
-    seen = np.flatnonzero(allowed)
-    return {j: reason(j, reading.query, seen, real) for j in range(len(allowed)) if not allowed[j]}
+    visible = np.flatnonzero(allowed)
+    return {j: reason(j, reading.query, visible, real) for j in range(len(allowed)) if not allowed[j]}
 
 
-def reason(j: int, i: int, seen: np.ndarray, real: int | None) -> str:
-    """Padding; later, where nothing later is seen; too far, where the keys seen end nearer; else just masked."""
+def reason(j: int, i: int, visible: np.ndarray, real: int | None) -> str:
+    """Padding; later, where no later key is visible; too far, where visible keys end nearer; else masked."""
     if real is not None and j >= real:
         return "padding"
-    if j > i and not (seen > i).any():
+    if j > i and not (visible > i).any():
         return "comes later"
-    near = i in seen and abs(j - i) > max((abs(int(n) - i) for n in seen if (n - i) * (j - i) >= 0), default=0)
+    near = i in visible and abs(j - i) > max((abs(int(n) - i) for n in visible if (n - i) * (j - i) >= 0), default=0)
     return "too far" if near else "masked"
 
-
-__all__ = ["number", "reasons", "stage_words"]
