@@ -1,5 +1,5 @@
 """Side by side: two to six mechanisms on the same tokens, with one crosshair, their differences and their costs."""
 
-from dashboard.views.compare.page import board
+from dashboard.views.compare.page import page
 
-board()
+page()

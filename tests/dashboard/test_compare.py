@@ -13,21 +13,21 @@ from core.pretrained import read
 from dashboard.charts.numbers import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
 from dashboard.views.compare import cost_table, link, text
-from dashboard.views.compare.compute import Tokens, Weighed, shared_weights, telling_cell, tokens_of, weigh
+from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
 from dashboard.views.compare.controls import addable, added
-from dashboard.views.compare.costs import Costed, costed, measuring, seen_share
-from dashboard.views.compare.link import SEEDED, Setup, first, from_query, to_query
+from dashboard.views.compare.costs import ClosedFormCost, closed_form_cost, measure_costs, visible_share
+from dashboard.views.compare.link import SEEDED, Controls, default_controls, from_query, to_query
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
 
 DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
-SETUP = Setup((DOT, ALIBI), source=SEEDED, text="one two three four five")
+SETUP = Controls((DOT, ALIBI), source=SEEDED, text="one two three four five")
 
 
 def test_what_stands_at_first_sight_needs_no_words_in_the_link():
-    assert to_query(first()) == {}
-    assert from_query({}) == (first(), [])
-    named = [text.name_of(config) for config in first().mechanisms]
+    assert to_query(default_controls()) == {}
+    assert from_query({}) == (default_controls(), [])
+    named = [text.name_of(config) for config in default_controls().mechanisms]
     assert named == ["Dot product", "ALiBi", "Local window", "Linear"]
 
 
@@ -35,8 +35,8 @@ def test_what_stands_at_first_sight_needs_no_words_in_the_link():
     SETUP,
     replace(SETUP, d_model=24, num_heads=3, head=2, seed=7, minus=(0, 1), length=256, mechanisms=tuple(
         config.with_(d_model=24, num_heads=3) for config in (DOT, ALIBI))),
-    replace(first(), source="5.11", minus=(3, 2), text="a <b> & ü 🙂"),
-    replace(first(), mechanisms=(*first().mechanisms[::-1], first().mechanisms[0])),
+    replace(default_controls(), source="5.11", minus=(3, 2), text="a <b> & ü 🙂"),
+    replace(default_controls(), mechanisms=(*default_controls().mechanisms[::-1], default_controls().mechanisms[0])),
 ])
 def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
     assert from_query(to_query(setup)) == (setup, [])
@@ -57,7 +57,7 @@ def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
 def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, said):
     setup, refused = from_query({name: value, "text": "kept"})
     assert len(refused) == 1 and said in refused[0]
-    assert setup == replace(first(), text="kept")
+    assert setup == replace(default_controls(), text="kept")
 
 
 def test_the_constants_are_the_model_s():
@@ -67,15 +67,15 @@ def test_the_constants_are_the_model_s():
 
 
 def test_minilm_s_map_is_minilm_s_own_attention():
-    setup = replace(first(), source="2.7")
-    found = weigh(setup, setup.mechanisms[0])
+    setup = replace(default_controls(), source="2.7")
+    found = compute_map(setup, setup.mechanisms[0])
     np.testing.assert_allclose(found.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5)
     assert tokens_of(setup).names == read(load_model(EMBEDDED), setup.text).trace.map(0).keys
 
 
 def test_alibi_is_minilm_s_scores_with_its_slope():
-    setup = first()
-    dot, alibi = (weigh(setup, config) for config in setup.mechanisms[:2])
+    setup = default_controls()
+    dot, alibi = (compute_map(setup, config) for config in setup.mechanisms[:2])
     i, j = np.indices(dot.weights.shape)
     slopes = torch.tensor([2 ** (-8 * (h + 1) / 8) for h in range(8)] + [2 ** (-4 * (2 * h + 1) / 8) for h in range(4)])
     expected = np.log(dot.weights) - float(slopes[1]) * np.abs(i - j)
@@ -84,25 +84,25 @@ def test_alibi_is_minilm_s_scores_with_its_slope():
 
 
 def test_what_minilm_s_queries_cannot_have_is_said():
-    setup = first()
+    setup = default_controls()
     for config, said in ((AttentionConfig(384, 12, Choice("multi_query")), "makes queries and keys of its own"),
                          (AttentionConfig(384, 12, position=Choice("sinusoidal")), "is added before queries")):
-        assert said in weigh(setup, config).said
-        assert not weigh(replace(setup, source=SEEDED), config).said
+        assert said in compute_map(setup, config).error
+        assert not compute_map(replace(setup, source=SEEDED), config).error
 
 
 @pytest.mark.parametrize("item", PRESETS, ids=lambda item: item.key)
 def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
-    for setup in (SETUP, replace(first(), text="one two three")):
+    for setup in (SETUP, replace(default_controls(), text="one two three")):
         try:
             config = item.config(*setup.sizes)
         except ConfigError:
             continue
-        found = weigh(setup, config)
-        assert found.said or np.isfinite(found.weights).all()
-        assert found.said or found.weights.shape == (len(tokens_of(setup).names),) * 2
-        assert text.name_of(config) and text.note_of(config)
-    assert not weigh(SETUP, item.config()).said, "the seeded layer draws every preset"
+        found = compute_map(setup, config)
+        assert found.error or np.isfinite(found.weights).all()
+        assert found.error or found.weights.shape == (len(tokens_of(setup).names),) * 2
+        assert text.name_of(config) and text.heading_note(config)
+    assert not compute_map(SETUP, item.config()).error, "the seeded layer draws every preset"
 
 
 @pytest.mark.parametrize("axis", AXES)
@@ -112,9 +112,9 @@ def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
             config = AttentionConfig(16, 2, **{axis: Choice(item.key)})
         except ConfigError:
             continue
-        found = weigh(SETUP, config)
-        assert found.said.endswith(".") or found.weights.shape == (5, 5), item.key
-        assert text.note_of(config) and "{" not in text.note_of(config)
+        found = compute_map(SETUP, config)
+        assert found.error.endswith(".") or found.weights.shape == (5, 5), item.key
+        assert text.heading_note(config) and "{" not in text.heading_note(config)
         assert text.name_of(config) == (item.name if getattr(config, axis) != getattr(DOT, axis) else "Dot product")
 
 
@@ -124,32 +124,32 @@ def test_equal_names_are_equal_weights():
     assert "projection.query.weight" in alike
     assert own[0] == [] and any(name.startswith("score") for name in own[1])
     assert counts[0] == 4 * (16 * 16 + 16) < counts[1]
-    said = text.sharing(alike, own, ["Dot", "Gated"], True)
+    said = text.shared_weights_text(alike, own, ["Dot", "Gated"], True)
     assert plain("projection.query") in said and "Of its own has Gated: " in said
 
 
 def test_measures_by_hand():
     weights = np.array([[0.5, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]])
-    found = Weighed(weights)
+    found = MapResult(weights)
     assert found.entropy == pytest.approx(np.log(2) / 4)
     assert found.distance == pytest.approx((0.5 + 0 + 1 + 3) / 4)
-    assert found.near == pytest.approx(3 / 4) == Weighed(-7 * weights).near, "a share, whatever the rows sum to"
-    assert Weighed(np.zeros((3, 3))).near == 0
-    assert Weighed(-weights).entropy is None and Weighed(-weights).distance is None
+    assert found.near == pytest.approx(3 / 4) == MapResult(-7 * weights).near, "a share, whatever the rows sum to"
+    assert MapResult(np.zeros((3, 3))).near == 0
+    assert MapResult(-weights).entropy is None and MapResult(-weights).distance is None
 
 
 def test_the_cell_worth_reading_is_no_neighbour_and_no_special_token():
     weights = np.full((5, 5), 0.1)
     weights[0, 4], weights[2, 3], weights[1, 3] = 0.9, 0.8, 0.5
-    assert telling_cell(weights, (True, False, False, False, False)) == (1, 3)
+    assert default_cell(weights, (True, False, False, False, False)) == (1, 3)
 
 
 def test_the_fact_is_what_is_measured():
-    setup = first()
-    found = [weigh(setup, config) for config in setup.mechanisms]
+    setup = default_controls()
+    found = [compute_map(setup, config) for config in setup.mechanisms]
     names = text.names_of(setup.mechanisms)
     tokens = tokens_of(setup)
-    cell = telling_cell(found[0].weights, tokens.special)
+    cell = default_cell(found[0].weights, tokens.special)
     said = text.fact(setup, names, found, tokens, cell)
     assert said == ("ALiBi spends **0.52** of its weight within two tokens, the dot product **0.33**; even attention "
                     "would spend 0.29. :primary[**it**] still prefers animal, at 0.41 instead of 0.68.")
@@ -159,7 +159,7 @@ def test_the_fact_is_what_is_measured():
 
 def test_mechanisms_that_weigh_alike_are_said_to():
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
-    found = [weigh(setup, config) for config in setup.mechanisms]
+    found = [compute_map(setup, config) for config in setup.mechanisms]
     said = text.fact(setup, ["Dot product", "Gated output"], found, tokens_of(setup), (0, 2))
     assert said.startswith("Gated output and the dot product weigh every cell alike") and said.endswith("in both.")
 
@@ -188,31 +188,32 @@ def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
 
 def test_a_caption_names_what_is_implied_and_what_is_signed():
     tokens = Tokens(("a", "b"), (False, False))
-    said = text.caption(SETUP, tokens, [Weighed(np.eye(2), implied=True), Weighed(-np.eye(2))], ["Linear", "Diff"])
+    said = text.caption(SETUP, tokens, [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))], ["Linear", "Diff"])
     assert "Linear: the implied matrix" in said and "Diff: weights may be negative" in said and "seed 126" in said
 
 
 def test_costs_by_hand():
     dot, window = AttentionConfig(16, 2), AttentionConfig(16, 2, mask=Choice.of("local", window=3))
-    assert seen_share(dot, 128) == 1.0
-    assert seen_share(window, 10) == pytest.approx((7 * 10 - 2 * (1 + 2 + 3)) / 100)
-    whole, masked = costed(dot, 10), costed(window, 10)
+    assert visible_share(dot, 128) == 1.0
+    assert visible_share(window, 10) == pytest.approx((7 * 10 - 2 * (1 + 2 + 3)) / 100)
+    whole, masked = closed_form_cost(dot, 10), closed_form_cost(window, 10)
     assert (whole.dense, masked.dense) == (False, True)
     assert whole.flops == attention_cost(dot, 10, 10).flops == 2 * 2 * 10 * 10 * 16
     assert masked.flops == pytest.approx(0.58 * whole.flops)
     assert whole.parameters == 4 * (16 * 16 + 16)
-    assert not costed(window.with_(kernel=Choice("local")), 10).dense
+    assert not closed_form_cost(window.with_(kernel=Choice("local")), 10).dense
     causal = AttentionConfig(16, 2, mask="causal", kernel="fused")
-    assert costed(causal, 10).flops == pytest.approx(0.55 * whole.flops)
+    assert closed_form_cost(causal, 10).flops == pytest.approx(0.55 * whole.flops)
     learned = AttentionConfig(16, 2, mask="local_p", kernel="block_sparse")
-    assert costed(learned, 10).at_most and not costed(learned.with_(kernel=Choice("exact")), 10).at_most
+    exact = learned.with_(kernel=Choice("exact"))
+    assert closed_form_cost(learned, 10).at_most and not closed_form_cost(exact, 10).at_most
 
 
 def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
     able, unable = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice.of("learned", max_len=8))
     forms = AttentionConfig(16, 2, position=Choice.of("formula", formula="score / (i - j)"))
     found = {}
-    fractions = list(measuring([able, able, unable, forms], 32, found))
+    fractions = list(measure_costs([able, able, unable, forms], 32, found))
     assert fractions[-1] == 1.0 and fractions == sorted(fractions)
     assert found[able, 32].seconds > 0 and found[able, 32].bytes >= 2 * 32 * 32 * 4
     assert found[forms, 32].skipped and not found[forms, 32].seconds
@@ -220,10 +221,10 @@ def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
 
 def test_nothing_is_measured_beside_another_measurement():
     with ONE_AT_A_TIME:
-        steps = measuring([DOT], 8, found := {})
+        steps = measure_costs([DOT], 8, found := {})
         assert [next(steps), next(steps)] == [0.0, 0.0] and not found
     assert list(steps)[-1] == 1.0 and found
-    steps = measuring([DOT], 8, {})
+    steps = measure_costs([DOT], 8, {})
     next(steps)
     steps.close()  # the page went on to something else
     assert ONE_AT_A_TIME.acquire(timeout=1)
@@ -231,18 +232,18 @@ def test_nothing_is_measured_beside_another_measurement():
 
 
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
-    weighed = Weighed(np.eye(3))
+    weighed = MapResult(np.eye(3))
     measured = Measurement("x", 8, 0.0123, 2_000_000)
-    line = cost_table.row("x", weighed, Costed(90, 1e6, True), 1, 100, measured)
+    line = cost_table.row("x", weighed, ClosedFormCost(90, 1e6, True), 1, 100, measured)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
-    assert cost_table.row("x", Weighed(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6
+    assert cost_table.row("x", MapResult(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():
-    setup = first()
-    dot, alibi, window, linear = (weigh(setup, config) for config in setup.mechanisms)
+    setup = default_controls()
+    dot, alibi, window, linear = (compute_map(setup, config) for config in setup.mechanisms)
     tokens = tokens_of(setup)
-    i, j = cell = telling_cell(dot.weights, tokens.special)
+    i, j = cell = default_cell(dot.weights, tokens.special)
     assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in text.equation(dot, "it", "animal", cell)
     apart = dot.scores[i, j] - alibi.scores[i, j]
     assert apart == pytest.approx(2**-2 * (i - j), abs=1e-5), "the second of twelve slopes is a quarter"

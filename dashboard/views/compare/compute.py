@@ -1,4 +1,4 @@
-"""A mechanism on the tokens that all of them share → its map, or the sentence that says why there is none."""
+"""The map of each mechanism on the shared tokens, or the error where there is none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.components.multiples.payload import LEAST_NEGATIVE
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
-from dashboard.views.compare.link import SEEDED, Setup
+from dashboard.views.compare.link import SEEDED, Controls
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 
 MOST_TOKENS = 256
@@ -23,7 +23,7 @@ NEAR = 2  # tokens: "within two tokens"
 
 @dataclass(frozen=True)
 class Tokens:
-    """What every mechanism reads: names of the tokens, which of them are special, and what was cut, in words."""
+    """The tokens that every mechanism reads, which of them are special, and notes on what was cut."""
 
     names: tuple[str, ...]
     special: tuple[bool, ...]
@@ -31,13 +31,13 @@ class Tokens:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
-    """The map of one mechanism's head, (T, S), and what is measured on it; `said` instead, where there is no map."""
+class MapResult:
+    """The map of one mechanism's head, (T, S), and its statistics; where there is no map, `error` says why."""
 
     weights: np.ndarray
     mask: np.ndarray | None = None
     implied: bool = False
-    said: str = ""
+    error: str = ""
     products: np.ndarray | None = None  # how query meets key, scaled; None where a kernel makes no scores
     scores: np.ndarray | None = None  # with what positions add or change
 
@@ -48,12 +48,12 @@ class Weighed:
     @property
     def entropy(self) -> float | None:
         """Mean entropy of the rows in nats; None where there is no map, or one that holds no probabilities."""
-        return None if self.said or self.signed else float(analysis.entropy(self.weights[None]).mean())
+        return None if self.error or self.signed else float(analysis.entropy(self.weights[None]).mean())
 
     @property
     def distance(self) -> float | None:
         """How many tokens away the weight lies on average; None where weights are negative."""
-        return None if self.said or self.signed else float(analysis.mean_distance(self.weights[None])[0])
+        return None if self.error or self.signed else float(analysis.mean_distance(self.weights[None])[0])
 
     @property
     def near(self) -> float:
@@ -63,35 +63,35 @@ class Weighed:
         return float(sizes[np.abs(rows - columns) <= NEAR].sum() / (sizes.sum() or 1.0))
 
 
-def tokens_of(setup: Setup) -> Tokens:
-    """The tokens of the setup's text; PretrainedError when MiniLM has nothing to read."""
-    if setup.seeded:
-        cut = tokenize(setup.text)
-        kept = cut.tokens[:MOST_TOKENS]
-        notes = cut.notes if len(kept) == len(cut.tokens) else (_shortened(len(cut.tokens)),)
-        return Tokens(labels(kept), (False,) * len(kept), notes)
-    found = shared(_heads, setup.text, setup.place[0])
-    kept = found.tokens[:MOST_TOKENS]
-    notes = (_shortened(len(found.tokens)),) if len(kept) < len(found.tokens) else ()
-    return Tokens(kept, found.special[:MOST_TOKENS], notes)
+def tokens_of(controls: Controls) -> Tokens:
+    """The tokens of the text; PretrainedError when MiniLM has nothing to read."""
+    if controls.seeded:
+        cut = tokenize(controls.text)
+        first = cut.tokens[:MOST_TOKENS]
+        notes = cut.notes if len(first) == len(cut.tokens) else (_shortened(len(cut.tokens)),)
+        return Tokens(labels(first), (False,) * len(first), notes)
+    heads_ = shared(_heads, controls.text, controls.place[0])
+    first = heads_.tokens[:MOST_TOKENS]
+    notes = (_shortened(len(heads_.tokens)),) if len(first) < len(heads_.tokens) else ()
+    return Tokens(first, heads_.special[:MOST_TOKENS], notes)
 
 
 def _shortened(count: int) -> str:
     return f"The text has {count:,} tokens; the first {MOST_TOKENS} are compared."
 
 
-def weigh(setup: Setup, config: AttentionConfig) -> Weighed:
-    """The map of one mechanism in the setup, remembered; what cannot be drawn says why."""
+def compute_map(controls: Controls, config: AttentionConfig) -> MapResult:
+    """The cached map of one mechanism, or its error."""
     try:
-        sized = setup.sized(config)
+        sized = controls.sized(config)
     except ConfigError as error:
-        return Weighed(np.zeros((0, 0)), said=str(error))
-    if not setup.seeded and (said := _not_given(sized)):
-        return Weighed(np.zeros((0, 0)), said=said)
-    return cached(_weigh, sized, setup.source, setup.text, setup.place[1], setup.seed)
+        return MapResult(np.zeros((0, 0)), error=str(error))
+    if not controls.seeded and (reason := _source_error(sized)):
+        return MapResult(np.zeros((0, 0)), error=reason)
+    return cached(_compute_map, sized, controls.source, controls.text, controls.place[1], controls.seed)
 
 
-def _not_given(config: AttentionConfig) -> str | None:
+def _source_error(config: AttentionConfig) -> str | None:
     """Why a mechanism cannot have MiniLM's own queries and keys, or None."""
     if config.projection.key not in ("multi_head", "identity"):
         return (f"projection = {config.projection.key} makes queries and keys of its own, and here they are MiniLM's; "
@@ -103,28 +103,28 @@ def _not_given(config: AttentionConfig) -> str | None:
 
 
 @torch.inference_mode()
-def _weigh(config: AttentionConfig, source: str, text: str, head: int, seed: int) -> Weighed:
+def _compute_map(config: AttentionConfig, source: str, text: str, head: int, seed: int) -> MapResult:
     try:
         steps = _steps(config, source, text, seed)
     except (ConfigError, ValueError) as error:
-        return Weighed(np.zeros((0, 0)), said=str(error))
+        return MapResult(np.zeros((0, 0)), error=str(error))
     if steps.weights is None:
-        return Weighed(np.zeros((0, 0)), said=f"kernel = {config.kernel.key} keeps no weights; take kernel = exact.")
-    return weighed(steps, head)
+        return MapResult(np.zeros((0, 0)), error=f"kernel = {config.kernel.key} keeps no weights; take kernel = exact.")
+    return head_map(steps, head)
 
 
-def weighed(steps: Steps, head: int) -> Weighed:
-    """What is drawn of one head: copies, since a step may share its memory with the others."""
+def head_map(steps: Steps, head: int) -> MapResult:
+    """One head of a layer's steps, as copies: steps share their memory with each other."""
     assert steps.weights is not None
     shape, num_heads = steps.weights.shape[-2:], steps.q.shape[1]
-    met = head * (num_heads // steps.weights.shape[1])  # the first of the heads that were folded into this one
+    query_head = head * (num_heads // steps.weights.shape[1])  # the first query head of its group
 
-    def drawn(found: torch.Tensor | None) -> np.ndarray | None:
-        return None if found is None else found.expand(1, num_heads, *shape)[0, met].numpy().copy()
+    def of_head(values: torch.Tensor | None) -> np.ndarray | None:
+        return None if values is None else values.expand(1, num_heads, *shape)[0, query_head].numpy().copy()
 
     products = None if steps.raw is None else steps.raw * steps.scale
     weights = steps.weights[0, head].float().numpy().copy()
-    return Weighed(weights, drawn(steps.mask), steps.implied, "", drawn(products), drawn(steps.scores))
+    return MapResult(weights, of_head(steps.mask), steps.implied, "", of_head(products), of_head(steps.scores))
 
 
 def _steps(config: AttentionConfig, source: str, text: str, seed: int) -> Steps:
@@ -132,16 +132,16 @@ def _steps(config: AttentionConfig, source: str, text: str, seed: int) -> Steps:
     if source == SEEDED:
         tokens = tokenize(text).tokens[:MOST_TOKENS]
         x = embed(tokens, config.d_model, seed)
-        return layer(x, key_mask=torch.ones(x.shape[:2], dtype=torch.bool) if _pads(config) else None)
-    found: LayerQKV = shared(_heads, text, int(source.split(".")[0]))
-    q, k, v = (each[:, :, :MOST_TOKENS] for each in (found.q, found.k, found.v))
-    x = found.x[:, :MOST_TOKENS]
-    real = torch.ones(x.shape[:2], dtype=torch.bool) if _pads(config) else None
+        return layer(x, key_mask=torch.ones(x.shape[:2], dtype=torch.bool) if _needs_padding(config) else None)
+    recorded: LayerQKV = shared(_heads, text, int(source.split(".")[0]))
+    q, k, v = (each[:, :, :MOST_TOKENS] for each in (recorded.q, recorded.k, recorded.v))
+    x = recorded.x[:, :MOST_TOKENS]
+    real = torch.ones(x.shape[:2], dtype=torch.bool) if _needs_padding(config) else None
     return layer.attend_heads(q, k, v, x, x, key_mask=real)
 
 
-def _pads(config: AttentionConfig) -> bool:
-    """Whether a mask asks which tokens are padding: here none is."""
+def _needs_padding(config: AttentionConfig) -> bool:
+    """Whether the mask needs to know which tokens are padding; here none is."""
     return "padding" in str(config.mask)
 
 
@@ -149,25 +149,25 @@ def _heads(text: str, layer: int) -> LayerQKV:
     return layer_qkv(load_model(EMBEDDED), text, layer)
 
 
-def shared_weights(setup: Setup, configs: list[AttentionConfig]) -> tuple[list[str], list[list[str]], list[int]]:
-    """Names of the weights that all have alike, those that each has for itself, and how many numbers each has.
+def shared_weights(controls: Controls, configs: list[AttentionConfig]) -> tuple[list[str], list[list[str]], list[int]]:
+    """The weights that all mechanisms share, those of each alone, and the parameters of each.
 
     Weights are seeded by their names, so equal names and shapes are equal numbers. With MiniLM's queries and keys,
     the projections are MiniLM's in every map, and are no weights of the mechanism.
     """
-    held = []
+    weights = []
     for config in configs:
-        layer = seeded_layer(setup.sized(config), setup.seed)
-        held.append({(name, tuple(weight.shape)): weight.numel() for name, weight in layer.named_parameters()})
-    alike = set.intersection(*map(set, held)) if held else set()
-    own = [[name for name, shape in each if (name, shape) not in alike] for each in held]
-    return [name for name, _ in sorted(alike)], own, [sum(each.values()) for each in held]
+        layer = seeded_layer(controls.sized(config), controls.seed)
+        weights.append({(name, tuple(weight.shape)): weight.numel() for name, weight in layer.named_parameters()})
+    common = set.intersection(*map(set, weights)) if weights else set()
+    own = [[name for name, shape in each if (name, shape) not in common] for each in weights]
+    return [name for name, _ in sorted(common)], own, [sum(each.values()) for each in weights]
 
 
-def telling_cell(weights: np.ndarray, special: tuple[bool, ...]) -> tuple[int, int]:
-    """The cell worth reading first: the most weight on an ordinary token that is no neighbour of the query."""
+def default_cell(weights: np.ndarray, special: tuple[bool, ...]) -> tuple[int, int]:
+    """The picked cell at first: the largest weight on an ordinary token that is no neighbour of the query."""
     rows, columns = np.indices(weights.shape)
     hidden = np.asarray(special)
-    shown = np.where((np.abs(rows - columns) < NEAR) | hidden[:, None] | hidden[None, :], -1.0, weights)
-    i, j = np.unravel_index(shown.argmax(), shown.shape)
+    candidates = np.where((np.abs(rows - columns) < NEAR) | hidden[:, None] | hidden[None, :], -1.0, weights)
+    i, j = np.unravel_index(candidates.argmax(), candidates.shape)
     return int(i), int(j)

@@ -11,13 +11,13 @@ import streamlit as st
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, heads_that_divide, preset
 from core.masks import COMPOSITIONS
 from dashboard.views.compare import link
-from dashboard.views.compare.link import FEWEST, MOST, MOST_HEADS, SEEDED, Setup
+from dashboard.views.compare.link import FEWEST, MOST, MOST_HEADS, SEEDED, Controls
 from dashboard.views.compare.text import name_of
 from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism
 from dashboard.widgets.panels import plain
 
 KEEP: dict[str, Any] = {"persist_state": "session"}
-SETUP, WRITTEN = "compare:setup", "compare:written"
+CONTROLS, WRITTEN = "compare:setup", "compare:written"
 EDITING, EDITS, SENT = "compare:editing", "compare:edits", "compare:sent"
 WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 LONGEST_TEXT = 20_000  # as many as are read
@@ -25,69 +25,69 @@ PLAIN = "plain"
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
 
 
-def load() -> tuple[Setup, list[str]]:
+def load_controls() -> tuple[Controls, list[str]]:
     """The session's setup, or the link's where that is not what this page wrote, with what of it cannot be had.
 
     So the Back button takes a choice back. Coming from another page, which empties the link, takes nothing back.
     """
-    asked = linked()
+    linked = link_query()
     stayed = "compare:measure" in st.session_state  # a button's state goes with its page
-    if SETUP in st.session_state and (asked == st.session_state.get(WRITTEN) or not (asked or stayed)):
-        return st.session_state[SETUP], []
-    setup, refused = link.from_query(asked)
-    put(setup)
-    return setup, refused
+    if CONTROLS in st.session_state and (linked == st.session_state.get(WRITTEN) or not (linked or stayed)):
+        return st.session_state[CONTROLS], []
+    controls, refused = link.from_query(linked)
+    store_controls(controls)
+    return controls, refused
 
 
-def linked() -> dict[str, str | list[str]]:
+def link_query() -> dict[str, str | list[str]]:
     """What of the setup stands in the link."""
     return {name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
             for name in link.READERS if name in st.query_params}
 
 
-def put(setup: Setup) -> None:
-    """Make this the setup, and every widget show it; for a callback, or before the widgets are drawn."""
-    setup = link.fitting(setup)
-    st.session_state[SETUP] = setup
+def store_controls(controls: Controls) -> None:
+    """Store the controls and set every widget to them; for a callback, or before the widgets are drawn."""
+    controls = link.clamped(controls)
+    st.session_state[CONTROLS] = controls
     st.session_state.update({
-        "compare:source": setup.source, "compare:text": setup.text, "compare:seed": setup.seed,
-        "compare:d_model": setup.d_model, f"compare:heads:{setup.d_model}": setup.num_heads,
-        f"compare:head:{setup.num_heads}": setup.head, "compare:minuend": setup.minus[0],
-        "compare:subtrahend": setup.minus[1], "compare:length": setup.length})
+        "compare:source": controls.source, "compare:text": controls.text, "compare:seed": controls.seed,
+        "compare:d_model": controls.d_model, f"compare:heads:{controls.d_model}": controls.num_heads,
+        f"compare:head:{controls.num_heads}": controls.head, "compare:minuend": controls.minus[0],
+        "compare:subtrahend": controls.minus[1], "compare:length": controls.length})
 
 
-def keep(setup: Setup) -> None:
+def save_controls(controls: Controls) -> None:
     """Remember the setup and write it into the link; the link is touched only where it changes."""
-    st.session_state[SETUP] = setup
-    query, asked = link.to_query(setup), linked()
-    for name in asked.keys() - query.keys():
+    st.session_state[CONTROLS] = controls
+    query, linked = link.to_query(controls), link_query()
+    for name in linked.keys() - query.keys():
         del st.query_params[name]
     for name, value in query.items():
-        if asked.get(name) != value:
+        if linked.get(name) != value:
             st.query_params[name] = value
     st.session_state[WRITTEN] = query
 
 
-def current(setup: Setup) -> Setup:
-    """The setup as the widgets say it now, drawn or not: those in a closed popover, and the length further down."""
-    def said(name: str, usual: Any) -> Any:
+def read_widgets(controls: Controls) -> Controls:
+    """The controls with the values of all widgets, also of those in a closed popover and further down the page."""
+    def value_of(name: str, default: Any) -> Any:
         value = st.session_state.get(f"compare:{name}")
-        return usual if value is None else value
+        return default if value is None else value
 
-    d_model = said("d_model", setup.d_model)
-    heads = said(f"heads:{d_model}", max(number for number in heads_of(d_model) if number <= setup.num_heads))
+    d_model = value_of("d_model", controls.d_model)
+    heads = value_of(f"heads:{d_model}", max(number for number in heads_of(d_model) if number <= controls.num_heads))
     return replace(
-        setup, source=said("source", setup.source), text=said("text", ""), seed=int(said("seed", setup.seed)),
-        d_model=d_model, num_heads=heads, head=said(f"head:{heads}", min(setup.head, heads - 1)),
-        length=said("length", setup.length),
-        minus=(said("minuend", setup.minus[0]), said("subtrahend", setup.minus[1])))
+        controls, source=value_of("source", controls.source), text=value_of("text", ""),
+        seed=int(value_of("seed", controls.seed)), d_model=d_model, num_heads=heads,
+        head=value_of(f"head:{heads}", min(controls.head, heads - 1)), length=value_of("length", controls.length),
+        minus=(value_of("minuend", controls.minus[0]), value_of("subtrahend", controls.minus[1])))
 
 
 def heads_of(d_model: int) -> list[int]:
     return [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
 
 
-def tokens(setup: Setup) -> None:
+def tokens_popover(controls: Controls) -> None:
     """The sentence, and for a seeded layer its sizes, the head that is drawn and the seed; drawn while it is open."""
     panel = st.popover("Tokens", icon=":material/edit:", key="compare:tokens", on_change="rerun",
                        help="The sentence that every mechanism reads, and the seed")
@@ -97,26 +97,27 @@ def tokens(setup: Setup) -> None:
         st.text_area("Sentence", key="compare:text", height=100, max_chars=LONGEST_TEXT, **KEEP)
         st.number_input("Seed", 0, link.LAST_SEED, step=1, key="compare:seed", **KEEP,
                         help="Draws whatever a mechanism has of its own, by the name of each weight.")
-        if setup.seeded:
-            _sizes(setup)
+        if controls.seeded:
+            _sizes(controls)
 
 
-def _sizes(setup: Setup) -> None:
-    st.select_slider("d_model", sorted({*WIDTHS, setup.d_model}), setup.d_model, key="compare:d_model", **KEEP)
-    fits = heads_of(setup.d_model)
-    st.selectbox("Heads", fits, fits.index(setup.num_heads), key=f"compare:heads:{setup.d_model}", **KEEP)
-    st.selectbox("Head drawn", range(setup.num_heads), setup.head, key=f"compare:head:{setup.num_heads}", **KEEP)
+def _sizes(controls: Controls) -> None:
+    st.select_slider("d_model", sorted({*WIDTHS, controls.d_model}), controls.d_model, key="compare:d_model", **KEEP)
+    fits = heads_of(controls.d_model)
+    st.selectbox("Heads", fits, fits.index(controls.num_heads), key=f"compare:heads:{controls.d_model}", **KEEP)
+    st.selectbox("Head drawn", range(controls.num_heads), controls.head, key=f"compare:head:{controls.num_heads}",
+                 **KEEP)
 
 
-def row(setup: Setup, names: Sequence[str]) -> None:
+def controls_row(controls: Controls, names: Sequence[str]) -> None:
     """The row of controls under the title."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2):
         st.selectbox("Queries and keys from", [SEEDED, *link.MINILM], key="compare:source", **KEEP,
                      format_func=source_label, help="A trained layer's own, or a layer drawn from a seed.")
     with grid.cell(column_span=2):
-        _mechanisms(setup, names)
-    places = range(len(setup.mechanisms))
+        _mechanisms(controls, names)
+    places = range(len(controls.mechanisms))
     with grid:
         st.selectbox("Difference", places, key="compare:minuend", format_func=names.__getitem__, **KEEP)
         st.selectbox("minus", places, key="compare:subtrahend", format_func=names.__getitem__, **KEEP)
@@ -129,23 +130,23 @@ def source_label(source: str) -> str:
     return f"MiniLM, layer {layer}, head {head}"
 
 
-def _mechanisms(setup: Setup, names: Sequence[str]) -> None:
+def _mechanisms(controls: Controls, names: Sequence[str]) -> None:
     """The list of mechanisms, in a popover whose content is made while it is open."""
     panel = st.popover("Mechanisms", key="compare:list", on_change="rerun", width="stretch")
     if not panel.open:
         return
     with panel:
         for place, name in enumerate(names):
-            _line(setup, place, name)
+            _line(controls, place, name)
         full = len(names) >= MOST
         st.selectbox("Add a mechanism", addable(), None, key="compare:add", format_func=add_label, disabled=full,
                      on_change=_add, placeholder=f"At most {MOST} fit" if full else "A preset, or one choice",
                      help="A published mechanism, or the plain dot product with one choice of one axis.")
 
 
-def _line(setup: Setup, place: int, name: str) -> None:
+def _line(controls: Controls, place: int, name: str) -> None:
     """One mechanism as a menu of what can be done with it."""
-    count, key = len(setup.mechanisms), f"compare:line:{place}"
+    count, key = len(controls.mechanisms), f"compare:line:{place}"
     possible = {CHANGE: True, UP: place > 0, DOWN: place < count - 1, TWICE: count < MOST, REMOVE: count > FEWEST}
     st.menu_button(plain(name), [what for what, can in possible.items() if can], key=key, width="stretch",
                    on_click=_act, args=(key, place))
@@ -153,7 +154,7 @@ def _line(setup: Setup, place: int, name: str) -> None:
 
 def _act(key: str, place: int) -> None:
     """Do what was picked in a mechanism's menu."""
-    what, order = st.session_state[key], list(range(len(st.session_state[SETUP].mechanisms)))
+    what, order = st.session_state[key], list(range(len(st.session_state[CONTROLS].mechanisms)))
     if what == CHANGE:
         st.session_state[EDITING] = place
         st.session_state["compare:list"] = False  # the list would lie over the dialog
@@ -196,38 +197,39 @@ def added(option: str, sizes: tuple[int, int]) -> AttentionConfig:
 
 
 def _add() -> None:
-    setup, option = st.session_state[SETUP], st.session_state["compare:add"]
+    controls, option = st.session_state[CONTROLS], st.session_state["compare:add"]
     st.session_state["compare:add"] = None
-    if option is None or len(setup.mechanisms) >= MOST:
+    if option is None or len(controls.mechanisms) >= MOST:
         return
     try:
-        put(replace(setup, mechanisms=(*setup.mechanisms, added(option, setup.sizes))))
+        store_controls(replace(controls, mechanisms=(*controls.mechanisms, added(option, controls.sizes))))
     except ConfigError as error:
         st.session_state["compare:refused"] = f"{add_label(option)} is not added. {error}"
 
 
 def _reorder(order: Sequence[int]) -> None:
     """The mechanisms in another order, some left out or twice; the difference stays with its two where it can."""
-    setup = st.session_state[SETUP]
-    kept = [order.index(place) if place in order else None for place in setup.minus]
-    free = [place for place in range(len(order)) if place not in kept]
-    minus = tuple(free.pop(0) if place is None else place for place in kept)
-    put(replace(setup, mechanisms=tuple(setup.mechanisms[place] for place in order), minus=minus))
+    controls = st.session_state[CONTROLS]
+    minus = [order.index(place) if place in order else None for place in controls.minus]
+    free = [place for place in range(len(order)) if place not in minus]
+    pair = tuple(free.pop(0) if place is None else place for place in minus)
+    store_controls(replace(controls, mechanisms=tuple(controls.mechanisms[place] for place in order), minus=pair))
 
 
-def editor(setup: Setup) -> None:
+def edit_dialog(controls: Controls) -> None:
     """The dialog in which one mechanism is changed, while it is open."""
     place = st.session_state.pop(EDITING, None)
-    if place is not None and place < len(setup.mechanisms):
-        _dialog(setup, place)
+    if place is not None and place < len(controls.mechanisms):
+        _dialog(controls, place)
 
 
 @st.dialog("Change a mechanism", width="large")
-def _dialog(setup: Setup, place: int) -> None:
-    st.markdown(f"It starts as **{plain(name_of(setup.mechanisms[place]))}**; every choice of the six axes can change.")
-    axes = tuple(AXES) if setup.seeded else tuple(axis for axis in AXES if axis != "projection")
-    d_model, heads = setup.sizes
-    start = setup.mechanisms[place]
+def _dialog(controls: Controls, place: int) -> None:
+    name = plain(name_of(controls.mechanisms[place]))
+    st.markdown(f"It starts as **{name}**; every choice of the six axes can change.")
+    axes = tuple(AXES) if controls.seeded else tuple(axis for axis in AXES if axis != "projection")
+    d_model, heads = controls.sizes
+    start = controls.mechanisms[place]
     try:
         start = start.with_(d_model=d_model, num_heads=heads)
     except ConfigError as error:
@@ -235,14 +237,14 @@ def _dialog(setup: Setup, place: int) -> None:
         start = AttentionConfig(d_model, heads)
     config = mechanism(f"compare:edit:{st.session_state[EDITS]}", start, axes=axes, sizes=False)
     if st.button("Compare this", type="primary", disabled=config is None, key="compare:take") and config is not None:
-        before = st.session_state[SETUP]
+        before = st.session_state[CONTROLS]
         changed = (*before.mechanisms[:place], config, *before.mechanisms[place + 1:])
         st.session_state[SENT] = replace(before, mechanisms=changed)
         st.rerun()
 
 
 def take_edit() -> None:
-    """What the dialog sent, before the widgets are drawn."""
+    """Take what the dialog sent; call it before the widgets are drawn."""
     sent = st.session_state.pop(SENT, None)
     if sent is not None:
-        put(sent)
+        store_controls(sent)

@@ -14,12 +14,12 @@ from dashboard.charts.numbers import byte_size, duration, number, operations
 from dashboard.components.multiples import mark_html
 from dashboard.runtime.cache import cached
 from dashboard.views.compare import costs
-from dashboard.views.compare.compute import Weighed
-from dashboard.views.compare.costs import Costed, Key
-from dashboard.views.compare.link import LENGTHS, Setup
+from dashboard.views.compare.compute import MapResult
+from dashboard.views.compare.costs import ClosedFormCost, Measurements
+from dashboard.views.compare.link import LENGTHS, Controls
 from dashboard.widgets.panels import plain, theme
 
-FOUND = "compare:measured"
+MEASUREMENTS = "compare:measured"
 HEAD = ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters")
 MISSING = "–"
 DENSE_NOTE = "¹ Dense and masked, so the FLOPs it saves are not yet time saved."
@@ -38,67 +38,70 @@ STYLE = """<style>
 Row = list[str]
 
 
-def table(setup: Setup, names: Sequence[str], weighed: Sequence[Weighed]) -> Callable[[], None] | None:
+def cost_table(controls: Controls, names: Sequence[str], results: Sequence[MapResult]) -> Callable[[], None] | None:
     """The table; what was not measured yet waits for a press, but at first sight.
 
     Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
     """
-    found: dict[Key, Measurement] = st.session_state.setdefault(FOUND, {})
-    configs = costs.sized(setup)
+    measurements: Measurements = st.session_state.setdefault(MEASUREMENTS, {})
+    configs = costs.sized_configs(controls)
     place, under = st.empty(), st.empty()
     with place:
-        _show(setup, names, weighed, configs, found)
-    wanted = [config for config in configs if config is not None]
-    missing = [config for config in wanted if (config, setup.length) not in found]
+        _draw_table(controls, names, results, configs, measurements)
+    possible = [config for config in configs if config is not None]
+    missing = [config for config in possible if (config, controls.length) not in measurements]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.selectbox("Length T", LENGTHS, key="compare:length", persist_state="session", width=110,
                      label_visibility="collapsed", format_func=lambda size: f"T = {size}")
         pressed = st.button("Measure", icon=":material/speed:", key="compare:measure",
                             help="Runs every mechanism here, in turn: a second or two.")
-    dense = any(config is not None and closed(config, setup.length).dense for config in configs)
-    unable = [f"{plain(names[at])}: {plain(found[config, setup.length].skipped)}" for at, config in enumerate(configs)
-              if config is not None and (config, setup.length) in found and found[config, setup.length].skipped]
-    st.caption(" ".join([costs.conditions(setup), *[DENSE_NOTE] * dense, *unable]))
-    if not pressed and not (missing and not found):
+    dense = any(config is not None and closed_form(config, controls.length).dense for config in configs)
+    skipped = {at: measurements[config, controls.length].skipped for at, config in enumerate(configs)
+               if config is not None and (config, controls.length) in measurements}
+    unable = [f"{plain(names[at])}: {plain(reason)}" for at, reason in skipped.items() if reason]
+    st.caption(" ".join([costs.conditions(controls), *[DENSE_NOTE] * dense, *unable]))
+    if not pressed and not (missing and not measurements):
         return None
 
     def measure() -> None:
-        _measure(setup, wanted, found, under)
+        _measure(controls, possible, measurements, under)
         with place:
-            _show(setup, names, weighed, configs, found)
+            _draw_table(controls, names, results, configs, measurements)
 
     return measure
 
 
-def _measure(setup: Setup, configs: Sequence[AttentionConfig], found: dict[Key, Measurement], place: Any) -> None:
+def _measure(controls: Controls, configs: Sequence[AttentionConfig], measurements: Measurements, place: Any) -> None:
     bar = place.progress(0.0, "Measuring time and memory here")
-    for fraction in costs.measuring(configs, setup.length, found):
+    for fraction in costs.measure_costs(configs, controls.length, measurements):
         bar.progress(fraction, "Measuring time and memory here")
     place.empty()
 
 
-def closed(config: AttentionConfig, length: int) -> Costed:
-    return cached(costs.costed, config, length)
+def closed_form(config: AttentionConfig, length: int) -> ClosedFormCost:
+    return cached(costs.closed_form_cost, config, length)
 
 
-def _show(setup: Setup, names: Sequence[str], weighed: Sequence[Weighed],
-          configs: Sequence[AttentionConfig | None], found: dict[Key, Measurement]) -> None:
-    first = next((closed(config, setup.length).parameters for config in configs if config is not None), 0)
-    rows = [row(names[at], weighed[at], config and closed(config, setup.length), at, first,
-                found.get((config, setup.length)) if config else None) for at, config in enumerate(configs)]
+def _draw_table(controls: Controls, names: Sequence[str], results: Sequence[MapResult],
+                configs: Sequence[AttentionConfig | None], measurements: Measurements) -> None:
+    first = next((closed_form(config, controls.length).parameters for config in configs if config is not None), 0)
+    rows = [row(names[at], results[at], config and closed_form(config, controls.length), at, first,
+                measurements.get((config, controls.length)) if config else None) for at, config in enumerate(configs)]
     st.html(as_html(HEAD, rows))
 
 
-def row(name: str, weighed: Weighed, cost: Costed | None, place: int, first: int, measured: Measurement | None) -> Row:
+def row(
+    name: str, result: MapResult, cost: ClosedFormCost | None, index: int, first: int, measurement: Measurement | None
+) -> Row:
     """One line; the parameters of all but the first stand as what they are more or less than the first's."""
-    done = measured is not None and not measured.skipped
+    done = measurement is not None and not measurement.skipped
     dense = "¹" if cost is not None and cost.dense and done else ""
-    own = MISSING if cost is None else f"{cost.parameters:,}" if place == 0 else (
+    own = MISSING if cost is None else f"{cost.parameters:,}" if index == 0 else (
         f"{'+' if cost.parameters >= first else '−'} {abs(cost.parameters - first):,}")
-    return [name, MISSING if weighed.entropy is None else number(weighed.entropy),
-            MISSING if weighed.distance is None else number(weighed.distance),
-            duration(measured.seconds) + dense if done and measured else MISSING,
-            byte_size(measured.bytes) if done and measured else MISSING,
+    return [name, MISSING if result.entropy is None else number(result.entropy),
+            MISSING if result.distance is None else number(result.distance),
+            duration(measurement.seconds) + dense if done and measurement else MISSING,
+            byte_size(measurement.bytes) if done and measurement else MISSING,
             MISSING if cost is None else ("≤ " if cost.at_most else "") + operations(cost.flops), own]
 
 

@@ -1,4 +1,4 @@
-"""What the page compares: the mechanisms in their order, the tokens and sizes they share, and the link that says it."""
+"""The page's Controls (mechanisms in order, shared tokens and sizes), and their form in the link."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Query = Mapping[str, str | list[str]]
 
 
 @dataclass(frozen=True)
-class Setup:
-    """All that the page's picture follows from; two equal setups draw the same."""
+class Controls:
+    """Everything that the page draws from: equal controls draw the same."""
 
     mechanisms: tuple[AttentionConfig, ...]
     source: str = "3.1"  # SEEDED, or MiniLM's layer.head
@@ -61,91 +61,92 @@ class Setup:
         return config.with_(d_model=d_model, num_heads=num_heads)
 
 
-def first() -> Setup:
-    """What is compared when nothing was asked for."""
-    return Setup(tuple(from_text(text, (WIDTH, HEADS)) for text in FIRST))
+def default_controls() -> Controls:
+    """The controls at first."""
+    return Controls(tuple(from_text(text, (WIDTH, HEADS)) for text in FIRST))
 
 
-def to_query(setup: Setup) -> dict[str, str | list[str]]:
-    """The setup as the link's parameters; what is as at first sight is left out."""
-    usual = first()
-    found: dict[str, str | list[str]] = {}
-    mechanisms = [to_text(config, sizes=False) for config in setup.mechanisms]
+def to_query(controls: Controls) -> dict[str, str | list[str]]:
+    """The controls as query parameters, without those that have their first value."""
+    usual = default_controls()
+    parameters: dict[str, str | list[str]] = {}
+    mechanisms = [to_text(config, sizes=False) for config in controls.mechanisms]
     if mechanisms != list(FIRST):
-        found["m"] = mechanisms
+        parameters["m"] = mechanisms
     for name in ("source", "text", "seed", "length"):
-        if getattr(setup, name) != getattr(usual, name):
-            found[name] = str(getattr(setup, name))
-    if setup.seeded and (setup.sizes, setup.head) != ((usual.d_model, usual.num_heads), usual.head):
-        found["sizes"] = f"{setup.d_model}.{setup.num_heads}.{setup.head}"
-    if setup.minus != usual.minus:
-        found["minus"] = f"{setup.minus[0]}.{setup.minus[1]}"
-    return found
+        if getattr(controls, name) != getattr(usual, name):
+            parameters[name] = str(getattr(controls, name))
+    if controls.seeded and (controls.sizes, controls.head) != ((usual.d_model, usual.num_heads), usual.head):
+        parameters["sizes"] = f"{controls.d_model}.{controls.num_heads}.{controls.head}"
+    if controls.minus != usual.minus:
+        parameters["minus"] = f"{controls.minus[0]}.{controls.minus[1]}"
+    return parameters
 
 
-def from_query(query: Query) -> tuple[Setup, list[str]]:
-    """The setup that a link says, and a sentence for each thing in it that cannot be had (its usual is taken)."""
-    setup, refused = first(), []
+def from_query(query: Query) -> tuple[Controls, list[str]]:
+    """The controls of a link, and a warning for each parameter that is not valid and keeps its first value."""
+    controls, refused = default_controls(), []
     for name, read in READERS.items():
         if name not in query:
             continue
         try:
-            setup = read(setup, query[name])
+            controls = read(controls, query[name])
         except (ConfigError, ValueError) as error:
             refused.append(f"The link's {name} is not used. {plain(str(error))}")
-    return fitting(setup), refused
+    return clamped(controls), refused
 
 
-def fitting(setup: Setup) -> Setup:
-    """The difference is of two mechanisms that are there, and the head drawn is one of the layer's."""
-    last = len(setup.mechanisms) - 1
-    minus = setup.minus if max(setup.minus) <= last and setup.minus[0] != setup.minus[1] else (1, 0)
-    return replace(setup, minus=minus, head=min(setup.head, setup.num_heads - 1))
+def clamped(controls: Controls) -> Controls:
+    """The controls with a difference of two existing mechanisms and an existing head."""
+    last = len(controls.mechanisms) - 1
+    minus = controls.minus if max(controls.minus) <= last and controls.minus[0] != controls.minus[1] else (1, 0)
+    return replace(controls, minus=minus, head=min(controls.head, controls.num_heads - 1))
 
 
-def _mechanisms(setup: Setup, value: str | list[str]) -> Setup:
+def _mechanisms(controls: Controls, value: str | list[str]) -> Controls:
     texts = [value] if isinstance(value, str) else list(value)
     if not FEWEST <= len(texts) <= MOST:
         raise ConfigError(f"It has {len(texts)} mechanisms; expected {FEWEST} to {MOST}.")
-    return replace(setup, mechanisms=tuple(from_text(text, setup.sizes) for text in texts))
+    return replace(controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts))
 
 
-def _source(setup: Setup, value: str) -> Setup:
+def _source(controls: Controls, value: str) -> Controls:
     if value != SEEDED and value not in MINILM:
         raise ConfigError(f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
                           f"{LAYERS - 1}.{HEADS - 1}.")
-    return replace(setup, source=value)
+    return replace(controls, source=value)
 
 
-def _sizes(setup: Setup, value: str) -> Setup:
+def _sizes(controls: Controls, value: str) -> Controls:
     d_model, num_heads, head = _numbers(value, 3, "sizes", "16.2.0")
     if d_model > WIDEST:
         raise ConfigError(f"d_model = {d_model}; expected 1 to {WIDEST}.")
     check_sizes(d_model, num_heads)
     if num_heads > MOST_HEADS:
         raise ConfigError(f"num_heads = {num_heads}; expected at most {MOST_HEADS} here.")
-    return replace(setup, d_model=d_model, num_heads=num_heads, head=head)
+    return replace(controls, d_model=d_model, num_heads=num_heads, head=head)
 
 
-def _minus(setup: Setup, value: str) -> Setup:
+def _minus(controls: Controls, value: str) -> Controls:
     a, b = _numbers(value, 2, "minus", "1.0")
-    if max(a, b) >= len(setup.mechanisms) or a == b:
-        raise ConfigError(f"minus = {a}.{b}; expected two different mechanisms from 0 to {len(setup.mechanisms) - 1}.")
-    return replace(setup, minus=(a, b))
+    last = len(controls.mechanisms) - 1
+    if max(a, b) > last or a == b:
+        raise ConfigError(f"minus = {a}.{b}; expected two different mechanisms from 0 to {last}.")
+    return replace(controls, minus=(a, b))
 
 
-def _seed(setup: Setup, value: str) -> Setup:
+def _seed(controls: Controls, value: str) -> Controls:
     (seed,) = _numbers(value, 1, "seed", "126")
     if seed > LAST_SEED:
         raise ConfigError(f"seed = {seed}; expected 0 to {LAST_SEED}.")
-    return replace(setup, seed=seed)
+    return replace(controls, seed=seed)
 
 
-def _length(setup: Setup, value: str) -> Setup:
+def _length(controls: Controls, value: str) -> Controls:
     (length,) = _numbers(value, 1, "length", "512")
     if length not in LENGTHS:
         raise ConfigError(f"length = {length}; expected one of {', '.join(map(str, LENGTHS))}.")
-    return replace(setup, length=length)
+    return replace(controls, length=length)
 
 
 def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
@@ -155,8 +156,8 @@ def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-# in the order in which they lean on each other: mechanisms are made at the sizes of the source
-READERS: dict[str, Callable[[Setup, Any], Setup]] = {
+# in order of dependence: mechanisms are made at the sizes of the source
+READERS: dict[str, Callable[[Controls, Any], Controls]] = {
     "source": _source, "sizes": _sizes, "m": _mechanisms, "minus": _minus, "seed": _seed, "length": _length,
-    "text": lambda setup, value: replace(setup, text=value),
+    "text": lambda controls, value: replace(controls, text=value),
 }

@@ -11,8 +11,8 @@ from core.attention import AttentionConfig, Entry, entry
 from core.attention.kernels import exact
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.views.compare import text
-from dashboard.views.compare.compute import Tokens, Weighed
-from dashboard.views.compare.link import Pair, Setup
+from dashboard.views.compare.compute import MapResult, Tokens
+from dashboard.views.compare.link import Controls, Pair
 from dashboard.widgets.export import head_csv, map_svg, trace_npz
 from dashboard.widgets.panels import entries_panel, plain, source_panel
 
@@ -20,7 +20,7 @@ MOST_SVG = 128  # tokens: a larger drawing has more cells than a vector program 
 DIFFERENCE = "difference"
 
 
-def sources(setup: Setup, names: Sequence[str], found: Sequence[Weighed], tokens: Tokens, cell: Pair) -> None:
+def sources(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens, cell: Pair) -> None:
     """On request: the cell's numbers in every mechanism, equations and papers, the code."""
     panel = st.expander("Equations with their numbers, papers and the code that just ran",
                         on_change="rerun", key="compare:sources")
@@ -28,9 +28,9 @@ def sources(setup: Setup, names: Sequence[str], found: Sequence[Weighed], tokens
         return
     with panel:
         query, key = tokens.names[cell[0]], tokens.names[cell[1]]
-        for config, name, each in zip(setup.mechanisms, names, found, strict=True):
+        for config, name, each in zip(controls.mechanisms, names, results, strict=True):
             st.markdown(f"### {plain(name)}")
-            if not each.said:
+            if not each.error:
                 st.latex(text.equation(each, query, key, cell))
             entries_panel(entries_of(config))
         st.markdown("### The code that just ran")
@@ -39,24 +39,24 @@ def sources(setup: Setup, names: Sequence[str], found: Sequence[Weighed], tokens
 
 def entries_of(config: AttentionConfig) -> list[Entry]:
     """The entries that tell a mechanism from the plainest, parts of a mask each; of the plainest, its score."""
-    axes = text.telling(config) or ["score", "normalizer"]
+    axes = text.changed_axes(config) or ["score", "normalizer"]
     return [entry(axis, part.key) for axis in axes for choice in [getattr(config, axis)]
             for part in (choice.parts or (choice,))]
 
 
-def export(setup: Setup, names: Sequence[str], found: Sequence[Weighed], tokens: Tokens) -> None:
+def export(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens) -> None:
     """Downloads of what is drawn, made only when they are asked for."""
     panel = st.popover("Export", icon=":material/download:", key="compare:export", on_change="rerun")
     if not panel.open:
         return
-    maps = {name: each.weights for name, each in zip(names, found, strict=True) if not each.said}
-    a, b = setup.minus
-    if a != b and not found[a].said and not found[b].said:
-        maps[DIFFERENCE] = found[a].weights - found[b].weights
+    maps = {name: each.weights for name, each in zip(names, results, strict=True) if not each.error}
+    a, b = controls.minus
+    if a != b and not results[a].error and not results[b].error:
+        maps[DIFFERENCE] = results[a].weights - results[b].weights
     item = AttentionMap("self", 0, np.stack(list(maps.values())), tokens.names, tokens.names)
     with panel:
         listed = list(maps)
-        which = st.selectbox("Map", range(len(listed)), format_func=lambda place: label(listed[place], names, setup),
+        which = st.selectbox("Map", range(len(listed)), format_func=lambda place: label(listed[place], names, controls),
                              key="compare:exported")
         st.download_button("This map, CSV", lambda: head_csv(item, which), "map.csv", "text/csv", on_click="ignore")
         if len(tokens.names) <= MOST_SVG:
@@ -68,5 +68,5 @@ def export(setup: Setup, names: Sequence[str], found: Sequence[Weighed], tokens:
                            "maps.npz", on_click="ignore")
 
 
-def label(name: str, names: Sequence[str], setup: Setup) -> str:
-    return f"{names[setup.minus[0]]} − {names[setup.minus[1]]}" if name == DIFFERENCE else name
+def label(name: str, names: Sequence[str], controls: Controls) -> str:
+    return f"{names[controls.minus[0]]} − {names[controls.minus[1]]}" if name == DIFFERENCE else name

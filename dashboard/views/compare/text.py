@@ -10,8 +10,8 @@ from core.attention import AXES, AttentionConfig, Choice, entry, preset
 from core.entries import Entry
 from dashboard.charts.numbers import number
 from dashboard.charts.rules import rule
-from dashboard.views.compare.compute import Tokens, Weighed
-from dashboard.views.compare.link import Setup
+from dashboard.views.compare.compute import MapResult, Tokens
+from dashboard.views.compare.link import Controls
 from dashboard.widgets.mechanism_editor import preset_of
 from dashboard.widgets.panels import plain
 
@@ -25,14 +25,14 @@ SPOKEN = {"score": "the {} score", "mask": "the {} mask", "kernel": "the {} kern
           "projection": "{}", "normalizer": "{}"}
 
 
-def telling(config: AttentionConfig) -> list[str]:
+def changed_axes(config: AttentionConfig) -> list[str]:
     """The axes on which a mechanism is not the plainest attention."""
     return [axis for axis in AXES if getattr(config, axis) != getattr(PLAIN, axis)]
 
 
 def name_of(config: AttentionConfig) -> str:
     """What a mechanism is called: its one telling choice, a preset's name, or all that is special about it."""
-    axes = telling(config)
+    axes = changed_axes(config)
     if len(axes) == 1:
         return choice_name(axes[0], getattr(config, axes[0]))
     known = preset_of(config)
@@ -45,12 +45,12 @@ def choice_name(axis: str, choice: Choice) -> str:
     """An entry's name; of a composed mask, those of its parts."""
     if not choice.parts:
         return entry(axis, choice.key).name
-    parts = [within(choice_name(axis, part)) for part in choice.parts]
-    said = f"not {parts[0]}" if choice.key == "not" else JOINS[choice.key].join(parts)
-    return said[:1].upper() + said[1:]
+    parts = [lower_name(choice_name(axis, part)) for part in choice.parts]
+    name = f"not {parts[0]}" if choice.key == "not" else JOINS[choice.key].join(parts)
+    return name[:1].upper() + name[1:]
 
 
-def within(name: str) -> str:
+def lower_name(name: str) -> str:
     """A name in the middle of a sentence: ALiBi, RoPE and Vaswani 2017 keep their letters."""
     return name.lower() if name == name.capitalize() else name
 
@@ -64,55 +64,57 @@ def names_of(configs: Sequence[AttentionConfig]) -> list[str]:
     return names
 
 
-def note_of(config: AttentionConfig) -> str:
+def heading_note(config: AttentionConfig) -> str:
     """The second line of a heading: the rule, who wrote it down, and when."""
-    axes = telling(config)
+    axes = changed_axes(config)
     if not axes:
-        return f"softmax · {source(entry('score', PLAIN.score.key))}"
+        return f"softmax · {citation(entry('score', PLAIN.score.key))}"
     rules = [rule(axis, getattr(config, axis)) for axis in axes]
     known = preset_of(config)
     if known is not None and len(axes) > 1:
         return f"{preset(known).paper.removesuffix(' et al.')} {preset(known).year}"
     if len(axes) == 1:
-        rules.append(source(entry(axes[0], getattr(config, axes[0]).key)))
+        rules.append(citation(entry(axes[0], getattr(config, axes[0]).key)))
     return " · ".join(filter(None, rules)) or name_of(config)
 
 
-def source(item: Entry) -> str:
+def citation(item: Entry) -> str:
     return f"{item.paper.removesuffix(' et al.')} {item.year}"
 
 
 def spoken(config: AttentionConfig, name: str) -> str:
     """A mechanism within a sentence: "the dot product", "ALiBi", "the local window"."""
-    axes, said = telling(config), within(name)
-    if said == name or len(axes) > 1:
-        return said
+    axes, lowered = changed_axes(config), lower_name(name)
+    if lowered == name or len(axes) > 1:
+        return lowered
     if not axes:
-        return f"the {said}"
-    article = SPOKEN[axes[0]].format(said)
-    return article.removesuffix(" mask") if "window" in said else article
+        return f"the {lowered}"
+    article = SPOKEN[axes[0]].format(lowered)
+    return article.removesuffix(" mask") if "window" in lowered else article
 
 
-def fact(setup: Setup, names: Sequence[str], found: Sequence[Weighed], tokens: Tokens, cell: tuple[int, int]) -> str:
+def fact(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens,
+         cell: tuple[int, int]) -> str:  # fmt: skip
     """The measured sentences on the two mechanisms whose difference is drawn."""
-    a, b = setup.minus
-    first, second = found[a], found[b]
-    said_a, said_b = spoken(setup.mechanisms[a], names[a]), spoken(setup.mechanisms[b], names[b])
-    begin = said_a[:1].upper() + said_a[1:]
-    even = Weighed(np.full(first.weights.shape, 1 / len(tokens.names))).near
+    a, b = controls.minus
+    first, second = results[a], results[b]
+    name_a, name_b = spoken(controls.mechanisms[a], names[a]), spoken(controls.mechanisms[b], names[b])
+    begin = name_a[:1].upper() + name_a[1:]
+    even = MapResult(np.full(first.weights.shape, 1 / len(tokens.names))).near
     if np.abs(first.weights - second.weights).max() < SAME_CELL:
-        sentence = (f"{plain(begin)} and {plain(said_b)} weigh every cell alike, with **{number(first.near)}** of the "
+        sentence = (f"{plain(begin)} and {plain(name_b)} weigh every cell alike, with **{number(first.near)}** of the "
                     f"weight within two tokens, where even attention would spend {number(even)}.")
     elif abs(first.near - second.near) > SAME_SHARE:
-        sentence = (f"{plain(begin)} spends **{number(first.near)}** of its weight within two tokens, {plain(said_b)} "
+        sentence = (f"{plain(begin)} spends **{number(first.near)}** of its weight within two tokens, {plain(name_b)} "
                     f"**{number(second.near)}**; even attention would spend {number(even)}.")
     else:
-        sentence = (f"{plain(begin)} and {plain(said_b)} both spend **{number(first.near)}** of their weight within "
+        sentence = (f"{plain(begin)} and {plain(name_b)} both spend **{number(first.near)}** of their weight within "
                     f"two tokens, where even attention would spend {number(even)}.")
-    return f"{sentence} {_of_cell(first, second, said_a, said_b, tokens, cell)}"
+    return f"{sentence} {_of_cell(first, second, name_a, name_b, tokens, cell)}"
 
 
-def _of_cell(first: Weighed, second: Weighed, said_a: str, said_b: str, tokens: Tokens, cell: tuple[int, int]) -> str:
+def _of_cell(first: MapResult, second: MapResult, name_a: str, name_b: str, tokens: Tokens,
+             cell: tuple[int, int]) -> str:  # fmt: skip
     """What the picked query does with the picked key in both."""
     i, j = cell
     query, key = f":primary[**{plain(tokens.names[i])}**]", plain(tokens.names[j])
@@ -121,7 +123,7 @@ def _of_cell(first: Weighed, second: Weighed, said_a: str, said_b: str, tokens: 
         both = hidden(first, i, j) and hidden(second, i, j)
         if both:
             return f"{query} sees {key} in neither."
-        blind, sees = (said_a, before) if hidden(first, i, j) else (said_b, now)
+        blind, sees = (name_a, before) if hidden(first, i, j) else (name_b, now)
         return f"{query} does not see {key} under {plain(blind)}; otherwise it gives {number(sees)} there."
     if number(now) == number(before):
         return f"{query} → {key} gets {number(now)} in both."
@@ -131,36 +133,38 @@ def _of_cell(first: Weighed, second: Weighed, said_a: str, said_b: str, tokens: 
     return f"{query} {'still' if prefers[1] else 'now'} prefers {key}, at {number(now)} instead of {number(before)}."
 
 
-def hidden(found: Weighed, i: int, j: int) -> bool:
-    return found.mask is not None and not bool(found.mask[i, j])
+def hidden(results: MapResult, i: int, j: int) -> bool:
+    return results.mask is not None and not bool(results.mask[i, j])
 
 
-def caption(setup: Setup, tokens: Tokens, found: Sequence[Weighed], names: Sequence[str]) -> str:
+def caption(controls: Controls, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]) -> str:
     """Where queries, keys and weights are from, and which maps are no maps that were computed."""
-    layer, head = setup.place
-    if setup.seeded:
-        said = (f"{len(tokens.names)} tokens, d_model {setup.d_model}, head {head} of {setup.num_heads}; weights are "
-                f"random (seed {setup.seed}), so the arithmetic is real and the preference means nothing.")
+    layer, head = controls.place
+    if controls.seeded:
+        sentence = (f"{len(tokens.names)} tokens, d_model {controls.d_model}, head {head} of {controls.num_heads}; "
+                    f"weights are random (seed {controls.seed}), so the arithmetic is real and the preference means "
+                    "nothing.")
     else:
-        said = (f"{len(tokens.names)} tokens; queries, keys and values in every map are those of all-MiniLM-L6-v2, "
-                f"L{layer}·H{head}. What a mechanism has beyond them is drawn from seed {setup.seed}, never trained.")
-    implied = [name for name, each in zip(names, found, strict=True) if each.implied]
+        sentence = (f"{len(tokens.names)} tokens; queries, keys and values in every map are those of all-MiniLM-L6-v2, "
+                    f"L{layer}·H{head}. What a mechanism has beyond them is drawn from seed {controls.seed}, never "
+                    "trained.")
+    implied = [name for name, each in zip(names, results, strict=True) if each.implied]
     if implied:
-        said += f" {plain(', '.join(implied))}: the implied matrix, which the kernel itself never makes."
-    signed = [name for name, each in zip(names, found, strict=True) if each.signed]
+        sentence += f" {plain(', '.join(implied))}: the implied matrix, which the kernel itself never makes."
+    signed = [name for name, each in zip(names, results, strict=True) if each.signed]
     if signed:
-        said += f" {plain(', '.join(signed))}: weights may be negative, so they are drawn in purple and green."
-    return " ".join([said, *tokens.notes])
+        sentence += f" {plain(', '.join(signed))}: weights may be negative, so they are drawn in purple and green."
+    return " ".join([sentence, *tokens.notes])
 
 
-def sharing(alike: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool) -> str:
-    """Which weights all mechanisms have alike, and which are one's own."""
+def shared_weights_text(shared: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool) -> str:
+    """Which weights all mechanisms share, and which each has alone."""
     ones = [f"{plain(name)}: {plain(', '.join(grouped(each)))}" for name, each in zip(names, own, strict=True) if each]
     more = f"Of its own has {'; '.join(ones)}." if ones else "None has a weight of its own."
     if not seeded:
         return more
-    together = plain(", ".join(grouped(alike)))
-    return f"All share {together}, number for number. {more}" if alike else f"They share no weight. {more}"
+    together = plain(", ".join(grouped(shared)))
+    return f"All share {together}, number for number. {more}" if shared else f"They share no weight. {more}"
 
 
 def grouped(names: Sequence[str]) -> list[str]:
@@ -168,16 +172,16 @@ def grouped(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in names))
 
 
-def equation(found: Weighed, query: str, key: str, cell: tuple[int, int]) -> str:
+def equation(results: MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
     """How one cell of a map came about, as LaTeX with its own numbers."""
     i, j = cell
     pair = rf"\text{{{tex(query)}}} \to \text{{{tex(key)}}}:\quad"
-    weight = f"w = {number(float(found.weights[i, j]))}"
-    if hidden(found, i, j):
+    weight = f"w = {number(float(results.weights[i, j]))}"
+    if hidden(results, i, j):
         return rf"{pair} s = -\infty,\quad w = 0"
-    if found.products is None or found.scores is None:
+    if results.products is None or results.scores is None:
         return rf"{pair} {weight}"
-    product, score = float(found.products[i, j]), float(found.scores[i, j])
+    product, score = float(results.products[i, j]), float(results.scores[i, j])
     change = score - product
     sign = "+" if change > 0 else "-"
     added = "" if abs(change) < SAME_SHARE else f" {sign} {number(abs(change))} = {number(score)}"
@@ -186,5 +190,5 @@ def equation(found: Weighed, query: str, key: str, cell: tuple[int, int]) -> str
 
 def tex(token: str) -> str:
     """A token inside \\text: the signs that TeX reads are taken out or escaped."""
-    kept = "".join(f"\\{sign}" if sign in "#$%&_{}" else "" if sign in "\\^~" else sign for sign in token)
-    return kept or "?"
+    escaped = "".join(f"\\{sign}" if sign in "#$%&_{}" else "" if sign in "\\^~" else sign for sign in token)
+    return escaped or "?"
