@@ -24,7 +24,7 @@ class Curve:
     points: Points
     place: int | None = None
 
-    def kept(self) -> list[tuple[float, float]]:
+    def defined_points(self) -> list[tuple[float, float]]:
         return [(x, y) for x, y in self.points if y is not None]
 
 
@@ -43,7 +43,7 @@ def step_chart(
 ) -> Spec:
     """Curves over training steps, layers or seconds (`unit`); `guess` is a level to beat and its words, on the side
     where there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
-    curves = [curve for curve in curves if curve.kept()]
+    curves = [curve for curve in curves if curve.defined_points()]
     top = high if high is not None else _top(curves, guess)
     at = {"x": field("x", unit, domain=[0, last_x or 1], axis=_across(ink, unit)),
           "y": field("y", None, domain=[0, top * 1.04], axis=_up(ink, percent))}
@@ -66,7 +66,7 @@ def _colour(curve: Curve, i: int, ink: Ink) -> str:
 
 
 def _top(curves: Sequence[Curve], guess: tuple[float, str] | None) -> float:
-    values = [y for curve in curves for _, y in curve.kept()] + ([guess[0]] if guess else [])
+    values = [y for curve in curves for _, y in curve.defined_points()] + ([guess[0]] if guess else [])
     return max(values, default=1.0) or 1.0
 
 
@@ -94,16 +94,16 @@ def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str,
            written: Callable[[float], str]) -> list[Spec]:
     """One curve; its tooltips hold x and y as `dashboard.charts.numbers` writes them."""
     tips = [text_tip("at", unit) if unit == "seconds" else whole_tip("x", unit), text_tip("told", curve.name)]
-    points = curve.kept()
-    told = [row | {"at": number(row["x"]), "told": written(row["y"])} for row in _rows(points, curve.name)]
+    points = curve.defined_points()
+    with_text = [row | {"at": number(row["x"]), "told": written(row["y"])} for row in _rows(points, curve.name)]
     return [layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
             layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),
-            layer("point", told, {**at, "tooltip": tips}, opacity=0, size=200)]
+            layer("point", with_text, {**at, "tooltip": tips}, opacity=0, size=200)]
 
 
 def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float, gap: float) -> list[Spec]:
     """Each curve's name at its end, turned inwards near the right edge and stacked where ends meet."""
-    ends = [curve.kept()[-1] for curve in curves]
+    ends = [curve.defined_points()[-1] for curve in curves]
     inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
     places = _apart([end_y / top for _, end_y in ends], inside, gap)
     layers = []
@@ -140,7 +140,7 @@ def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
 
 def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:
     """The side of the chart on which every curve stays further from a level: its words are not struck through there."""
-    points = [point for curve in curves for point in curve.kept()]
+    points = [point for curve in curves for point in curve.defined_points()]
     left, right = (min((abs(y - level) for x, y in points if (x > last_x / 2) == late), default=float("inf"))
                    for late in (False, True))
     return "left" if left > right else "right"
@@ -155,6 +155,6 @@ def _guess(guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: Li
 
 
 def _picked(curves: Sequence[Curve], step: float, at: Spec, ink: Ink) -> list[Spec]:
-    on = [(step, dict(curve.kept())[step]) for curve in curves[:1] if step in dict(curve.kept())]
+    on = [(step, dict(curve.defined_points())[step]) for curve in curves[:1] if step in dict(curve.defined_points())]
     return [layer("rule", _rows([(step, 0)]), {"x": at["x"]}, color=ink.pick, strokeWidth=1.5),
             layer("point", _rows(on), at, color=ink.pick, filled=False, size=60, strokeWidth=2, opacity=1)]

@@ -27,8 +27,8 @@ def name(token: str, index: int) -> str:
 
 def listed(values: Sequence[float], most: int = 4) -> str:
     """The first numbers of a row, with an ellipsis when there are more."""
-    shown = [latex(float(value)) for value in values[:most]]
-    return r",\ ".join([*shown, r"\ldots"] if len(values) > most else shown)
+    terms = [latex(float(value)) for value in values[:most]]
+    return r",\ ".join([*terms, r"\ldots"] if len(values) > most else terms)
 
 
 def coloured(text: str, colour: str) -> str:

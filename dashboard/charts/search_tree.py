@@ -34,20 +34,20 @@ def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
     by_step: dict[int, list[int]] = {}
     for place, one in enumerate(tree.candidates):
         by_step.setdefault(one.step, []).append(place)
-    wanted = set(picked)
-    drawn = []
+    required = set(picked)
+    result = []
     for step in sorted(by_step, reverse=True):  # from the last step back, so that what leads somewhere is known
         ranked = sorted(by_step[step], key=lambda i: (-tree.candidates[i].samples, -tree.candidates[i].total))
-        first = [place for place in ranked if place in wanted]
-        rest = [place for place in ranked if place not in wanted][: max(0, ranks - len(first))]
-        shown = [place for place in ranked if place in {*first, *rest}]
-        wanted |= {tree.candidates[place].parent for place in shown if tree.candidates[place].fate != "dropped"}
-        drawn += [Spot(place, step, rank) for rank, place in enumerate(shown)]
-    return sorted(drawn, key=lambda spot: (spot.step, spot.rank))
+        first = [place for place in ranked if place in required]
+        rest = [place for place in ranked if place not in required][: max(0, ranks - len(first))]
+        visible = [place for place in ranked if place in {*first, *rest}]
+        required |= {tree.candidates[place].parent for place in visible if tree.candidates[place].fate != "dropped"}
+        result += [Spot(place, step, rank) for rank, place in enumerate(visible)]
+    return sorted(result, key=lambda spot: (spot.step, spot.rank))
 
 
-def hidden(tree: Tree, drawn: Sequence[Spot]) -> int:
-    return len(tree.candidates) - len(drawn)
+def hidden(tree: Tree, visible: Sequence[Spot]) -> int:
+    return len(tree.candidates) - len(visible)
 
 
 def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step: int = -1, ranks: int = RANKS) -> str:
@@ -55,19 +55,19 @@ def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step:
 
     At most `ranks` candidates of each step are drawn, the path's own among them.
     """
-    ink, drawn = Ink.of(theme), spots(tree, picked, ranks)
-    longest = max(len(words[tree.candidates[spot.place].token]) for spot in drawn)
-    figures = max(len(_number(one, math.exp(one.logp))) for one in (tree.candidates[spot.place] for spot in drawn))
+    ink, visible = Ink.of(theme), spots(tree, picked, ranks)
+    longest = max(len(words[tree.candidates[spot.place].token]) for spot in visible)
+    figures = max(len(_number(one, math.exp(one.logp))) for one in (tree.candidates[spot.place] for spot in visible))
     pitch = min(max(NARROW, 8 * longest + 22, 6 * figures + 8), WIDE) + 20
-    at = {spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + GAP)) for spot in drawn}
-    width = (1 + max(spot.step for spot in drawn)) * pitch
-    height = TOP + (1 + max(spot.rank for spot in drawn)) * (TALL + GAP)
+    at = {spot.place: (spot.step * pitch, TOP + spot.rank * (TALL + GAP)) for spot in visible}
+    width = (1 + max(spot.step for spot in visible)) * pitch
+    height = TOP + (1 + max(spot.rank for spot in visible)) * (TALL + GAP)
     on = set(picked)
-    lines = [_edge(tree, spot.place, at, pitch, ink, on) for spot in sorted(drawn, key=lambda s: s.place in on)]
+    lines = [_edge(tree, spot.place, at, pitch, ink, on) for spot in sorted(visible, key=lambda s: s.place in on)]
     steps = [f'<text x="{step * pitch + (pitch - 20) / 2:.0f}" y="14" font-size="12" text-anchor="middle" '
-             f'fill="{ink.quiet}">{step + 1}</text>' for step in range(1 + max(spot.step for spot in drawn))]
-    looked = picked[step] if picked else ROOT
-    boxes = [_box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, looked) for spot in drawn]
+             f'fill="{ink.quiet}">{step + 1}</text>' for step in range(1 + max(spot.step for spot in visible))]
+    current = picked[step] if picked else ROOT
+    boxes = [_box(tree, spot, at[spot.place], pitch - 20, words, ink, theme, on, current) for spot in visible]
     return (f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
             f'{"".join(steps)}{"".join(filter(None, lines))}{"".join(boxes)}</svg>')
 
@@ -90,7 +90,7 @@ def _edge(
 
 def _box(
     tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, ink: Ink, theme: Theme, on: set[int],
-    looked: int,
+    current: int,
 ) -> str:
     one, (x, y) = tree.candidates[spot.place], at
     chance = math.exp(one.logp)
@@ -100,13 +100,13 @@ def _box(
     text = "#FFFFFF" if dark and theme == "light" else "#12151B" if chance > 0.6 and theme == "dark" else ink.text
     name = words[one.token]
     name = name if 8 * len(name) + 10 <= width else name[: max(1, (width - 18) // 8)] + "…"
-    wide = 3 if spot.place == looked else 1.5
+    wide = 3 if spot.place == current else 1.5
     ring = (f'stroke="{ink.pick}" stroke-width="{wide}"' if spot.place in on
             else f'stroke="{ink.text}" stroke-opacity="0.35"{DASHES.get(one.fate, "")}')
-    chosen = " picked" if spot.place == looked else ""
+    css = " picked" if spot.place == current else ""
     return (f'<g data-place="{spot.place}" data-parent="{one.parent}" data-step="{spot.step}" data-rank="{spot.rank}" '
-            f'class="{one.fate}{chosen}" opacity="{0.55 if one.fate == "dropped" and spot.place not in on else 1}">'
-            f"<title>{escape(said(tree, spot.place, words))}</title>"
+            f'class="{one.fate}{css}" opacity="{0.55 if one.fate == "dropped" and spot.place not in on else 1}">'
+            f"<title>{escape(candidate_text(tree, spot.place, words))}</title>"
             f'<rect x="{x + 1.5}" y="{y + 1.5}" width="{width - 3}" height="{TALL - 3}" rx="4" fill="{colour}" {ring}/>'
             f'<text x="{x + width / 2}" y="{y + 15}" font-size="13" text-anchor="middle" fill="{text}" '
             f'font-weight="{600 if spot.place in on else 400}">{escape(name)}</text>'
@@ -118,10 +118,10 @@ def _number(one: Candidate, chance: float) -> str:
     return f"{number(chance)} · {one.samples}×" if one.samples else number(chance)
 
 
-def said(tree: Tree, place: int, words: Names) -> str:
+def candidate_text(tree: Tree, place: int, words: Names) -> str:
     """A candidate in a sentence."""
     one = tree.candidates[place]
     before = " ".join(words[token] for token in tree.tokens(one.parent)) if one.parent != ROOT else "the start"
-    drawn = f", drawn {one.samples} times" if one.samples else ""
-    return (f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{drawn}; all together "
+    samples = f", drawn {one.samples} times" if one.samples else ""
+    return (f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{samples}; all together "
             f"{number(math.exp(one.total))}; {FATES[one.fate]}.")

@@ -1,4 +1,4 @@
-"""What each output looked at in its source: pictures with their patches tinted, a series with its past weighed."""
+"""Attention to the source: pictures with their patches tinted, a series with dots for the weights on its past."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PLAIN, OVER = 0.85, 0.45  # how strongly a picture is drawn by itself, and over 
 MOST_TILES = 14
 
 
-def looked(
+def source_weights(
     config: ModelConfig, kind: str, weights: np.ndarray, rows: Sequence[str], length: int,
 ) -> tuple[tuple[str, ...], np.ndarray] | None:
-    """What each output put on each of the `length` places of its source: names of the outputs, and (T, S).
+    """The weight of each output on each of the `length` positions of its source: names of the outputs, and (T, S).
 
     None where a map is of something else: a decoder's own words, or an encoder that only prepares.
     """
@@ -55,8 +55,8 @@ def tinted(whole: np.ndarray, grid: tuple[int, int], weights: np.ndarray | None,
     colour = stops[below] + (ground - below)[..., None] * (stops[below + 1] - stops[below])  # (rows, columns, 3)
     sides = whole.shape[0] // grid[0], whole.shape[1] // grid[1]
     full = colour.repeat(sides[0], 0).repeat(sides[1], 1)
-    drawn = np.array([int(ink[i : i + 2], 16) for i in (1, 3, 5)], dtype=np.float32)
-    return (full + (PLAIN if weights is None else OVER) * whole[..., None] * (drawn - full)).astype(np.uint8)
+    ink_rgb = np.array([int(ink[i : i + 2], 16) for i in (1, 3, 5)], dtype=np.float32)
+    return (full + (PLAIN if weights is None else OVER) * whole[..., None] * (ink_rgb - full)).astype(np.uint8)
 
 
 def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> str:
@@ -78,19 +78,19 @@ def tiles(
     height = ONE_TILE if len(weights) == 1 else TILE
     parts = []
     for name, row in list(zip(outputs, weights, strict=False))[:MOST_TILES]:
-        drawn = image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} looked at", height)
-        parts.append(f'<figure style="margin:0">{drawn}<figcaption style="font-size:13px;text-align:center">'
+        html = image(tinted(whole, grid, row / most, theme, ink.text), f"what {name} looked at", height)
+        parts.append(f'<figure style="margin:0">{html}<figcaption style="font-size:13px;text-align:center">'
                      f"{escape(name)}</figcaption></figure>")
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'
 
 
 def forecast_chart(
-    past: Sequence[float], wanted: Sequence[float], told: Sequence[float], naive: Sequence[float],
+    past: Sequence[float], target: Sequence[float], forecast: Sequence[float], naive: Sequence[float],
     weights: np.ndarray | None, ink: Ink, theme: Theme,
 ) -> Spec:
     """The past, what came, what the model said and the last season again; dots on the past are the mean weight."""
     now, style = len(past) - 1, axis_style(ink)
-    at = {"x": field("x", "place", domain=[0, now + len(wanted)], axis={**style, "grid": False, "titleAnchor": "end"}),
+    at = {"x": field("x", "place", domain=[0, now + len(target)], axis={**style, "grid": False, "titleAnchor": "end"}),
           "y": field("y", None, axis={**style, "grid": True, "gridColor": ink.hairline, "tickCount": 4})}
 
     def line(name: str, values: Sequence[float], colour: str, dash: list[int], start: int = now) -> Spec:
@@ -100,13 +100,13 @@ def forecast_chart(
         return layer("line", rows, {**at, "tooltip": tips}, color=colour, strokeWidth=2, strokeDash=dash)
 
     layers = [line("past", past, ink.quiet, [1, 0], 0), line("the last season again", naive, ink.series[1], [2, 2]),
-              line("what came", wanted, ink.text, [1, 0]), line("the model", told, ink.series[0], [1, 0])]
+              line("what came", target, ink.text, [1, 0]), line("the model", forecast, ink.series[0], [1, 0])]
     if weights is not None:
-        layers.append(_weighed(past, weights.mean(0), at, theme))
+        layers.append(_weight_dots(past, weights.mean(0), at, theme))
     return figure(layers, height=200)
 
 
-def _weighed(past: Sequence[float], weights: np.ndarray, at: Spec, theme: Theme) -> Spec:
+def _weight_dots(past: Sequence[float], weights: np.ndarray, at: Spec, theme: Theme) -> Spec:
     """A dot on each place of the past, larger and fuller with its weight."""
     most = float(weights.max()) or 1.0
     rows = [{"x": i, "y": value, "w": float(w), "told": number(w)}

@@ -11,18 +11,19 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.tokens import distinct
 from dashboard.charts.vega import Spec, figure
 
-SHOWN = 8
+MAX_BARS = 8
 TOOLTIP = [{"field": name, "type": "nominal"} for name in ("token", "of", "text")]
 
 
-def likeliest(probabilities: Tensor, token: int, most: int = SHOWN) -> list[int]:
+def likeliest(probabilities: Tensor, token: int, most: int = MAX_BARS) -> list[int]:
     """The most probable tokens; `token` replaces the last of them where it is not among them."""
     top = probabilities.topk(min(most, len(probabilities))).indices.tolist()
     return top if token in top else [*top[:-1], token]
 
 
 def bars(
-    distributions: dict[str, Tensor], names: Sequence[str] | Mapping[int, str], token: int, ink: Ink, most: int = SHOWN,
+    distributions: dict[str, Tensor], names: Sequence[str] | Mapping[int, str], token: int, ink: Ink,
+    most: int = MAX_BARS,
 ) -> Spec:
     """A bar a token for each distribution, the picked token in the accent."""
     top = likeliest(next(iter(distributions.values())), token, most)

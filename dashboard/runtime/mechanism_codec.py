@@ -1,4 +1,4 @@
-"""A mechanism as a short text for a link, and back: only what differs from the plainest attention is written.
+"""A mechanism as a short text for a link, and back: only what differs from the default attention is written.
 
     d=16 h=2 position=alibi mask=and(causal,local(window=3)) normalizer=softmax(temperature=0.5)
 
@@ -16,8 +16,8 @@ from typing import Any
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.entries import Value, complete
 
-LONGEST = 8192  # signs of one mechanism in a link
-DEEPEST = 8  # masks made of masks made of masks
+MAX_LENGTH = 8192  # signs of one mechanism in a link
+MAX_DEPTH = 8  # masks made of masks made of masks
 SIZES = {"d": "d_model", "h": "num_heads", "dropout": "dropout"}
 PLAIN = AttentionConfig()
 
@@ -44,7 +44,7 @@ def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfi
     """
     reader = _Reader(text)
     values: dict[str, Any] = {}
-    usual = {} if sizes is None else dict(zip(("d_model", "num_heads"), sizes, strict=True))
+    defaults = {} if sizes is None else dict(zip(("d_model", "num_heads"), sizes, strict=True))
     while not reader.ended:
         name = reader.word("d, h or an axis")
         reader.take("=")
@@ -52,14 +52,14 @@ def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfi
             expected = ", ".join([*SIZES, *AXES])
             raise reader.error(f"{name} stands twice" if name in values else f"{name}: expected one of {expected}")
         values[name] = reader.value() if name in SIZES else reader.choice()
-    return AttentionConfig(**{**usual, **{SIZES.get(name, name): value for name, value in values.items()}})
+    return AttentionConfig(**{**defaults, **{SIZES.get(name, name): value for name, value in values.items()}})
 
 
 def choice_text(choice: Choice, axis: str) -> str:
     """A choice with the parameters that are not at their entry's default, and its parts."""
-    usual = dict(complete(Choice(choice.key), AXES[axis], axis).params)
+    defaults = dict(complete(Choice(choice.key), AXES[axis], axis).params)
     inside = [choice_text(part, axis) for part in choice.parts]
-    inside += [f"{name}={_value(value)}" for name, value in choice.params if usual.get(name) != value]
+    inside += [f"{name}={_value(value)}" for name, value in choice.params if defaults.get(name) != value]
     return f"{choice.key}({','.join(inside)})" if inside else choice.key
 
 
@@ -84,14 +84,15 @@ def _value(value: Value) -> str:
 
 @dataclass
 class _Reader:
-    """Reads from left to right; every error says where it stopped and what would fit."""
+    """A parser from left to right; every error says where it stopped and what would fit."""
 
     text: str
     at: int = 0
 
     def __post_init__(self) -> None:
-        if len(self.text) > LONGEST:
-            raise ConfigError(f"A mechanism in a link has at most {LONGEST:,} signs; this one has {len(self.text):,}.")
+        if len(self.text) > MAX_LENGTH:
+            raise ConfigError(f"A mechanism in a link has at most {MAX_LENGTH:,} signs; "
+                              f"this one has {len(self.text):,}.")
         self.skip()
 
     @property
@@ -99,8 +100,8 @@ class _Reader:
         return self.at >= len(self.text)
 
     def error(self, why: str) -> ConfigError:
-        seen = self.text[max(0, self.at - 12): self.at + 12]
-        return ConfigError(f"A mechanism cannot be read at character {self.at + 1}, near {seen!r}: {why}.")
+        nearby = self.text[max(0, self.at - 12): self.at + 12]
+        return ConfigError(f"A mechanism cannot be read at character {self.at + 1}, near {nearby!r}: {why}.")
 
     def skip(self) -> None:
         while not self.ended and self.text[self.at].isspace():
@@ -115,15 +116,15 @@ class _Reader:
         return not self.ended and self.text[self.at] == sign
 
     def word(self, what: str) -> str:
-        found = _BARE.match(self.text, self.at)
-        if found is None:
+        match = _BARE.match(self.text, self.at)
+        if match is None:
             raise self.error(f"expected {what}")
-        self.at = found.end()
-        return found.group()
+        self.at = match.end()
+        return match.group()
 
     def choice(self, depth: int = 0) -> Choice:
-        if depth > DEEPEST:
-            raise self.error(f"choices stand in one another more than {DEEPEST} deep")
+        if depth > MAX_DEPTH:
+            raise self.error(f"choices stand in one another more than {MAX_DEPTH} deep")
         key = self.word("a choice's key")
         parts: list[Choice] = []
         params: dict[str, Value] = {}

@@ -1,4 +1,4 @@
-"""What no widget can keep in the URL: the picked head and the pinned cell, as pairs of numbers."""
+"""Pairs of numbers in the URL that no widget can hold: the picked head and the pinned cell."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def read_pair(name: str, bounds: Pair) -> tuple[Pair | None, str | None]:
 
 def read_pairs(name: str, bounds: Pair) -> tuple[list[Pair], str | None]:
     """The pairs ?name=a.b_c.d of the URL, and a sentence about the first that is none (then those before it)."""
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for text in filter(None, st.query_params.get(name, "").split("_")):
-        pair, said = _pair(name, text, bounds)
+        pair, error = _pair(name, text, bounds)
         if pair is None:
-            return found, said
-        found.append(pair)
-    return found, None
+            return pairs, error
+        pairs.append(pair)
+    return pairs, None
 
 
 def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
@@ -40,12 +40,12 @@ def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
 
 
 def write_pair(name: str, pair: Pair | None) -> None:
-    """Put the pair into the URL, or take it out; the URL is touched only where it changes."""
+    """Write the pair to the URL, or remove it, where it changed."""
     write_pairs(name, [] if pair is None else [pair])
 
 
 def write_pairs(name: str, pairs: Iterable[Pair]) -> None:
-    """Put the pairs into the URL, or take them out; the URL is touched only where it changes."""
+    """Write the pairs to the URL, or remove them, where they changed."""
     text = "_".join(f"{first}.{second}" for first, second in pairs) or None
     if text == st.query_params.get(name):
         return

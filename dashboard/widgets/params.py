@@ -17,10 +17,10 @@ KEEP: dict[str, Any] = {"persist_state": "session"}  # in the session alone
 BOUND: dict[str, Any] = {"bind": "query-params", **KEEP}  # in the link and the session
 
 
-def params_of(item: Entry, *, key: str, shown_elsewhere: tuple[str, ...] = ()) -> dict[str, Value]:
-    """A widget for each of the entry's parameters, but those that the page shows in its own way, and their values."""
+def params_of(item: Entry, *, key: str, exclude: tuple[str, ...] = ()) -> dict[str, Value]:
+    """Draw a widget for each of the entry's parameters except `exclude`; returns their values."""
     return {param.key: param_widget(param, key=f"{key}:{item.key}:{param.key}")
-            for param in item.params if param.key not in shown_elsewhere}
+            for param in item.params if param.key not in exclude}
 
 
 def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:

@@ -56,7 +56,7 @@ def test_a_patch_has_the_colour_of_its_weight():
 ])
 def test_what_outputs_looked_at_in_three_places(config, kind, rows, columns, expected):
     weights = np.arange(rows * columns, dtype=float).reshape(rows, columns)
-    found = source_attention.looked(config, kind, weights, [str(i) for i in range(rows)], 3)
+    found = source_attention.source_weights(config, kind, weights, [str(i) for i in range(rows)], 3)
     assert (None if found is None else found[1].shape) == expected
     if found is not None:
         assert len(found[0]) == expected[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.charts.source_attention import looked
+from dashboard.charts import source_attention
 from dashboard.components.multiples import Tile
 from dashboard.runtime.attention_frames import KINDS, best_head, steps_with_maps, tokens, watched_examples
 from dashboard.views.compare_runs.controls import ComparedRun
@@ -68,7 +68,8 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
         if weights is None:
             continue
         rows, columns = tokens(side.shown, example, kind)
-        heads = [looked(config.model, kind, head, rows, len(source)) for layer in weights for head in layer]
+        heads = [source_attention.source_weights(config.model, kind, head, rows, len(source))
+                 for layer in weights for head in layer]
         if all(head is not None for head in heads):
             found = np.stack([head[1] for head in heads if head is not None])
             stacked = found.reshape(*weights.shape[:2], *found.shape[1:])

@@ -142,4 +142,4 @@ def _kernel_choice(item: Entry) -> Choice:
     """The kernel with its own parameters' widgets, but for a table's length, which follows the longest text."""
     if any(param.key != TABLE for param in item.params):
         st.markdown(f"**{item.name}**")
-    return Choice.of(item.key, **params_of(item, key=key("params"), shown_elsewhere=(TABLE,)))
+    return Choice.of(item.key, **params_of(item, key=key("params"), exclude=(TABLE,)))

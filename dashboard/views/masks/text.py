@@ -89,14 +89,14 @@ def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> t
         zero = pick(r"\mathbf{0}")
         return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)"
     powers = effect.scores[i]
-    shown = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS])
-    below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in shown) + (r" + \cdots" if len(keys) > len(shown) else "")
+    terms = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS])
+    below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in terms) + (r" + \cdots" if len(keys) > len(terms) else "")
     fraction = rf"\frac{{e^{{{latex(powers[j])}}}}}{{{below}}}"
     factor = "" if effect.factor is None else rf" \cdot {latex(effect.factor[i, j])}"
     result = pick(rf"\mathbf{{{latex(effect.after[i, j])}}}")
-    usual = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
+    unmasked = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
     # What stands in braces never breaks over two lines.
-    return first, second, rf"{{{weight} = {fraction}{factor}}}", rf"{{= {result}{usual}}}"
+    return first, second, rf"{{{weight} = {fraction}{factor}}}", rf"{{= {result}{unmasked}}}"
 
 
 def index_set(keys: list[int]) -> str:
@@ -105,8 +105,8 @@ def index_set(keys: list[int]) -> str:
         return r"\varnothing"
     if len(keys) > 2 and keys == list(range(keys[0], keys[-1] + 1)):
         return rf"\{{{keys[0]}, \ldots, {keys[-1]}\}}"
-    shown = [str(j) for j in keys[:8]] + ([r"\ldots"] if len(keys) > 8 else [])
-    return rf"\{{{', '.join(shown)}\}}"
+    items = [str(j) for j in keys[:8]] + ([r"\ldots"] if len(keys) > 8 else [])
+    return rf"\{{{', '.join(items)}\}}"
 
 
 def snippet(mask: Choice) -> str:

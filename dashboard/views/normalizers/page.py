@@ -49,7 +49,7 @@ def header() -> None:
                 elsewhere = (TEMPERATURE, *(name for owner, name in IN_ROW if owner == item.key))
                 if any(param.key not in elsewhere for param in item.params):
                     st.markdown(f"**{item.name}**")
-                params_of(item, key=key("params"), shown_elsewhere=elsewhere)
+                params_of(item, key=key("params"), exclude=elsewhere)
 
 
 @st.fragment

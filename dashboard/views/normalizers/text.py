@@ -85,8 +85,8 @@ def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tupl
 
 def fraction(row: RowWeights, j: int, terms: Sequence[int], first: str = "") -> str:
     """e^s over a sum of such powers, the largest terms of it."""
-    shown = sorted(sorted(terms, key=lambda m: (m != j, -row.prepared[m]))[:MAX_TERMS])
-    below = [first] * bool(first) + [power(row, m) for m in shown] + [r"\cdots"] * (len(shown) < len(terms))
+    largest = sorted(sorted(terms, key=lambda m: (m != j, -row.prepared[m]))[:MAX_TERMS])
+    below = [first] * bool(first) + [power(row, m) for m in largest] + [r"\cdots"] * (len(largest) < len(terms))
     return rf"\frac{{{power(row, j)}}}{{{' + '.join(below)}}}"
 
 

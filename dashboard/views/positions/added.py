@@ -16,7 +16,7 @@ from dashboard.views.positions.controls import Controls, key
 from dashboard.views.positions.text import Equation, chart, ink, mean_by_distance
 from dashboard.widgets.panels import fact
 
-SHOWN_DIMS = 4  # curves
+CURVE_COUNT = 4  # curves
 EXAMPLE = 3  # the position in the equation
 TALL = 380  # pixels of a map
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
@@ -30,7 +30,7 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     multiples([Tile("What is added", f"{positions} places × {dims} dimensions", table.numpy())],
               [str(i) for i in range(positions)], [str(m) for m in range(dims)], key=key("table"), signed=True,
               noun="number added", reads="place (row) · dimension (column)", height=TALL)
-    indices = sorted({round(step * (dims - 2) / (SHOWN_DIMS - 1) / 2) * 2 for step in range(SHOWN_DIMS)})
+    indices = sorted({round(step * (dims - 2) / (CURVE_COUNT - 1) / 2) * 2 for step in range(CURVE_COUNT)})
     series = [Curve(f"dimension {m}", [(i, float(v)) for i, v in enumerate(table[:, m])]) for m in indices]
     chart(line_chart("Some dimensions, place by place", "place", series, ink()), "curves", "Dimensions over places")
     similarity = measure.cosines(table).numpy()
@@ -68,9 +68,9 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
               reads="dimension of P(i + k) (row) · of P(i) (column)")
     lines = ("closed form", "fit", "fit, unseen", "as it is")
     series = [Curve(name, [(row[0], row[at + 1]) for row in maps.rows]) for at, name in enumerate(lines)]
-    drawn = line_chart("How far the map misses, as a share of the length", "places later, k", series, ink(), log=True,
+    spec = line_chart("How far the map misses, as a share of the length", "places later, k", series, ink(), log=True,
                    rule=k)
-    chart(drawn, "misses", "Residual of the linear map against the shift")
+    chart(spec, "misses", "Residual of the linear map against the shift")
     verb = "is" if closed < SAME else "is not"
     fact(f"The vector {k} places later {verb} a rotation of this one: the closed form misses by **{number(closed)}** "
          f"of its length, where P(i) as it is misses by {number(still)}. A map fitted by least squares misses by "

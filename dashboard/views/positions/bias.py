@@ -52,9 +52,9 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
                             [(float(row.min()), float(row.max())) for _, row in rows]))
     row = min(BACK, last)
     near, far = mean_by_distance(changes[0], -1), mean_by_distance(changes[0], -row)
-    drawn = line_chart("Change of the score by place of the key", "key before (−) or after the query", series, ink(),
+    spec = line_chart("Change of the score by place of the key", "key before (−) or after the query", series, ink(),
                    rule=0)
-    chart(drawn, "cost", "Change of the score against distance")
+    chart(spec, "cost", "Change of the score against distance")
     alone = (f"The distance alone decides it, to within {number(widest)}." if widest < 1e-3 else
              f"The distance does not decide it: at one distance it differs by up to {number(widest)}.")
     fact(f"In head 0 the key before the query has its score changed by **{number(near)}**, the one {row} places back "

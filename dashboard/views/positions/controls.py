@@ -97,7 +97,7 @@ def parameters(item: Entry, row, rest) -> dict[str, Value]:
         with row.cell(column_span=2 if is_text(param) else 1):
             values[param.key] = param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")
     with rest:
-        later = params_of(item, key=key("position"), shown_elsewhere=tuple(param.key for param in first))
+        later = params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
     return values | later
 
 

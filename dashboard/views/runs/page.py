@@ -90,5 +90,6 @@ def _curves(item: RunSummary) -> None:
     shares = [Curve("whole outputs", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
               Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records]),
               Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
-    drawn = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].kept() else 100, percent=True, height=170)
+    drawn = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
+                       height=170)
     right.vega_lite_chart(spec=drawn, key="runs:right", alt=f"{item.name}: {text.result(item)}")

@@ -131,7 +131,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     found = None
     if head is not None and moment.weights is not None:
         rows, _ = attention_frames.tokens(data, example, head.kind)
-        found = source_attention.looked(config.model, head.kind, moment.weights, rows, len(kept.source))
+        found = source_attention.source_weights(config.model, head.kind, moment.weights, rows, len(kept.source))
     if task.input == "patches" and found is not None:
         outputs, weights = found
         training_curves.title(f"Where it looks, step {moment.step:,}")
