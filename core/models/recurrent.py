@@ -18,8 +18,8 @@ from core.models.config import ModelConfig
 
 CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C), and the cell's own for an LSTM
 Maps = dict[str, list[Steps]]
-STEP_FIELDS = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "extra", "merged", "mask",
-             "bias")
+STEP_FIELDS = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "position_values", "merged",
+               "mask", "bias")
 
 
 @dataclass(frozen=True)

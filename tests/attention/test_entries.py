@@ -10,7 +10,8 @@ from tests.attention import covering
 from tests.attention.drawing import B, C, H, T, plain, run
 
 ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
-TENSORS = ("q", "k", "v", "raw", "scores", "masked", "normalized", "weights", "extra", "out", "merged")
+TENSORS = ("q", "k", "v", "raw", "scores", "masked", "normalized", "weights", "position_values", "out",
+           "merged")
 
 
 def finite(x, context, steps):
