@@ -10,11 +10,11 @@ from core.tasks import Task
 from core.training.diagnose import Finding, diagnose
 from core.training.record import Record
 from dashboard.charts.curves import Curve, step_chart
+from dashboard.charts.markdown import plain
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import Spec, axis_style, figure, layer
 from dashboard.runtime.run_data import RunData
-from dashboard.widgets.panels import plain
 
 SMALL = 140  # pixels
 LEVELS = (0.25, 0.5, 1.01)  # where the axis of shares may end: all of the weight may be a rounding over one
@@ -27,36 +27,36 @@ def title(text: str) -> None:
     st.markdown(f":small[**{text}**]")
 
 
-def findings(shown: RunData, step: int) -> dict[str, list[Finding]]:
+def findings(data: RunData, step: int) -> dict[str, list[Finding]]:
     """What goes wrong up to a step, by the curve that it stands beside."""
-    if shown.config is None:
+    if data.config is None:
         return {}
-    ended = shown.status.message if shown.status.state == "failed" else ""
-    found: dict[str, list[Finding]] = {}
-    for one in diagnose(shown.until(step), shown.config, shown.task().baseline_loss, ended):
-        found.setdefault(one.beside, []).append(one)
-    return found
+    ended = data.status.message if data.status.state == "failed" else ""
+    result: dict[str, list[Finding]] = {}
+    for one in diagnose(data.until(step), data.config, data.task().baseline_loss, ended):
+        result.setdefault(one.beside, []).append(one)
+    return result
 
 
-def say(found: Sequence[Finding]) -> None:
+def show_findings(reports: Sequence[Finding]) -> None:
     """A sentence of what was measured, and one of what to try."""
-    for one in found:
+    for one in reports:
         st.markdown(f":small[**{plain(one.text)}** {plain(one.advice)}]")
 
 
-def loss(shown: RunData, step: int, ink: Ink, found: Sequence[Finding]) -> None:
+def loss(data: RunData, step: int, ink: Ink, reports: Sequence[Finding]) -> None:
     """Held-out and training loss, and the loss of guessing."""
-    task = shown.task()
+    task = data.task()
     title("Loss" if task.form in FORMS_IN_NATS else "Squared error")
-    curves = [Curve("held-out", [(r.step, r.loss) for r in shown.records]),
-              Curve("training", [(r.step, r.train_loss) for r in shown.records])]
+    curves = [Curve("held-out", [(r.step, r.loss) for r in data.records]),
+              Curve("training", [(r.step, r.train_loss) for r in data.records])]
     guess = (task.baseline_loss, f"{baseline_name(task)}: {number(task.baseline_loss)}")
-    top = _top(shown, guess[0])
-    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=guess, high=top)
-    at = shown.at(step)
-    st.vega_lite_chart(spec=drawn, key="train:loss",
+    top = _top(data, guess[0])
+    spec = step_chart(curves, ink=ink, last_x=last_x(data), step=step, guess=guess, high=top)
+    at = data.at(step)
+    st.vega_lite_chart(spec=spec, key="train:loss",
                        alt=f"Held-out loss over training; {number(at.loss)} at step {step}.")
-    say(found)
+    show_findings(reports)
 
 
 def baseline_name(task: Task) -> str:
@@ -64,22 +64,22 @@ def baseline_name(task: Task) -> str:
     return {"label": "class frequencies", "series": "the mean"}.get(task.form, f"guessing a {task.unit}")
 
 
-def _top(shown: RunData, guess: float) -> float:
+def _top(data: RunData, guess: float) -> float:
     """A spike does not flatten the rest: the axis ends at three times guessing, or at the start."""
-    first = shown.records[0].loss or guess
-    most = max((r.loss or 0.0 for r in shown.records), default=guess)
+    first = data.records[0].loss or guess
+    most = max((r.loss or 0.0 for r in data.records), default=guess)
     return max(guess, first, min(most, 3 * guess))
 
 
-def metric(shown: RunData, step: int, ink: Ink) -> None:
+def metric(data: RunData, step: int, ink: Ink) -> None:
     """What the task is judged by."""
-    task, records = shown.task(), shown.records
+    task, records = data.task(), data.records
     if task.form == "series":
         title("Error, in % of repeating the last season")
         curves = [Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
-        drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, guess=(100.0, "the last season again"),
+        spec = step_chart(curves, ink=ink, last_x=last_x(data), step=step, guess=(100.0, "the last season again"),
                            named=False)
-        st.vega_lite_chart(spec=drawn, key="train:exact", alt="Held-out error over training, beside the last season.")
+        st.vega_lite_chart(spec=spec, key="train:exact", alt="Held-out error over training, beside the last season.")
         return
     one, many = task.unit, task.whole
     scores = [Curve(name, [(r.step, getattr(r, key)) for r in records]) for name, key in
@@ -94,10 +94,10 @@ def metric(shown: RunData, step: int, ink: Ink) -> None:
               "label": [Curve(many, single), Curve("balanced accuracy", balanced_points(records))]}.get(
                   task.form, [singles])
     curves += scores
-    best = max(shown.baselines(records[-1].held_out), key=lambda one: one[1], default=None)
+    best = max(data.baselines(records[-1].held_out), key=lambda one: one[1], default=None)
     guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
-    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=100, percent=not scores, guess=guess)
-    st.vega_lite_chart(spec=drawn, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
+    spec = step_chart(curves, ink=ink, last_x=last_x(data), step=step, high=100, percent=not scores, guess=guess)
+    st.vega_lite_chart(spec=spec, key="train:exact", alt=f"Share of held-out {many} that are right over training.")
 
 
 def balanced_points(records: Sequence[Record]) -> list[tuple[float, float | None]]:
@@ -109,52 +109,52 @@ def balanced_points(records: Sequence[Record]) -> list[tuple[float, float | None
     return [(r.step, None if r.balanced is None else 100 * r.balanced) for r in records]
 
 
-def beneath(shown: RunData, step: int, ink: Ink, found: dict[str, list[Finding]]) -> None:
+def beneath(data: RunData, step: int, ink: Ink, reports: dict[str, list[Finding]]) -> None:
     """Where its heads look, the learning rate, the gradients over time, and those of each part of the model."""
     panels = [_gradient, _parts, _rate]
-    panels = [_expected, *panels] if any(r.expected for r in shown.records) else [*panels, _speed]
+    panels = [_expected, *panels] if any(r.expected for r in data.records) else [*panels, _speed]
     for start in range(0, len(panels), 2):
         for column, panel in zip(st.columns(2, gap="medium"), panels[start : start + 2], strict=False):
             with column:
-                panel(shown, step, ink)
-                say(found.get(panel.__name__.removeprefix("_"), ()))
+                panel(data, step, ink)
+                show_findings(reports.get(panel.__name__.removeprefix("_"), ()))
 
 
-def _expected(shown: RunData, step: int, ink: Ink) -> None:
+def _expected(data: RunData, step: int, ink: Ink) -> None:
     title("Weight on the expected position")
-    last = next(r for r in reversed(shown.records) if r.expected)
+    last = next(r for r in reversed(data.records) if r.expected)
     assert last.expected is not None
     heads = sorted(((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)), reverse=True)
-    curves = [Curve(f"L{layer}·H{h}", [(r.step, r.expected[layer][h] if r.expected else None) for r in shown.records])
+    curves = [Curve(f"L{layer}·H{h}", [(r.step, r.expected[layer][h] if r.expected else None) for r in data.records])
               for _, layer, h in heads[:MOST_HEADS]]
-    most = max(w for r in shown.records for row in r.expected or () for w in row)
+    most = max(w for r in data.records for row in r.expected or () for w in row)
     high = next(level for level in LEVELS if most <= level)
     even = (last.even, f"even attention: {number(last.even)}") if last.even is not None else None
-    _small(shown, curves, step, ink, "expected", high=high, guess=even)
+    _small(data, curves, step, ink, "expected", high=high, guess=even)
     if len(heads) > MOST_HEADS:
         st.caption(f"The {MOST_HEADS} of {len(heads)} heads that end highest.")
 
 
-def _gradient(shown: RunData, step: int, ink: Ink) -> None:
+def _gradient(data: RunData, step: int, ink: Ink) -> None:
     title("Gradient norm, before clipping")
-    assert shown.config is not None
-    clip = shown.config.clip
-    curve = Curve("all weights", [(r.step, r.gradient) for r in shown.records])
-    seen = max((r.gradient or 0.0 for r in shown.records), default=0.0)
-    guess = (clip, f"clipped at {clip:g}") if clip <= 5 * max(seen, 1e-9) else None
-    _small(shown, [curve], step, ink, "gradient", guess=guess)
+    assert data.config is not None
+    clip = data.config.clip
+    curve = Curve("all weights", [(r.step, r.gradient) for r in data.records])
+    largest = max((r.gradient or 0.0 for r in data.records), default=0.0)
+    guess = (clip, f"clipped at {clip:g}") if clip <= 5 * max(largest, 1e-9) else None
+    _small(data, [curve], step, ink, "gradient", guess=guess)
 
 
-def _parts(shown: RunData, step: int, ink: Ink) -> None:
-    """The norm in each part of the model, first part on top: where it grows or fades with depth is seen."""
-    record = next((r for r in reversed(shown.until(step)) if r.gradients), None)
+def _parts(data: RunData, step: int, ink: Ink) -> None:
+    """The norm in each part of the model, first part on top: where it grows or fades with depth."""
+    record = next((r for r in reversed(data.until(step)) if r.gradients), None)
     if record is None:
         title("Gradient norm by part of the model")
         st.caption("From the first step on.")
         return
     title(f"Gradient norm by part, step {record.step:,}")
-    drawn = parts_chart(record.gradients, ink, height=max(SMALL, 17 * len(record.gradients)))
-    st.vega_lite_chart(spec=drawn, key="train:parts", alt="Gradient norm of each part of the model.")
+    spec = parts_chart(record.gradients, ink, height=max(SMALL, 17 * len(record.gradients)))
+    st.vega_lite_chart(spec=spec, key="train:parts", alt="Gradient norm of each part of the model.")
 
 
 def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> Spec:
@@ -173,23 +173,23 @@ def parts_chart(gradients: dict[str, float], ink: Ink, height: int) -> Spec:
               color=ink.quiet)], height)
 
 
-def _rate(shown: RunData, step: int, ink: Ink) -> None:
+def _rate(data: RunData, step: int, ink: Ink) -> None:
     title("Learning rate")
-    _small(shown, [Curve("rate", [(r.step, r.rate) for r in shown.records])], step, ink, "rate")
+    _small(data, [Curve("rate", [(r.step, r.rate) for r in data.records])], step, ink, "rate")
 
 
-def _speed(shown: RunData, step: int, ink: Ink) -> None:
+def _speed(data: RunData, step: int, ink: Ink) -> None:
     title("Tokens a second, while it trains")
-    _small(shown, [Curve("tokens", [(r.step, r.tokens_per_second) for r in shown.records])], step, ink, "speed")
+    _small(data, [Curve("tokens", [(r.step, r.tokens_per_second) for r in data.records])], step, ink, "speed")
 
 
-def _small(shown: RunData, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
+def _small(data: RunData, curves: Sequence[Curve], step: int, ink: Ink, key: str, high: float | None = None,
            guess: tuple[float, str] | None = None) -> None:
-    drawn = step_chart(curves, ink=ink, last_x=last_x(shown), step=step, high=high, guess=guess, height=SMALL,
+    spec = step_chart(curves, ink=ink, last_x=last_x(data), step=step, high=high, guess=guess, height=SMALL,
                         named=len(curves) > 1)
-    st.vega_lite_chart(spec=drawn, key=f"train:{key}", alt=f"{key} over training.")
+    st.vega_lite_chart(spec=spec, key=f"train:{key}", alt=f"{key} over training.")
 
 
-def last_x(shown: RunData) -> float:
-    assert shown.config is not None
-    return shown.config.steps if shown.live else shown.records[-1].step
+def last_x(data: RunData) -> float:
+    assert data.config is not None
+    return data.config.steps if data.live else data.records[-1].step

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import streamlit as st
 
-from dashboard.widgets.panels import plain
+from dashboard.charts.markdown import plain
 
 Pair = tuple[int, int]
 

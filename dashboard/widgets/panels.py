@@ -10,6 +10,7 @@ from html import escape
 import streamlit as st
 
 from core.attention import Entry
+from dashboard.charts.markdown import plain as plain
 from dashboard.charts.palette import PICK, Theme
 from dashboard.navigation import following
 
@@ -22,11 +23,6 @@ def title(name: str, lead: str) -> None:
 def theme() -> Theme:
     """Which theme this reader's browser shows; light until it has said so."""
     return "dark" if st.context.theme.type == "dark" else "light"
-
-
-def plain(text: str) -> str:
-    """Typed text made safe for st.markdown: every sign that Markdown, LaTeX or Streamlit reads is escaped."""
-    return "".join(f"\\{sign}" if sign in r"\`*_{}[]()#+-.!|~$<>:&^=" else sign for sign in text)
 
 
 def fact(text: str) -> None:
