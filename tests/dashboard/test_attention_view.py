@@ -11,7 +11,7 @@ from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.palette import for_browser
 from dashboard.components.attention_view import Patches, ViewState, attention_view, colour_scale, payload
 from dashboard.components.attention_view.blocks import Blocks
-from dashboard.components.attention_view.state import settle, taken
+from dashboard.components.attention_view.state import parse_message, settle
 
 RNG = np.random.default_rng(86)
 
@@ -128,11 +128,11 @@ def test_a_page_that_echoes_the_last_pick_does_not_undo_the_next():
 
 
 def test_messages_of_the_browser_are_read():
-    assert taken("pick", {"value": [3, 1], "turn": 1}) == (3, 1)
-    assert taken("pin", {"value": None, "turn": 2}) is None
-    assert taken("frame", {"value": 300.0, "turn": 2}) == 300
+    assert parse_message("pick", {"value": [3, 1], "turn": 1}) == (3, 1)
+    assert parse_message("pin", {"value": None, "turn": 2}) is None
+    assert parse_message("frame", {"value": 300.0, "turn": 2}) == 300
     with pytest.raises(ValueError, match="unpack"):
-        taken("pin", {"value": [1, 2, 3]})
+        parse_message("pin", {"value": [1, 2, 3]})
 
 
 def test_colour_scales_have_their_stops():
@@ -218,7 +218,7 @@ def test_a_grid_is_pooled_once_for_its_trace():
 
 
 def test_a_large_picture_is_thinned_and_grey_gets_three_colours():
-    sent = Patches(np.linspace(0, 1, 800 * 100).reshape(800, 100), 4, 2, first=1).sent()
+    sent = Patches(np.linspace(0, 1, 800 * 100).reshape(800, 100), 4, 2, first=1).payload()
     assert (sent["wide"], sent["high"], sent["rows"], sent["cols"], sent["first"]) == (34, 267, 4, 2, 1)
     pixels = decoded(sent["bytes"], "u1").reshape(267, 34, 3)
     assert pixels[0, 0].tolist() == [0, 0, 0] and pixels[-1, -1].min() > 250
@@ -247,6 +247,6 @@ def test_pins_outside_a_shorter_text_are_dropped():
 
 
 def test_pins_and_windows_of_the_browser_are_read():
-    assert taken("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}) == ((1, 2), (3, 4))
-    assert taken("pins", {"value": None}) == ()
-    assert taken("window", {"value": [0, 5, 2, 9]}) == (0, 5, 2, 9)
+    assert parse_message("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}) == ((1, 2), (3, 4))
+    assert parse_message("pins", {"value": None}) == ()
+    assert parse_message("window", {"value": [0, 5, 2, 9]}) == (0, 5, 2, 9)

@@ -110,7 +110,7 @@ def test_given_matrices_may_have_more_keys_than_queries_under_each_choice():
 def test_small_maps_keep_zero_in_the_middle_and_masked_cells_apart():
     data = small_map(np.array([[-2.0, 0.0, 2.0]]), 2.0, np.array([[True, True, False]]))
     assert list(base64.b64decode(data["data"])) == [0, 127, 255]
-    assert list(base64.b64decode(small_map(np.array([[0.0, 1.0]]), 1.0, kind="weight")["data"])) == [0, 254]
+    assert list(base64.b64decode(small_map(np.array([[0.0, 1.0]]), 1.0, scale="weight")["data"])) == [0, 254]
 
 
 def test_what_is_sent_is_bounded_and_holds_the_query():

@@ -70,7 +70,7 @@ def test_folded_heads_weigh_by_their_difference():
     np.testing.assert_array_equal(other.weights, r.weights)
     sent = shown(config, head=2)
     assert sent["weights"]["ends"] == ["−1", "0", "1"]
-    assert sent["maps"][4]["kind"] == "signed"
+    assert sent["maps"][4]["scale"] == "signed"
 
 
 def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said():

@@ -13,7 +13,7 @@ from dashboard.charts.palette import colour_scale
 from dashboard.components.attention_view import payload
 from dashboard.components.attention_view.blocks import Blocks, Pool, Window
 from dashboard.components.attention_view.patches import Patches
-from dashboard.components.attention_view.state import Pair, ViewState, inside, settle, taken
+from dashboard.components.attention_view.state import Pair, ViewState, inside, parse_message, settle
 from dashboard.components.lib import draw
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def attention_view(
         "title": title, "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption,
     }  # fmt: skip
     look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
-            "threshold": float(threshold), "patches": patches and patches.sent(), "several": pins is not None,
+            "threshold": float(threshold), "patches": patches and patches.payload(), "several": pins is not None,
             "height": height, "thumb": thumb, "turn": own.get("turn", 0)}  # fmt: skip
     blocks = _blocks(trace, state, own) if layout == "one" else None
     data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | words | look
@@ -82,8 +82,8 @@ def _settled(
     rows, columns = trace.maps[layer].weights.shape[1:]
     step = settle(own, key, "frame", None if frame is None else int(frame))
     if pins is not None:
-        wished = tuple((int(i), int(j)) for i, j in pins)
-        own["pins"] = every = inside(settle(own, key, "pins", wished), (rows, columns))
+        initial = tuple((int(i), int(j)) for i, j in pins)
+        own["pins"] = every = inside(settle(own, key, "pins", initial), (rows, columns))
         return ViewState(layer, head, every[-1] if every else None, step, every)
     pinned = settle(own, key, "pin", None if pin is None else (int(pin[0]), int(pin[1])))
     if pinned is not None and not inside([pinned], (rows, columns)):
@@ -123,7 +123,7 @@ def _data(
     data: dict[str, Any] = {
         "layout": layout,
         "layer": state.layer,
-        "numbers": [trace.number(place) for place in range(len(trace.maps))],
+        "numbers": [trace.number(index) for index in range(len(trace.maps))],
         "head": state.head,
         "pins": list(state.pins) if state.pins else [state.pin] if state.pin else [],
         "frame": state.frame,
@@ -146,5 +146,5 @@ def _take(key: str, link: str | None, field: str) -> None:
     message = st.session_state[key].get(field)
     own = st.session_state.setdefault(f"{key}:view", {})
     store = st.session_state.setdefault(f"{link}:link", {}) if link and field == "pick" else own
-    store[field] = taken(field, message)
+    store[field] = parse_message(field, message)
     own["turn"] = int(dict(message or {}).get("turn", 0))

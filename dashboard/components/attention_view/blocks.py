@@ -51,7 +51,7 @@ class Blocks:
         seen = self._cut(np.broadcast_to(mask, weights.shape))
         return self._each(np.add, values * seen) / np.maximum(self._each(np.add, seen.astype(np.float32)), 1.0)
 
-    def seen(self, mask: np.ndarray) -> np.ndarray:
+    def pool_mask(self, mask: np.ndarray) -> np.ndarray:
         """Which blocks of a bool mask (…, T, S) hold a cell that may be attended to."""
         return self._each(np.logical_or, self._cut(mask))
 
@@ -62,7 +62,7 @@ class Blocks:
         down = reduce.reduceat(values, self.rows[:-1] - self.rows[0], axis=-2)
         return np.asarray(reduce.reduceat(down, self.columns[:-1] - self.columns[0], axis=-1))
 
-    def sent(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         """The edges as the browser takes them."""
         return {"rows": self.rows.tolist(), "cols": self.columns.tolist(), "pooled": self.pooled}
 

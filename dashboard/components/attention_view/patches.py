@@ -24,7 +24,7 @@ class Patches:
     columns: int
     first: int = 0
 
-    def sent(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         """The picture's colours as the browser takes them, thinned where it is large."""
         pixels = self.picture
         if pixels.dtype != np.uint8:

@@ -88,7 +88,7 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
     for small, one in zip(pooled, maps, strict=True):
         cells = to_bytes(small, low, high)
         if one.mask is not None:
-            cells = np.where(_seen(one.mask, one.weights.shape), cells, np.uint8(MASKED))
+            cells = np.where(_visible(one.mask, one.weights.shape), cells, np.uint8(MASKED))
         parts.append(cells)
     return {
         "shapes": [[int(size) for size in cells.shape] for cells in parts],
@@ -107,7 +107,7 @@ def _planes(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(mask, (1, *shape[1:]) if shared else shape)
 
 
-def _seen(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _visible(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     # A block of cells counts as masked only when all of it is.
     planes = _planes(mask, shape)
     for axis in (-2, -1):
@@ -148,8 +148,8 @@ def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool 
     values = weights if small else weights[heads]
     if blocks is not None:
         mask = None if mask is None else np.broadcast_to(mask, weights.shape)[heads]
-        values, ends = blocks.weights(values, mask, pool), blocks.sent()
-        mask = None if mask is None else blocks.seen(mask)
+        values, ends = blocks.weights(values, mask, pool), blocks.payload()
+        mask = None if mask is None else blocks.pool_mask(mask)
     shape = (len(weights) if blocks is None else 1, *values.shape[1:])
     return {
         "heads": heads,

@@ -23,21 +23,21 @@ class ViewState:
     pins: tuple[Pair, ...] = ()
 
 
-def settle(store: MutableMapping[str, Any], name: str, field: str, asked: Any) -> Any:
+def settle(store: MutableMapping[str, Any], name: str, field: str, page_value: Any) -> Any:
     """The value of one field: what the page asks for when its wish is new, else what was last picked.
 
     A page that hands back what it was last told (through its URL, say) wishes nothing new: by then the person may
     have picked again. ``store`` may be shared by several views (``name`` tells them apart), so each view's wish is
     remembered alone.
     """
-    asked_before, told = store.setdefault("asked", {}), store.setdefault("told", {})
-    if (name, field) not in asked_before:
-        store.setdefault(field, asked)
+    previous, returned = store.setdefault("previous", {}), store.setdefault("returned", {})
+    if (name, field) not in previous:
+        store.setdefault(field, page_value)
         # A second view joining a shared store must not undo a pick made in the first.
-    elif asked not in (asked_before[name, field], told[name, field]):
-        store[field] = asked
-    asked_before[name, field] = asked
-    told[name, field] = store[field]
+    elif page_value not in (previous[name, field], returned[name, field]):
+        store[field] = page_value
+    previous[name, field] = page_value
+    returned[name, field] = store[field]
     return store[field]
 
 
@@ -46,7 +46,7 @@ def inside(pins: Iterable[Pair], shape: tuple[int, int]) -> tuple[Pair, ...]:
     return tuple((i, j) for i, j in pins if 0 <= i < shape[0] and 0 <= j < shape[1])
 
 
-def taken(field: str, message: Any) -> Any:
+def parse_message(field: str, message: Any) -> Any:
     """A message from the browser as this field's value, or None for nothing; raises ValueError on anything else."""
     value = dict(message or {}).get("value")
     if field == "pins":

@@ -2,7 +2,7 @@
 
     mask_board(allowed, tokens, key="masks:board", on_draw=take)   # st.session_state["masks:board"].cells
 
-`on_draw` is called when a person has changed cells; `drawn(key)` is then the drawing as text (core.masks.Drawing).
+`on_draw` is called when a person has changed cells; `drawing_text(key)` is then the drawing (core.masks.Drawing).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.masks import Drawing, parse_drawing
 from core.tokens import token_text
 from dashboard.components.lib import draw
 
-__all__ = ["drawn", "mask_board"]
+__all__ = ["drawing_text", "mask_board"]
 
 def mask_board(
     allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw: Callable[[], None], query: int | None = None,
@@ -34,7 +34,7 @@ def mask_board(
     draw("mask_board", "mb", data, key=key, on_cells_change=functools.partial(_take, key, on_draw))
 
 
-def drawn(key: str) -> str:
+def drawing_text(key: str) -> str:
     """What was last drawn on the board, as checked text; ConfigError when the browser sent anything else."""
     text = str(dict(st.session_state[key].get("cells") or {}).get("text", ""))
     return parse_drawing(text).text()

@@ -22,7 +22,7 @@ import streamlit as st
 
 from core.tokens import token_text
 from dashboard.components.attention_view.payload import READS
-from dashboard.components.attention_view.state import settle, taken
+from dashboard.components.attention_view.state import parse_message, settle
 from dashboard.components.lib import draw
 from dashboard.components.multiples.marks import MARKS, MINUS, mark_html
 from dashboard.components.multiples.payload import Pair, Tile, difference_span, pack, telling_column
@@ -44,9 +44,9 @@ def multiples(
     ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
-    asked = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
+    options = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
              "absent": absent}  # fmt: skip
-    return _draw(maps, queries, keys, key, pin, link, pack(maps, difference, signed) | asked)
+    return _draw(maps, queries, keys, key, pin, link, pack(maps, difference, signed) | options)
 
 
 def difference_map(
@@ -59,9 +59,9 @@ def difference_map(
 
     Its scale is ``difference_span(first, second)``, for a page that draws the legend itself (``legend=False``).
     """
-    asked = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
+    options = {"query": query, "column": column, "fact": fact, "reads": reads, "height": height, "noun": noun,
              "alone": True, "legend": legend, "absent": absent}  # fmt: skip
-    return _draw((first, second), queries, keys, key, pin, link, pack((first, second), (0, 1), False) | asked)
+    return _draw((first, second), queries, keys, key, pin, link, pack((first, second), (0, 1), False) | options)
 
 
 def _draw(
@@ -96,5 +96,5 @@ def _take(key: str, link: str | None) -> None:
     """Keep what the browser sent, before the page runs again."""
     message = st.session_state[key].get("pin")
     own = st.session_state.setdefault(f"{key}:view", {})
-    (st.session_state.setdefault(f"{link}:link", {}) if link else own)["pin"] = taken("pin", message)
+    (st.session_state.setdefault(f"{link}:link", {}) if link else own)["pin"] = parse_message("pin", message)
     own["turn"] = int(dict(message or {}).get("turn", 0))

@@ -41,17 +41,17 @@ def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[st
     if difference is not None and not all(0 <= at < len(maps) for at in difference):
         raise ValueError(f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}")
     together = _span(maps, signed)
-    tiles = [_tile(tile, place, together, signed) for place, tile in enumerate(maps)]
+    tiles = [_tile(tile, index, together, signed) for index, tile in enumerate(maps)]
     end = None if difference is None else difference_span(maps[difference[0]], maps[difference[1]])
     return {"tiles": tiles, "difference": None if difference is None else list(difference), "differenceEnd": end}
 
 
-def _tile(tile: Tile, place: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:
+def _tile(tile: Tile, index: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:
     values = np.asarray(tile.weights, dtype=np.float32)
     negative = signed or tile.signed or values.min(initial=0.0) < LEAST_NEGATIVE
     low, high = tile.span or ((-together[1], together[1]) if negative else together)
     return {
-        "name": tile.name, "note": tile.note, "marker": place if tile.marker is None else int(tile.marker),
+        "name": tile.name, "note": tile.note, "marker": index if tile.marker is None else int(tile.marker),
         "signed": bool(negative), "low": float(low), "high": float(high), "rows": values.shape[0],
         "cols": values.shape[1], "values": packed(values, values.size <= EXACT_CELLS),
         "mask": allowed_bits(tile.mask, (1, *values.shape), [0]),

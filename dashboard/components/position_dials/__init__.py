@@ -20,13 +20,13 @@ def dials(
     `before` are the same pairs under another rule, drawn as faint hands behind.
     """
     faint = {(pair.first, pair.second): pair.angle for pair in before}
-    rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": said(pair.wavelength),
+    rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": wavelength_text(pair.wavelength),
              "before": faint.get((pair.first, pair.second))} for pair in pairs]
     data = {"rows": rows, "positions": positions, "label": label, "hand": ink.series[0], "pick": ink.pick}
     draw("position_dials", "dials", data, key=key)
 
 
-def some(pairs: Sequence[Pair]) -> list[Pair]:
+def sample_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """At most MOST_PAIRS pairs, from the fastest to the slowest at even steps."""
     ranked = sorted(pairs, key=lambda pair: -abs(pair.angle))
     if len(ranked) <= MOST_PAIRS:
@@ -34,7 +34,7 @@ def some(pairs: Sequence[Pair]) -> list[Pair]:
     return [ranked[round(at * (len(ranked) - 1) / (MOST_PAIRS - 1))] for at in range(MOST_PAIRS)]
 
 
-def said(wavelength: float) -> str:
+def wavelength_text(wavelength: float) -> str:
     """A number of places: one decimal while it is small, thousands apart when it is large."""
     if math.isinf(wavelength):
         return "∞"

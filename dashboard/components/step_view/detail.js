@@ -79,7 +79,7 @@ export function drawDetail(view, top) {
   svgElement(title, "tspan", { class: "muted", dx: 5 }, "against " + data.against);
   y += 16;
   const heads = y + 17;
-  columns.forEach(([key, x]) => heading(view, key, x, heads, y));
+  columns.forEach(([key, x]) => drawHeading(view, key, x, heads, y));
   y += phone ? 28 : 30;
   svgElement(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" });
   y += 4;
@@ -98,7 +98,7 @@ export function drawDetail(view, top) {
   y += data.keys.length * pitch + 2;
   if (phone) tintColumn(view, columns, heads - 18, y);
   svgElement(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" });
-  return footer(view, columns, y + 4);
+  return drawFooter(view, columns, y + 4);
 }
 
 function tintColumn(view, columns, from, to) {
@@ -109,7 +109,7 @@ function tintColumn(view, columns, from, to) {
   view.svg.insertBefore(svgElement(view.svg, "rect", { x: x - 6, y: from, width: end - x + 6, height: to - from, rx: 5, fill: view.theme.tint }), view.svg.firstChild);
 }
 
-function heading(view, key, x, baseline, y) {
+function drawHeading(view, key, x, baseline, y) {
   const { svg, data, place, phone } = view;
   const at = COLUMNS.indexOf(key);
   if (at === 0 && !phone) {
@@ -124,7 +124,7 @@ function heading(view, key, x, baseline, y) {
   svgElement(svg, "text", { x, y: baseline, class: active && phone ? "pick head strong" : "muted head" }, cut(view, name, room, 12.5));
 }
 
-function footer(view, columns, y) {
+function drawFooter(view, columns, y) {
   const { svg, data, place, phone } = view;
   for (const [key, x] of columns) {
     if (key === "normalize") {
@@ -139,19 +139,19 @@ function footer(view, columns, y) {
   }
   if (phone) {
     if (data.stage === 1) y -= 32; // no sum and no output in this table
-    legend(view, 0, y + 40, "signed", data.legend, ["−", "0", "+"], 70);
-    legend(view, 0, y + 74, data.weights.signed ? "signed" : "weight", data.weights.words, data.weights.ends, 70);
+    drawLegend(view, 0, y + 40, "signed", data.legend, ["−", "0", "+"], 70);
+    drawLegend(view, 0, y + 74, data.weights.signed ? "signed" : "weight", data.weights.words, data.weights.ends, 70);
     return y + 100;
   }
   svgElement(svg, "text", { x: place.gutter - 12, y: y + 17, "text-anchor": "end", class: "muted head" }, "Σ");
-  legend(view, place.column(0), y + 9, "signed", data.legend, ["−", "0", "+"], 103);
-  legend(view, place.column(2) + place.pitch * 0.5, y + 9, data.weights.signed ? "signed" : "weight", data.weights.words, data.weights.ends, 86);
+  drawLegend(view, place.column(0), y + 9, "signed", data.legend, ["−", "0", "+"], 103);
+  drawLegend(view, place.column(2) + place.pitch * 0.5, y + 9, data.weights.signed ? "signed" : "weight", data.weights.words, data.weights.ends, 86);
   return y + 38;
 }
 
-function legend(view, x, y, kind, words, ends, wide) {
+function drawLegend(view, x, y, scale, title, ends, wide) {
   const { svg } = view;
-  svgElement(svg, "rect", { x, y, width: wide, height: 8, fill: `url(#step-${kind})` });
-  svgElement(svg, "text", { x: x + wide + 8, y: y + 8, class: "muted tick" }, words);
+  svgElement(svg, "rect", { x, y, width: wide, height: 8, fill: `url(#step-${scale})` });
+  svgElement(svg, "text", { x: x + wide + 8, y: y + 8, class: "muted tick" }, title);
   ends.forEach((text, at) => svgElement(svg, "text", { x: x + (at * wide) / 2, y: y + 21, "text-anchor": ["start", "middle", "end"][at], class: "faint tick" }, text));
 }

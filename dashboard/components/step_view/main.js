@@ -85,9 +85,9 @@ function definePatterns({ svg, theme, tables }) {
   const defs = svgElement(svg, "defs");
   const pattern = svgElement(defs, "pattern", { id: "step-hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
   svgElement(pattern, "rect", { width: 5, height: 5, fill: theme.zero });
-  for (const kind of ["signed", "weight"]) {
-    const gradient = svgElement(defs, "linearGradient", { id: `step-${kind}` });
-    for (let n = 0; n <= 20; n++) svgElement(gradient, "stop", { offset: n / 20, "stop-color": rgba(rgbAt(tables[kind], Math.round((n / 20) * 254))) });
+  for (const scale of ["signed", "weight"]) {
+    const gradient = svgElement(defs, "linearGradient", { id: `step-${scale}` });
+    for (let n = 0; n <= 20; n++) svgElement(gradient, "stop", { offset: n / 20, "stop-color": rgba(rgbAt(tables[scale], Math.round((n / 20) * 254))) });
   }
   svgElement(pattern, "line", { x1: 0, x2: 0, y1: 0, y2: 5, stroke: theme.text, "stroke-opacity": 0.3, "stroke-width": 1 });
 }

@@ -5,7 +5,7 @@ import { fontOf, lookup, luminance, rgbAt, rgba } from "../lib/theme.js";
 
 const LEVELS = 255; // bytes 0 to 254; 255 is a masked cell
 
-/** The colours of both kinds of number, by level. @returns {Record<"signed" | "weight", Uint8Array>} */
+/** The colours of both scales, by level. @returns {Record<"signed" | "weight", Uint8Array>} */
 export function tablesOf(palette, theme) {
   const own = palette[theme.dark ? "dark" : "light"];
   return { signed: lookup(own.signed, LEVELS), weight: lookup(own.weights, LEVELS) };

@@ -17,7 +17,7 @@ DIMS = 6  # numbers of a vector that may stand side by side
 
 
 @dataclass(frozen=True)
-class StageWords:
+class StageTexts:
     """What stands over a stage: its title, its name on a phone, its rule, and the head of its column of numbers."""
 
     title: str
@@ -26,7 +26,7 @@ class StageWords:
     head: str
 
 
-def payload(reading: Reading, words: tuple[StageWords, ...], stage: int, focus: int, whys: dict[int, str],
+def payload(reading: Reading, words: tuple[StageTexts, ...], stage: int, focus: int, whys: dict[int, str],
             fact: list[list[str]], caption: str, more: list[str] | None = None) -> dict:
     """Everything the picture shows, bounded whatever the sizes: maps of at most 46 × 46, 12 keys, 6 dimensions.
 
@@ -36,8 +36,8 @@ def payload(reading: Reading, words: tuple[StageWords, ...], stage: int, focus: 
     scores = top_of(reading.raw, reading.scores)
     most = max(1.0, top_of(reading.weights))
     rows, columns = window(len(reading.queries), reading.query), window(len(reading.keys), reading.query)
-    shown = shown_keys(reading, focus)
-    cells = Cells(vectors, scores)
+    listed = shown_keys(reading, focus)
+    cells = CellFormat(vectors, scores)
     i = reading.query
     return {
         "stage": stage, "picked": i, "band": i - rows.start, "first": rows.start, "query": reading.name,
@@ -46,8 +46,8 @@ def payload(reading: Reading, words: tuple[StageWords, ...], stage: int, focus: 
         "heads": [w.head for w in words],
         "maps": maps(reading, rows, columns, vectors, scores, most), "weights": weight_scale(reading, most),
         "q": cells.vector(reading.q[i]), "out": cells.vector(reading.out[i]),
-        "keys": [key_line(reading, j, focus, cells, whys.get(j, ""), most) for j in shown],
-        "against": against(reading, shown),
+        "keys": [key_line(reading, j, focus, cells, whys.get(j, ""), most) for j in listed],
+        "against": against(reading, listed),
         "sum": number(float(reading.weights[i].sum())),
         "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
         "fact": "".join(text for text, _ in fact), "parts": fact, "caption": caption, "more": more or [],
@@ -55,7 +55,7 @@ def payload(reading: Reading, words: tuple[StageWords, ...], stage: int, focus: 
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellFormat:
     vectors: float
     scores: float
 
@@ -75,7 +75,7 @@ def weight_scale(reading: Reading, most: float) -> dict:
     return {"signed": reading.signed, "ends": ends, "words": f"weights {ends[0]} … {end}"}
 
 
-def key_line(reading: Reading, j: int, focus: int, cells: Cells, why: str, most: float) -> dict:
+def key_line(reading: Reading, j: int, focus: int, cells: CellFormat, why: str, most: float) -> dict:
     i = reading.query
     weight, allowed = float(reading.weights[i, j]), bool(reading.allowed[i, j])
     scored = cell(reading.scores[i, j], cells.scores)
@@ -95,28 +95,28 @@ def maps(reading: Reading, rows: slice, columns: slice, vectors: float, scores: 
     """The six small maps: query, score, scaled, masked, weights, output."""
     allowed = reading.allowed[rows, columns]
     dims, keys = reading.q.shape[1], len(reading.keys)
-    shown = columns.stop - columns.start
-    keys_note = f"{shown} of {keys}" if shown < keys else f"{keys} keys" if keys > 1 else "1 key"
+    listed = columns.stop - columns.start
+    keys_note = f"{listed} of {keys}" if listed < keys else f"{keys} keys" if keys > 1 else "1 key"
     return [
         small_map(reading.q[rows, :MAP_CELLS], vectors, note=f"{dims} dims" if dims > 1 else "1 dim"),
         small_map(reading.raw[rows, columns], scores, note=keys_note),
         small_map(reading.scores[rows, columns], scores),
         small_map(reading.scores[rows, columns], scores, allowed),
-        small_map(reading.weights[rows, columns], most, allowed, kind="signed" if reading.signed else "weight"),
+        small_map(reading.weights[rows, columns], most, allowed, scale="signed" if reading.signed else "weight"),
         small_map(reading.out[rows, :MAP_CELLS], vectors),
     ]
 
 
 def small_map(
-    values: np.ndarray, top: float, allowed: np.ndarray | None = None, note: str = "", kind: str = "signed",
+    values: np.ndarray, top: float, allowed: np.ndarray | None = None, note: str = "", scale: str = "signed",
 ) -> dict:
-    """Levels 0 … 254, around 127 for a signed kind and from 0 for weights, and 255 where masked."""
+    """Levels 0 … 254, around 127 for a signed scale and from 0 for weights, and 255 where masked."""
     finite = np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) / top, -1, 1)
-    share = (finite + 1) / 2 if kind == "signed" else finite
+    share = (finite + 1) / 2 if scale == "signed" else finite
     levels = np.rint(share * 254).astype(np.uint8)
     if allowed is not None:
         levels[~allowed] = 255
-    return {"kind": kind, "rows": levels.shape[0], "columns": levels.shape[1],
+    return {"scale": scale, "rows": levels.shape[0], "columns": levels.shape[1],
             "data": base64.b64encode(levels.tobytes()).decode(), "note": note}
 
 
@@ -136,14 +136,14 @@ def shown_keys(reading: Reading, focus: int) -> list[int]:
     return sorted(order[:LIST_KEYS])
 
 
-def against(reading: Reading, shown: list[int]) -> str:
+def against(reading: Reading, listed: list[int]) -> str:
     count = len(reading.keys)
-    if len(shown) == count:
+    if len(listed) == count:
         return "every key" if count > 1 else "the only key"
-    rest = 1 - float(np.nan_to_num(reading.weights[reading.query, shown]).sum())
+    rest = 1 - float(np.nan_to_num(reading.weights[reading.query, listed]).sum())
     if not reading.sees:
-        return f"{len(shown)} of {count} keys, the nearest"
-    return f"the {len(shown)} of {count} keys with most weight; the others share {number(max(0.0, rest))}"
+        return f"{len(listed)} of {count} keys, the nearest"
+    return f"the {len(listed)} of {count} keys with most weight; the others share {number(max(0.0, rest))}"
 
 
 def top_of(*arrays: np.ndarray) -> float:

@@ -106,16 +106,16 @@ def read(
     def one(tensor: Tensor, at: int = met) -> np.ndarray:
         return tensor.detach()[0, at].double().numpy()
 
-    def spread(tensor: Tensor) -> np.ndarray:
+    def expand(tensor: Tensor) -> np.ndarray:
         return tensor.detach().expand(raw.shape)[0, met].numpy()
 
-    scale = float(spread(steps.scale)[0, 0]) if isinstance(steps.scale, Tensor) else float(steps.scale)
-    bias = None if steps.bias is None else spread(steps.bias).astype(float)
+    scale = float(expand(steps.scale)[0, 0]) if isinstance(steps.scale, Tensor) else float(steps.scale)
+    bias = None if steps.bias is None else expand(steps.bias).astype(float)
     scores, final = one(steps.scores), one(weights, head)
     before = one(raw) * scale + (0.0 if bias is None else bias) if adjusts else scores
     normalized = tuple(one(steps.normalized, head * each + n) for n in range(each)) if steps.normalized is not None \
         else (final,)
     return Reading(
         queries, keys, query, one(steps.q), one(steps.k), one(steps.v, head), one(raw), scale, bias, before, scores,
-        np.ones(raw.shape[-2:], bool) if steps.mask is None else spread(steps.mask), normalized, final,
+        np.ones(raw.shape[-2:], bool) if steps.mask is None else expand(steps.mask), normalized, final,
         one(steps.out, head), None if steps.position_values is None else one(steps.position_values, head))

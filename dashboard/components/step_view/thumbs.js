@@ -7,7 +7,7 @@ import { bandOf, cut } from "./paint.js";
 
 function drawThumb(view, map, x, y, cellW, cellH) {
   const { board, theme } = view;
-  const levels = fromBase64(map.data), table = view.tables[map.kind];
+  const levels = fromBase64(map.data), table = view.tables[map.scale];
   const gap = Math.min(cellW, cellH) >= 9 ? 1 : 0;
   const hatched = new Path2D();
   let anyHatched = false;

@@ -139,7 +139,7 @@ def apply_drawing() -> None:
     """Make the mask what is drawn, after cells were pressed on the board."""
     put("first", "drawn")
     put("join", "alone")
-    put("first:drawn:drawing", mask_board.drawn(key("board")))
+    put("first:drawn:drawing", mask_board.drawing_text(key("board")))
 
 
 def start_drawing() -> None:

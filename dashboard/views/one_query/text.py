@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from core.attention import AttentionConfig, Choice, entry
-from dashboard.components.step_view import Reading, StageWords
+from dashboard.components.step_view import Reading, StageTexts
 from dashboard.views.one_query.choices import rule as rule_of
 
 _FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
@@ -16,7 +16,7 @@ HEAD = 8  # a longer rule does not fit over a column, so the score's name stands
 STRAIGHT = 1e-4  # how far a bias may be from a straight line of the distance and still be called one
 
 
-def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typed: bool) -> tuple[StageWords, ...]:
+def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typed: bool) -> tuple[StageTexts, ...]:
     """Title, short name, rule and column head of the six stages."""
     rule = rule_of("score", config.score)
     head = rule if len(rule) <= HEAD else "score"
@@ -24,12 +24,12 @@ def stage_words(config: AttentionConfig, reading: Reading, real: int | None, typ
     folded = f", {rule_of('projection', config.projection)}" if reading.folded else ""
     factor = ", × factor" if reading.reweighed else ""
     return (
-        StageWords("Project", "q", project_rule(config, typed), "k"),
-        StageWords("Score", head, rule, head),
-        StageWords("Scale + bias", *scale_words(config, reading)),
-        StageWords("Mask", "mask", *mask_words(config, reading, real)),
-        StageWords("Normalize", name, name + changed(config.normalizer) + factor + folded, "weight"),
-        StageWords("Weigh values", "out", "Σ w·v" + (" + places" if reading.position_values is not None else ""),
+        StageTexts("Project", "q", project_rule(config, typed), "k"),
+        StageTexts("Score", head, rule, head),
+        StageTexts("Scale + bias", *scale_words(config, reading)),
+        StageTexts("Mask", "mask", *mask_words(config, reading, real)),
+        StageTexts("Normalize", name, name + changed(config.normalizer) + factor + folded, "weight"),
+        StageTexts("Weigh values", "out", "Σ w·v" + (" + places" if reading.position_values is not None else ""),
                    "weight × v"),
     )
 

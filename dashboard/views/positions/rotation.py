@@ -9,7 +9,7 @@ from core.positions import measure
 from dashboard.charts.latex import listed
 from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
-from dashboard.components.position_dials import dials, said, some
+from dashboard.components.position_dials import dials, sample_pairs, wavelength_text
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
 from dashboard.views.positions.controls import Controls, key
@@ -20,7 +20,7 @@ from dashboard.widgets.panels import fact
 def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     """Draw each pair of dimensions as a hand that rotates from position to position."""
     pairs = measure.rotation_pairs(cached(compute.rotations_of, config, controls.seed, controls.positions))
-    examples, plain = some(pairs), compute.unscaled(config)
+    examples, plain = sample_pairs(pairs), compute.unscaled(config)
     unscaled = () if plain is None else measure.rotation_pairs(
         cached(compute.rotations_of, plain, controls.seed, controls.positions))
     dials(examples, controls.positions, ink(), key=key("dials"), before=unscaled,
@@ -29,9 +29,10 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     still = config.qk_dim - 2 * len(pairs)
     rest = f" {still} of {config.qk_dim} dimensions never turn." if still else ""
     slowest = max((pair.wavelength for pair in unscaled), default=None)
-    instead = f", instead of {said(slowest)} with a factor of 1 (faint)" if slowest else ""
-    fact(f"The fastest pair makes a whole circle in **{said(examples[0].wavelength)}** places, the slowest in "
-         f"**{said(examples[-1].wavelength)}**{instead}{between}.{rest}")
+    instead = f", instead of {wavelength_text(slowest)} with a factor of 1 (faint)" if slowest else ""
+    fastest, slowest_text = (wavelength_text(pair.wavelength) for pair in (examples[0], examples[-1]))
+    fact(f"The fastest pair makes a whole circle in **{fastest}** places, the slowest in "
+         f"**{slowest_text}**{instead}{between}.{rest}")
     return (controls.item.latex, rf"\theta = ({listed([abs(p.angle) for p in examples])})\ \text{{rad a place}}")
 
 
@@ -41,7 +42,7 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
     similarity = measure.alignment(rotations).numpy()
     rows = [np.diagonal(similarity, d) for d in range(len(similarity))]
     variation = max(float(np.ptp(row)) for row in rows)
-    examples = some(measure.rotation_pairs(rotations))
+    examples = sample_pairs(measure.rotation_pairs(rotations))
     series = [Curve("all directions", [(d, float(row.mean())) for d, row in enumerate(rows)])]
     series += [Curve(f"pair {p.first}, {p.second}", [(d, float(np.cos(d * p.angle))) for d in range(len(rows))])
                for p in dict.fromkeys((examples[0], examples[-1]))]
