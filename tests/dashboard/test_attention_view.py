@@ -201,7 +201,7 @@ def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
         seen = values[0][part][mask[part]]
         wanted = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
         assert found[i, j] == pytest.approx(wanted, abs=1e-6)
-        assert blocks.seen(mask)[i, j] == bool(seen.size)
+        assert blocks.pool_mask(mask)[i, j] == bool(seen.size)
     top, bottom, left, right = window or (0, shape[0], 0, shape[1])
     assert (blocks.rows[0], blocks.rows[-1], blocks.columns[0], blocks.columns[-1]) == (top, bottom, left, right)
 

@@ -1,157 +1,165 @@
 // The lower half: one line a key, the same six columns.
 
+/** @import { Cell, Picture } from "./types" */
 import { svgElement } from "../lib/dom.js";
 import { rgba } from "../lib/theme.js";
-import { cut, signedRgb, textOn } from "./paint.js";
+import { cut, drawRect, drawText, signedRgb, textOn, tintOf } from "./paint.js";
 
-function numberCell(view, x, y, w, h, cell, options = {}) {
-  const { svg, theme } = view;
+const HEIGHT = 24; // px of a cell
+const COLUMNS = ["project", "score", "scale", "mask", "normalize", "combine"];
+const PHONE_GUTTER = 62; // px
+const END = { "text-anchor": "end" };
+
+/** @param {Picture} view @param {Cell} cell */
+function drawNumber(view, x, y, w, cell, { small = false, mute = false } = {}) {
   const colour = signedRgb(view, cell.level);
-  svgElement(svg, "rect", { x, y, width: w - 1, height: h, fill: rgba(colour) });
-  const attributes = { x: x + (w - 1) / 2, y: y + h / 2 + 4, "text-anchor": "middle", class: options.small ? "cell small" : "cell", fill: textOn(theme, colour) };
-  if (options.mute) attributes["fill-opacity"] = 0.5;
-  svgElement(svg, "text", attributes, cell.text);
+  drawRect(view, x, y, w - 1, HEIGHT, { fill: rgba(colour) });
+  const attributes = { "text-anchor": "middle", fill: textOn(view.theme, colour), ...(mute ? { "fill-opacity": 0.5 } : {}) };
+  drawText(view, x + (w - 1) / 2, y + HEIGHT / 2 + 4, small ? "cell small" : "cell", cell.text, attributes);
 }
 
-function vector(view, x, y, cells, options = {}) {
-  const count = Math.min(cells.length, view.place.dims);
-  const wide = view.place.dim;
-  for (let d = 0; d < count; d++) numberCell(view, x + d * wide, y, wide, 24, cells[d], { ...options, small: true });
-  return count * wide;
+/** Draw as many cells as there is room for; their width. @param {Picture} view @param {Cell[]} cells */
+function drawVector(view, x, y, cells, mute = false) {
+  const { dim, dims } = view.place;
+  const visible = cells.slice(0, dims);
+  visible.forEach((cell, d) => drawNumber(view, x + d * dim, y, dim, cell, { small: true, mute }));
+  return visible.length * dim;
 }
 
-function hatchedCell(view, x, y, w) {
-  const { svg, theme } = view;
-  svgElement(svg, "rect", { x, y, width: w, height: 24, fill: "url(#step-hatch)" });
-  svgElement(svg, "rect", { x: x + w / 2 - 15, y: y + 4, width: 30, height: 16, fill: theme.ground, opacity: 0.85 });
-  svgElement(svg, "text", { x: x + w / 2, y: y + 16, "text-anchor": "middle", class: "cell" }, "−∞");
+/** A vector in a ring, its name on its left. @param {Picture} view @param {Cell[]} cells */
+function drawRinged(view, x, y, cells) {
+  const wide = drawVector(view, x, y, cells);
+  drawRect(view, x - 2, y - 2, wide + 3, HEIGHT + 4, { rx: 2, fill: "none", class: "ring" });
 }
 
-function bar(view, x, y, w, weight, strong) {
-  // From the left edge, or from the middle where weights may be below zero.
-  const { svg, theme, data } = view;
+/** @param {Picture} view */
+function drawHatched(view, x, y, w) {
+  drawRect(view, x, y, w, HEIGHT, { fill: "url(#step-hatch)" });
+  drawRect(view, x + w / 2 - 15, y + 4, 30, 16, { fill: view.theme.ground, opacity: 0.85 });
+  drawText(view, x + w / 2, y + 16, "cell", "−∞", { "text-anchor": "middle" });
+}
+
+/** A bar from the left edge, or from the middle where weights may be below zero. @param {Picture} view */
+function drawBar(view, x, y, w, weight, strong) {
+  const { theme, data: { weights: { signed } } } = view;
   const room = Math.max(12, w - 34);
-  svgElement(svg, "rect", { x, y: y + 4, width: room, height: 16, fill: theme.zero });
-  const whole = data.weights.signed ? room / 2 : room;
-  const zero = data.weights.signed ? x + room / 2 : x;
+  drawRect(view, x, y + 4, room, 16, { fill: theme.zero });
+  const whole = signed ? room / 2 : room, zero = signed ? x + room / 2 : x;
   const wide = Math.max(1, whole * Math.min(1, Math.abs(weight.value)));
-  const fill = data.weights.signed ? rgba(signedRgb(view, weight.value < 0 ? -0.7 : 0.7)) : theme.bar;
-  if (weight.value) svgElement(svg, "rect", { x: weight.value < 0 ? zero - wide : zero, y: y + 4, width: wide, height: 16, fill });
+  const fill = signed ? rgba(signedRgb(view, weight.value < 0 ? -0.7 : 0.7)) : theme.bar;
+  if (weight.value) drawRect(view, weight.value < 0 ? zero - wide : zero, y + 4, wide, 16, { fill });
   const style = weight.value ? (strong ? "number strong" : "number") : "number faint";
-  svgElement(svg, "text", { x: x + w, y: y + 16, "text-anchor": "end", class: style }, weight.text);
+  drawText(view, x + w, y + 16, style, weight.text, END);
 }
 
+/** @type {Record<string, (view: Picture, row: any, x: number, y: number) => void>} */
 const DRAW_COLUMN = {
-  project: (view, row, x, y) => vector(view, x, y, row.k),
-  score: (view, row, x, y) => numberCell(view, x, y, view.place.number, 24, row.raw),
+  project: (view, row, x, y) => drawVector(view, x, y, row.k),
+  score: (view, row, x, y) => drawNumber(view, x, y, view.place.number, row.raw),
   scale: (view, row, x, y) => {
-    numberCell(view, x, y, view.place.number, 24, row.scores);
-    const room = view.place.pitch - view.place.number - 10;
-    if (row.bias && room > 34) svgElement(view.svg, "text", { x: x + view.place.number + 7, y: y + 16, class: "faint tick" }, row.bias);
+    const { pitch, number } = view.place;
+    drawNumber(view, x, y, number, row.scores);
+    if (row.bias && pitch - number > 44) drawText(view, x + number + 7, y + 16, "faint tick", row.bias);
   },
   mask: (view, row, x, y) => {
-    if (row.masked) numberCell(view, x, y, view.place.number, 24, row.masked);
-    else hatchedCell(view, x, y, view.place.number - 1);
-    const room = view.place.pitch - view.place.number - 8;
-    if (row.why && room > 30) svgElement(view.svg, "text", { x: x + view.place.number + 6, y: y + 16, class: "faint tick" }, cut(view, row.why, room - 4, 11.5));
+    const { pitch, number } = view.place, room = pitch - number - 8;
+    if (row.masked) drawNumber(view, x, y, number, row.masked);
+    else drawHatched(view, x, y, number - 1);
+    if (row.why && room > 30) drawText(view, x + number + 6, y + 16, "faint tick", cut(view, row.why, room - 4, 11.5));
   },
-  normalize: (view, row, x, y) => bar(view, x, y, view.place.bar, row.weight, row.best),
-  combine: (view, row, x, y) => vector(view, x, y, row.wv, { mute: row.weight.value === 0 }),
+  normalize: (view, row, x, y) => drawBar(view, x, y, view.place.bar, row.weight, row.best),
+  combine: (view, row, x, y) => drawVector(view, x, y, row.wv, row.weight.value === 0),
 };
 
-const COLUMNS = ["project", "score", "scale", "mask", "normalize", "combine"];
-
+// On a phone the table shows the columns that the active stage needs; four numbers are what fits.
 function phoneColumns(stage, width) {
-  // On a phone the table shows the columns that the active stage needs; four numbers are what fits.
-  const name = COLUMNS[stage - 1];
-  if (name === "project") return [["project", 62], ["score", width - 68]];
-  if (name === "combine") return [["normalize", 62], ["combine", 62 + (width - 62) * 0.42]];
-  const step = (width - 62) / 4;
-  return ["score", "scale", "mask", "normalize"].map((key, at) => [key, 62 + at * step]);
+  const name = COLUMNS[stage - 1], room = width - PHONE_GUTTER;
+  if (name === "project") return [["project", PHONE_GUTTER], ["score", width - 68]];
+  if (name === "combine") return [["normalize", PHONE_GUTTER], ["combine", PHONE_GUTTER + room * 0.42]];
+  return ["score", "scale", "mask", "normalize"].map((key, at) => [key, PHONE_GUTTER + (at * room) / 4]);
 }
 
+/** Draw from some height down; where it ends. @param {Picture} view @param {number} top */
 export function drawDetail(view, top) {
-  const { svg, data, place, phone, theme } = view;
-  const columns = phone ? phoneColumns(data.stage, view.width) : COLUMNS.map((key, at) => [key, place.column(at)]);
-  let y = top + 30;
-  const title = svgElement(svg, "text", { x: 0, y, class: "lead" });
-  svgElement(title, "tspan", { class: "pick strong" }, cut(view, data.query, 220, 14));
-  svgElement(title, "tspan", { class: "muted", dx: 5 }, "against " + data.against);
-  y += 16;
-  const heads = y + 17;
-  columns.forEach(([key, x]) => drawHeading(view, key, x, heads, y));
-  y += phone ? 28 : 30;
-  svgElement(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" });
-  y += 4;
-  const pitch = phone ? 32 : 26.5;
-  data.keys.forEach((row, at) => {
-    const line = y + at * pitch;
-    const tokenRoom = (phone ? 62 : place.gutter) - 12;
-    const anchor = phone ? { x: 0 } : { x: place.gutter - 12, "text-anchor": "end" };
-    svgElement(svg, "text", { ...anchor, y: line + 16, class: row.best ? "token key strong" : "token key" }, cut(view, row.label, tokenRoom, 13));
-    columns.forEach(([key, x]) => DRAW_COLUMN[key](view, row, x, line));
-    const press = svgElement(svg, "rect", { x: 0, y: line - 1, width: view.width, height: pitch, fill: "transparent", class: "press row" });
-    if (row.focus && !row.best) svgElement(svg, "rect", { x: phone ? -6 : place.gutter - 8, y: line, width: 3, height: 24, rx: 1.5, fill: theme.pick });
-    press.addEventListener("click", () => view.pick({ key: row.index }));
-    svgElement(press, "title", {}, `Put ${row.label} in the equation`);
-  });
-  y += data.keys.length * pitch + 2;
-  if (phone) tintColumn(view, columns, heads - 18, y);
-  svgElement(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" });
-  return drawFooter(view, columns, y + 4);
-}
-
-function tintColumn(view, columns, from, to) {
-  // The phone's table has columns of its own, so the active one carries the tint here too.
-  const at = columns.findIndex(([key]) => key === COLUMNS[view.data.stage - 1]);
-  const [, x] = columns[at];
-  const end = at + 1 < columns.length ? columns[at + 1][1] - 10 : view.width;
-  view.svg.insertBefore(svgElement(view.svg, "rect", { x: x - 6, y: from, width: end - x + 6, height: to - from, rx: 5, fill: view.theme.tint }), view.svg.firstChild);
-}
-
-function drawHeading(view, key, x, baseline, y) {
   const { svg, data, place, phone } = view;
+  const columns = phone ? phoneColumns(data.stage, view.width) : COLUMNS.map((key, at) => [key, place.column(at)]);
+  const title = svgElement(svg, "text", { x: 0, y: top + 30, class: "lead" });
+  svgElement(title, "tspan", { class: "pick strong" }, cut(view, data.query, 220, 14));
+  svgElement(title, "tspan", { class: "muted", dx: 5 }, `against ${data.against}`);
+  const heads = top + 63;
+  for (const [key, x] of columns) drawHeading(view, key, x, heads, top + 46);
+  const from = top + (phone ? 74 : 76), pitch = phone ? 32 : 26.5;
+  const rule = (y) => svgElement(svg, "line", { x1: 0, x2: view.width, y1: y, y2: y, class: "hair" });
+  rule(from);
+  data.keys.forEach((row, at) => drawKey(view, row, columns, from + 4 + at * pitch, pitch));
+  const end = from + 6 + data.keys.length * pitch;
+  if (phone) drawColumnTint(view, columns, heads - 18, end);
+  rule(end);
+  return drawFooter(view, columns, end + 4);
+}
+
+/** @param {Picture} view */
+function drawKey(view, row, columns, y, pitch) {
+  const { place, phone, theme } = view;
+  const room = (phone ? PHONE_GUTTER : place.gutter) - 12;
+  const label = cut(view, row.label, room, 13);
+  drawText(view, phone ? 0 : room, y + 16, row.best ? "token key strong" : "token key", label, phone ? {} : END);
+  for (const [key, x] of columns) DRAW_COLUMN[key](view, row, x, y);
+  const press = drawRect(view, 0, y - 1, view.width, pitch, { fill: "transparent", class: "press row" });
+  if (row.focus && !row.best) drawRect(view, phone ? -6 : place.gutter - 8, y, 3, HEIGHT, { rx: 1.5, fill: theme.pick });
+  press.addEventListener("click", () => view.pick({ key: row.index }));
+  svgElement(press, "title", {}, `Put ${row.label} in the equation`);
+}
+
+/** The phone's table has columns of its own, so the active one carries the tint here too. @param {Picture} view */
+function drawColumnTint(view, columns, from, to) {
+  const at = columns.findIndex(([key]) => key === COLUMNS[view.data.stage - 1]);
+  const x = columns[at][1] - 6, end = at + 1 < columns.length ? columns[at + 1][1] - 10 : view.width;
+  view.svg.prepend(drawRect(view, x, from, end - x, to - from, { rx: 5, fill: tintOf(view.theme) }));
+}
+
+/** @param {Picture} view */
+function drawHeading(view, key, x, baseline, y) {
+  const { data, place, phone } = view;
   const at = COLUMNS.indexOf(key);
   if (at === 0 && !phone) {
-    svgElement(svg, "text", { x: place.gutter - 12, y: baseline, "text-anchor": "end", class: "pick name" }, "q");
-    const wide = vector(view, x, y, data.q);
-    svgElement(svg, "rect", { x: x - 2, y: y - 2, width: wide + 3, height: 28, rx: 2, fill: "none", class: "ring" });
+    drawText(view, place.gutter - 12, baseline, "pick name", "q", END);
+    drawRinged(view, x, y, data.q);
     return;
   }
-  const active = at + 1 === data.stage;
   const room = (phone ? Math.max(60, place.number + 12) : place.pitch) - 8;
-  const name = at === 0 ? "k" : phone && key !== "normalize" && key !== "combine" ? data.stages[at].short : data.heads[at];
-  svgElement(svg, "text", { x, y: baseline, class: active && phone ? "pick head strong" : "muted head" }, cut(view, name, room, 12.5));
+  const short = phone && key !== "normalize" && key !== "combine";
+  const name = at === 0 ? "k" : short ? data.stages[at].short : data.heads[at];
+  drawText(view, x, baseline, at + 1 === data.stage && phone ? "pick head strong" : "muted head", cut(view, name, room, 12.5));
 }
 
+/** @param {Picture} view */
 function drawFooter(view, columns, y) {
-  const { svg, data, place, phone } = view;
+  const { data, place, phone } = view;
   for (const [key, x] of columns) {
-    if (key === "normalize") {
-      const wide = place.bar;
-      svgElement(svg, "text", { x: x + wide, y: y + 17, "text-anchor": "end", class: "muted number" }, (phone ? "Σ " : "") + data.sum);
-    }
-    if (key === "combine") {
-      const wide = vector(view, x, y, data.out);
-      svgElement(svg, "rect", { x: x - 2, y: y - 2, width: wide + 3, height: 28, rx: 2, fill: "none", class: "ring" });
-      svgElement(svg, "text", { x: x - 7, y: y + 17, "text-anchor": "end", class: "pick name" }, "out");
-    }
+    if (key === "normalize") drawText(view, x + place.bar, y + 17, "muted number", (phone ? "Σ " : "") + data.sum, END);
+    if (key !== "combine") continue;
+    drawRinged(view, x, y, data.out);
+    drawText(view, x - 7, y + 17, "pick name", "out", END);
   }
+  const { signed, words: title, ends } = data.weights;
+  const scale = signed ? "signed" : "weight", signs = ["−", "0", "+"];
   if (phone) {
-    if (data.stage === 1) y -= 32; // no sum and no output in this table
-    drawLegend(view, 0, y + 40, "signed", data.legend, ["−", "0", "+"], 70);
-    drawLegend(view, 0, y + 74, data.weights.signed ? "signed" : "weight", data.weights.words, data.weights.ends, 70);
-    return y + 100;
+    const top = data.stage === 1 ? y - 32 : y; // no sum and no output in this table
+    drawLegend(view, 0, top + 40, "signed", data.legend, signs, 70);
+    drawLegend(view, 0, top + 74, scale, title, ends, 70);
+    return top + 100;
   }
-  svgElement(svg, "text", { x: place.gutter - 12, y: y + 17, "text-anchor": "end", class: "muted head" }, "Σ");
-  drawLegend(view, place.column(0), y + 9, "signed", data.legend, ["−", "0", "+"], 103);
-  drawLegend(view, place.column(2) + place.pitch * 0.5, y + 9, data.weights.signed ? "signed" : "weight", data.weights.words, data.weights.ends, 86);
+  drawText(view, place.gutter - 12, y + 17, "muted head", "Σ", END);
+  drawLegend(view, place.column(0), y + 9, "signed", data.legend, signs, 103);
+  drawLegend(view, place.column(2) + place.pitch * 0.5, y + 9, scale, title, ends, 86);
   return y + 38;
 }
 
+/** @param {Picture} view @param {string[]} ends */
 function drawLegend(view, x, y, scale, title, ends, wide) {
-  const { svg } = view;
-  svgElement(svg, "rect", { x, y, width: wide, height: 8, fill: `url(#step-${scale})` });
-  svgElement(svg, "text", { x: x + wide + 8, y: y + 8, class: "muted tick" }, title);
-  ends.forEach((text, at) => svgElement(svg, "text", { x: x + (at * wide) / 2, y: y + 21, "text-anchor": ["start", "middle", "end"][at], class: "faint tick" }, text));
+  drawRect(view, x, y, wide, 8, { fill: `url(#step-${scale})` });
+  drawText(view, x + wide + 8, y + 8, "muted tick", title);
+  const anchors = ["start", "middle", "end"];
+  ends.forEach((text, at) => drawText(view, x + (at * wide) / 2, y + 21, "faint tick", text, { "text-anchor": anchors[at] }));
 }

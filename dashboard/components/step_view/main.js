@@ -1,14 +1,16 @@
 // One query through six stages: draws what Python measured, and says what was pressed.
 
+/** @import { Picture } from "./types" */
 import { element, resized, svgElement } from "../lib/dom.js";
 import { mount } from "../lib/mount.js";
 import { rgba, rgbAt } from "../lib/theme.js";
 import { drawDetail } from "./detail.js";
-import { cut, tablesOf, tintOf, widthOf } from "./paint.js";
+import { cut, drawRect, drawText, tablesOf, tintOf, widthOf } from "./paint.js";
 import { drawThumbs } from "./thumbs.js";
 
 const WIDEST = 1120, PHONE = 560; // px
 
+/** @param {Picture} view @returns {Picture["place"]} */
 function placement(view) {
   const { width, data, phone } = view;
   const labels = [...data.rows, ...data.keys.map((row) => row.label)];
@@ -22,32 +24,34 @@ function placement(view) {
   return { gutter, pitch, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch };
 }
 
+/** @param {Picture} view */
 function drawHeads(view) {
-  const { svg, data, place, phone } = view;
+  const { data, place, phone } = view;
   data.stages.forEach((stage, at) => {
-    const x = place.column(at);
-    const active = at + 1 === data.stage;
-    const narrow = phone || place.pitch < 118;
-    if (narrow) {
-      svgElement(svg, "text", { x, y: 14, class: active ? "pick head strong" : "faint head" }, String(at + 1));
-      svgElement(svg, "text", { x, y: 30, class: active ? "pick head strong" : "muted head" }, cut(view, stage.short, place.pitch - 4, 12.5));
+    const x = place.column(at), active = at + 1 === data.stage ? "pick " : "";
+    if (phone || place.pitch < 118) {
+      drawText(view, x, 14, active ? "pick head strong" : "faint head", String(at + 1));
+      drawText(view, x, 30, active ? "pick head strong" : "muted head", cut(view, stage.short, place.pitch - 4, 12.5));
     } else {
-      svgElement(svg, "text", { x, y: 17, class: active ? "pick title" : "faint title" }, String(at + 1));
-      svgElement(svg, "text", { x: x + 14, y: 17, class: active ? "pick title strong" : "title strong" }, stage.title);
-      drawRule(svg, x, 35, cut(view, stage.rule, place.pitch - 12, 12));
+      drawText(view, x, 17, active ? "pick title" : "faint title", String(at + 1));
+      drawText(view, x + 14, 17, `${active}title strong`, stage.title);
+      drawRule(view, x, 35, cut(view, stage.rule, place.pitch - 12, 12));
     }
-    const press = svgElement(svg, "rect", { x: x - 8, y: 0, width: place.pitch - 2, height: 40, fill: "transparent", class: "press" });
+    const press = drawRect(view, x - 8, 0, place.pitch - 2, 40, { fill: "transparent", class: "press" });
     press.addEventListener("click", () => view.pick({ stage: at + 1 }));
   });
 }
 
-// W_q stands as W with a small q below, as in the equation.
-function drawRule(svg, x, y, text) {
-  const line = svgElement(svg, "text", { x, y, class: "muted tick" });
-  text.split(/_(.)/).forEach((part, at) => part && svgElement(line, "tspan", at % 2 ? { dy: 3, "font-size": 9 } : at ? { dy: -3 } : {}, part));
+/** W_q stands as W with a small q below, as in the equation. @param {Picture} view @param {string} text */
+function drawRule(view, x, y, text) {
+  const line = drawText(view, x, y, "muted tick", "");
+  text.split(/_(.)/).forEach((part, at) => {
+    const shift = at % 2 ? { dy: 3, "font-size": 9 } : at ? { dy: -3 } : {};
+    if (part) svgElement(line, "tspan", shift, part);
+  });
 }
 
-// A layer of its own, behind the canvas, so that it does not change the colour of a cell.
+/** A layer of its own, behind the canvas, so that it does not change the colour of a cell. @param {Picture} view */
 function drawTint(view, bottom) {
   const { data, place, theme, dom } = view;
   const box = { left: place.column(data.stage - 1) - (view.phone ? 5 : 10), width: place.pitch - 4, height: bottom };
@@ -81,13 +85,18 @@ function showTexts({ dom, data }) {
   for (const line of lines) element(list, "li").textContent = line;
 }
 
+/** @param {Picture} view */
 function definePatterns({ svg, theme, tables }) {
   const defs = svgElement(svg, "defs");
-  const pattern = svgElement(defs, "pattern", { id: "step-hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+  const pattern = svgElement(defs, "pattern",
+    { id: "step-hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
   svgElement(pattern, "rect", { width: 5, height: 5, fill: theme.zero });
   for (const scale of ["signed", "weight"]) {
     const gradient = svgElement(defs, "linearGradient", { id: `step-${scale}` });
-    for (let n = 0; n <= 20; n++) svgElement(gradient, "stop", { offset: n / 20, "stop-color": rgba(rgbAt(tables[scale], Math.round((n / 20) * 254))) });
+    for (let n = 0; n <= 20; n++) {
+      const colour = rgbAt(tables[scale], Math.round((n / 20) * 254));
+      svgElement(gradient, "stop", { offset: n / 20, "stop-color": rgba(colour) });
+    }
   }
   svgElement(pattern, "line", { x1: 0, x2: 0, y1: 0, y2: 5, stroke: theme.text, "stroke-opacity": 0.3, "stroke-width": 1 });
 }

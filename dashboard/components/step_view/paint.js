@@ -1,6 +1,8 @@
 // Colours and texts of the picture.
 
-import { fit } from "../lib/layout.js";
+/** @import { Picture } from "./types" */
+import { svgElement } from "../lib/dom.js";
+import { clamp, fit } from "../lib/layout.js";
 import { fontOf, lookup, luminance, rgbAt, rgba } from "../lib/theme.js";
 
 const LEVELS = 255; // bytes 0 to 254; 255 is a masked cell
@@ -11,8 +13,8 @@ export function tablesOf(palette, theme) {
   return { signed: lookup(own.signed, LEVELS), weight: lookup(own.weights, LEVELS) };
 }
 
-/** The colour of a level, -1 to 1. @returns {import("../lib/types").Rgb} */
-export const signedRgb = (view, level) => rgbAt(view.tables.signed, Math.round((Math.max(-1, Math.min(1, level)) + 1) * 127));
+/** The colour of a level, -1 to 1. @param {Picture} view @param {number} level */
+export const signedRgb = (view, level) => rgbAt(view.tables.signed, Math.round((clamp(level, -1, 1) + 1) * 127));
 
 /** The colour of text on a cell. @param {import("../lib/types").Rgb} rgb */
 export const textOn = (theme, rgb) => (luminance(rgb) > 0.21 ? theme.ink : "#FFFFFF");
@@ -32,3 +34,11 @@ export function cut({ pen, theme }, text, room, size) {
   pen.font = fontOf(theme, size);
   return fit(pen, text, room);
 }
+
+/** @param {Picture} view @param {string} name its classes @param {string} text */
+export const drawText = (view, x, y, name, text, attributes = {}) =>
+  svgElement(view.svg, "text", { x, y, class: name, ...attributes }, text);
+
+/** @param {Picture} view @param {Record<string, string | number>} attributes */
+export const drawRect = (view, x, y, width, height, attributes) =>
+  svgElement(view.svg, "rect", { x, y, width, height, ...attributes });

@@ -1,10 +1,12 @@
 // The upper half: one small map a stage, one band through all six.
 
+/** @import { Picture } from "./types" */
 import { fromBase64 } from "../lib/bytes.js";
 import { svgElement } from "../lib/dom.js";
 import { colourAt, hatchLines } from "../lib/theme.js";
-import { bandOf, cut } from "./paint.js";
+import { bandOf, cut, drawRect, drawText } from "./paint.js";
 
+/** @param {Picture} view */
 function drawThumb(view, map, x, y, cellW, cellH) {
   const { board, theme } = view;
   const levels = fromBase64(map.data), table = view.tables[map.scale];
@@ -14,12 +16,12 @@ function drawThumb(view, map, x, y, cellW, cellH) {
   for (let r = 0; r < map.rows; r++) {
     for (let c = 0; c < map.columns; c++) {
       const level = levels[r * map.columns + c];
-      const box = [x + c * cellW, y + r * cellH, cellW - gap, cellH - gap];
+      const left = x + c * cellW, top = y + r * cellH;
       board.fillStyle = level === 255 ? theme.zero : colourAt(table, level);
-      board.fillRect(...box);
+      board.fillRect(left, top, cellW - gap, cellH - gap);
       if (level !== 255) continue;
       anyHatched = true;
-      hatched.rect(x + c * cellW, y + r * cellH, cellW, cellH);
+      hatched.rect(left, top, cellW, cellH);
     }
   }
   if (anyHatched) hatchRegion(board, theme, hatched, x, y, map.columns * cellW, map.rows * cellH);
@@ -34,12 +36,13 @@ function hatchRegion(board, theme, region, x, y, w, h) {
   board.restore();
 }
 
-function arrow(svg, theme, from, to, y) {
+function drawArrow(svg, theme, from, to, y) {
   if (to - from < 8) return;
   const line = { fill: "none", stroke: theme.pick, "stroke-width": 1.2 };
   svgElement(svg, "path", { ...line, d: `M${from} ${y}H${to}M${to - 5} ${y - 3.5}L${to} ${y}L${to - 5} ${y + 3.5}` });
 }
 
+/** Draw the maps; where they end. @param {Picture} view */
 export function drawThumbs(view) {
   const { svg, board, theme, data, place, phone } = view;
   const maps = data.maps;
@@ -57,31 +60,34 @@ export function drawThumbs(view) {
     const x = place.column(at);
     drawThumb(view, map, x, y, wide, cell);
     const w = map.columns * wide;
-    svgElement(svg, "rect", { x: x - 1, y: mid - thick / 2 - 1, width: w + 2, height: thick + 1, rx: 2, fill: "none", stroke: theme.pick, "stroke-width": 1.5 });
-    if (!phone && at < 5) arrow(svg, theme, x + w + 7, place.column(at + 1) - 7, mid);
+    const ring = { rx: 2, fill: "none", stroke: theme.pick, "stroke-width": 1.5 };
+    drawRect(view, x - 1, mid - thick / 2 - 1, w + 2, thick + 1, ring);
+    if (!phone && at < 5) drawArrow(svg, theme, x + w + 7, place.column(at + 1) - 7, mid);
     if (!phone && map.note) {
       const note = cut(view, map.note, place.pitch - w - 10, 11.5);
-      if (mid - y > 20) svgElement(svg, "text", { x: x + w + 6, y: y + 11, class: "faint tick" }, note);
+      if (mid - y > 20) drawText(view, x + w + 6, y + 11, "faint tick", note);
     }
   });
-  if (!phone) rowLabels(view, cell, y);
+  if (!phone) drawRowLabels(view, cell, y);
   pickRows(view, cell, y, height);
   return y + height;
 }
 
-function rowLabels(view, cell, y) {
-  const { svg, data, place } = view;
+/** @param {Picture} view */
+function drawRowLabels(view, cell, y) {
+  const { data, place } = view;
   data.rows.forEach((label, r) => {
     const picked = r === data.band;
     if (cell < 13 && !picked && Math.abs(r - data.band) * cell < 13) return;
     const every = cell >= 13 ? 1 : Math.ceil(13 / cell);
     if (!picked && r % every) return;
     const name = cut(view, label, place.gutter - 14, 12);
-    const attributes = { x: place.gutter - 13, y: y + (r + 0.5) * cell + 4, "text-anchor": "end", class: picked ? "token pick" : "token" };
-    svgElement(svg, "text", attributes, name);
+    const style = picked ? "token pick" : "token";
+    drawText(view, place.gutter - 13, y + (r + 0.5) * cell + 4, style, name, { "text-anchor": "end" });
   });
 }
 
+/** @param {Picture} view */
 function pickRows(view, cell, y, height) {
   const { svg, data } = view;
   const target = svgElement(svg, "rect", { x: 0, y, width: view.width, height, fill: "transparent", class: "press" });
