@@ -44,3 +44,8 @@ def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
 def test_each_component_is_one_script_with_one_default_export(entry):
     script = bundle(entry)
     assert re.findall(r"^(?:export|import)\b.*", script, re.M) == ["export default function (component) {"]
+
+
+def test_the_palette_stands_in_python_alone():
+    script = "".join(file.read_text() for file in COMPONENTS.glob("*/*.js"))
+    assert set(re.findall(r"#[0-9a-fA-F]{6}\b", script)) == {"#FFFFFF"}

@@ -1,7 +1,6 @@
 // Pointer and keys. Hover, zoom and play stay here; only a pick, a pin, a released frame and a pooled zoom go to Python.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { AttentionView, Head } from "./types" */
+/** @import { AttentionView, Cell, Head } from "./types" */
 import { setHover } from "../lib/crosshair.js";
 import { ARROWS, callAction, mapKey } from "../lib/keys.js";
 import { clamp } from "../lib/layout.js";
@@ -39,7 +38,7 @@ function setPins(view, pins) {
   drawOver(view);
 }
 
-/** A click pins, a second click releases; where only one may be pinned, the new one takes its place. @param {AttentionView} view @param {Cell | null} cell */
+/** A click pins, a second one releases. @param {AttentionView} view @param {Cell | null} cell */
 function togglePin(view, cell) {
   if (!cell || cell.j < 0) return;
   const others = otherPins(view, cell), several = view.several ? others : [];
@@ -123,7 +122,7 @@ export function onClick(view, event) {
 
 /** @param {AttentionView} view @param {KeyboardEvent} event @returns {boolean} whether the key did something */
 export function onKey(view, event) {
-  const keys = { "?": () => (view.dom.keys.hidden = !view.dom.keys.hidden) };
+  const keys = { "?": () => view.dom.help.click() };
   if (view.layout === "grid") return gridKey(view, event, keys);
   return mapKey(view, event, pickedCell(view), view.box.map, {
     ...keys,

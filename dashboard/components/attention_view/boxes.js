@@ -22,7 +22,7 @@ function mapBox(ctx, view, width, height, above) {
   };
 }
 
-/** The lines' box: query names, curves, a strip in the scale's colours, key names, the picked query's weights. @param {AttentionView} view */
+/** The lines' box: query names, curves, a strip of colours, key names, weights. @param {AttentionView} view */
 function linesBox(ctx, view, x, y, width, pitch, room) {
   const { r0, r1, c0, c1 } = view.window;
   const rows = r1 - r0, cols = c1 - c0, column = 52;

@@ -2,18 +2,6 @@
 
 import { buildFoot, buildLegend, buildReading, element, tool } from "../lib/dom.js";
 
-const KEYS = [
-  ["← → ↑ ↓", "move one cell"],
-  ["Shift + arrow", "move one tick"],
-  ["Home End", "first, last key of the row"],
-  ["[ ]", "previous, next head"],
-  ["Enter", "pin or release"],
-  ["Esc", "release, reset the zoom"],
-  ["T", "read the row as a table"],
-  ["P", "save the picture as PNG"],
-  ["?", "show these keys"],
-];
-
 /** @param {HTMLElement} root */
 export function build(root) {
   /** @type {Record<string, any>} */
@@ -40,6 +28,6 @@ export function build(root) {
   dom.save = tool(dom.help.parentElement, "PNG", "Save the picture as PNG (P)");
   dom.help.before(dom.save);
   dom.caption = element(root, "div", "caption");
-  buildReading(root, dom, KEYS);
+  buildReading(root, dom);
   return dom;
 }

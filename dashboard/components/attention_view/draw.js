@@ -1,7 +1,6 @@
 // Draw a view: the cells on the base canvas, what follows the pointer on the canvas over it.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { AttentionView } from "./types" */
+/** @import { AttentionView, Cell } from "./types" */
 import { resized } from "../lib/dom.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames, outline } from "../lib/map.js";
 import { isZoomed, outlineDrag } from "../lib/zoom.js";
@@ -60,7 +59,7 @@ export function drawOver(view) {
   writeDataset(view, performance.now() - started);
 }
 
-/** Names, crosshair, pins and the picked row's lines: all that stands over the cells. @param {AttentionView} view @param {Cell | null} picked */
+/** Names, crosshair, pins and the picked row's lines. @param {AttentionView} view @param {Cell | null} picked */
 export function drawMapOver(ctx, view, picked) {
   const { map, lines, picture } = view.box;
   if (map) {

@@ -1,7 +1,6 @@
 // Queries on the left, keys on the right, a curve for each weight worth seeing.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { AttentionView, LinesBox } from "./types" */
+/** @import { AttentionView, Cell, LinesBox } from "./types" */
 import { GUTTER, NAMES_FROM, clamp, fit } from "../lib/layout.js";
 import { visibleValue } from "../lib/map.js";
 import { number } from "../lib/numbers.js";

@@ -30,7 +30,6 @@ function start(view) {
   over.ondblclick = dom.reset.onclick = () => resetZoom(view);
   stage.onkeydown = (event) => handleKey(event, () => onKey(view, event));
   stage.onblur = () => view.keyboard && setHover(view, null);
-  dom.help.onclick = () => (dom.keys.hidden = !dom.keys.hidden);
   dom.tableButton.onclick = () => toggleRow(view);
   dom.save.onclick = () => saveImage(view);
   dom.play.onclick = () => togglePlay(view);
@@ -97,12 +96,7 @@ function decode(view, { one, grid, frames, mask }) {
   }
 }
 
-/** @param {AttentionView} view */
-function stop(view) {
-  clearInterval(view.playing);
-  clearTimeout(view.picking);
-  clearTimeout(view.speaking);
-}
+const stop = ({ playing, picking, speaking }) => [playing, picking, speaking].forEach(clearTimeout);
 
 export default function (component) {
   return mount(component, { start, update, draw: drawAll, stop });

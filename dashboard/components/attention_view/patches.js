@@ -1,7 +1,6 @@
 // Tokens that are pieces of a picture: the picked row's weights lie on the picture itself.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { AttentionView, PictureBox } from "./types" */
+/** @import { AttentionView, Cell, PictureBox } from "./types" */
 import { fromBase64 } from "../lib/bytes.js";
 import { pixels } from "../lib/dom.js";
 import { fit } from "../lib/layout.js";

@@ -1,8 +1,7 @@
 // What a view holds: its current map and its scale, the cell that is read, and the pinned cells.
 // Pins are kept by the model's own tokens, so that they stay where they are when a zoom changes the cells.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { AttentionView } from "./types" */
+/** @import { AttentionView, Cell } from "./types" */
 import { cellOf } from "../lib/tokens.js";
 import { whole } from "../lib/zoom.js";
 

@@ -1,7 +1,6 @@
 // The texts around the canvas: title, legend, status, tooltip and table.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { AttentionView } from "./types" */
+/** @import { AttentionView, Cell } from "./types" */
 import { element, showLegend, showTable, showTip } from "../lib/dom.js";
 import { number, scaleEnd } from "../lib/numbers.js";
 import { maskedRowsText, readCell, sortedRow, tipLines } from "../lib/reading.js";

@@ -1,4 +1,5 @@
 import type { Box, Cell, MapView, Pointed, Values } from "../lib/types";
+export type { Cell, Span } from "../lib/types";
 
 export interface LinesBox {
   x: number; y: number; h: number; from: number; to: number; rows: number; cols: number;

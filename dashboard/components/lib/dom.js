@@ -41,16 +41,30 @@ export function buildFoot(root, dom) {
   dom.help = tool(tools, "?", "Keys (?)");
 }
 
-/** What is read aloud, the list of keys, and the row as a table; the last two start hidden. @param {Element} root */
-export function buildReading(root, dom, keys) {
+const KEYS = [
+  ["← → ↑ ↓", "move one cell"],
+  ["Shift + arrow", "move one tick"],
+  ["Home End", "first, last key of the row"],
+  ["[ ]", "previous, next head"],
+  ["Enter", "pin or release"],
+  ["Esc", "release, reset the zoom"],
+  ["T", "read the row as a table"],
+  ["P", "save the picture as PNG"],
+  ["?", "show these keys"],
+];
+
+/** What is read aloud; the keys and the table, hidden. @param {Element} root @param {Record<string, any>} dom @param {string[]} without keys */
+export function buildReading(root, dom, without = []) {
   dom.live = element(root, "div", "sr live", { "aria-live": "polite", role: "status" });
   dom.keys = element(root, "dl", "keys");
-  for (const [key, meaning] of keys) {
+  for (const [key, meaning] of KEYS) {
+    if (without.includes(key)) continue;
     element(dom.keys, "dt").textContent = key;
     element(dom.keys, "dd").textContent = meaning;
   }
   dom.rows = element(root, "div", "rows");
   dom.keys.hidden = dom.rows.hidden = dom.reset.hidden = true;
+  dom.help.onclick = () => (dom.keys.hidden = !dom.keys.hidden);
 }
 
 /** A title over a colour ramp from its low to its high end. @param {Element} parent @returns {import("./types").Legend} */
@@ -67,7 +81,7 @@ export function showLegend(legend, stops, noun, low, middle, high) {
   for (const [name, text] of Object.entries({ noun, low, middle, high })) legend[name].textContent = text;
 }
 
-/** The tooltip beside a point of a picture: a title, a line that starts with its lead, and a last line. @param {HTMLElement} tip @param {string[]} lines */
+/** The tooltip beside a point: a title, a lead and what follows it, a last line. @param {HTMLElement} tip @param {string[]} lines */
 export function showTip(tip, [title, lead, rest, last], point, width, height) {
   tip.replaceChildren();
   element(tip, "b").textContent = title;

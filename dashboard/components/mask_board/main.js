@@ -66,6 +66,7 @@ function draw(board) {
   Object.assign(board.root.dataset, { cells: writeDrawing(board.cells), map: [x, y, cw, ch], at });
 }
 
+const toggle = ({ cells }, { i, j }) => (cells[i][j] = 1 - cells[i][j]);
 const stateText = (board, { i, j }) => (board.cells[i][j] ? "may see" : "may not see");
 
 function showUnder(board) {
@@ -83,10 +84,10 @@ function moveTo(board, at, aloud = false) {
   if (aloud && at) board.dom.live.textContent = `${board.names[at.i]} ${stateText(board, at)} ${board.names[at.j]}`;
 }
 
-function paint(board, at) {
-  if (!at || board.cells[at.i][at.j] === board.painting.ink) return;
-  board.cells[at.i][at.j] = board.painting.ink;
-  board.painting.changed = true;
+function paint({ cells, painting }, at) {
+  if (!at || cells[at.i][at.j] === painting.ink) return;
+  cells[at.i][at.j] = painting.ink;
+  painting.changed = true;
 }
 
 function sendCells(board) {
@@ -125,7 +126,7 @@ function onUp(board) {
 function onClick(board, event) {
   const at = cellUnder(board, event);
   if (!board.touch || !at) return;
-  board.cells[at.i][at.j] = 1 - board.cells[at.i][at.j];
+  toggle(board, at);
   moveTo(board, at);
   sendCells(board);
 }
@@ -141,7 +142,7 @@ function onKey(board, event) {
   else if (event.key === "End") move(at.i, last);
   else if (event.key === "Escape") moveTo(board, null);
   else if (event.key === " " || event.key === "Enter") {
-    board.cells[at.i][at.j] = 1 - board.cells[at.i][at.j];
+    toggle(board, at);
     move(at.i, at.j);
     clearTimeout(board.waiting);
     board.waiting = setTimeout(() => sendCells(board), REST);

@@ -1,20 +1,9 @@
 // The elements around the canvases.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { Board, Tile } from "./types" */
+/** @import { Board, Cell, Tile } from "./types" */
 import { buildFoot, buildLegend, buildReading, element, showTable, showTip, svgElement } from "../lib/dom.js";
 import { MINUS, number } from "../lib/numbers.js";
 import { cellValue, readCell, sortedRow, tipLines } from "../lib/reading.js";
-
-const KEYS = [
-  ["← → ↑ ↓", "move one cell"],
-  ["Shift + arrow", "move one tick"],
-  ["Home End", "first, last key of the row"],
-  ["Enter", "pin or release"],
-  ["Esc", "release, reset the zoom"],
-  ["T", "read the row as a table"],
-  ["?", "show these keys"],
-];
 
 /** @param {HTMLElement} root */
 export function build(root) {
@@ -31,7 +20,7 @@ export function build(root) {
   dom.tip.hidden = true;
   dom.masked = element(root, "div", "masked");
   buildFoot(root, dom);
-  buildReading(root, dom, KEYS);
+  buildReading(root, dom, ["[ ]", "P"]);
   return dom;
 }
 

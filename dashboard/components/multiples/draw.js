@@ -1,7 +1,6 @@
 // Draw a board: its maps, the texts around them, what follows the pointer.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { Board, Tile } from "./types" */
+/** @import { Board, Cell, Tile } from "./types" */
 import { element, showLegend } from "../lib/dom.js";
 import { scaleEnd } from "../lib/numbers.js";
 import { maskedRowsText } from "../lib/reading.js";

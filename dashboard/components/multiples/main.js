@@ -1,7 +1,6 @@
 // One board of maps: its data, its pointer and keys. Only a pin goes to Python.
 
-/** @import { Cell, Span } from "../lib/types" */
-/** @import { Board, Tile } from "./types" */
+/** @import { Board, Cell, Span, Tile } from "./types" */
 import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { buildLegend } from "../lib/dom.js";
 import { handleKey, mapKey } from "../lib/keys.js";
@@ -24,11 +23,6 @@ function setWindow(board, span, silent = false) {
   for (const tile of board.visible) tile.window = span;
   drawAll(board);
   if (!silent) window.dispatchEvent(new CustomEvent(ZOOM, { detail: { from: board, tokens: board.tokens, span } }));
-}
-
-function onZoom(board, event) {
-  const { from, tokens, span } = event.detail;
-  if (from !== board && tokens === board.tokens) setWindow(board, span, true);
 }
 
 const resetZoom = (board) => isZoomed(board) && setWindow(board, whole(board));
@@ -94,7 +88,7 @@ function onKey(board, event) {
     Enter: () => togglePin(board, pickedCell(board)),
     Escape: () => escape(board),
     t: () => toggleRow(board),
-    "?": () => (board.dom.keys.hidden = !board.dom.keys.hidden),
+    "?": () => board.dom.help.click(),
   });
 }
 
@@ -117,10 +111,12 @@ function start(board) {
   board.spoken = (cell) => spoken(board, cell);
   dom.stage.onkeydown = (event) => handleKey(event, () => onKey(board, event));
   dom.stage.onblur = () => board.keyboard && setHover(board, null);
-  dom.help.onclick = () => (dom.keys.hidden = !dom.keys.hidden);
   dom.tableButton.onclick = () => toggleRow(board);
   dom.reset.onclick = () => resetZoom(board);
-  window.addEventListener(ZOOM, (event) => onZoom(board, event), { signal: board.ended.signal });
+  const onZoom = (/** @type {any} */ { detail: { from, tokens, span } }) => {
+    if (from !== board && tokens === board.tokens) setWindow(board, span, true);
+  };
+  window.addEventListener(ZOOM, onZoom, { signal: board.ended.signal });
   onCrosshair(board, (cell) => {
     board.point = null;
     setHover(board, cell && cell.j >= 0 ? cell : null, { silent: true });

@@ -1,7 +1,6 @@
 // Where each map stands, and how it is drawn: every tile is a small view that map.js can draw.
 
-/** @import { Cell } from "../lib/types" */
-/** @import { Board, Tile } from "./types" */
+/** @import { Board, Cell, Tile } from "./types" */
 import { unpack, unpackBits } from "../lib/bytes.js";
 import { resized } from "../lib/dom.js";
 import { NARROW, closeBox, gutterOf } from "../lib/layout.js";
@@ -20,7 +19,7 @@ export function tileOf(board, { name, note, marker, rows, cols, values, mask, lo
   return makeTile(board, { name, note, marker, current, range: [low, high], signed });
 }
 
-/** One map minus another; a cell that neither may see stays hatched. @param {Board} board @param {Tile} a @param {Tile} b @param {number} end of its scale */
+/** One map minus another. @param {Board} board @param {Tile} a @param {Tile} b @param {number} end of its scale */
 export function differenceOf(board, a, b, end) {
   const first = a.current, second = b.current;
   const values = first.values.map((value, at) => value - second.values[at]);

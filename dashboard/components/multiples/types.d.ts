@@ -1,4 +1,5 @@
 import type { Box, Legend, MapView, Pointed, Theme } from "../lib/types";
+export type { Cell, Span } from "../lib/types";
 
 export interface Tile extends MapView {
   name: string;
