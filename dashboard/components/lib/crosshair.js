@@ -9,11 +9,11 @@ export function broadcast(view, cell) {
   window.dispatchEvent(new CustomEvent(MOVED, { detail: { from: view, tokens: view.tokens, ...cell } }));
 }
 
-/** Call `follow` with the cell, or null, when another view of the same tokens moves its crosshair. @param {View} view */
-export function onCrosshair(view, follow) {
+/** Call `move` with the cell, or null, when another view of the same tokens moves its crosshair. @param {View} view */
+export function onCrosshair(view, move) {
   const listener = (/** @type {any} */ event) => {
     const { from, tokens, i, j } = event.detail;
-    if (from !== view && tokens === view.tokens) follow(i == null ? null : { i, j });
+    if (from !== view && tokens === view.tokens) move(i == null ? null : { i, j });
   };
   window.addEventListener(MOVED, listener, { signal: view.ended.signal });
 }

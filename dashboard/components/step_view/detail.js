@@ -20,7 +20,7 @@ function drawNumber(view, x, y, w, cell, { small = false, mute = false } = {}) {
 
 /** Draw as many cells as there is room for; their width. @param {Picture} view @param {Cell[]} cells */
 function drawVector(view, x, y, cells, mute = false) {
-  const { dim, dims } = view.place;
+  const { dim, dims } = view.layout;
   const visible = cells.slice(0, dims);
   visible.forEach((cell, d) => drawNumber(view, x + d * dim, y, dim, cell, { small: true, mute }));
   return visible.length * dim;
@@ -55,19 +55,19 @@ function drawBar(view, x, y, w, weight, strong) {
 /** @type {Record<string, (view: Picture, row: any, x: number, y: number) => void>} */
 const DRAW_COLUMN = {
   project: (view, row, x, y) => drawVector(view, x, y, row.k),
-  score: (view, row, x, y) => drawNumber(view, x, y, view.place.number, row.raw),
+  score: (view, row, x, y) => drawNumber(view, x, y, view.layout.number, row.raw),
   scale: (view, row, x, y) => {
-    const { pitch, number } = view.place;
+    const { pitch, number } = view.layout;
     drawNumber(view, x, y, number, row.scores);
     if (row.bias && pitch - number > 44) drawText(view, x + number + 7, y + 16, "faint tick", row.bias);
   },
   mask: (view, row, x, y) => {
-    const { pitch, number } = view.place, room = pitch - number - 8;
+    const { pitch, number } = view.layout, room = pitch - number - 8;
     if (row.masked) drawNumber(view, x, y, number, row.masked);
     else drawHatched(view, x, y, number - 1);
     if (row.why && room > 30) drawText(view, x + number + 6, y + 16, "faint tick", cut(view, row.why, room - 4, 11.5));
   },
-  normalize: (view, row, x, y) => drawBar(view, x, y, view.place.bar, row.weight, row.best),
+  normalize: (view, row, x, y) => drawBar(view, x, y, view.layout.bar, row.weight, row.best),
   combine: (view, row, x, y) => drawVector(view, x, y, row.wv, row.weight.value === 0),
 };
 
@@ -81,8 +81,8 @@ function phoneColumns(stage, width) {
 
 /** Draw from some height down; where it ends. @param {Picture} view @param {number} top */
 export function drawDetail(view, top) {
-  const { svg, data, place, phone } = view;
-  const columns = phone ? phoneColumns(data.stage, view.width) : COLUMNS.map((key, at) => [key, place.column(at)]);
+  const { svg, data, layout, phone } = view;
+  const columns = phone ? phoneColumns(data.stage, view.width) : COLUMNS.map((key, at) => [key, layout.column(at)]);
   const title = svgElement(svg, "text", { x: 0, y: top + 30, class: "lead" });
   svgElement(title, "tspan", { class: "pick strong" }, cut(view, data.query, 220, 14));
   svgElement(title, "tspan", { class: "muted", dx: 5 }, `against ${data.against}`);
@@ -100,13 +100,13 @@ export function drawDetail(view, top) {
 
 /** @param {Picture} view */
 function drawKey(view, row, columns, y, pitch) {
-  const { place, phone, theme } = view;
-  const room = (phone ? PHONE_GUTTER : place.gutter) - 12;
+  const { layout, phone, theme } = view;
+  const room = (phone ? PHONE_GUTTER : layout.gutter) - 12;
   const label = cut(view, row.label, room, 13);
   drawText(view, phone ? 0 : room, y + 16, row.best ? "token key strong" : "token key", label, phone ? {} : END);
   for (const [key, x] of columns) DRAW_COLUMN[key](view, row, x, y);
   const press = drawRect(view, 0, y - 1, view.width, pitch, { fill: "transparent", class: "press row" });
-  if (row.focus && !row.best) drawRect(view, phone ? -6 : place.gutter - 8, y, 3, HEIGHT, { rx: 1.5, fill: theme.pick });
+  if (row.focus && !row.best) drawRect(view, phone ? -6 : layout.gutter - 8, y, 3, HEIGHT, { rx: 1.5, fill: theme.pick });
   press.addEventListener("click", () => view.pick({ key: row.index }));
   svgElement(press, "title", {}, `Put ${row.label} in the equation`);
 }
@@ -120,14 +120,14 @@ function drawColumnTint(view, columns, from, to) {
 
 /** @param {Picture} view */
 function drawHeading(view, key, x, baseline, y) {
-  const { data, place, phone } = view;
+  const { data, layout, phone } = view;
   const at = COLUMNS.indexOf(key);
   if (at === 0 && !phone) {
-    drawText(view, place.gutter - 12, baseline, "pick name", "q", END);
+    drawText(view, layout.gutter - 12, baseline, "pick name", "q", END);
     drawRinged(view, x, y, data.q);
     return;
   }
-  const room = (phone ? Math.max(60, place.number + 12) : place.pitch) - 8;
+  const room = (phone ? Math.max(60, layout.number + 12) : layout.pitch) - 8;
   const short = phone && key !== "normalize" && key !== "combine";
   const name = at === 0 ? "k" : short ? data.stages[at].short : data.heads[at];
   drawText(view, x, baseline, at + 1 === data.stage && phone ? "pick head strong" : "muted head", cut(view, name, room, 12.5));
@@ -135,9 +135,9 @@ function drawHeading(view, key, x, baseline, y) {
 
 /** @param {Picture} view */
 function drawFooter(view, columns, y) {
-  const { data, place, phone } = view;
+  const { data, layout, phone } = view;
   for (const [key, x] of columns) {
-    if (key === "normalize") drawText(view, x + place.bar, y + 17, "muted number", (phone ? "Σ " : "") + data.sum, END);
+    if (key === "normalize") drawText(view, x + layout.bar, y + 17, "muted number", (phone ? "Σ " : "") + data.sum, END);
     if (key !== "combine") continue;
     drawRinged(view, x, y, data.out);
     drawText(view, x - 7, y + 17, "pick name", "out", END);
@@ -150,9 +150,9 @@ function drawFooter(view, columns, y) {
     drawLegend(view, 0, top + 74, scale, title, ends, 70);
     return top + 100;
   }
-  drawText(view, place.gutter - 12, y + 17, "muted head", "Σ", END);
-  drawLegend(view, place.column(0), y + 9, "signed", data.legend, signs, 103);
-  drawLegend(view, place.column(2) + place.pitch * 0.5, y + 9, scale, title, ends, 86);
+  drawText(view, layout.gutter - 12, y + 17, "muted head", "Σ", END);
+  drawLegend(view, layout.column(0), y + 9, "signed", data.legend, signs, 103);
+  drawLegend(view, layout.column(2) + layout.pitch * 0.5, y + 9, scale, title, ends, 86);
   return y + 38;
 }
 

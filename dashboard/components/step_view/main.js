@@ -10,8 +10,8 @@ import { drawThumbs } from "./thumbs.js";
 
 const WIDEST = 1120, PHONE = 560; // px
 
-/** @param {Picture} view @returns {Picture["place"]} */
-function placement(view) {
+/** @param {Picture} view @returns {Picture["layout"]} */
+function layoutOf(view) {
   const { width, data, phone } = view;
   const labels = [...data.rows, ...data.keys.map((row) => row.label)];
   const longest = Math.max(0, ...labels.map((label) => widthOf(view, label, 13)));
@@ -26,18 +26,18 @@ function placement(view) {
 
 /** @param {Picture} view */
 function drawHeads(view) {
-  const { data, place, phone } = view;
+  const { data, layout, phone } = view;
   data.stages.forEach((stage, at) => {
-    const x = place.column(at), active = at + 1 === data.stage ? "pick " : "";
-    if (phone || place.pitch < 118) {
+    const x = layout.column(at), active = at + 1 === data.stage ? "pick " : "";
+    if (phone || layout.pitch < 118) {
       drawText(view, x, 14, active ? "pick head strong" : "faint head", String(at + 1));
-      drawText(view, x, 30, active ? "pick head strong" : "muted head", cut(view, stage.short, place.pitch - 4, 12.5));
+      drawText(view, x, 30, active ? "pick head strong" : "muted head", cut(view, stage.short, layout.pitch - 4, 12.5));
     } else {
       drawText(view, x, 17, active ? "pick title" : "faint title", String(at + 1));
       drawText(view, x + 14, 17, `${active}title strong`, stage.title);
-      drawRule(view, x, 35, cut(view, stage.rule, place.pitch - 12, 12));
+      drawRule(view, x, 35, cut(view, stage.rule, layout.pitch - 12, 12));
     }
-    const press = drawRect(view, x - 8, 0, place.pitch - 2, 40, { fill: "transparent", class: "press" });
+    const press = drawRect(view, x - 8, 0, layout.pitch - 2, 40, { fill: "transparent", class: "press" });
     press.addEventListener("click", () => view.pick({ stage: at + 1 }));
   });
 }
@@ -53,8 +53,8 @@ function drawRule(view, x, y, text) {
 
 /** A layer of its own, behind the canvas, so that it does not change the colour of a cell. @param {Picture} view */
 function drawTint(view, bottom) {
-  const { data, place, theme, dom } = view;
-  const box = { left: place.column(data.stage - 1) - (view.phone ? 5 : 10), width: place.pitch - 4, height: bottom };
+  const { data, layout, theme, dom } = view;
+  const box = { left: layout.column(data.stage - 1) - (view.phone ? 5 : 10), width: layout.pitch - 4, height: bottom };
   for (const [key, value] of Object.entries(box)) dom.tint.style[key] = `${value}px`;
   dom.tint.style.background = tintOf(theme);
 }
@@ -108,8 +108,8 @@ function draw(view) {
   const width = Math.min(WIDEST, Math.floor(view.width));
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const picture = { ...view, svg, width, phone: width < PHONE, pen: dom.canvas.getContext("2d") };
-  picture.place = placement(picture);
-  picture.board = resized(dom.canvas, width, picture.place.thumbs + 100, window.devicePixelRatio || 1);
+  picture.layout = layoutOf(picture);
+  picture.board = resized(dom.canvas, width, picture.layout.thumbs + 100, window.devicePixelRatio || 1);
   definePatterns(picture);
   drawHeads(picture);
   const below = drawThumbs(picture);

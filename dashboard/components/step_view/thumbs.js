@@ -44,27 +44,27 @@ function drawArrow(svg, theme, from, to, y) {
 
 /** Draw the maps; where they end. @param {Picture} view */
 export function drawThumbs(view) {
-  const { svg, board, theme, data, place, phone } = view;
+  const { svg, board, theme, data, layout, phone } = view;
   const maps = data.maps;
   const rows = maps[0].rows;
-  const room = place.pitch - (phone ? 12 : 43);
+  const room = layout.pitch - (phone ? 12 : 43);
   const cell = Math.max(1.5, Math.min(phone ? 8 : 15, Math.floor(room / Math.max(maps[1].columns, rows, 1) * 2) / 2));
   const height = rows * cell;
-  const y = place.thumbs;
+  const y = layout.thumbs;
   const mid = y + (data.band + 0.5) * cell;
   const thick = Math.max(cell, 6);
   board.fillStyle = bandOf(theme);
   board.fillRect(0, mid - thick / 2 - 2, view.width, thick + 4);
   maps.forEach((map, at) => {
     const wide = Math.min(cell, (at === 0 && !phone ? room - 10 : room) / map.columns); // room for its note
-    const x = place.column(at);
+    const x = layout.column(at);
     drawThumb(view, map, x, y, wide, cell);
     const w = map.columns * wide;
     const ring = { rx: 2, fill: "none", stroke: theme.pick, "stroke-width": 1.5 };
     drawRect(view, x - 1, mid - thick / 2 - 1, w + 2, thick + 1, ring);
-    if (!phone && at < 5) drawArrow(svg, theme, x + w + 7, place.column(at + 1) - 7, mid);
+    if (!phone && at < 5) drawArrow(svg, theme, x + w + 7, layout.column(at + 1) - 7, mid);
     if (!phone && map.note) {
-      const note = cut(view, map.note, place.pitch - w - 10, 11.5);
+      const note = cut(view, map.note, layout.pitch - w - 10, 11.5);
       if (mid - y > 20) drawText(view, x + w + 6, y + 11, "faint tick", note);
     }
   });
@@ -75,15 +75,15 @@ export function drawThumbs(view) {
 
 /** @param {Picture} view */
 function drawRowLabels(view, cell, y) {
-  const { data, place } = view;
+  const { data, layout } = view;
   data.rows.forEach((label, r) => {
     const picked = r === data.band;
     if (cell < 13 && !picked && Math.abs(r - data.band) * cell < 13) return;
     const every = cell >= 13 ? 1 : Math.ceil(13 / cell);
     if (!picked && r % every) return;
-    const name = cut(view, label, place.gutter - 14, 12);
+    const name = cut(view, label, layout.gutter - 14, 12);
     const style = picked ? "token pick" : "token";
-    drawText(view, place.gutter - 13, y + (r + 0.5) * cell + 4, style, name, { "text-anchor": "end" });
+    drawText(view, layout.gutter - 13, y + (r + 0.5) * cell + 4, style, name, { "text-anchor": "end" });
   });
 }
 

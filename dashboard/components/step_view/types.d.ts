@@ -9,7 +9,7 @@ export interface Picture extends View {
   data: any;
   phone: boolean;
   width: number;
-  place: {
+  layout: {
     gutter: number; pitch: number; dim: number; dims: number; number: number; bar: number; thumbs: number;
     column(at: number): number;
   };
