@@ -8,30 +8,30 @@ from core.trace import Kind
 from dashboard.runtime.cache import remembered, shared
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 
-Found = dict[tuple[int, int], int]
+HeadRoles = dict[tuple[int, int], int]
 
 
 def inputs_of(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleInputs:
     """What this model is measured on; what it was given alone where there is no set (sound, arrays without a model)."""
-    found = RoleInputs((), "") if ref.source == "array" else shared(_inputs, ref, kind, own)
-    return found if found.givens else RoleInputs((given,), "input above")
+    inputs = RoleInputs((), "") if ref.source == "array" else shared(_inputs, ref, kind, own)
+    return inputs if inputs.givens else RoleInputs((given,), "input above")
 
 
-def measured(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleScores:
+def role_scores_of(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleScores:
     """Every role's score in every head, over what `inputs_of` names."""
-    return shared(_measured, ref, inputs_of(ref, given, kind, own), kind)
+    return shared(_role_scores, ref, inputs_of(ref, given, kind, own), kind)
 
 
-def roles_of(ref: ModelRef, given: ModelInputs, kind: Kind) -> Found:
+def roles_of(ref: ModelRef, given: ModelInputs, kind: Kind) -> HeadRoles:
     """The role of each head (layer, head) as its place in ROLES, for the marks on a grid; cross-attention has none."""
-    return {} if kind == "cross" else measured(ref, given, kind).found
+    return {} if kind == "cross" else role_scores_of(ref, given, kind).found
 
 
-def at_hand(ref: ModelRef, given: ModelInputs, kind: Kind) -> bool:
+def roles_are_cached(ref: ModelRef, given: ModelInputs, kind: Kind) -> bool:
     """Whether `roles_of` answers at once, without a model reading all its sentences."""
     if kind == "cross" or ref.source == "array":
         return True
-    return remembered(_inputs, ref, kind, ()) and remembered(_measured, ref, inputs_of(ref, given, kind), kind)
+    return remembered(_inputs, ref, kind, ()) and remembered(_role_scores, ref, inputs_of(ref, given, kind), kind)
 
 
 def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
@@ -45,10 +45,10 @@ def examples_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tupl
 
 
 def _examples(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
-    readings, found = readings_of(ref, inputs, kind), shared(_measured, ref, inputs, kind)
+    readings, scores = readings_of(ref, inputs, kind), shared(_role_scores, ref, inputs, kind)
     out = {}
     for place, role in enumerate(ROLES):
-        best = found.best(place)
+        best = scores.best(place)
         if best is not None and (example := clearest_example(readings, kind, role, *best)) is not None:
             out[place] = readings[example.reading], example
     return out
@@ -62,5 +62,5 @@ def _readings(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, .
     return (reading_of(ref, inputs.givens[0]),) if ref.source == "array" else read_all(load_model(ref), inputs, kind)
 
 
-def _measured(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:
+def _role_scores(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:
     return score_roles(readings_of(ref, inputs, kind), kind)

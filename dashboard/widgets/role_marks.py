@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.roles import ROLES
 from dashboard.charts.palette import CATEGORIES, Theme
-from dashboard.runtime.role_scores import Found
+from dashboard.runtime.role_scores import HeadRoles
 from dashboard.widgets.panels import theme
 from dashboard.widgets.table import STYLE as TABLE
 
@@ -30,13 +30,14 @@ def corner(place: int) -> str:
             f'border-bottom:12px solid {colour(place, theme())}"></div>')
 
 
-def role_line(found: Found, heads: int) -> None:
+def role_line(roles: HeadRoles, heads: int) -> None:
     """How many of all heads have each role, with its mark, on a line or two; what a role is stands in its tooltip."""
-    count = Counter(found.values())
-    said = [f'<span title="{escape(role.meaning, quote=True)}">{corner(place)}{escape(role.name)} {count[place]}</span>'
+    count = Counter(roles.values())
+    items = [f'<span title="{escape(role.meaning, quote=True)}">{corner(place)}{escape(role.name)} '
+             f"{count[place]}</span>"
             for place, role in enumerate(ROLES) if count[place]]
-    said.append(f'<span class="quiet">None of these {heads - len(found)}</span>')
-    st.html(f'{STYLE}<div class="role-line">{"".join(said)}</div>')
+    items.append(f'<span class="quiet">None of these {heads - len(roles)}</span>')
+    st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')
 
 
 def best_table(rows: Sequence[Sequence[str]]) -> None:

@@ -12,8 +12,8 @@ from core.pretrained.generate import SearchSettings, generate_steps, prepare_gen
 from dashboard.charts.palette import WEIGHTS, Ink
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import contrast, shade, strip
-from dashboard.views.generate.compute import Going, Request, outputs, run
-from dashboard.views.generate.timeline import looked_at
+from dashboard.views.generate.compute import Controls, Search, outputs, run
+from dashboard.views.generate.timeline import picked_path
 from dashboard.widgets.model_picker import EMBEDDED
 from tests.tiny_models import tiny
 
@@ -55,16 +55,17 @@ def grown():
 def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
     tree = grown()
     said = tree.hypotheses
-    assert looked_at(tree, said, None) == ([0, 2], 0)
-    assert looked_at(tree, said, (2, 1)) == ([0, 2], 1) and looked_at(tree, said, (2, 9)) == ([0, 2], 1)
-    assert looked_at(tree, said, (1, 0)) == ([1, 3], 0), "a beginning that was picked goes on to its output"
-    assert looked_at(tree, said, (4, 1)) == ([1, 4], 1) and looked_at(tree, said, (4, 0)) == ([1, 4], 0)
+    assert picked_path(tree, said, None) == ([0, 2], 0)
+    assert picked_path(tree, said, (2, 1)) == ([0, 2], 1) and picked_path(tree, said, (2, 9)) == ([0, 2], 1)
+    assert picked_path(tree, said, (1, 0)) == ([1, 3], 0), "a beginning that was picked goes on to its output"
+    assert picked_path(tree, said, (4, 1)) == ([1, 4], 1) and picked_path(tree, said, (4, 0)) == ([1, 4], 0)
 
 
 def search(**settings):
     model, settings = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
     begun = prepare_generation(model, ModelInputs("the street"))
-    return Going(Request(EMBEDDED, ModelInputs("the street"), settings), begun, generate_steps(model, begun, settings))
+    controls = Controls(EMBEDDED, ModelInputs("the street"), settings)
+    return Search(controls, begun, generate_steps(model, begun, settings))
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):
@@ -98,9 +99,9 @@ def test_a_stopped_search_takes_no_step():
 def test_sentences_tell_first_and_other_choices_with_their_numbers():
     names = {0: "zero", 1: "one", 2: "two*"}
     logits = torch.tensor([0.7, 0.2, 0.1]).log()
-    assert text.said_fact(logits, 0, names, 2) == (
+    assert text.token_fact(logits, 0, names, 2) == (
         "At step 3 the model gives **zero** 0.70; the next likeliest, “one”, has 0.20.")
-    assert text.said_fact(logits, 2, names, 0) == (
+    assert text.token_fact(logits, 2, names, 0) == (
         "At step 1 the model gives **two\\*** 0.10, its third choice; its first would be “zero”, with 0.70.")
     assert [text.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
         "second", "third", "4th", "11th", "21st", "22nd", "103rd", "112th", "1,001st"]

@@ -12,7 +12,7 @@ from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question
 from dashboard.runtime import cache
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most, size_bytes
-from dashboard.views.use_model.compute import answered
+from dashboard.views.use_model.compute import answer
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.model_picker.asked import baseline_of
 
@@ -99,8 +99,8 @@ def test_a_small_machine_keeps_less(monkeypatch, told, most):
 
 def test_a_result_that_is_kept_does_not_hold_its_model():
     question = Question(ModelInputs("A small green dog."), against="A dog.")
-    found = answered(EMBEDDED, question)
-    assert found.asked.pretrained is load_model(EMBEDDED) and baseline_of(EMBEDDED,
+    found = answer(EMBEDDED, question)
+    assert found.baseline.pretrained is load_model(EMBEDDED) and baseline_of(EMBEDDED,
                                                                           question).pretrained is load_model(EMBEDDED)
     kept = [value for value, _ in cache._results()._kept.values()]
     assert kept and max(map(size_bytes, kept)) < size_bytes(load_model(EMBEDDED)) / 50

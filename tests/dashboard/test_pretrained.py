@@ -9,14 +9,14 @@ from core.map_transform import MapTransform, transform_map
 from core.pretrained import Array, Line, ModelInputs
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.views.pretrained.compute import (
-    Seen,
+    TraceView,
+    default_row,
     even,
     first_head,
     in_order,
-    lens_of,
     patches_of,
     shown_pins,
-    telling,
+    transform_of,
 )
 from dashboard.views.pretrained.controls import Controls
 from dashboard.views.pretrained.pictures import COREFERENCE
@@ -39,10 +39,11 @@ def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
                                 for k, one in enumerate(weights)), "test")
 
 
-def seen_by(settings: Controls, trace=None, line=LINE) -> Seen:
+def seen_by(settings: Controls, trace=None, line=LINE) -> TraceView:
     trace = trace or a_trace()
-    found = lens_of(trace, line, line, settings)
-    return Seen(AttentionTrace(tuple(transform_map(item, found) for item in trace.maps), "test"), found, line, line)
+    found = transform_of(trace, line, line, settings)
+    maps = tuple(transform_map(item, found) for item in trace.maps)
+    return TraceView(AttentionTrace(maps, "test"), found, line, line)
 
 
 @pytest.mark.parametrize(("settings", "rows", "columns"), [
@@ -66,7 +67,7 @@ def test_a_sink_leaves_the_columns_and_keeps_its_row():
 
 def test_what_would_hide_everything_is_not_done():
     alone = Line((0, 0), ("[CLS]", "[SEP]"), (True, True), (None, None), (0, 0))
-    assert lens_of(a_trace(alone), alone, alone, replace(PLAIN, special=True)) == MapTransform.plain(2, 2)
+    assert transform_of(a_trace(alone), alone, alone, replace(PLAIN, special=True)) == MapTransform.plain(2, 2)
 
 
 @pytest.mark.parametrize("pin", [None, (3, 5)])
@@ -89,7 +90,7 @@ def test_the_row_to_read_first_looks_far_and_at_a_word():
     weights[0, 5] = [0.1, 0, 0, 0, 0, 0.9, 0, 0]  # on itself: no news
     weights[0, 6] = [0.4, 0.6, 0, 0, 0, 0, 0, 0]
     trace = AttentionTrace((replace(trace.maps[0], weights=weights),), "test")
-    assert telling(seen_by(PLAIN, trace), 0, 0) == (6, pytest.approx(0.6))
+    assert default_row(seen_by(PLAIN, trace), 0, 0) == (6, pytest.approx(0.6))
 
 
 def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
@@ -131,4 +132,4 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
     assert pins_fact(trace.map(0), 0, ((1, 1), (1, 0))) == "Pinned beside it: y → b **0.20**."
     assert pins_fact(trace.map(0), 0, ((1, 1),)) == ""
     assert called(("a", "b", "a"), 2) == "a \\(2\\)"
-    assert "decides most" in all_heads_fact(Seen(trace, MapTransform.plain(3, 4), LINE, LINE))
+    assert "decides most" in all_heads_fact(TraceView(trace, MapTransform.plain(3, 4), LINE, LINE))

@@ -16,22 +16,22 @@ QUESTION = Question(ModelInputs("the old king walked to the red house . the old 
 
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
-    found, known = compute.answered(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    found, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
     assert len(known) == found.heads == 8
-    head = compute.telling_head(found, known)
+    head = compute.default_head(found, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
-    alone = answer(load_lab_model("induction"), QUESTION.given, off=off).probabilities[found.asked.id]
+    alone = answer(load_lab_model("induction"), QUESTION.given, off=off).probabilities[found.baseline.id]
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
-    assert head.row == len(found.asked.source) - 1
+    assert head.row == len(found.baseline.source) - 1
     told = text.answer_fact(found, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)
     assert f"**{head.name}** looks most at **house**" in told and "of 8 heads, none changes that more" in told
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
-    found = compute.answered(INDUCTION, QUESTION)
-    head = compute.telling_head(found, None)
-    special = np.asarray(found.asked.source.special)
+    found = compute.answer(INDUCTION, QUESTION)
+    head = compute.default_head(found, None)
+    special = np.asarray(found.baseline.source.special)
     rows = np.stack([item.weights[:, -1] for item in found.trace.maps])  # (L, H, S)
     rows[..., special] = 0
     assert rows[head.place, head.head].max() == rows.max()
@@ -40,7 +40,7 @@ def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
 
 
 def test_another_head_that_is_taken_has_its_own_effect_and_rank():
-    found, known = compute.answered(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    found, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
     ranks = [compute.head_at(found, known, place, head).before for place in (0, 1) for head in range(4)]
     assert sorted(ranks) == list(range(8))
     last = next(compute.head_at(found, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
@@ -50,20 +50,20 @@ def test_another_head_that_is_taken_has_its_own_effect_and_rank():
 
 
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
-    found = compute.answered(INDUCTION, QUESTION)
+    found = compute.answer(INDUCTION, QUESTION)
     model = load_lab_model("induction").model
     numbers = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
-    assert found.work == 8 * len(found.asked.source) * numbers < compute.AT_ONCE / 100
-    minilm = compute.answered(EMBEDDED,
+    assert found.work == 8 * len(found.baseline.source) * numbers < compute.AT_ONCE / 100
+    minilm = compute.answer(EMBEDDED,
                               Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."))
     assert compute.AT_ONCE / 30 < minilm.work < compute.AT_ONCE
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
-    found = compute.answered(INDUCTION, QUESTION)
-    head = compute.Head(1, 1, 0, 3, Effect(found.asked.value + 1e-5, 1e-5, 3))
+    found = compute.answer(INDUCTION, QUESTION)
+    head = compute.Head(1, 1, 0, 3, Effect(found.baseline.value + 1e-5, 1e-5, 3))
     assert "without any one of the 8 heads" in text.head_fact(found, head, "mat")
-    other = compute.Head(1, 1, 0, 3, Effect(found.asked.value + 1e-5, 1e-5, 3), before=1)
+    other = compute.Head(1, 1, 0, 3, Effect(found.baseline.value + 1e-5, 1e-5, 3), before=1)
     assert "stays at" in text.head_fact(found, other, "mat")
     assert "1 of 8 heads changes that more" in text.head_fact(found, other, "mat")
 
@@ -95,7 +95,8 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
     table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
-    spec = charts.likeness(table, ["It's one", "two", "a \\ very long sentence that goes on and on"], (0, 1), theme)
+    names = ["It's one", "two", "a \\ very long sentence that goes on and on"]
+    spec = charts.similarity_chart(table, names, (0, 1), theme)
     cells, pair, _ = (layer["data"]["values"] for layer in spec["layer"])
     assert len(cells) == 9 and len(pair) == 2
     assert {cell["value"] for cell in pair} == {0.7}

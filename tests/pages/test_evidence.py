@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
 from dashboard.views.evidence import maps, progress
-from dashboard.views.evidence.compute import Setup
+from dashboard.views.evidence.compute import Controls
 from dashboard.views.evidence.heads import csv_of
 from dashboard.views.evidence.text import moves, short
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
@@ -186,7 +186,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
                 st.rerun()
             return item * item
 
-        st.code(repr(dict(progress.measured("test", "about", range(9), one, "squares"))))
+        st.code(repr(dict(progress.measure_with_progress("test", "about", range(9), one, "squares"))))
 
     app = AppTest.from_function(script).run()
     assert app.code[0].value == repr({item: item * item for item in range(5)})
@@ -204,7 +204,7 @@ def test_what_is_written_alike_is_told_by_its_change():
 def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
     asked = ask(load_model(ref), Question(given))
-    setup = Setup(ref, reading_of(ref, given), Question(given), asked)
+    setup = Controls(ref, reading_of(ref, given), Question(given), asked)
     effects = single_heads({off: ablate_heads(asked, off) for off in head_sets(setup.reading.trace)})
     lines = csv_of(setup, {(layer, head): one for (_, layer, head), one in effects.items()}).splitlines()
     assert lines[0].split(",")[:4] == ["kind", "layer", "head", "answer"] and len(lines) == 9

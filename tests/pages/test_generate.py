@@ -147,7 +147,7 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
 def test_a_link_brings_settings_and_head():
     at = opened(**{"generate:strategy": "Sampling", "generate:seed": "3", "head": "0.1"})
     assert "Head L0·H1 puts" in html(at)
-    assert at.session_state[compute.GOING].request.settings.seed == 3
+    assert at.session_state[compute.GOING].controls.settings.seed == 3
     assert "expected two whole numbers" in opened(head="x").warning[0].value
 
 

@@ -162,7 +162,7 @@ def test_a_masked_cell_says_why_its_weight_is_nothing(app):
 def test_what_is_carried_adds_up_to_the_head_s_output():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the dark river . the old")
     trace = reading_of(ref, given).trace
-    layer = controls.opened(ref, given)[1]
+    layer = controls.layers_of(ref, given)[1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
     np.testing.assert_allclose(sum(one.carried for one in all_of), all_of[0].out, atol=1e-5)
     shares = [float(re.search(r"gives \*\*(−?\d+) %", text.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
@@ -174,7 +174,7 @@ def test_the_telling_cell_is_between_words_far_apart():
     ref = ModelRef("lab", "numbers")
     reading = reading_of(ref, ModelInputs("nine thousand three hundred and twelve ; forty-seven"))
     cross = reading.trace.of("cross")
-    cell = controls.telling_cell(reading, cross)
+    cell = controls.default_cell(reading, cross)
     assert cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
     assert not Cell(0, 0, 99, 0).inside(cross) and not Cell(9, 0, 0, 0).inside(cross)
     assert load_model(ref).reads == "pair"
@@ -183,7 +183,7 @@ def test_the_telling_cell_is_between_words_far_apart():
 @pytest.mark.parametrize("order", [np.arange(5), np.array([3, 0, 4, 1, 2])])
 def test_the_figure_holds_each_number_once_and_adds_them_up(order):
     q, k = np.array([1.0, -2.0, 0.5, 3.0, 0.0]), np.array([0.5, 1.0, -1.0, 2.0, 4.0])
-    spec = charts.meeting([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
+    spec = charts.products_chart([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
     bars = next(one for one in spec["layer"] if one["mark"]["type"] == "bar")["data"]["values"]
     assert [one["dimension"] for one in bars] == list(order)
     assert [one["product"] for one in bars] == [float(one) for one in (q * k)[order]]

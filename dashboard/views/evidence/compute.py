@@ -26,13 +26,13 @@ Head = tuple[int, int]  # (place of its layer among the trace's maps, head)
 
 
 @dataclass(frozen=True, eq=False)
-class Setup:
+class Controls:
     """One visit: which model read what, and the question, which arrays without a model cannot be asked."""
 
     ref: ModelRef
     reading: Reading
     question: Question
-    asked: Baseline | None
+    baseline: Baseline | None
 
     @cached_property
     def maps(self) -> tuple[AttentionMap, ...]:
@@ -70,44 +70,45 @@ class Setup:
         return self.ref, self.question
 
 
-def measured(setup: Setup) -> Contributions:
+def contributions_of(controls: Controls) -> Contributions:
     """Norms and slopes of the question, for every session."""
-    if setup.asked is None:
+    if controls.baseline is None:
         return Contributions({}, {}, False)
-    return shared(_measured, setup.ref, setup.question)
+    return shared(_contributions, controls.ref, controls.question)
 
 
-def _measured(ref: ModelRef, question: Question) -> Contributions:
+def _contributions(ref: ModelRef, question: Question) -> Contributions:
     return measure_contributions(baseline_of(ref, question))
 
 
-def scores(setup: Setup) -> dict[str, np.ndarray]:
+def scores(controls: Controls) -> dict[str, np.ndarray]:
     """What each measure says of each token of the source."""
-    return shared(_scores, setup.ref, setup.question)
+    return shared(_scores, controls.ref, controls.question)
 
 
 def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
-    return token_scores(baseline_of(ref, question), reading_of(ref, question.given).trace, _measured(ref, question))
+    trace = reading_of(ref, question.given).trace
+    return token_scores(baseline_of(ref, question), trace, _contributions(ref, question))
 
 
-def rolled(setup: Setup, row: int) -> np.ndarray:
+def rollout_map(controls: Controls, row: int) -> np.ndarray:
     """Rollout up to and with a layer, (T, S)."""
-    item = setup.maps[row]
-    return rollout(graph(setup.reading.trace, item.kind, item.layer))
+    item = controls.maps[row]
+    return rollout(graph(controls.reading.trace, item.kind, item.layer))
 
 
-def flowing(setup: Setup, row: int, query: int) -> tuple[np.ndarray, np.ndarray | None] | None:
+def flow_map(controls: Controls, row: int, query: int) -> tuple[np.ndarray, np.ndarray | None] | None:
     """Flow up to and with a layer (T, S), and which cells were computed (None: all); None when the text is too long."""
-    item = setup.maps[row]
+    item = controls.maps[row]
     longest = max(len(item.queries), len(item.keys))
     if longest > MOST_FLOW:
         return None
     if longest <= WHOLE_FLOW:
-        return shared(_flows, setup.ref, setup.question.given, row), None
-    found = np.zeros((len(item.queries), len(item.keys)))
-    known = np.zeros(found.shape, bool)
-    found[query], known[query] = shared(_flow, setup.ref, setup.question.given, row, query), True
-    return found, known
+        return shared(_flows, controls.ref, controls.question.given, row), None
+    flow_values = np.zeros((len(item.queries), len(item.keys)))
+    known = np.zeros(flow_values.shape, bool)
+    flow_values[query], known[query] = shared(_flow, controls.ref, controls.question.given, row, query), True
+    return flow_values, known
 
 
 def _flows(ref: ModelRef, given: ModelInputs, row: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import streamlit as st
 from core.pretrained import ModelInputs, Pretrained
 from core.pretrained.answers import mask_word, maskable_words
 from core.pretrained.evidence import Question
-from dashboard.views.evidence.compute import Setup
+from dashboard.views.evidence.compute import Controls
 from dashboard.views.evidence.output import output_of
 from dashboard.widgets.model_picker import ModelChoice, reading_of
 from dashboard.widgets.model_picker.asked import baseline_of
@@ -19,11 +19,11 @@ LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
 
 
-def ask_of(chosen: ModelChoice) -> Setup:
+def draw_controls(chosen: ModelChoice) -> Controls:
     """Draw what the question leaves open, and ask it; PretrainedError when it cannot be asked."""
     model = chosen.pretrained
     if model is None:
-        return Setup(chosen.ref, chosen.reading, Question(chosen.given), None)
+        return Controls(chosen.ref, chosen.reading, Question(chosen.given), None)
     if model.head == "none":
         against = st.text_input("Held against the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
             "The page follows the cosine between both embeddings. Left empty, it follows the cosine with the text's "
@@ -33,7 +33,7 @@ def ask_of(chosen: ModelChoice) -> Setup:
         with st.container(horizontal=True, vertical_alignment="top"):
             question = output_of(chosen.ref, _placed(model, chosen))
     reading = chosen.reading if question.given == chosen.given else reading_of(chosen.ref, question.given)
-    return Setup(chosen.ref, reading, question, baseline_of(chosen.ref, question))
+    return Controls(chosen.ref, reading, question, baseline_of(chosen.ref, question))
 
 
 def _placed(model: Pretrained, chosen: ModelChoice) -> Question:
@@ -76,8 +76,9 @@ def _linked(key: str, count: int, usual: int) -> int:
     if st.session_state.setdefault(LINE, key) != key:
         st.session_state[LINE] = key
         st.query_params.pop(AT, None)
-    asked = st.query_params.get(AT, "")
-    return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 and int(asked) < count else usual
+    linked = st.query_params.get(AT, "")
+    valid = linked.isascii() and linked.isdigit() and len(linked) < 6 and int(linked) < count
+    return int(linked) if valid else usual
 
 
 def _link(key: str) -> None:

@@ -12,7 +12,7 @@ from core.pretrained.evidence import answering_rows
 from core.ranks import spearman
 from dashboard.charts.numbers import number, signed
 from dashboard.components.multiples import Tile, multiples
-from dashboard.views.evidence.compute import Head, Setup, flowing, measured, rolled
+from dashboard.views.evidence.compute import Controls, Head, contributions_of, flow_map, rollout_map
 from dashboard.views.evidence.text import NAMES, NOTES, cell_fact
 from dashboard.widgets.panels import fact
 from dashboard.widgets.table import table
@@ -32,60 +32,60 @@ class Views:
     known: np.ndarray | None
 
 
-def views(setup: Setup, head: Head, query: int) -> Views:
+def views(controls: Controls, head: Head, query: int) -> Views:
     """Every measure of one head; rollout and flow are of all heads, up to and with its layer."""
-    item, found = setup.maps[head[0]], measured(setup)
+    item, views_ = controls.maps[head[0]], contributions_of(controls)
     keys = item.weights.shape[-1]
     maps, lengths = {"weights": item.weights[head[1]]}, None
-    written = found.written(item.kind, item.layer, item.weights)
+    written = views_.written(item.kind, item.layer, item.weights)
     if written is not None:
         own = written[head[1]]
         maps["written"] = own / np.maximum(own.sum(-1, keepdims=True), 1e-12)
-        lengths = found.norms[item.kind, item.layer][head[1]]
-    slopes = found.sloped(item.kind, item.layer, keys)
+        lengths = views_.norms[item.kind, item.layer][head[1]]
+    slopes = views_.sloped(item.kind, item.layer, keys)
     if slopes is not None:
         maps["gradient"] = slopes[head[1]]
-    maps["rollout"] = rolled(setup, head[0])
-    carried = flowing(setup, head[0], query)
+    maps["rollout"] = rollout_map(controls, head[0])
+    carried = flow_map(controls, head[0], query)
     if carried is not None:
         maps["flow"] = carried[0]
     wide = {name: np.pad(one, ((0, 0), (0, keys - one.shape[1]))) for name, one in maps.items()}
     return Views(wide, lengths, None if carried is None else carried[1])
 
 
-def section(setup: Setup, head: Head) -> Views:
+def section(controls: Controls, head: Head) -> Views:
     """Draw the measures side by side with one crosshair, and say the picked cell in all of them."""
-    item = setup.maps[head[0]]
-    row, column = telling_cell(setup, head)
+    item = controls.maps[head[0]]
+    row, column = default_cell(controls, head)
     pinned = st.session_state.get("evidence:maps:view", {}).get("pin")
     if pinned is not None and pinned[0] < len(item.queries) and pinned[1] < len(item.keys):
         row, column = pinned
-    found = views(setup, head, row)
-    st.markdown(f"**{setup.name(head)} on the same tokens**")
+    views_ = views(controls, head, row)
+    st.markdown(f"**{controls.name(head)} on the same tokens**")
     if max(item.weights.shape) > MOST_DRAWN:
-        _one_row(setup, head, found, row, column)
+        _one_row(controls, head, views_, row, column)
     else:
-        tiles = [_tile(name, one, item.mask, head[1], found.known if name == "flow" else None, place)
-                 for place, (name, one) in enumerate(found.maps.items())]
+        tiles = [_tile(name, one, item.mask, head[1], views_.known if name == "flow" else None, place)
+                 for place, (name, one) in enumerate(views_.maps.items())]
         cross = item.kind == "cross"
         multiples(tiles, item.queries, item.keys, key="evidence:maps", query=row, column=column, height=320,
                   reads="output (row) … input (column)" if cross else "query (row) … key (column)", noun="value",
-                  fact=f"Head {setup.name(head)} by {len(tiles)} measures")
-    fact(_said(setup, head, found, row, column))
-    if "flow" not in found.maps:
+                  fact=f"Head {controls.name(head)} by {len(tiles)} measures")
+    fact(_cell_sentence(controls, head, views_, row, column))
+    if "flow" not in views_.maps:
         st.caption(f"Flow is left out: {max(len(item.queries), len(item.keys))} tokens are too many for it here.")
-    if measured(setup).cramped:
+    if contributions_of(controls).cramped:
         st.caption("The gradient is left out: it takes more memory than this computer has free. A shorter text has it.")
-    return found
+    return views_
 
 
-def _one_row(setup: Setup, head: Head, found: Views, row: int, column: int) -> None:
+def _one_row(controls: Controls, head: Head, views_: Views, row: int, column: int) -> None:
     """Of maps too large to stand side by side, the row that tells most, a line a measure."""
-    item = setup.maps[head[0]]
-    values = np.stack([np.abs(one[row]) / (np.abs(one[row]).max() or 1.0) for one in found.maps.values()])
+    item = controls.maps[head[0]]
+    values = np.stack([np.abs(one[row]) / (np.abs(one[row]).max() or 1.0) for one in views_.maps.values()])
     multiples([Tile(f"From {item.queries[row]}", "each measure from 0 to its own largest; signs left out", values)],
-              [NAMES[name] for name in found.maps], item.keys, key="evidence:row", query=0, column=column,
-              noun="share", reads="measure (row) … key (column)", fact=f"One row of head {setup.name(head)}")
+              [NAMES[name] for name in views_.maps], item.keys, key="evidence:row", query=0, column=column,
+              noun="share", reads="measure (row) … key (column)", fact=f"One row of head {controls.name(head)}")
     st.caption(f"{' × '.join(str(size) for size in item.weights.shape[1:])} cells are too many to stand side by side, "
                f"so row {row} stands alone.")
 
@@ -101,16 +101,16 @@ def _tile(name: str, values: np.ndarray, mask: np.ndarray | None, head: int, kno
     return Tile(NAMES[name], note, values, seen, place)
 
 
-def telling_cell(setup: Setup, head: Head) -> tuple[int, int]:
+def default_cell(controls: Controls, head: Head) -> tuple[int, int]:
     """The largest weight of the row that answers; where many rows do, the cell whose weight tells least of what is
     written."""
-    item, found = setup.maps[head[0]], measured(setup)
+    item, views_ = controls.maps[head[0]], contributions_of(controls)
     weights = item.weights[head[1]]
-    if setup.asked is not None and (item.kind != "self" or setup.asked.target is None):
-        rows = answering_rows(setup.asked, item.kind)
+    if controls.baseline is not None and (item.kind != "self" or controls.baseline.target is None):
+        rows = answering_rows(controls.baseline, item.kind)
         if rows.max() == 1:
             return int(rows.argmax()), int(weights[rows.argmax()].argmax())
-    written = found.written(item.kind, item.layer, item.weights)
+    written = views_.written(item.kind, item.layer, item.weights)
     apart = weights
     if written is not None:
         apart = np.abs(weights - written[head[1]] / np.maximum(written[head[1]].sum(-1, keepdims=True), 1e-12))
@@ -118,33 +118,33 @@ def telling_cell(setup: Setup, head: Head) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def _said(setup: Setup, head: Head, found: Views, row: int, column: int) -> str:
-    item, maps = setup.maps[head[0]], found.maps
+def _cell_sentence(controls: Controls, head: Head, views_: Views, row: int, column: int) -> str:
+    item, maps = controls.maps[head[0]], views_.maps
 
     def value(name: str) -> float | None:
         return float(maps[name][row, column]) if name in maps else None
 
-    lengths = found.lengths if found.lengths is not None and column < len(found.lengths) else None
+    lengths = views_.lengths if views_.lengths is not None and column < len(views_.lengths) else None
     norms = (0.0, 0.0) if lengths is None else (float(lengths[column]), float(lengths.mean()))
-    return cell_fact(setup.name(head), item.queries[row], item.keys[column], float(maps["weights"][row, column]),
+    return cell_fact(controls.name(head), item.queries[row], item.keys[column], float(maps["weights"][row, column]),
                      None if lengths is None else value("written"), norms, value("gradient"),
                      (float(maps["rollout"][row, column]), value("flow")))
 
 
-def agreement(found: Views) -> None:
+def agreement(views_: Views) -> None:
     """How the measures of this head agree in the order of the keys: Spearman's ρ, the mean of the rows."""
-    names = list(found.maps)
-    rows = [[NAMES[one], *(agree(found, one, other) for other in names)] for one in names]
+    names = list(views_.maps)
+    rows = [[NAMES[one], *(agree(views_, one, other) for other in names)] for one in names]
     table(["ρ", *(NAMES[name] for name in names)], rows, markers=False,
           caption="Agreement of the order of the keys between measures, Spearman's ρ")
     st.caption("Spearman’s ρ between the orders into which two measures put the keys, the mean over the rows; the "
                "gradient without its sign. 1 is the same order, 0 none.")
 
 
-def agree(found: Views, one: str, other: str) -> str:
+def agree(views_: Views, one: str, other: str) -> str:
     """ρ of two measures, or a dash where no row has an order."""
-    known = slice(None) if found.known is None or "flow" not in (one, other) else found.known.any(-1)
-    rows = _rows(np.abs(found.maps[one][known]), np.abs(found.maps[other][known]))
+    known = slice(None) if views_.known is None or "flow" not in (one, other) else views_.known.any(-1)
+    rows = _rows(np.abs(views_.maps[one][known]), np.abs(views_.maps[other][known]))
     return "–" if not rows else number(float(np.mean(rows))) if one == other else signed(float(np.mean(rows)))
 
 

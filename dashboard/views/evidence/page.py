@@ -16,8 +16,8 @@ from core.pretrained.evidence import (
 )
 from dashboard.charts.numbers import number
 from dashboard.views.evidence import heads, maps, tokens
-from dashboard.views.evidence.compute import Head, Setup
-from dashboard.views.evidence.controls import ask_of
+from dashboard.views.evidence.compute import Controls, Head
+from dashboard.views.evidence.controls import draw_controls
 from dashboard.views.evidence.text import can_tell, even_fact
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.panels import next_page, plain, source_panel, title
@@ -45,65 +45,65 @@ def page() -> None:
         next_page("evidence")
         return
     try:
-        setup = ask_of(chosen)
-        _sections(setup)
+        controls = draw_controls(chosen)
+        _sections(controls)
     except PretrainedError as error:
         st.info(plain(str(error)), icon=":material/edit:")
     _papers()
     next_page("evidence")
 
 
-def _sections(setup: Setup) -> None:
-    if setup.reading.note:
-        st.caption(plain(setup.reading.note))
-    asked = setup.asked
+def _sections(controls: Controls) -> None:
+    if controls.reading.note:
+        st.caption(plain(controls.reading.note))
+    baseline = controls.baseline
     head: Head = (0, 0)
     pair = None
-    if asked is None or not asked.pretrained.watched:
+    if baseline is None or not baseline.pretrained.watched:
         st.caption("Only the weights are known here, so what stands beside them is what follows from weights alone: "
                    "rollout and flow.")
-        head = heads.named(setup)
+        head = heads.head_field(controls)
     else:
-        head, pair = heads.section(setup, asked)
-    found = maps.section(setup, head)
-    _equation(setup, head, found)
+        head, pair = heads.section(controls, baseline)
+    head_views = maps.section(controls, head)
+    _equation(controls, head, head_views)
     agree = st.expander("How the measures of this head agree", on_change="rerun", key="evidence:agree")
     if agree.open:
         with agree:
-            maps.agreement(found)
-    if asked is not None:
-        agreed = tokens.section(setup, asked)
+            maps.agreement(head_views)
+    if baseline is not None:
+        agreed = tokens.section(controls, baseline)
         if pair is not None:
-            st.markdown(even_fact(asked, setup.name(head), *pair))
+            st.markdown(even_fact(baseline, controls.name(head), *pair))
         st.markdown(can_tell(*agreed))
-    st.caption(_conditions(setup))
+    st.caption(_conditions(controls))
 
 
-def _equation(setup: Setup, head: Head, found: maps.Views) -> None:
+def _equation(controls: Controls, head: Head, head_views: maps.Views) -> None:
     """What is written at the telling cell, with its numbers."""
-    if found.lengths is None:
+    if head_views.lengths is None:
         return
-    row, column = maps.telling_cell(setup, head)
-    if column >= len(found.lengths):
+    row, column = maps.default_cell(controls, head)
+    if column >= len(head_views.lengths):
         return
-    weight, length = float(found.maps["weights"][row, column]), float(found.lengths[column])
-    rolled = found.maps["rollout"]
+    weight, length = float(head_views.maps["weights"][row, column]), float(head_views.lengths[column])
+    rolled = head_views.maps["rollout"]
     st.latex(rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
              rf"{number(weight * length)}")
     st.latex(rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
              rf"\tilde A_{{{row},{column}}} = {number(float(rolled[row, column]))}")
 
 
-def _conditions(setup: Setup) -> str:
-    said = f"{plain(setup.reading.trace.source)}, {setup.reading.source.count}"
-    watched = setup.asked is not None and setup.asked.pretrained.watched
-    said += "; fp32, no dropout" if setup.asked else ", as they were uploaded"
-    said += ", one forward pass a head." if watched else "."
-    if setup.mixed:
-        said += (" The paper of rollout and flow has encoders alone; here the decoder's steps follow the encoder's in "
+def _conditions(controls: Controls) -> str:
+    text = f"{plain(controls.reading.trace.source)}, {controls.reading.source.count}"
+    watched = controls.baseline is not None and controls.baseline.pretrained.watched
+    text += "; fp32, no dropout" if controls.baseline else ", as they were uploaded"
+    text += ", one forward pass a head." if watched else "."
+    if controls.mixed:
+        text += (" The paper of rollout and flow has encoders alone; here the decoder's steps follow the encoder's in "
                  "one graph, and the part that reaches the source is shown.")
     alone = " A head that changes nothing alone may still be one of several that do the same."
-    return said + (alone if watched else "")
+    return text + (alone if watched else "")
 
 
 def _papers() -> None:

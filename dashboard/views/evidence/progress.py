@@ -13,11 +13,11 @@ SHOW_EVERY = 0.15
 TIMED = 3  # measurements from which the rest is foreseen: the first one also wakes the model up
 
 Item = TypeVar("Item", bound=Hashable)
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
-def measured(name: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Found],
-             noun: str) -> Mapping[Item, Found]:
+def measure_with_progress(name: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value],
+             noun: str) -> Mapping[Item, Value]:
     """`one` of each item, as far as there are measurements; `about` is what they hold for.
 
     What takes under 6 s begins by itself. Longer work waits for a press; Stop keeps what is there.
@@ -26,41 +26,41 @@ def measured(name: str, about: Hashable, todo: Sequence[Item], one: Callable[[It
     state = st.session_state.get(key)
     if state is None or state["about"] != about:
         state = st.session_state[key] = {"about": about, "found": {}, "going": None, "each": 0.0}
-    found: dict[Item, Found] = state["found"]
-    left = [item for item in todo if item not in found]
-    if left and not found:
-        state["each"] = min(_timed(item, one, found) for item in left[:TIMED])
+    values: dict[Item, Value] = state["found"]
+    left = [item for item in todo if item not in values]
+    if left and not values:
+        state["each"] = min(_timed(item, one, values) for item in left[:TIMED])
         left = left[TIMED:]
     if state["going"] is None:
         state["going"] = len(left) * state["each"] <= AT_ONCE
     if not left:
-        return found
+        return values
     place = st.empty()
     if state["going"]:
-        _measure(key, place, left, one, found, noun)
-        return found
+        _measure(key, place, left, one, values, noun)
+        return values
     seconds = max(1, round(len(left) * state["each"]))
     with place.container(horizontal=True, vertical_alignment="center"):
         st.button(f"Measure {len(left)} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
                   args=(key, True), help=f"about {seconds} s here; the page shows what there is when you stop it")
-        st.caption(f"{len(found)} of {len(todo)} {noun} measured; the rest takes about {seconds} s.")
-    return found
+        st.caption(f"{len(values)} of {len(todo)} {noun} measured; the rest takes about {seconds} s.")
+    return values
 
 
-def _timed(item: Item, one: Callable[[Item], Found], found: dict[Item, Found]) -> float:
+def _timed(item: Item, one: Callable[[Item], Value], values: dict[Item, Value]) -> float:
     began = time.monotonic()
-    found[item] = one(item)
+    values[item] = one(item)
     return time.monotonic() - began
 
 
-def _measure(key: str, place: st.delta_generator.DeltaGenerator, left: Sequence[Item], one: Callable[[Item], Found],
-             found: dict[Item, Found], noun: str) -> None:
+def _measure(key: str, place: st.delta_generator.DeltaGenerator, left: Sequence[Item], one: Callable[[Item], Value],
+             values: dict[Item, Value], noun: str) -> None:
     with place.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, f"Measuring {len(left)} {noun}")
         st.button("Stop", key=f"{key}:stop", icon=":material/stop:", on_click=_set, args=(key, False))
     shown = time.monotonic()
     for count, item in enumerate(left):
-        found[item] = one(item)
+        values[item] = one(item)
         if time.monotonic() - shown > SHOW_EVERY:
             bar.progress((count + 1) / len(left), f"{count + 1} of {len(left)} {noun}")
             shown = time.monotonic()

@@ -17,22 +17,22 @@ MEANINGS = {"weights": "mean of all heads", "written": "what all heads write", "
             "rollout": "product over layers", "flow": "most that can flow"}
 
 
-def followed(asked: Baseline) -> str:
+def target_text(baseline: Baseline) -> str:
     """What the page follows, in a few words."""
-    if asked.word is None:
-        return "the similarity with the other sentence" if asked.question.against else "the similarity with itself"
-    kind = "class" if asked.answer.kind == "class" else "answer" if asked.likeliest else "token"
-    name = f"{kind} **{plain(asked.word)}**"
-    if asked.other is not None:
-        return f"the logit of the {name} minus that of **{plain(asked.other)}**"
-    return f"the {asked.quantity} of the {name}"
+    if baseline.word is None:
+        return "the similarity with the other sentence" if baseline.question.against else "the similarity with itself"
+    kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.likeliest else "token"
+    name = f"{kind} **{plain(baseline.word)}**"
+    if baseline.other is not None:
+        return f"the logit of the {name} minus that of **{plain(baseline.other)}**"
+    return f"the {baseline.quantity} of the {name}"
 
 
-def why_logit(asked: Baseline) -> str:
+def why_logit(baseline: Baseline) -> str:
     """Why the logit is followed where nobody chose it; empty elsewhere."""
-    if asked.question.quantity is not None or asked.quantity != "logit" or asked.answer.probabilities is None:
+    if baseline.question.quantity is not None or baseline.quantity != "logit" or baseline.answer.probabilities is None:
         return ""
-    most = number(float(asked.answer.probabilities.max()))
+    most = number(float(baseline.answer.probabilities.max()))
     return f" The likeliest has a probability of {most}, which hardly moves so close to 1; so the logit is followed."
 
 
@@ -44,45 +44,45 @@ def moves(before: float, after: float) -> str:
     return f"{verb} from **{first}** to **{last}**"
 
 
-def heads_fact(asked: Baseline, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
+def heads_fact(baseline: Baseline, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
                sharpest: tuple[str, float], agree: tuple[float | None, float | None]) -> str:
     """Which head and layer the answer needs most, where the picked and the sharpest stand, how the ranks agree."""
     first, effect = ranked[0]
     shown = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
     places = {name: place for place, (name, _) in enumerate(ranked)}
-    said = (f"Without {shown}, {followed(asked)} {moves(asked.value, effect.value)}, "
+    text = (f"Without {shown}, {target_text(baseline)} {moves(baseline.value, effect.value)}, "
             + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head"))
-    said += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
+    text += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
     if picked != first:
-        said += (f"Without :primary[**{plain(picked)}**] it is {number(ranked[places[picked]][1].value)}, number "
+        text += (f"Without :primary[**{plain(picked)}**] it is {number(ranked[places[picked]][1].value)}, number "
                  f"{places[picked] + 1}. ")
     name, sharp = sharpest
     change = ranked[places[name]][1].change
     where = "first" if not places[name] else f"number {places[name] + 1}"
-    said += (f"The head that looks hardest, **{plain(name)}** with {number(sharp)} on one token in the mean, is "
+    text += (f"The head that looks hardest, **{plain(name)}** with {number(sharp)} on one token in the mean, is "
              f"{where}: {signed(change)}.")
     by_weight, by_slope = agree
     if by_weight is not None:
-        said += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight)}"
-        said += "." if by_slope is None else f"; what the gradient foresees agrees by {signed(by_slope)}."
-    return said
+        text += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight)}"
+        text += "." if by_slope is None else f"; what the gradient foresees agrees by {signed(by_slope)}."
+    return text
 
 
 def cell_fact(head: str, query: str, key: str, weight: float, share: float | None, norms: tuple[float, float],
               slope: float | None, through: tuple[float, float | None]) -> str:
     """One cell in all measures: what is looked at, what is written, what the answer feels, what arrives in all."""
-    said = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
+    text = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
             f"**{plain(key)}**")
     if share is not None:
         less, more = share < weight - 0.02, share > weight + 0.02
-        said += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
-        said += (f", where v·W_O is {number(norms[0])} long against {number(norms[1])} in the mean"
+        text += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
+        text += (f", where v·W_O is {number(norms[0])} long against {number(norms[1])} in the mean"
                  if less or more else "")
     if slope is not None:
-        said += f"; to the answer that is worth {signed(slope)}"
+        text += f"; to the answer that is worth {signed(slope)}"
     rolled, flowing = through
-    said += f". By all paths through the layers {number(rolled)} of it comes from {plain(key)}"
-    return said + ("." if flowing is None else f", and at most {number(flowing)} can flow.")
+    text += f". By all paths through the layers {number(rolled)} of it comes from {plain(key)}"
+    return text + ("." if flowing is None else f", and at most {number(flowing)} can flow.")
 
 
 def short(change: float, most: float) -> str:
@@ -95,34 +95,35 @@ def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str
     """Which token the answer needs, which one the weights name, and how well each measure orders all of them."""
     needed = max(range(len(lost)), key=lambda place: abs(lost[place]))
     named = first["weights"]
-    said = f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
-    said += (f"The weights put {plain(tokens[named])} first as well" if named == needed else
+    text = f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+    text += (f"The weights put {plain(tokens[named])} first as well" if named == needed else
              f"The weights put **{plain(tokens[named])}** first, which changes it by {signed(lost[named])}")
     known = {name: tau for name, tau in agree.items() if tau is not None}
     if "weights" not in known:
-        return f"{said}."
+        return f"{text}."
     best = max(known, key=lambda name: known[name])
-    said += f"; over all {len(tokens)} tokens their order agrees with the measured one by τ = "
-    said += f"**{signed(known['weights'])}**"
-    return said + (", most of all measures." if best == "weights" else
+    text += f"; over all {len(tokens)} tokens their order agrees with the measured one by τ = "
+    text += f"**{signed(known['weights'])}**"
+    return text + (", most of all measures." if best == "weights" else
                    f", that of {SPOKEN[best]} by {signed(known[best])}, most of all.")
 
 
-def even_fact(asked: Baseline, head: str, even: Effect, off: Effect) -> str:
+def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
     """How much of a head's effect is where it looks, by the same head with weights that are all alike."""
-    said = (f"**Other weights, the same answer?** Made to look evenly, as Wiegreffe and Pinter try it, {plain(head)} "
-            f"gives {number(even.value)} instead of {number(asked.value)}; switched off it gives {number(off.value)}. ")
+    text = (f"**Other weights, the same answer?** Made to look evenly, as Wiegreffe and Pinter try it, {plain(head)} "
+            f"gives {number(even.value)} instead of {number(baseline.value)}; switched off it gives "
+            f"{number(off.value)}. ")
     if abs(off.change) < 1e-6:
-        return said + "The head changes nothing, so neither does where it looks."
+        return text + "The head changes nothing, so neither does where it looks."
     share = even.change / off.change
     if share < 0.25:
-        return said + ("So what the head writes matters here, and hardly where it looks: other weights would have "
+        return text + ("So what the head writes matters here, and hardly where it looks: other weights would have "
                        "given nearly the same answer.")
     if share > 1.25:
-        return said + "So this head's part in the answer is where it looks: elsewhere it does more harm than none."
+        return text + "So this head's part in the answer is where it looks: elsewhere it does more harm than none."
     if share > 0.75:
-        return said + "So this head's part in the answer is where it looks: with other weights it is lost."
-    return said + f"So {percent(share)} of what the head gives is where it looks, the rest is what it writes anyway."
+        return text + "So this head's part in the answer is where it looks: with other weights it is lost."
+    return text + f"So {percent(share)} of what the head gives is where it looks, the rest is what it writes anyway."
 
 
 CAN_TELL = (

@@ -13,8 +13,8 @@ from dashboard.charts.numbers import signed
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.threads import one_thread
-from dashboard.views.evidence.compute import SHORT, Setup, scores
-from dashboard.views.evidence.progress import measured
+from dashboard.views.evidence.compute import SHORT, Controls, scores
+from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
 from dashboard.widgets.panels import fact, plain
 from dashboard.widgets.table import table
@@ -23,17 +23,18 @@ LOST = "Measured"
 Agreed = tuple[dict[str, float | None] | None, bool]
 
 
-def section(setup: Setup, asked: Baseline) -> Agreed:
+def section(controls: Controls, baseline: Baseline) -> Agreed:
     """Draw every measure as a row over the tokens, the measured one last.
 
     Returns how well each agrees with that one (None where not every token was hidden), and whether the weights put the
     same token first.
     """
-    tokens = setup.reading.source.tokens
+    tokens = controls.reading.source.tokens
     st.markdown("**Which tokens the answer depends on**")
     try:
         with one_thread(len(tokens) <= SHORT):
-            effects = measured("tokens", setup.key, range(len(tokens)), lambda token: hide_token(asked, token),
+            effects = measure_with_progress("tokens", controls.key, range(len(tokens)),
+                                            lambda token: hide_token(baseline, token),
                                "tokens")
     except PretrainedError as error:
         st.caption(plain(str(error)))
@@ -41,25 +42,27 @@ def section(setup: Setup, asked: Baseline) -> Agreed:
     if len(effects) < len(tokens):
         return None, False
     lost = np.array([effects[token].change for token in range(len(tokens))])
-    found = scores(setup)
-    agree = {name: kendall(one, np.abs(lost)) for name, one in found.items()}
-    _strip(setup, found, lost)
-    fact(tokens_fact(tokens, lost.tolist(), {name: int(one.argmax()) for name, one in found.items()}, agree))
-    rows = [[NAMES[name], MEANINGS[name], tokens[int(one.argmax())], _tau(agree[name])] for name, one in found.items()]
+    measures = scores(controls)
+    agree = {name: kendall(one, np.abs(lost)) for name, one in measures.items()}
+    _strip(controls, measures, lost)
+    fact(tokens_fact(tokens, lost.tolist(), {name: int(one.argmax()) for name, one in measures.items()}, agree))
+    rows = [[NAMES[name], MEANINGS[name], tokens[int(one.argmax())], _tau(agree[name])]
+            for name, one in measures.items()]
     rows.append([LOST, "hidden from every head", tokens[int(np.abs(lost).argmax())], ""])
     table(["measure", "of", "puts first", "τ"], rows, caption="Measures of tokens against what was measured", left=3,
           markers=False)
     st.caption("τ: Kendall’s, between the order into which a measure puts the tokens and how much the answer changes "
                "when each is hidden; 1 is the same order, 0 none, −1 the reverse."
-               + ("" if "flow" in found else f" Flow from {len(tokens)} tokens takes too long, so it is left out."))
-    return agree, int(found["weights"].argmax()) == int(np.abs(lost).argmax())
+               + ("" if "flow" in measures else f" Flow from {len(tokens)} tokens takes too long, so it is left out."))
+    return agree, int(measures["weights"].argmax()) == int(np.abs(lost).argmax())
 
 
-def _strip(setup: Setup, found: dict[str, np.ndarray], lost: np.ndarray) -> None:
+def _strip(controls: Controls, measures: dict[str, np.ndarray], lost: np.ndarray) -> None:
     """Measures × tokens; of a picture, beside it the picture with the row that is looked at laid over its patches."""
-    tokens, grid, picture = setup.reading.source.tokens, setup.reading.source.grid, setup.question.given.picture
-    named = [NAMES[name] for name in found] + [LOST]
-    values = np.stack([one / (one.max() or 1.0) for one in (*found.values(), np.abs(lost))])
+    source, picture = controls.reading.source, controls.question.given.picture
+    tokens, grid = source.tokens, source.grid
+    named = [NAMES[name] for name in measures] + [LOST]
+    values = np.stack([one / (one.max() or 1.0) for one in (*measures.values(), np.abs(lost))])
     if grid is not None and picture is not None:
         item = AttentionMap("cross", 0, values[None].astype(np.float32), tuple(named), tokens)
         patches = Patches(picture.numpy(), *grid, first=len(tokens) - grid[0] * grid[1])

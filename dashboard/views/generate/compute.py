@@ -27,7 +27,7 @@ SHARE = 4  # and at least so many times as long as a drawing takes, so that most
 
 
 @dataclass(frozen=True)
-class Request:
+class Controls:
     """A model, what it reads, and how the next tokens are found."""
 
     ref: ModelRef
@@ -36,11 +36,11 @@ class Request:
 
 
 @dataclass(eq=False)
-class Going:
+class Search:
     """A search of this session: its tree so far, and the steps that are left (None once there are none)."""
 
-    request: Request
-    begun: GenerationStart
+    controls: Controls
+    start: GenerationStart
     steps: Iterator[Tree] | None
     tree: Tree = field(default_factory=Tree)
     seconds: float = 0.0
@@ -72,21 +72,21 @@ class Going:
         return 1 + max((one.step for one in self.tree.candidates), default=-1)
 
 
-def going(request: Request, pretrained: Pretrained) -> Going:
+def current_search(request: Controls, pretrained: Pretrained) -> Search:
     """The session's search for this request: the one that was begun, or a new one with nothing picked in it.
 
     PretrainedError when the model cannot go on with what it is given.
     """
-    now: Going | None = st.session_state.get(GOING)
-    if now is None or now.request != request:
+    now: Search | None = st.session_state.get(GOING)
+    if now is None or now.controls != request:
         begun = prepare_generation(pretrained, request.given)
         fresh = now is None  # a link's pick is of the search that the link began
-        now = Going(request, begun, generate_steps(pretrained, begun, request.settings), read=not fresh)
+        now = Search(request, begun, generate_steps(pretrained, begun, request.settings), read=not fresh)
         st.session_state[GOING], st.session_state[PICKED] = now, None
     return now
 
 
-def run(now: Going, draw: Callable[[Going], None]) -> None:
+def run(now: Search, draw: Callable[[Search], None]) -> None:
     """Take the steps that are left; `draw` what there is from time to time, once it takes long enough to be seen.
 
     A widget that is used meanwhile breaks this off between two steps, and the next run of the page goes on from there.
@@ -99,22 +99,22 @@ def run(now: Going, draw: Callable[[Going], None]) -> None:
             due = began + took + max(BETWEEN, SHARE * took)
 
 
-def outputs(now: Going) -> list[Hypothesis]:
+def outputs(now: Search) -> list[Hypothesis]:
     """What has been said, the best first; while a search is not over, what it would go on with counts too."""
     tree, last = now.tree, now.length - 1
-    found = list(tree.hypotheses)
+    outputs_ = list(tree.hypotheses)
     if not now.done:
-        found += [Hypothesis(place, tree.tokens(place), one.total, one.total, one.samples)
+        outputs_ += [Hypothesis(place, tree.tokens(place), one.total, one.total, one.samples)
                   for place, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
-        found.sort(key=lambda one: (-one.samples, -one.logp))
-    return found
+        outputs_.sort(key=lambda one: (-one.samples, -one.logp))
+    return outputs_
 
 
-def followed(request: Request, tokens: Sequence[int]) -> Continuation:
+def continuation_of(request: Controls, tokens: Sequence[int]) -> Continuation:
     """All logits and the attention along one path, remembered."""
-    return shared(_followed, request.ref, request.given, tuple(tokens))
+    return shared(_continuation, request.ref, request.given, tuple(tokens))
 
 
-def _followed(ref: ModelRef, given: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
+def _continuation(ref: ModelRef, given: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
     pretrained = load_model(ref)
     return score_continuation(pretrained, prepare_generation(pretrained, given), tokens)

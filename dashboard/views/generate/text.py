@@ -18,14 +18,14 @@ from core.pretrained.induction_scores import (
 from core.trace import AttentionMap
 from dashboard.charts.numbers import duration, number
 from dashboard.charts.tokens import shorten
-from dashboard.views.generate.compute import Going
+from dashboard.views.generate.compute import Search
 from dashboard.widgets.panels import plain
 
 Names = Mapping[int, str]
 ORDER = {2: "second", 3: "third"}
 
 
-def said_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
+def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
     """How likely the model found what was said at one step, beside the next likeliest."""
     shares = logits.softmax(-1)
     first, second = shares.topk(2).indices.tolist()
@@ -43,47 +43,47 @@ def ordinal(rank: int) -> str:
     return ORDER.get(rank, f"{rank:,}{ending}")
 
 
-def looked_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], said: Sequence[int]) -> str:
+def attention_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], tokens: Sequence[int]) -> str:
     """Where one head looked at that step, and over all steps whether it looks at the token it says next."""
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(count_visible_keys(item)[step])
     out = (f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
            f":primary[{plain(item.keys[best])}]; even attention would put {number(even)}.")
-    scores = None if item.kind == "cross" else induction_score(item, keys, said)
+    scores = None if item.kind == "cross" else induction_score(item, keys, tokens)
     if scores is None:
         return out
-    count = count_eligible_steps(item, keys, said)
+    count = count_eligible_steps(item, keys, tokens)
     steps = "that step" if count == 1 else f"the {count} steps whose token stood before"
     return (f"{out} Over {steps}, it puts {number(scores[head])} on that very token; even attention would put "
-            f"{number(uniform_induction_score(item, keys, said))}.")
+            f"{number(uniform_induction_score(item, keys, tokens))}.")
 
 
-def outputs_fact(settings: SearchSettings, said: Sequence[Hypothesis], texts: Sequence[str]) -> str:
+def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> str:
     """What all samples, or all beams, came to; nothing for one output."""
-    if settings.strategy == "sampling" and (drawn := sum(one.samples for one in said)) > 1:
-        kinds = "all the same" if len(said) == 1 else f"{len(said)} different texts"
+    if settings.strategy == "sampling" and (drawn := sum(one.samples for one in hypotheses)) > 1:
+        kinds = "all the same" if len(hypotheses) == 1 else f"{len(hypotheses)} different texts"
         return f"{drawn} samples are {kinds}."
-    if settings.strategy == "beam" and len(said) > 1:
-        likeliest = max(said, key=lambda one: one.logp)
-        if likeliest is said[0]:
-            return f"A beam of {settings.width} ranks the likeliest of its {len(said)} outputs first."
+    if settings.strategy == "beam" and len(hypotheses) > 1:
+        likeliest = max(hypotheses, key=lambda one: one.logp)
+        if likeliest is hypotheses[0]:
+            return f"A beam of {settings.width} ranks the likeliest of its {len(hypotheses)} outputs first."
         return (f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
-                f"likelier, {number(likeliest.logp)} against {number(said[0].logp)} in log-probability: it is longer, "
-                f"{len(said[0])} tokens against {len(likeliest)}.")
+                f"likelier, {number(likeliest.logp)} against {number(hypotheses[0].logp)} in log-probability: it is "
+                f"longer, {len(hypotheses[0])} tokens against {len(likeliest)}.")
     return ""
 
 
-def caption(now: Going, drawn: int, note: str | None) -> str:
+def caption(search: Search, drawn: int, note: str | None) -> str:
     """The conditions, and what the picture leaves out."""
-    tree, settings, room = now.tree, now.request.settings, now.begun.room
+    tree, settings, room = search.tree, search.controls.settings, search.start.room
     left = len(tree.candidates) - drawn
     more = f" {left:,} of them are not drawn." if left else ""
-    rate = f", {now.length / now.seconds:,.0f} steps a second" if now.seconds else ""
-    short = (f" The model has places for {len(now.begun.prompt.prefix_tokens) + room} tokens, "
+    rate = f", {search.length / search.seconds:,.0f} steps a second" if search.seconds else ""
+    short = (f" The model has places for {len(search.start.prompt.prefix_tokens) + room} tokens, "
              f"so at most {room} are said."
              if room < settings.longest else "")
-    return (f"{now.request.ref.name}, fp32; {len(tree.candidates):,} candidates weighed in "
-            f"{duration(now.seconds)}{rate}.{more} A number in the tree is the model's probability of the token "
+    return (f"{search.controls.ref.name}, fp32; {len(tree.candidates):,} candidates weighed in "
+            f"{duration(search.seconds)}{rate}.{more} A number in the tree is the model's probability of the token "
             f"after what stands before it; dashed is dropped.{short}{' ' + note if note else ''}")
 
 
@@ -100,7 +100,7 @@ def equation(settings: SearchSettings, tree: Tree, path: Sequence[int], step: in
                 rf"\qquad \sum_t \log p_t = {number(last.total)}")
     parts = [f"top-k {settings.top_k}" if settings.top_k else "", f"top-p {settings.top_p:g}" if settings.top_p < 1
              else ""]
-    kept = ", ".join(filter(None, parts))
-    over = rf"j \text{{ kept by {kept}}}" if kept else r"\text{all } j"
+    filters = ", ".join(filter(None, parts))
+    over = rf"j \text{{ kept by {filters}}}" if filters else r"\text{all } j"
     return (rf"p'_i = \frac{{p_i^{{1/T}}}}{{\sum_{{{over}}} p_j^{{1/T}}}}, \qquad T = {settings.temperature:g}: \quad "
             rf"{number(own)} \to {number(one.chance or 0)}")

@@ -20,44 +20,44 @@ GAP = 0.06
 END = 1.14  # of the bars' scale: right of every bar its number has room
 
 
-def role_grid(found: RoleScores, picked: Head, theme: Theme) -> Spec:
+def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     """A cell a head, in the colour and with the mark of its role; a bare cell is none of these."""
-    roles = found.found
+    roles = scores.found
     rows = []
-    for here in _heads(found):
+    for here in _heads(scores):
         place = roles.get(here)
         fill = WEIGHTS[theme][0] if place is None else CATEGORIES[theme][place]
-        rows.append(_cell(found, here) | {"fill": fill, "ink": readable_on(fill),
+        rows.append(_cell(scores, here) | {"fill": fill, "ink": readable_on(fill),
                                    "mark": "" if place is None else ROLES[place].mark,
-                                   "says": "none of these" if place is None else _figure(found, place, here)})
-    return _grid(found, rows, picked, theme)
+                                   "says": "none of these" if place is None else _figure(scores, place, here)})
+    return _grid(scores, rows, picked, theme)
 
 
-def score_grid(found: RoleScores, place: int, picked: Head, theme: Theme) -> Spec:
+def score_grid(scores: RoleScores, place: int, picked: Head, theme: Theme) -> Spec:
     """A cell a head, with its score in one role in blue ink from 0 to 1; faint where it is not above its baseline."""
     rows = []
-    for here in _heads(found):
-        score = found.score[place][here]
+    for here in _heads(scores):
+        score = scores.score[place][here]
         if np.isnan(score):
             bare = {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
-            rows.append(_cell(found, here) | bare)
+            rows.append(_cell(scores, here) | bare)
             continue
         fill = ink_of(float(score), theme)
-        rows.append(_cell(found, here) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
-                                   "faint": not bool(found.counts[place][here]), "says": _figure(found, place, here)})
-    return _grid(found, rows, picked, theme)
+        rows.append(_cell(scores, here) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
+                                   "faint": not bool(scores.counts[place][here]), "says": _figure(scores, place, here)})
+    return _grid(scores, rows, picked, theme)
 
 
-def head_bars(found: RoleScores, here: Head, theme: Theme) -> Spec:
+def head_bars(scores: RoleScores, here: Head, theme: Theme) -> Spec:
     """One head: a bar for its score in each role, and a tick with a whisker of 3 spreads where chance would have it."""
     ink = Ink.of(theme)
-    counts = found.counts
-    rows = [{"role": role.name, "score": float(found.score[place][here]), "chance": float(found.chance[place][here]),
-             "low": max(0.0, float(found.chance[place][here] - 3 * found.spread[place][here])),
-             "high": float(found.chance[place][here] + 3 * found.spread[place][here]),
+    counts = scores.counts
+    rows = [{"role": role.name, "score": float(scores.score[place][here]), "chance": float(scores.chance[place][here]),
+             "low": max(0.0, float(scores.chance[place][here] - 3 * scores.spread[place][here])),
+             "high": float(scores.chance[place][here] + 3 * scores.spread[place][here]),
              "fill": CATEGORIES[theme][place], "faint": not bool(counts[place][here]),
-             "text": number(found.score[place][here]), "by": number(found.chance[place][here])}
-            for place, role in enumerate(ROLES) if not np.isnan(found.score[place][here])]
+             "text": number(scores.score[place][here]), "by": number(scores.chance[place][here])}
+            for place, role in enumerate(ROLES) if not np.isnan(scores.score[place][here])]
     y = {"field": "role", "type": "nominal", "title": None, "sort": [row["role"] for row in rows],
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130}}
     x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
@@ -75,9 +75,9 @@ def head_bars(found: RoleScores, here: Head, theme: Theme) -> Spec:
     return {"layer": layers, "height": 26 * len(rows), "width": "container", "config": {"view": {"stroke": None}}}
 
 
-def cell_size(found: RoleScores) -> int:
+def cell_size(scores: RoleScores) -> int:
     """How wide a cell is, so that all heads of a layer fit beside each other."""
-    return int(np.clip(ACROSS // found.score.shape[2], *CELL))
+    return int(np.clip(ACROSS // scores.score.shape[2], *CELL))
 
 
 def ink_of(share: float, theme: Theme) -> str:
@@ -96,19 +96,19 @@ def readable_on(fill: str) -> str:
     return "#1B2330" if (light + 0.05) / (0.0165 + 0.05) > 1.05 / (light + 0.05) else "#FFFFFF"
 
 
-def _heads(found: RoleScores) -> Iterator[Head]:
+def _heads(scores: RoleScores) -> Iterator[Head]:
     """Every head there is: layers may have fewer than the widest one."""
-    for layer_, head in np.ndindex(*found.score.shape[1:]):
-        if not np.isnan(found.score[:, layer_, head]).all():
+    for layer_, head in np.ndindex(*scores.score.shape[1:]):
+        if not np.isnan(scores.score[:, layer_, head]).all():
             yield layer_, head
 
 
-def _cell(found: RoleScores, here: Head) -> Spec:
-    return {"layer": found.numbers[here[0]], "head": here[1], "name": found.name(here), "faint": False}
+def _cell(scores: RoleScores, here: Head) -> Spec:
+    return {"layer": scores.numbers[here[0]], "head": here[1], "name": scores.name(here), "faint": False}
 
 
-def _figure(found: RoleScores, place: int, here: Head) -> str:
-    score, chance, spread = (number(one[place][here]) for one in (found.score, found.chance, found.spread))
+def _figure(scores: RoleScores, place: int, here: Head) -> str:
+    score, chance, spread = (number(one[place][here]) for one in (scores.score, scores.chance, scores.spread))
     return f"{ROLES[place].name} {score}, by chance {chance} ± {spread}"
 
 
@@ -120,9 +120,9 @@ def _faint(opacity: float) -> Spec:
     return {"condition": {"test": "datum.faint", "value": opacity}, "value": 1}
 
 
-def _grid(found: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
-    ink, size = Ink.of(theme), cell_size(found)
-    heads = found.score.shape[2]
+def _grid(scores: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
+    ink, size = Ink.of(theme), cell_size(scores)
+    heads = scores.score.shape[2]
 
     def axis(orient: str, values: Sequence[int]) -> Spec:
         step = 1 if size >= 14 else 4 if size >= 10 else 8
@@ -131,13 +131,13 @@ def _grid(found: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> Sp
 
     at = {"x": {"field": "head", "type": "ordinal", "title": "head", "axis": axis("top", range(heads)),
                 "scale": {"domain": list(range(heads)), "paddingInner": GAP, "paddingOuter": GAP}},
-          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", found.numbers),
-                "scale": {"domain": list(found.numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
+          "y": {"field": "layer", "type": "ordinal", "title": None, "axis": axis("left", scores.numbers),
+                "scale": {"domain": list(scores.numbers), "paddingInner": GAP, "paddingOuter": GAP}}}
     tips = [{"field": "name", "title": "head"}, {"field": "says", "title": "role"}]
-    told = {"description": {"field": "tells", "type": "nominal"}}
+    description = {"description": {"field": "tells", "type": "nominal"}}
     rows = [row | {"tells": f"{row['name']}: {row['says']}"} for row in rows]
-    chosen = [row for row in rows if row["name"] == found.name(picked)]
-    drawn = [layer("rect", rows, {**at, **told, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
+    chosen = [row for row in rows if row["name"] == scores.name(picked)]
+    drawn = [layer("rect", rows, {**at, **description, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
                    stroke=ink.hairline, strokeWidth=1, cursor="pointer")
              | {"name": "cells"},
              layer("rect", chosen, at, fillOpacity=0, stroke=ink.pick, strokeWidth=2.25, cornerRadius=3)]

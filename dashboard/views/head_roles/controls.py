@@ -50,75 +50,75 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
     return tuple(short[:MOST_SENTENCES]), " ".join(trouble) or None
 
 
-def usual_role(found: RoleScores) -> int:
+def usual_role(scores: RoleScores) -> int:
     """The role that is most clearly someone's: of those that pick something out, else of all that can be measured."""
-    best = np.nanmax(np.where(np.isnan(found.share), -1.0, found.share), (1, 2))
+    best = np.nanmax(np.where(np.isnan(scores.share), -1.0, scores.share), (1, 2))
     acts = np.asarray([role.acts for role in ROLES])
-    return int((best + np.where(acts & found.counts.any((1, 2)), 2.0, 0.0)).argmax())
+    return int((best + np.where(acts & scores.counts.any((1, 2)), 2.0, 0.0)).argmax())
 
 
-def role_of(found: RoleScores, model: str, place: Any) -> int:
+def role_of(scores: RoleScores, model: str, place: Any) -> int:
     """The role to look at, by its place in ROLES; another model begins with the one that is most clearly someone's."""
-    keys = [role.key for role, rows in zip(ROLES, found.rows, strict=True) if rows]
-    usual = ROLES[usual_role(found)].key
-    _begin_again(ROLE, keys, usual, model)
+    keys = [role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows]
+    usual = ROLES[usual_role(scores)].key
+    _reset_choice(ROLE, keys, usual, model)
     names = {role.key: role.name for role in ROLES}
     key = place.selectbox("Role", keys, keys.index(usual), key=ROLE, format_func=names.get, **BOUND)
     return [role.key for role in ROLES].index(key)
 
 
-def head_of(found: RoleScores, role: int, model: str, place: Any) -> Head:
+def head_of(scores: RoleScores, role: int, model: str, place: Any) -> Head:
     """The head to look at: those furthest above chance in the role come first, and another role begins with the first.
     """
-    share = found.share[role]
+    share = scores.share[role]
     heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(share))]
     heads.sort(key=lambda here: -share[here])
-    options = {found.name(here): here for here in heads}
+    options = {scores.name(here): here for here in heads}
     if PICKED in st.session_state:  # a widget's own value may be set before it is drawn, not after
         st.session_state[HEAD] = st.session_state.pop(PICKED)
-    _begin_again(HEAD, list(options), next(iter(options)), (model, role))
+    _reset_choice(HEAD, list(options), next(iter(options)), (model, role))
     chosen = place.selectbox("Head", list(options), key=HEAD, **BOUND,
                              help="The heads furthest above chance first. A click in a grid picks one, too.")
     return options[chosen]
 
 
-def go_on(found: RoleScores, ref: ModelRef) -> None:
+def follow_picked_head(scores: RoleScores, ref: ModelRef) -> None:
     """Begin with the head that was picked on another page since, and with its role where it has one."""
-    here = current_head_of(ref, found.kind, found.score.shape[1:])  # type: ignore[arg-type]
-    if here is None or np.isnan(found.score[:, *here]).all() or st.session_state.get(KNOWN) == (ref, here):
+    here = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
+    if here is None or np.isnan(scores.score[:, *here]).all() or st.session_state.get(KNOWN) == (ref, here):
         return
-    role = ROLES[found.found.get(here, usual_role(found))]
+    role = ROLES[scores.found.get(here, usual_role(scores))]
     st.session_state[KNOWN] = ref, here
-    st.session_state[ROLE], st.session_state[PICKED] = role.key, found.name(here)
+    st.session_state[ROLE], st.session_state[PICKED] = role.key, scores.name(here)
     # A widget writes into the link what a person sets in it, not what it was set to here.
-    st.query_params[ROLE], st.query_params[HEAD] = role.name, found.name(here)
+    st.query_params[ROLE], st.query_params[HEAD] = role.name, scores.name(here)
     for key in (ROLE, HEAD):
         st.session_state.pop(f"{key}:of", None)
 
 
-def remember(found: RoleScores, ref: ModelRef, role: int, here: Head) -> None:
+def store_picked_head(scores: RoleScores, ref: ModelRef, role: int, here: Head) -> None:
     """Whether a person picked this head: with the same role, it is another one than before."""
-    before, of = st.session_state.get(SHOWN), (ref, found.kind, role)
+    before, of = st.session_state.get(SHOWN), (ref, scores.kind, role)
     st.session_state[SHOWN] = of, here
     if before is not None and before[0] == of and before[1] != here:
-        choose_head(ref, found.kind, here)
+        choose_head(ref, scores.kind, here)
         st.session_state[KNOWN] = ref, here
 
 
-def take(key: str) -> None:
+def pick_from_grid(key: str) -> None:
     """A head that was pressed in a grid becomes the one that is looked at."""
     points = st.session_state[key].get("selection", {}).get("head") or []
     if points:
         st.session_state[HEAD] = points[0]["name"]
 
 
-def ask(name: str) -> None:
+def pick_and_rerun(name: str) -> None:
     """Look at another head from now on, which was picked where no widget tells it."""
     st.session_state[PICKED] = name
     st.rerun()
 
 
-def _begin_again(key: str, options: list[str], usual: str, of: object) -> None:
+def _reset_choice(key: str, options: list[str], usual: str, of: object) -> None:
     """Choose the usual one where what was chosen is not there, or was chosen for something else.
 
     The browser keeps what it showed under a key, so the choice is set, not forgotten.

@@ -10,7 +10,7 @@ from core.roles.scores import share_used, weight_on_targets
 from core.trace import Kind
 from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import Patches, attention_view
-from dashboard.runtime.role_scores import examples_of, inputs_of, measured, readings_of
+from dashboard.runtime.role_scores import examples_of, inputs_of, readings_of, role_scores_of
 from dashboard.views.head_roles import charts, controls, text
 from dashboard.views.head_roles.text import Head
 from dashboard.widgets.model_picker import ModelChoice, choose_model
@@ -45,19 +45,19 @@ def _roles(chosen: ModelChoice) -> None:
         st.warning(trouble)
     with st.spinner("Measuring every head, once for each model"), st.skeleton(height=240):
         inputs = inputs_of(chosen.ref, chosen.given, kind, own)
-        found = measured(chosen.ref, chosen.given, kind, own)
+        scores = role_scores_of(chosen.ref, chosen.given, kind, own)
     of = f"{chosen.ref} {kind}"
-    controls.go_on(found, chosen.ref)
-    role = controls.role_of(found, of, role_place)
-    here = controls.head_of(found, role, of, head_place)
-    controls.remember(found, chosen.ref, role, here)
-    _grids(found, role, here)
-    fact(text.fact(found, here, role, inputs))
+    controls.follow_picked_head(scores, chosen.ref)
+    role = controls.role_of(scores, of, role_place)
+    here = controls.head_of(scores, role, of, head_place)
+    controls.store_picked_head(scores, chosen.ref, role, here)
+    _grids(scores, role, here)
+    fact(text.fact(scores, here, role, inputs))
     with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"):
-        for part in text.equation(found, here, role):
+        for part in text.equation(scores, here, role):
             st.latex(part, width="content")
-    _on_a_text(chosen, inputs, found, kind, role, here)
-    st.caption(plain(text.caption(found, role, inputs, chosen.reading.trace.source, _left_out(own, inputs))))
+    _on_a_text(chosen, inputs, scores, kind, role, here)
+    st.caption(plain(text.caption(scores, role, inputs, chosen.reading.trace.source, _left_out(own, inputs))))
     _sources(role)
 
 
@@ -67,24 +67,24 @@ def _left_out(own: tuple[str, ...], inputs: RoleInputs) -> int:
     return sum(sentence not in read for sentence in own)
 
 
-def _grids(found: RoleScores, role: int, here: Head) -> None:
+def _grids(scores: RoleScores, role: int, here: Head) -> None:
     """Left every head by its role, right every head's score in one role; both pick a head."""
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**Every head by its role**")
-        _grid(charts.role_grid(found, here, theme()), "head_roles:roles", "Layers by heads, each in its role's colour")
+        _grid(charts.role_grid(scores, here, theme()), "head_roles:roles", "Layers by heads, each in its role's colour")
     with right:
         st.markdown(f"**{ROLES[role].name}**, score from 0 to 1")
-        _grid(charts.score_grid(found, role, here, theme()), "head_roles:scores",
+        _grid(charts.score_grid(scores, role, here, theme()), "head_roles:scores",
               f"Layers by heads, each with its score as {ROLES[role].name.lower()}")
 
 
 def _grid(spec: Spec, key: str, alt: str) -> None:
     st.vega_lite_chart(spec=spec, key=key, width="content", alt=alt, selection_mode="head",
-                       on_select=lambda: controls.take(key))
+                       on_select=lambda: controls.pick_from_grid(key))
 
 
-def _on_a_text(chosen: ModelChoice, inputs: RoleInputs, found: RoleScores, kind: Kind, role: int, here: Head) -> None:
+def _on_a_text(chosen: ModelChoice, inputs: RoleInputs, scores: RoleScores, kind: Kind, role: int, here: Head) -> None:
     """The head itself, on the reader's text or where the set shows the role best, with its scores in all roles."""
     readings = readings_of(chosen.ref, inputs, kind)
     of_set = clearest_example(readings, kind, ROLES[role], *here)
@@ -99,14 +99,14 @@ def _on_a_text(chosen: ModelChoice, inputs: RoleInputs, found: RoleScores, kind:
             reading, example, given = readings[of_set.reading], of_set, inputs.givens[of_set.reading]
         else:
             reading, example, given = chosen.reading, on_text, chosen.given
-        _map(reading, kind, found, here, example, given)
+        _map(reading, kind, scores, here, example, given)
     with right:
-        st.markdown(f"**{found.name(here)} in every role**, the line is chance ± 3 spreads")
-        st.vega_lite_chart(spec=charts.head_bars(found, here, theme()), key="head_roles:bars",
-                           alt=f"The scores of {found.name(here)} in every role, beside chance")
+        st.markdown(f"**{scores.name(here)} in every role**, the line is chance ± 3 spreads")
+        st.vega_lite_chart(spec=charts.head_bars(scores, here, theme()), key="head_roles:bars",
+                           alt=f"The scores of {scores.name(here)} in every role, beside chance")
         fact(text.on_text(reading, kind, example, role, what))
-    best_table(text.table_rows(found, inputs, examples_of(chosen.ref, inputs, kind)))
-    st.download_button("All scores, CSV", lambda: text.to_csv(found), "head-roles.csv", "text/csv",
+    best_table(text.table_rows(scores, inputs, examples_of(chosen.ref, inputs, kind)))
+    st.download_button("All scores, CSV", lambda: text.to_csv(scores), "head-roles.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
 
 
@@ -117,7 +117,7 @@ def _what(chosen: ModelChoice) -> str:
     return chosen.pretrained.reads if chosen.pretrained.reads in ("picture", "sound") else "text"
 
 
-def _map(reading: Reading, kind: Kind, found: RoleScores, here: Head, example: Example | None,
+def _map(reading: Reading, kind: Kind, scores: RoleScores, here: Head, example: Example | None,
          given: ModelInputs) -> None:
     """The head's map, or what each of its rows looks at in the picture that was read."""
     line = reading.lines(kind)[0]
@@ -127,9 +127,9 @@ def _map(reading: Reading, kind: Kind, found: RoleScores, here: Head, example: E
     view = attention_view(
         reading.trace.of(kind), key="head_roles:map", layer=here[0], head=here[1], patches=patches,
         show="both" if patches else "matrix", height=420, query=None if example is None else example.query,
-        fact=f"Head {found.name(here)} on {len(line)} tokens")
+        fact=f"Head {scores.name(here)} on {len(line)} tokens")
     if (view.layer, view.head) != here:
-        controls.ask(found.name((view.layer, view.head)))
+        controls.pick_and_rerun(scores.name((view.layer, view.head)))
 
 
 def _sources(role: int) -> None:

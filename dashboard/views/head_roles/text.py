@@ -19,42 +19,42 @@ Head = tuple[int, int]
 LONGEST = 38  # letters of an example's text
 
 
-def rows_of(found: RoleScores, place: int, inputs: RoleInputs) -> str:
+def rows_of(scores: RoleScores, place: int, inputs: RoleInputs) -> str:
     """On how much a role was measured: "454 rows of 30 kept sentences"."""
     count = len(inputs.givens)
     what = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
-    return f"{found.rows[place]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
+    return f"{scores.rows[place]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
 
 
-def fact(found: RoleScores, here: Head, place: int, inputs: RoleInputs) -> str:
+def fact(scores: RoleScores, here: Head, place: int, inputs: RoleInputs) -> str:
     """A head's score in a role beside its chance, whether that is its role, and how many heads have it."""
-    role, score = ROLES[place], found.score[place][here]
-    chance = _chance(found, place, here)
-    measured = f"over {rows_of(found, place, inputs)}"
+    role, score = ROLES[place], scores.score[place][here]
+    chance = _chance(scores, place, here)
+    measured = f"over {rows_of(scores, place, inputs)}"
     if role.targets is None:
-        said = (f":primary[**{found.name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
+        line = (f":primary[**{scores.name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
                 f"with random scores it would be {chance}.")
     else:
-        said = (f":primary[**{found.name(here)}**] puts **{number(score)}** of its weight on **{role.looks}**, "
+        line = (f":primary[**{scores.name(here)}**] puts **{number(score)}** of its weight on **{role.looks}**, "
                 f"{measured}; shuffled, the same weights would put {chance} there.")
-    return f"{said} {_verdict(found, here, place)}"
+    return f"{line} {_verdict(scores, here, place)}"
 
 
-def _chance(found: RoleScores, place: int, here: Head) -> str:
-    return f"{number(found.chance[place][here])} ± {number(found.spread[place][here])}"
+def _chance(scores: RoleScores, place: int, here: Head) -> str:
+    return f"{number(scores.chance[place][here])} ± {number(scores.spread[place][here])}"
 
 
-def _verdict(found: RoleScores, here: Head, place: int) -> str:
+def _verdict(scores: RoleScores, here: Head, place: int) -> str:
     """Which role the head has, and how many others have this one."""
-    own = found.found.get(here)
-    others = sum(one == place for one in found.found.values())
-    total = int((~np.isnan(found.score).all(0)).sum())
+    own = scores.found.get(here)
+    others = sum(one == place for one in scores.found.values())
+    total = int((~np.isnan(scores.score).all(0)).sum())
     count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[place].name.lower()}."
     if own == place:
         return count
     if own is not None:
         return f"Its role is {ROLES[own].name.lower()}; {count}"
-    even = ROLES[place].targets is None and found.score[place][here] >= UNIFORM
+    even = ROLES[place].targets is None and scores.score[place][here] >= UNIFORM
     why = "so even that it has not chosen" if even else "above the baseline of no role"
     return f"It is none of these: {why}. {count}"
 
@@ -74,10 +74,10 @@ def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, w
             f"where even attention would put {number(example.even)}.")
 
 
-def equation(found: RoleScores, here: Head, place: int) -> tuple[str, str, str]:
+def equation(scores: RoleScores, here: Head, place: int) -> tuple[str, str, str]:
     """The score, the test of it against chance, and how much of what chance leaves over: with the head's numbers."""
-    score, chance, spread = (float(one[place][here]) for one in (found.score, found.chance, found.spread))
-    share = float(found.share[place][here])
+    score, chance, spread = (float(one[place][here]) for one in (scores.score, scores.chance, scores.spread))
+    share = float(scores.share[place][here])
     if ROLES[place].targets is None:
         score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
     else:
@@ -89,67 +89,67 @@ def equation(found: RoleScores, here: Head, place: int) -> tuple[str, str, str]:
             rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(MIN_SHARE)}")
 
 
-def caption(found: RoleScores, place: int, inputs: RoleInputs, model: str, cut: int) -> str:
+def caption(scores: RoleScores, place: int, inputs: RoleInputs, model: str, cut: int) -> str:
     """Under which conditions the page's numbers hold."""
-    attention = "self-attention" if found.kind == "self" else "causal self-attention"
+    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
     on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
-    said = f"{model}, {attention}, measured on {on}."
+    line = f"{model}, {attention}, measured on {on}."
     if ROLES[place].targets is None:
-        said += (f" R are the {found.rows[place]:,} rows of four keys or more, nᵢ the keys that row i may see; c and σ "
-                 f"are the mean and spread of rows of random scores. From {number(UNIFORM)} on it is even, as before "
+        line += (f" R are the {scores.rows[place]:,} rows of four keys or more, nᵢ the keys that row i may see; c and "
+                 f"σ are the mean and spread of rows of random scores. From {number(UNIFORM)} on it is even, as before "
                  "training.")
     else:
-        said += (f" R are the {found.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
+        line += (f" R are the {scores.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
                  "the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
-    said += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(MIN_SHARE)} of "
+    line += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(MIN_SHARE)} of "
              "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
     if cut:
-        said += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
+        line += (f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
                  "words.")
-    return said
+    return line
 
 
-def table_rows(found: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
+def table_rows(scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
     """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
-    rows, count = [], list(found.found.values())
+    rows, count = [], list(scores.found.values())
     for place, role in enumerate(ROLES):
-        best = found.best(place)
+        best = scores.best(place)
         if best is None:
             rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
             continue
-        said = example_of(*examples[place], inputs, found.kind, place) if place in examples else "–"
-        rows.append([role.name, str(count.count(place)), found.name(best), number(found.score[place][best]),
-                     _chance(found, place, best), said])
+        line = example_of(*examples[place], inputs, scores.kind, place) if place in examples else "–"
+        rows.append([role.name, str(count.count(place)), scores.name(best), number(scores.score[place][best]),
+                     _chance(scores, place, best), line])
     return rows
 
 
 def example_of(reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, place: int) -> str:
     """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
     tokens = reading.lines(kind)[0].tokens
-    said = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
+    line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
     if ROLES[place].targets is None:
-        said = f"{tokens[example.query]} uses {number(example.value)} of its keys"
+        line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
     given = inputs.givens[example.reading]
     if given.picture is not None:
-        return f"{said}, in picture {example.reading + 1}"
-    return f"{said}, in “{_shortened(given.text)}”" if given.text else said
+        return f"{line}, in picture {example.reading + 1}"
+    return f"{line}, in “{_shortened(given.text)}”" if given.text else line
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def to_csv(found: RoleScores) -> bytes:
+def to_csv(scores: RoleScores) -> bytes:
     """Every head in every role as a table: score, chance, spread, whether it counts, and the head's role."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["layer", "head", "role", "score", "chance", "spread", "rows", "above_baseline", "is_its_role"])
-    roles = found.found
-    for layer, head in np.ndindex(*found.score.shape[1:]):
+    roles = scores.found
+    for layer, head in np.ndindex(*scores.score.shape[1:]):
         for place, role in enumerate(ROLES):
-            score, chance, spread = (one[place, layer, head] for one in (found.score, found.chance, found.spread))
+            score, chance, spread = (one[place, layer, head] for one in (scores.score, scores.chance, scores.spread))
             if not np.isnan(score):
-                writer.writerow([found.numbers[layer], head, role.key, f"{score:.6f}", f"{chance:.6f}", f"{spread:.6f}",
-                                 int(found.rows[place]), int(found.counts[place, layer, head]),
+                writer.writerow([scores.numbers[layer], head, role.key, *(f"{x:.6f}" for x in (score, chance, spread)),
+                                 int(scores.rows[place]), int(scores.counts[place, layer, head]),
                                  int(roles.get((layer, head)) == place)])
     return out.getvalue().encode("utf-8")

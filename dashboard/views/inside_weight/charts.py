@@ -24,7 +24,7 @@ class Strip:
     values: np.ndarray
 
 
-def meeting(strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, theme: Theme) -> Spec:
+def products_chart(strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, theme: Theme) -> Spec:
     """q and k as strips, and under each dimension its product as a bar; a line adds the products up to q·k."""
     ink, top = Ink.of(theme), _tall(strips)
     at = _across(len(order))
@@ -46,7 +46,7 @@ def meeting(strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, th
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
     end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
     return _figure([
-        *_cells(strips, order, at, theme), _spread(bars),
+        *_cells(strips, order, at, theme), _bars_around(bars),
         layer("line", sums, line, color=ink.text, strokeWidth=1.5, interpolate="step-after", tooltip=False),
         layer("point", end, line, color=ink.text, filled=True, size=36, opacity=1),
         layer("text", end, {**line, "text": {"field": "text"}}, align="right", dx=-7,
@@ -118,14 +118,14 @@ def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -
         layers.append(layer("text", [{"text": strip.name}], {"x": {"value": 0}, "y": {"value": top + NAME - 5},
                                                              "text": {"field": "text"}},
                             align="left", baseline="bottom", fontSize=12, color=ink.quiet))
-        layers.append(_spread(layer("rect", rows, {
+        layers.append(_bars_around(layer("rect", rows, {
             "x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {"value": top + NAME - 2},
             "y2": {"value": top + NAME - 2 + STRIP}, "color": {**colour, "field": f"strip{place}"},
             "tooltip": _tips(strips)})))
     return layers
 
 
-def _spread(marks: Spec) -> Spec:
+def _bars_around(marks: Spec) -> Spec:
     """A layer whose marks reach half a dimension to both sides, with a hair between them."""
     return marks | {"transform": [{"calculate": "datum.at - 0.46", "as": "from"},
                                   {"calculate": "datum.at + 0.46", "as": "to"}]}

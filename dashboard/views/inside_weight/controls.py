@@ -53,16 +53,16 @@ def head_name(layer: int, head: int) -> str:
     return f"L{layer}·H{head}"
 
 
-def opened(ref: ModelRef, given: ModelInputs) -> tuple[LayerAttention, ...]:
+def layers_of(ref: ModelRef, given: ModelInputs) -> tuple[LayerAttention, ...]:
     """What each layer of the model attends with on this input; shared by all sessions, never change it."""
-    return shared(_opened, ref, given)
+    return shared(_layers_of, ref, given)
 
 
-def _opened(ref: ModelRef, given: ModelInputs) -> tuple[LayerAttention, ...]:
+def _layers_of(ref: ModelRef, given: ModelInputs) -> tuple[LayerAttention, ...]:
     return layer_attentions(load_model(ref), given)
 
 
-def telling_cell(reading: Reading, trace: AttentionTrace, asked: Head | None = None) -> Cell:
+def default_cell(reading: Reading, trace: AttentionTrace, picked: Head | None = None) -> Cell:
     """Of the weights between two words that are no neighbours, the one nearest to two thirds; of all, with none such.
 
     A weight of two thirds leads its row and leaves something to others. Only the head that is asked for is looked at;
@@ -78,7 +78,7 @@ def telling_cell(reading: Reading, trace: AttentionTrace, asked: Head | None = N
     off = [np.where(within, np.abs(item.weights - TELLING), 1.0).min((1, 2)) for item in trace.maps]
     layer = int(np.argmin([one.min() for one in off]))
     usual = PRONOUN if trace.source == MINILM else (layer, int(np.argmin(off[layer])))
-    layer, head = asked or usual
+    layer, head = picked or usual
     cells = np.where(within, np.abs(trace.maps[layer].weights[head] - TELLING), 1.0)
     query, key = np.unravel_index(int(cells.argmin()), cells.shape)
     return Cell(layer, head, int(query), int(key))
@@ -90,20 +90,20 @@ def _wordy(line: Line) -> np.ndarray:
                      for token, special in zip(line.tokens, line.special, strict=True)])
 
 
-def settled(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelInputs, Kind]) -> Cell:
+def current_cell(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelInputs, Kind]) -> Cell:
     """The cell now: a link's, else the last pick in the map or the fields; else a telling one.
 
     That is for another model or text, and where another head was picked on another page.
     """
     before: Cell | None = st.session_state.get(CELL)
-    linked = _linked(trace) if st.query_params.get("cell") not in (None, st.session_state.get(WRITTEN)) else None
+    linked = _cell_of_link(trace) if st.query_params.get("cell") not in (None, st.session_state.get(WRITTEN)) else None
     ref, _, kind = of
     elsewhere = current_head_of(ref, kind, trace.shape)
     same = before is not None and st.session_state.get(OF) == repr(of) and before.inside(trace)
     if before is None or linked is not None or not same or elsewhere not in (None, (before.layer, before.head)):
-        cell = linked or telling_cell(reading, trace, elsewhere)
+        cell = linked or default_cell(reading, trace, elsewhere)
     else:
-        cell = _picked(before, trace) or _chosen(before, trace)
+        cell = _cell_of_map(before, trace) or _cell_of_fields(before, trace)
     if linked is not None or same and before is not None and cell.name != before.name:
         choose_head(ref, kind, (cell.layer, cell.head))
     st.session_state[OF], st.session_state[CELL] = repr(of), cell
@@ -115,7 +115,7 @@ def settled(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelIn
     return cell
 
 
-def _linked(trace: AttentionTrace) -> Cell | None:
+def _cell_of_link(trace: AttentionTrace) -> Cell | None:
     head, bad_head = read_pair("head", trace.shape)
     cell, bad_cell = read_pair("cell", trace.maps[0].weights.shape[1:])  # type: ignore[arg-type]
     for sentence in filter(None, (bad_head, bad_cell)):
@@ -123,17 +123,17 @@ def _linked(trace: AttentionTrace) -> Cell | None:
     return None if head is None or cell is None else Cell(*head, *cell)
 
 
-def _picked(before: Cell, trace: AttentionTrace) -> Cell | None:
+def _cell_of_map(before: Cell, trace: AttentionTrace) -> Cell | None:
     """What was just picked in the map: its state says other than it was last told."""
     own = st.session_state.get(f"{MAP}:view", {})
-    told = st.session_state.get(SENT)
+    sent = st.session_state.get(SENT)
     head = own.get("pick") or (before.layer, before.head)
     pin = own.get("pin") or (before.query, before.key)
     cell = Cell(*head, *pin)
-    return cell if told is not None and (head, pin) != told and cell.inside(trace) else None
+    return cell if sent is not None and (head, pin) != sent and cell.inside(trace) else None
 
 
-def _chosen(before: Cell, trace: AttentionTrace) -> Cell:
+def _cell_of_fields(before: Cell, trace: AttentionTrace) -> Cell:
     """What the fields say."""
     layer, head = _numbers(st.session_state.get(HEAD, before.name))
     cell = Cell(layer, head, st.session_state.get(QUERY, before.query), st.session_state.get(KEY, before.key))

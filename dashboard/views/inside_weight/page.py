@@ -33,8 +33,8 @@ def _weight(chosen: ModelChoice) -> None:
     first, *others = st.columns(4 if several else 3)
     kind = controls.kind_field(chosen.reading.trace, first) if several else chosen.reading.trace.kinds[0]
     trace = chosen.reading.trace.of(kind)
-    cell = controls.settled(chosen.reading, trace, (chosen.ref, chosen.given, kind))
-    layer = find_layer(controls.opened(chosen.ref, chosen.given), kind, cell.layer)
+    cell = controls.current_cell(chosen.reading, trace, (chosen.ref, chosen.given, kind))
+    layer = find_layer(controls.layers_of(chosen.ref, chosen.given), kind, cell.layer)
     one = break_down_weight(layer, cell.head, cell.query, cell.key)
     item = trace.map(cell.layer)
     query, key = item.queries[cell.query], item.keys[cell.key]
@@ -45,7 +45,7 @@ def _weight(chosen: ModelChoice) -> None:
     with right:
         fact(text.weight_fact(trace.label(cell.layer, cell.head), one, query, key))
         _row(item.keys, one, cell.key)
-    _meeting(cell, one, query, key)
+    _products(cell, one, query, key)
     _carried(one, query, key)
     for line in text.equation(cell, layer, one, query, key):
         st.latex(line)
@@ -76,7 +76,7 @@ def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
     _draw(charts.row(names, weights, key, theme(), "weight", 1 / seen), "weights")
 
 
-def _meeting(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
+def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     """q and k dimension by dimension, before and after rotation where the family rotates."""
     st.markdown("### Where the query and the key agree")
     order = st.segmented_control("Order", list(ORDERS), default="own", format_func=ORDERS.__getitem__, required=True,
@@ -86,7 +86,7 @@ def _meeting(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     if one.plain_q is not None and one.plain_k is not None:
         strips = [Strip(f"q · {query}, before rotation", one.plain_q), Strip(f"q · {query}, rotated", one.q),
                   Strip(f"k · {key}, before rotation", one.plain_k), Strip(f"k · {key}, rotated", one.k)]
-    _draw(charts.meeting(strips, one.products, places, theme()), "meeting")
+    _draw(charts.products_chart(strips, one.products, places, theme()), "meeting")
     st.caption("Each bar is the product of the two numbers above it, green where they agree in sign and purple where "
                "they differ; the line adds the bars up to q·k.")
     if one.plain_q is not None:

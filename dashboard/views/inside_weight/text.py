@@ -97,14 +97,14 @@ def symbols(layer: LayerAttention, one: WeightBreakdown) -> str:
 def conditions(source: str, cell: Cell, layer: LayerAttention, one: WeightBreakdown, own: float) -> str:
     """What the numbers were made from, and how far they are from the model's own."""
     group, readers = layer.shared_with(cell.head)
-    said = [f"{plain(source)}: q, k and what is added to the scores are the model's own; from them the weight comes "
+    parts = [f"{plain(source)}: q, k and what is added to the scores are the model's own; from them the weight comes "
             f"out as {one.weight:.7f}, the model's is {own:.7f}."]
     if len(readers) > 1:
-        said.append(f"Key and value head {group} is read by query heads {readers[0]} to {readers[-1]}: "
+        parts.append(f"Key and value head {group} is read by query heads {readers[0]} to {readers[-1]}: "
                     f"{len(layer.q)} query heads share {len(layer.k)}.")
     if layer.scale == 1 and one.bias is None:
-        said.append("This family scales q before it meets k, so the product is not scaled again.")
+        parts.append("This family scales q before it meets k, so the product is not scaled again.")
     if one.sink is not None:
         rest = 1 - float(one.weights.sum())
-        said.append(f"A learned sink scores {number(one.sink)} in this head and takes {number(rest)} of this row.")
-    return " ".join(said)
+        parts.append(f"A learned sink scores {number(one.sink)} in this head and takes {number(rest)} of this row.")
+    return " ".join(parts)

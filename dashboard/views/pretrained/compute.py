@@ -24,7 +24,7 @@ NEAR = 2  # places: a weight on a neighbour is no news
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class TraceView:
     """The trace of one kind as it is drawn, and which of its own tokens are ordinary words."""
 
     trace: AttentionTrace
@@ -43,16 +43,16 @@ class Seen:
                      for line, groups in ((self.rows, self.lens.rows), (self.columns, self.lens.columns)))  # type: ignore[return-value]
 
 
-def seen_through(ref: ModelRef, given: ModelInputs, controls: Controls) -> Seen:
+def view_of(ref: ModelRef, given: ModelInputs, controls: Controls) -> TraceView:
     """What the settings leave of a reading; shared, since maps through a lens are as large as the maps."""
     reading = reading_of(ref, given)
     rows, columns = reading.lines(controls.kind)
     columns = sink_line(columns) if reading.sinks else columns
     trace = of_kind(ref, given, controls.kind)
-    found = lens_of(trace, rows, columns, controls)
-    if found.changes(trace.maps[0]):
-        trace = shared(_through, ref, given, controls.kind, found)
-    return Seen(trace, found, rows, columns)
+    transform = transform_of(trace, rows, columns, controls)
+    if transform.changes(trace.maps[0]):
+        trace = shared(_through, ref, given, controls.kind, transform)
+    return TraceView(trace, transform, rows, columns)
 
 
 def of_kind(ref: ModelRef, given: ModelInputs, kind: Kind) -> AttentionTrace:
@@ -70,11 +70,11 @@ def _of_kind(ref: ModelRef, given: ModelInputs, kind: Kind) -> AttentionTrace:
     return with_sink(trace) if reading.sinks else trace
 
 
-def _through(ref: ModelRef, given: ModelInputs, kind: Kind, found: MapTransform) -> AttentionTrace:
-    return map_transform.transform_trace(of_kind(ref, given, kind), found)
+def _through(ref: ModelRef, given: ModelInputs, kind: Kind, transform: MapTransform) -> AttentionTrace:
+    return map_transform.transform_trace(of_kind(ref, given, kind), transform)
 
 
-def lens_of(trace: AttentionTrace, rows: Line, columns: Line, controls: Controls) -> MapTransform:
+def transform_of(trace: AttentionTrace, rows: Line, columns: Line, controls: Controls) -> MapTransform:
     """The lens of the settings; what would leave no row or no column is not done."""
     down, across = (map_transform.group_by_word(line.word) if controls.words else map_transform.single_tokens(len(line))
                     for line in (rows, columns))
@@ -95,11 +95,11 @@ def _of_sentence(groups: Groups, line: Line, segment: int) -> Groups:
     return map_transform.hide_tokens(groups, hidden)
 
 
-def in_order(seen: Seen, layer: int, head: int, order: Order, pin: Pair | None) -> Seen:
+def in_order(view_: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:
     """The same with the picked layer's map in the order asked for; `pin` is the drawn cell by which it is ranked."""
     if order == "text":
-        return seen
-    item = seen.trace.map(layer)
+        return view_
+    item = view_.trace.map(layer)
     weights = item.weights[head]
     down, across = map_transform.single_tokens(len(weights)), map_transform.single_tokens(weights.shape[1])
     if order in ("keys", "both"):
@@ -107,23 +107,23 @@ def in_order(seen: Seen, layer: int, head: int, order: Order, pin: Pair | None) 
                                            else map_transform.received_weight(item)[head])
     if order in ("queries", "both"):
         down = map_transform.sort_groups(down, weights[:, pin[1]] if pin else weights.max(-1))
-    maps = list(seen.trace.maps)
+    maps = list(view_.trace.maps)
     maps[layer] = map_transform.transform_map(item, MapTransform(down, across))
-    ranked = MapTransform(tuple(seen.lens.rows[row] for (row,) in down),
-                          tuple(seen.lens.columns[key] for (key,) in across))
-    return Seen(AttentionTrace(tuple(maps), seen.trace.source), ranked, seen.rows, seen.columns)
+    ranked = MapTransform(tuple(view_.lens.rows[row] for (row,) in down),
+                          tuple(view_.lens.columns[key] for (key,) in across))
+    return TraceView(AttentionTrace(tuple(maps), view_.trace.source), ranked, view_.rows, view_.columns)
 
 
-def telling(seen: Seen, layer: int, head: int) -> tuple[int, float]:
+def default_row(view_: TraceView, layer: int, head: int) -> tuple[int, float]:
     """The row to read first, and its reason: most weight on one ordinary key that is no neighbour of the query."""
-    item = seen.trace.map(layer)
-    rows, columns = seen.ordinary()
+    item = view_.trace.map(layer)
+    rows, columns = view_.ordinary()
     places = _sample(np.flatnonzero(rows) if rows.any() else np.arange(len(rows)))
     weights = item.weights[head, places].copy()
     weights[:, ~columns] = -1.0
     if item.kind != "cross":
-        own = np.array([group[0] for group in seen.lens.rows])[places]
-        keys = np.array([group[0] for group in seen.lens.columns])
+        own = np.array([group[0] for group in view_.lens.rows])[places]
+        keys = np.array([group[0] for group in view_.lens.columns])
         weights[np.abs(own[:, None] - keys[None, :]) < NEAR] = -1.0
     row, _ = np.unravel_index(weights.argmax(), weights.shape)
     return int(places[row]), float(weights.max())
@@ -133,31 +133,31 @@ def _sample(places: np.ndarray) -> np.ndarray:
     return places[:: -(-len(places) // MOST_ROWS)]
 
 
-def first_head(seen: Seen, prefer: Pair | None) -> Pair:
+def first_head(view_: TraceView, prefer: Pair | None) -> Pair:
     """The head to begin with: the preferred one where there is one, else the one with the most telling row."""
-    layers, heads = seen.trace.shape
+    layers, heads = view_.trace.shape
     if prefer and prefer[0] < layers and prefer[1] < heads:
         return prefer
-    return max(((layer, head) for layer, item in enumerate(seen.trace.maps) for head in range(len(item.weights))),
-               key=lambda at: telling(seen, *at)[1])
+    return max(((layer, head) for layer, item in enumerate(view_.trace.maps) for head in range(len(item.weights))),
+               key=lambda at: default_row(view_, *at)[1])
 
 
-def shown_pins(seen: Seen, own: Sequence[Pair]) -> list[Pair]:
+def shown_pins(view_: TraceView, own: Sequence[Pair]) -> list[Pair]:
     """Own cells as drawn cells, without those that are hidden."""
-    return [cell for pin in own if (cell := seen.lens.shown(pin)) is not None]
+    return [cell for pin in own if (cell := view_.lens.shown(pin)) is not None]
 
 
-def patches_of(seen: Seen, given: ModelInputs) -> Patches | None:
+def patches_of(view_: TraceView, given: ModelInputs) -> Patches | None:
     """The picture whose patches the drawn tokens are, where they are all there and in order."""
-    grid = seen.rows.grid
+    grid = view_.rows.grid
     if grid is None or given.picture is None:
         return None
-    patches = map_transform.single_tokens(len(seen.rows))[-grid[0] * grid[1]:]
-    if seen.lens.rows[-len(patches):] != patches or seen.lens.columns[-len(patches):] != patches:
+    patches = map_transform.single_tokens(len(view_.rows))[-grid[0] * grid[1]:]
+    if view_.lens.rows[-len(patches):] != patches or view_.lens.columns[-len(patches):] != patches:
         return None
-    if len(seen.lens.rows) != len(seen.lens.columns):
+    if len(view_.lens.rows) != len(view_.lens.columns):
         return None
-    return Patches(given.picture.numpy(), *grid, first=len(seen.lens.rows) - len(patches))
+    return Patches(given.picture.numpy(), *grid, first=len(view_.lens.rows) - len(patches))
 
 
 def even(item: AttentionMap, row: int, head: int = 0) -> float:

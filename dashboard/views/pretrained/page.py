@@ -7,9 +7,9 @@ import streamlit as st
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
 from core.trace import Kind
-from dashboard.runtime.role_scores import Found, at_hand, roles_of
+from dashboard.runtime.role_scores import HeadRoles, roles_are_cached, roles_of
 from dashboard.views.pretrained import pictures
-from dashboard.views.pretrained.compute import Seen, seen_through, telling
+from dashboard.views.pretrained.compute import TraceView, default_row, view_of
 from dashboard.views.pretrained.controls import Controls, draw_controls
 from dashboard.views.pretrained.export import export_popover
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
@@ -42,26 +42,26 @@ def page() -> None:
             st.rerun()
 
 
-def _known_roles(ref: ModelRef, given: ModelInputs, kind: Kind) -> Found | None:
+def _known_roles(ref: ModelRef, given: ModelInputs, kind: Kind) -> HeadRoles | None:
     """The roles, or None where measuring them would delay the figures."""
-    return roles_of(ref, given, kind) if at_hand(ref, given, kind) else None
+    return roles_of(ref, given, kind) if roles_are_cached(ref, given, kind) else None
 
 
 def _figures(
-    chosen: ModelChoice, controls: Controls, roles: Found | None
-) -> tuple[Seen, st.delta_generator.DeltaGenerator | None]:
+    chosen: ModelChoice, controls: Controls, roles: HeadRoles | None
+) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """The grid, one head and what is measured of it; the maps, and a skeleton where the roles will be drawn."""
-    pictures.forget_other(chosen.ref, controls)
-    view = seen_through(chosen.ref, chosen.given, controls)
-    first, pins = pictures.begin(view, chosen.ref)
+    pictures.reset_for_other_model(chosen.ref, controls)
+    view = view_of(chosen.ref, chosen.given, controls)
+    first, pins = pictures.first_head_and_pins(view, chosen.ref)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
         picked = pictures.all_heads(view, first, roles, len(chosen.reading.trace.kinds) > 1)
     ranked, one = pictures.one_head(view, picked, pins, controls, chosen.given)
     if roles is not None:  # else the page runs again with the same link
-        pictures.keep(chosen.ref, ranked, one, first, pins, controls)
+        pictures.save_picks(chosen.ref, ranked, one, first, pins, controls)
     item = ranked.trace.map(one.layer)
-    row, key = one.pin or (telling(ranked, one.layer, one.head)[0], None)
+    row, key = one.pin or (default_row(ranked, one.layer, one.head)[0], None)
     with right:
         fact(head_fact(ranked.trace, one.layer, one.head, row, key))
         if sentence := pins_fact(item, one.head, one.pins):

@@ -8,7 +8,7 @@ from core import analysis
 from core.pretrained import Reading
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts.numbers import number
-from dashboard.views.pretrained.compute import Seen, even
+from dashboard.views.pretrained.compute import TraceView, even
 from dashboard.views.pretrained.controls import SENTENCES, Controls
 from dashboard.widgets.panels import plain
 
@@ -27,10 +27,10 @@ def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: in
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
     first = order[0] if pinned is None else pinned
     also = "".join(f" and {number(weights[j])} on {called(keys, j)}" for j in [j for j in order if j != first][:1])
-    said = (f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
+    text = (f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
             f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
             f"even attention would give each {number(even(item, row, head))}.")
-    return f"{said} {_rivals(trace, layer, head, row, first)}"
+    return f"{text} {_rivals(trace, layer, head, row, first)}"
 
 
 def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) -> str:
@@ -56,49 +56,49 @@ def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) 
     """The pins before the newest, in words; nothing where there is one alone."""
     if len(pins) < 2:
         return ""
-    said = "; ".join(f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
+    text = "; ".join(f"{called(item.queries, i)} → {called(item.keys, j)} **{number(item.weights[head, i, j])}**"
                      for i, j in reversed(pins[:-1]))
-    return f"Pinned beside it: {said}."
+    return f"Pinned beside it: {text}."
 
 
-def all_heads_fact(seen: Seen) -> str:
+def all_heads_fact(view_: TraceView) -> str:
     """Which head looks most at the token before, or, where there is none before, which one decides most."""
-    item = seen.trace.map(0)
-    if item.kind != "cross" and seen.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
-        layer, head, value = analysis.strongest(seen.trace, analysis.previous_token)
+    item = view_.trace.map(0)
+    if item.kind != "cross" and view_.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
+        layer, head, value = analysis.strongest(view_.trace, analysis.previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
-        return (f"Of all heads, {seen.trace.label(layer, head)} looks most at the previous token: {number(value)} "
+        return (f"Of all heads, {view_.trace.label(layer, head)} looks most at the previous token: {number(value)} "
                 f"of its weight, where even attention would give {number(share)}.")
     if len(item.keys) < 2:
         return "With a single key there is nothing to choose from."
-    layer, head, value = analysis.strongest(seen.trace, lambda weights: 1 - analysis.breadth(weights))
-    spread = float(np.exp(analysis.entropy(seen.trace.map(layer).weights[head : head + 1]).mean()))
-    return (f"Of all heads, {seen.trace.label(layer, head)} decides most: a row of it lies on {number(spread)} of "
+    layer, head, value = analysis.strongest(view_.trace, lambda weights: 1 - analysis.breadth(weights))
+    count = float(np.exp(analysis.entropy(view_.trace.map(layer).weights[head : head + 1]).mean()))
+    return (f"Of all heads, {view_.trace.label(layer, head)} decides most: a row of it lies on {number(count)} of "
             f"{len(item.keys)} keys in effect, where even attention lies on all.")
 
 
-def conditions(found: Reading, seen: Seen, controls: Controls) -> str:
+def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
     """Under which conditions the page's numbers hold."""
-    said = f"{plain(found.trace.source)}, {_tokens(seen)}."
+    text = f"{plain(reading.trace.source)}, {_tokens(view_)}."
     if controls.words:
-        said += " Pieces of a word are one: summed over keys, averaged over queries."
+        text += " Pieces of a word are one: summed over keys, averaged over queries."
     if controls.sentences != "all":
-        said += f" Sentences: {SENTENCES[controls.sentences]} only."
+        text += f" Sentences: {SENTENCES[controls.sentences]} only."
     if controls.sinks:
-        gone = len(seen.columns) - sum(map(len, seen.lens.columns))
-        said += " Sinks are hidden." if gone else " No key is a sink here."
+        hidden = len(view_.columns) - sum(map(len, view_.lens.columns))
+        text += " Sinks are hidden." if hidden else " No key is a sink here."
     if controls.special:
-        said += " Special tokens are hidden."
-    if seen.hides:
-        said += (" Each row is divided by what is left of it, so the weights shown are larger than the model's own.")
-    if found.note:
-        said += f" {plain(found.note)}"
-    if seen.rows.grid:
-        said += PATCHES
-    return f"{said} A weight says where a head looks, not what it does with what it finds."
+        text += " Special tokens are hidden."
+    if view_.hides:
+        text += (" Each row is divided by what is left of it, so the weights shown are larger than the model's own.")
+    if reading.note:
+        text += f" {plain(reading.note)}"
+    if view_.rows.grid:
+        text += PATCHES
+    return f"{text} A weight says where a head looks, not what it does with what it finds."
 
 
-def _tokens(seen: Seen) -> str:
-    if seen.rows is seen.columns:
-        return seen.rows.count
-    return f"rows: {seen.rows.count}; columns: {seen.columns.count}"
+def _tokens(view_: TraceView) -> str:
+    if view_.rows is view_.columns:
+        return view_.rows.count
+    return f"rows: {view_.rows.count}; columns: {view_.columns.count}"

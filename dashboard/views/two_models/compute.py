@@ -55,13 +55,13 @@ def second_model(chosen: ModelChoice, ref: ModelRef, name: str) -> tuple[Side, S
             Side("Model B", name, reading_of(ref, replace(chosen.given, target=None))))
 
 
-def without_learning(chosen: ModelChoice, seed: int) -> tuple[Side, Side]:
+def with_untrained(chosen: ModelChoice, seed: int) -> tuple[Side, Side]:
     """The model, and one of its config with weights drawn by the seed; a decoder is given what the trained one said."""
     assert chosen.pretrained is not None
     given = chosen.given
     if chosen.reading.target is not None:
-        said = chosen.pretrained.tokenizer.decode(list(chosen.reading.target.ids), skip_special_tokens=True)
-        given = replace(given, target=str(said))
+        target = chosen.pretrained.tokenizer.decode(list(chosen.reading.target.ids), skip_special_tokens=True)
+        given = replace(given, target=str(target))
     return (Side("Trained", chosen.pretrained.name, reading_of(chosen.ref, given)),
             Side("Untrained", f"seed {seed}", shared(_read_untrained, chosen.ref, seed, given)))
 
@@ -77,7 +77,7 @@ def _untrained(ref: ModelRef, seed: int) -> Pretrained:
 def others(chosen: ModelChoice) -> dict[str, ModelRef]:
     """The models that can stand beside this one, by name: first those that were fine-tuned from it."""
     runs = [run for run in reversed(list_runs()) if is_fine_tune(run) and result(run)][:LATEST]
-    tuned = [found for run in (*runs, *EXAMPLE_RUNS.values()) if (found := _tuned(run)) is not None]
+    tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _tuned(run)) is not None]
     own = {name: ref for base, name, ref in tuned if base == chosen.ref}
     rest = {name: ref for base, name, ref in tuned if base != chosen.ref}
     here = {ref.name: ref for ref in local_models() if load_model(ref).reads in ("text", "pair")}
@@ -107,7 +107,7 @@ def kinds(first: Side, second: Side) -> list[Kind]:
     return order or list(first.reading.trace.kinds[:1])
 
 
-def aligned(first: Side, second: Side, kind: Kind) -> tuple[Aligned, bool]:
+def align_sides(first: Side, second: Side, kind: Kind) -> tuple[Aligned, bool]:
     """Both traces of a kind with their tokens aligned, and whether pieces were merged into words for that.
 
     Where two models cut a text in different ways, words are what they share. PretrainedError when it is too long.
@@ -117,11 +117,11 @@ def aligned(first: Side, second: Side, kind: Kind) -> tuple[Aligned, bool]:
     pieces = first.name == "Model A" and one.map(0).keys != two.map(0).keys
     if pieces:
         one, two = _words(first, kind, one), _words(second, other, two)
-    found = Aligned.of(one, two)
-    if len(found.rows.pairs) * len(found.columns.pairs) > MOST_CELLS:
-        raise PretrainedError(f"Side by side these texts have {len(found.rows.pairs):,} × {len(found.columns.pairs):,} "
+    pair = Aligned.of(one, two)
+    if len(pair.rows.pairs) * len(pair.columns.pairs) > MOST_CELLS:
+        raise PretrainedError(f"Side by side these texts have {len(pair.rows.pairs):,} × {len(pair.columns.pairs):,} "
                               "places; at most 512 × 1,024 are drawn. Take shorter ones.")
-    return found, pieces
+    return pair, pieces
 
 
 def _of(side: Side, kind: Kind) -> AttentionTrace:

@@ -37,9 +37,9 @@ def page() -> None:
             _compared(chosen)
         except PretrainedError as error:
             st.info(plain(str(error)), icon=":material/edit:")
-    asked = st.expander("How heads are compared: definitions and source", on_change="rerun", key="two_models:how")
-    if asked.open:
-        with asked:
+    panel = st.expander("How heads are compared: definitions and source", on_change="rerun", key="two_models:how")
+    if panel.open:
+        with panel:
             _how()
     next_page("two_models")
 
@@ -54,21 +54,21 @@ def _compared(chosen: ModelChoice) -> None:
     if sides[1].reading.cut and sides[1].reading.cut != chosen.reading.cut:
         st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
     with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-        found, merged = compute.aligned(*sides, _kind(*sides))
-        in_place = found.same_shape and not (mode == "models" and _nearest_toggle(sides[1]))
-    heads = found.in_place() if in_place else found.nearest()
+        pair, merged = compute.align_sides(*sides, _kind(*sides))
+        in_place = pair.same_shape and not (mode == "models" and _nearest_toggle(sides[1]))
+    heads = pair.in_place() if in_place else pair.nearest()
     if st.session_state.setdefault("two_models:of", (chosen.ref, mode)) != (chosen.ref, mode):
         st.session_state["two_models:of"] = chosen.ref, mode
         write_pair("head", None)  # another comparison is about other heads
-    head = _picked(heads, chosen, found.first.map(0).kind)
+    head = _picked(heads, chosen, pair.first.map(0).kind)
     _grid_and_figures(heads, head, in_place)
-    _maps(found, head, sides)
+    _maps(pair, head, sides)
     left, right = st.columns([0.42, 0.58], gap="medium")
     with left:
-        _apart(found, head, sides)
+        _apart(pair, head, sides)
     with right:
-        fact(text.fact(found, head, sides, in_place, heads))
-        st.caption(text.conditions(found, sides, merged, in_place, mode))
+        fact(text.fact(pair, head, sides, in_place, heads))
+        st.caption(text.conditions(pair, sides, merged, in_place, mode))
 
 
 def _sides(chosen: ModelChoice, mode: str) -> tuple[Side, Side]:
@@ -77,7 +77,7 @@ def _sides(chosen: ModelChoice, mode: str) -> tuple[Side, Side]:
     reads = chosen.pretrained.reads
     if mode == "untrained":
         seed = st.number_input("Seed of the untrained weights", 0, 9999, 0, key="two_models:seed", **BOUND)
-        return compute.without_learning(chosen, int(seed))
+        return compute.with_untrained(chosen, int(seed))
     if mode == "models":
         if reads not in ("text", "pair"):
             raise PretrainedError(f"{chosen.ref.name} reads a {reads}, and two models are compared on one text. "
@@ -118,18 +118,18 @@ def _picked(heads: list[HeadChange], chosen: ModelChoice, kind: Kind) -> HeadCha
     """The head that a person pressed, or that the link names, or picked on another page; else the first in rank."""
     there = {(item.layer, item.head): item for item in heads}
     pressed = st.session_state.get("two_models:grid", {}).get("selection", {}).get(charts.PICKED) or []
-    wanted = next(((item.layer, item.head) for item in heads if pressed and item.name == pressed[0]["name"]), None)
-    if wanted is not None:
-        choose_head(chosen.ref, kind, wanted)
-        write_pair("head", wanted)
-        return there[wanted]
+    clicked = next(((item.layer, item.head) for item in heads if pressed and item.name == pressed[0]["name"]), None)
+    if clicked is not None:
+        choose_head(chosen.ref, kind, clicked)
+        write_pair("head", clicked)
+        return there[clicked]
     shape = max(layer for layer, _ in there) + 1, max(head for _, head in there) + 1
-    asked, bad = read_pair("head", shape)
+    linked, bad = read_pair("head", shape)
     if bad:
         st.warning(bad)
-    if asked in there:
-        choose_head(chosen.ref, kind, asked)
-        return there[asked]
+    if linked in there:
+        choose_head(chosen.ref, kind, linked)
+        return there[linked]
     before = current_head_of(chosen.ref, kind, shape)
     if before in there:
         write_pair("head", before)
@@ -148,34 +148,34 @@ def _grid_and_figures(heads: list[HeadChange], head: HeadChange, in_place: bool)
             st.metric(name, value, help=meaning)
 
 
-def _tiles(found: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> list[Tile]:
+def _tiles(pair: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> list[Tile]:
     tiles = []
     places, names = ((head.layer, head.head), head.to), (head.name, head.other)
     for which, side in enumerate(sides):
-        weights, allowed = found.drawn(which, *places[which])
+        weights, allowed = pair.drawn(which, *places[which])
         name = f"{side.name}, {names[which]}"
         tiles.append(Tile(name, side.note, weights, None if allowed.all() else allowed, which))
     return tiles
 
 
-def _maps(found: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> None:
+def _maps(pair: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> None:
     """The head in both, one crosshair over them."""
-    kind = found.first.map(0).kind
-    row, column = text.telling(found, head) or (None, None)
-    multiples(_tiles(found, head, sides), found.queries, found.keys, key=f"two_models:maps:{kind}", link=LINK,
+    kind = pair.first.map(0).kind
+    row, column = text.most_different_cell(pair, head) or (None, None)
+    multiples(_tiles(pair, head, sides), pair.queries, pair.keys, key=f"two_models:maps:{kind}", link=LINK,
               query=row, column=column, reads=READS[kind], height=HIGH, absent=ABSENT,
               fact=f"Head {head.name} of {sides[0].name} beside {head.other} of {sides[1].name}")
 
 
-def _apart(found: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> None:
+def _apart(pair: Aligned, head: HeadChange, sides: tuple[Side, Side]) -> None:
     """The second minus the first, where both have a token."""
-    first, second = _tiles(found, head, sides)
-    both = (found.drawn(0, head.layer, head.head)[1]) & (found.drawn(1, *head.to)[1])
+    first, second = _tiles(pair, head, sides)
+    both = (pair.drawn(0, head.layer, head.head)[1]) & (pair.drawn(1, *head.to)[1])
     mask = None if both.all() else both
-    row, column = text.telling(found, head) or (None, None)
+    row, column = text.most_different_cell(pair, head) or (None, None)
     difference_map(Tile(second.name, "", second.weights, mask), Tile(first.name, "", first.weights, mask),
-                   found.queries, found.keys, key=f"two_models:apart:{found.first.map(0).kind}", link=LINK, height=HIGH,
-                   query=row, column=column, reads=READS[found.first.map(0).kind], absent=ABSENT,
+                   pair.queries, pair.keys, key=f"two_models:apart:{pair.first.map(0).kind}", link=LINK, height=HIGH,
+                   query=row, column=column, reads=READS[pair.first.map(0).kind], absent=ABSENT,
                    fact=f"{second.name} minus {first.name}")
 
 

@@ -22,33 +22,33 @@ def modes(pretrained: Pretrained | None) -> dict[str, str]:
 
 
 def fact(
-    found: Aligned, head: HeadChange, sides: tuple[Side, Side], in_place: bool, heads: Sequence[HeadChange],
+    pair: Aligned, head: HeadChange, sides: tuple[Side, Side], in_place: bool, heads: Sequence[HeadChange],
 ) -> str:
     """How far the picked head is apart, in which cell most, and what is usual over all heads."""
     usual = float(np.median([item.moved for item in heads]))
     if in_place:
-        said = f"Head **{head.name}** has **{number(head.moved)}** of its weight on other tokens"
+        out = f"Head **{head.name}** has **{number(head.moved)}** of its weight on other tokens"
     else:
-        said = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{number(head.moved)}** of "
+        out = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{number(head.moved)}** of "
                 "their weight on different tokens")
-    said += f"; the median of {len(heads)} heads is {number(usual)}."
-    cell = telling(found, head)
+    out += f"; the median of {len(heads)} heads is {number(usual)}."
+    cell = most_different_cell(pair, head)
     if cell is None:
-        return said
-    (first, _), (second, _) = found.drawn(0, head.layer, head.head), found.drawn(1, *head.to)
+        return out
+    (first, _), (second, _) = pair.drawn(0, head.layer, head.head), pair.drawn(1, *head.to)
     row, column = cell
-    query, key = plain(found.queries[row]), plain(found.keys[column])
+    query, key = plain(pair.queries[row]), plain(pair.keys[column])
     where = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
              else side.name[0].lower() + side.name[1:] for side in sides]
-    return (f"{said} There, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
+    return (f"{out} There, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
             f"{where[0]} and **{number(second[row, column])}** in {where[1]}.")
 
 
-def telling(found: Aligned, head: HeadChange) -> tuple[int, int] | None:
+def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
     """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
-    (first, _), (second, _) = found.drawn(0, head.layer, head.head), found.drawn(1, *head.to)
+    (first, _), (second, _) = pair.drawn(0, head.layer, head.head), pair.drawn(1, *head.to)
     rows, columns = ([place for place, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
-                     for line in (found.rows, found.columns))
+                     for line in (pair.rows, pair.columns))
     if not rows or not columns:
         return None
     shared = np.abs(second - first)[np.ix_(rows, columns)]
@@ -67,19 +67,19 @@ def figures(heads: Sequence[HeadChange]) -> list[tuple[str, str, str]]:
              "heads with a quarter of their weight or more on other tokens")]
 
 
-def conditions(found: Aligned, sides: tuple[Side, Side], merged: bool, in_place: bool, mode: str) -> str:
+def conditions(pair: Aligned, sides: tuple[Side, Side], merged: bool, in_place: bool, mode: str) -> str:
     """Under which conditions the numbers hold."""
-    shared, places = len(found.rows.both), len(found.rows.pairs)
-    who = f"{sides[0].note} and {sides[1].note}" if mode == "models" else found.first.source
-    said = [plain(who), f"{shared} of {places} rows are in both and are what is measured"]
+    shared, places = len(pair.rows.both), len(pair.rows.pairs)
+    who = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
+    out = [plain(who), f"{shared} of {places} rows are in both and are what is measured"]
     if merged:
-        said.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
+        out.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
                     "averaged over queries")
-    if any(" / " in name and NOTHING not in name for name in (*found.queries, *found.keys)):
-        said.append("words that differ are paired by their place")
+    if any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys)):
+        out.append("words that differ are paired by their place")
     if shared < places:
-        said.append("a token that one side lacks is hatched there")
-    text = "; ".join(said) + "."
+        out.append("a token that one side lacks is hatched there")
+    text = "; ".join(out) + "."
     if not in_place:
         text += (" Heads of two models have nothing to do with each other by their place, so each head of A stands "
                  "beside the head of B that is most like it.")

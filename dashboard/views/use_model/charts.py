@@ -17,7 +17,7 @@ from dashboard.views.use_model.text import short
 LONGEST, TIP = 24, 120  # signs of a sentence beside the matrix, and under the pointer
 
 
-def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:
+def similarity_chart(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], theme: Theme) -> Spec:
     """Cosines of all pairs, with their numbers; purple below 0, green above, the picked pair outlined."""
     ink = Ink.of(theme)
     labels = [f"{i}" for i in range(len(names))]
@@ -45,11 +45,11 @@ def likeness(table: np.ndarray, names: Sequence[str], picked: tuple[int, int], t
                    layer("text", rows, numbers, fontSize=11)], height=max(150, 40 * len(names)))
 
 
-def bars(said: Sequence[Candidate], ink: Ink) -> Spec:
+def bars(predictions: Sequence[Candidate], ink: Ink) -> Spec:
     """The likeliest answers, the first one in the accent."""
-    names = distinct([one.word for one in said])
+    names = distinct([one.word for one in predictions])
     rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": place == 0}
-            for place, (name, one) in enumerate(zip(names, said, strict=True))]
+            for place, (name, one) in enumerate(zip(names, predictions, strict=True))]
     axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220}
     at: dict[str, Any] = {"y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
                           "x": {"field": "p", "type": "quantitative", "title": None, "axis": None,

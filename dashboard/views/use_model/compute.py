@@ -36,13 +36,13 @@ Effects = Mapping[tuple[Kind, int, int], Effect]
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class Answer:
     """A question's answer, the maps of the kind that answers, and what switching off every head would take.
 
     `seconds` were measured, and `work` is counted, so that a busy machine does not change what the page does.
     """
 
-    asked: Baseline
+    baseline: Baseline
     trace: AttentionTrace
     heads: int
     seconds: float
@@ -69,19 +69,19 @@ class Head:
         return f"L{self.layer if self.number is None else self.number}·H{self.head}"
 
 
-def answered(ref: ModelRef, question: Question) -> Answered:
+def answer(ref: ModelRef, question: Question) -> Answer:
     """The model's answer; PretrainedError as in `ask`."""
-    return replace(shared(_answered, ref, question), asked=baseline_of(ref, question))
+    return replace(shared(_answer, ref, question), baseline=baseline_of(ref, question))
 
 
-def _answered(ref: ModelRef, question: Question) -> Answered:
+def _answer(ref: ModelRef, question: Question) -> Answer:
     reading = reading_of(ref, question.given)
     trace = reading.trace.of(reading.trace.kinds[-1])
     heads = sum(len(item.weights) for item in trace.maps)
     work = float((len(reading.source) + len(reading.target or ())) * _maps(load_model(ref).model))
     with one_thread(work < SMALL):
         asked = baseline_of(ref, question)
-        return Answered(without_model(asked), trace, heads, heads * _quickest(asked), heads * work)
+        return Answer(without_model(asked), trace, heads, heads * _quickest(asked), heads * work)
 
 
 def _maps(model: Any) -> int:
@@ -106,30 +106,31 @@ def effects(ref: ModelRef, question: Question) -> Effects:
 
 
 def _effects(ref: ModelRef, question: Question) -> Effects:
-    found = answered(ref, question)
-    alone = [off for off in head_sets(found.trace) if all(head is not None for *_, head in off)]
-    with one_thread(found.work / found.heads < SMALL):
-        return {next(iter(off)): ablate_heads(found.asked, off) for off in alone}  # type: ignore[misc]
+    answer_ = answer(ref, question)
+    alone = [off for off in head_sets(answer_.trace) if all(head is not None for *_, head in off)]
+    with one_thread(answer_.work / answer_.heads < SMALL):
+        return {next(iter(off)): ablate_heads(answer_.baseline, off) for off in alone}  # type: ignore[misc]
 
 
-def telling_head(found: Answered, known: Effects | None) -> Head:
+def default_head(answer_: Answer, known: Effects | None) -> Head:
     """The head without which the answer changes most; where that is not known, the one that looks most sharply."""
     if known:
         (_, layer, head), _ = largest_effects(known, 1)[0]  # type: ignore[arg-type, misc]
-        return head_at(found, known, next(i for i, item in enumerate(found.trace.maps) if item.layer == layer), head)
-    hidden, row = np.asarray(found.asked.source.special), _answering(found)
+        index = next(i for i, item in enumerate(answer_.trace.maps) if item.layer == layer)
+        return head_at(answer_, known, index, head)
+    hidden, row = np.asarray(answer_.baseline.source.special), _answering(answer_)
     best: tuple[float, int, int] = (-1.0, 0, 0)
-    for place, item in enumerate(found.trace.maps):
+    for place, item in enumerate(answer_.trace.maps):
         weights = np.where(hidden, 0.0, item.weights[:, row, : len(hidden)])
         head = int(weights.max(1).argmax())
         best = max(best, (float(weights[head].max()), place, head))
-    return head_at(found, known, *best[1:])
+    return head_at(answer_, known, *best[1:])
 
 
-def head_at(found: Answered, known: Effects | None, place: int, head: int) -> Head:
+def head_at(answer_: Answer, known: Effects | None, place: int, head: int) -> Head:
     """The head of that map, with its effect where effects are known."""
-    item = found.trace.maps[place]
-    row = _row(found, place, head)
+    item = answer_.trace.maps[place]
+    row = _row(answer_, place, head)
     if not known:
         return Head(place, item.layer, head, row, None, number=item.number)
     effect = known[item.kind, item.layer, head]
@@ -137,17 +138,17 @@ def head_at(found: Answered, known: Effects | None, place: int, head: int) -> He
     return Head(place, item.layer, head, row, effect, before, item.number)
 
 
-def _answering(found: Answered) -> int:
-    return int(answering_rows(found.asked, found.trace.kinds[0]).argmax())
+def _answering(answer_: Answer) -> int:
+    return int(answering_rows(answer_.baseline, answer_.trace.kinds[0]).argmax())
 
 
-def _row(found: Answered, place: int, head: int) -> int:
+def _row(answer_: Answer, place: int, head: int) -> int:
     """The row that answers; where all do alike (an embedding), the ordinary one that looks most at another one."""
-    row = _answering(found)
-    if found.asked.answer.kind != "embedding":
+    row = _answering(answer_)
+    if answer_.baseline.answer.kind != "embedding":
         return row
-    weights = found.trace.maps[place].weights[head].copy()
-    hidden = np.asarray(found.asked.source.special)
+    weights = answer_.trace.maps[place].weights[head].copy()
+    hidden = np.asarray(answer_.baseline.source.special)
     if hidden.all() or len(hidden) < 2:
         return row
     weights[hidden], weights[:, hidden] = -1.0, -1.0
@@ -155,20 +156,20 @@ def _row(found: Answered, place: int, head: int) -> int:
     return int(weights.max(1).argmax())
 
 
-def alike(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
+def similarity_matrix(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
     """The cosines of all pairs, (N, N); the answer may be changed."""
-    return cached(_alike, ref, every)
+    return cached(_similarity_matrix, ref, every)
 
 
-def _alike(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
+def _similarity_matrix(ref: ModelRef, every: tuple[ModelInputs, ...]) -> np.ndarray:
     with one_thread():  # sentences are short
         return to_numpy(similarities(load_model(ref), every))
 
 
 def sentences(first: str, more: str) -> tuple[str, ...]:
     """The sentence that was chosen and a line each of the others, once each; PretrainedError for too many."""
-    found = tuple(dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip()))
-    if len(found) > MOST_SENTENCES:
-        raise PretrainedError(f"There are {len(found)} sentences; at most {MOST_SENTENCES} are compared at once. "
-                              f"Take {len(found) - MOST_SENTENCES} out.")
-    return found
+    lines = tuple(dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip()))
+    if len(lines) > MOST_SENTENCES:
+        raise PretrainedError(f"There are {len(lines)} sentences; at most {MOST_SENTENCES} are compared at once. "
+                              f"Take {len(lines) - MOST_SENTENCES} out.")
+    return lines

@@ -22,18 +22,17 @@ from dashboard.runtime.cache import cached
 from dashboard.views.use_model import charts, text
 from dashboard.views.use_model.compute import (
     AT_ONCE,
-    Answered,
+    Answer,
     Effects,
     Head,
-    alike,
-    answered,
+    answer,
+    default_head,
     effects,
     head_at,
     sentences,
-    telling_head,
+    similarity_matrix,
 )
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, load_model
-from dashboard.widgets.model_picker import examples as kept
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples, load_model
 from dashboard.widgets.panels import fact, plain, theme
 from dashboard.widgets.params import BOUND
 
@@ -56,24 +55,24 @@ def embed(chosen: ModelChoice, pretrained: Pretrained) -> None:
         names, every = _compared(chosen, pretrained)
     if len(every) < 2:
         raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
-    table = alike(chosen.ref, every)
+    table = similarity_matrix(chosen.ref, every)
     pair = most_similar(torch.from_numpy(table), 0)
     question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
     with place:
         st.markdown("**How alike each two are** (cosine)")
-        st.vega_lite_chart(charts.likeness(table, names, pair, theme()), width="stretch")
+        st.vega_lite_chart(charts.similarity_chart(table, names, pair, theme()), width="stretch")
     with right:
-        found, head = look(chosen, question, "this likeness")
-    fact(text.pair_fact(table, names, pair, found, head))
+        answer_, head = look(chosen, question, "this likeness")
+    fact(text.pair_fact(table, names, pair, answer_, head))
     st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
              rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}")
-    st.caption(text.conditions(found, head))
+    st.caption(text.conditions(answer_, head))
 
 
 def _compared(chosen: ModelChoice, pretrained: Pretrained) -> tuple[tuple[str, ...], tuple[ModelInputs, ...]]:
     if pretrained.reads == "picture":
-        names = kept.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
-        others = {name: ModelInputs(picture=kept.picture(name)) for name in names}
+        names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
+        others = {name: ModelInputs(picture=examples.picture(name)) for name in names}
         named = {"This picture": chosen.given} | {n: given for n, given in others.items() if given != chosen.given}
         return tuple(named), tuple(named.values())
     more = st.text_area("Other sentences, one a line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
@@ -86,7 +85,7 @@ def fill(chosen: ModelChoice, pretrained: Pretrained) -> None:
     """The likeliest words for a mask, which stands where the reader puts it, or in place of a word."""
     given = masked(chosen, pretrained)
     question, mask = Question(given), plain(pretrained.tokenizer.mask_token)
-    best = answered(chosen.ref, question).asked.word or ""
+    best = answer(chosen.ref, question).baseline.word or ""
     _answer(chosen, question, pretrained, plain(given.text).replace(mask, f"**{plain(best)}**", 1))
 
 
@@ -95,8 +94,8 @@ def masked(chosen: ModelChoice, pretrained: Pretrained) -> ModelInputs:
     line = chosen.reading.source
     if pretrained.tokenizer.mask_token_id in line.ids:
         return chosen.given
-    found = maskable_words(line)
-    numbers, spoken = list(found), list(found.values())
+    answer_ = maskable_words(line)
+    numbers, spoken = list(answer_), list(answer_.values())
     usual = next((i for i in reversed(range(len(numbers))) if spoken[i].isalpha() and len(spoken[i]) >= LONG_WORD), 0)
     picked = _pick("Masked word", spoken, usual, f"use_model:masked:{chosen.given.text[:80]}")
     return replace(chosen.given, text=mask_word(pretrained, chosen.given.text, numbers[picked]))
@@ -109,14 +108,14 @@ def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
     if st.session_state.setdefault(WORD, key) != key:
         st.session_state[WORD] = key
         st.query_params.pop(WORD, None)
-    asked = st.query_params.get(WORD, "")
-    first = int(asked) if asked in map(str, places) else usual
+    linked = st.query_params.get(WORD, "")
+    first = int(linked) if linked in map(str, places) else usual
     if len(names) > MOST_BUTTONS:
         place = st.selectbox(label, places, first, format_func=named, key=f"{key}:list")
     else:
         place = st.segmented_control(label, places, default=first, format_func=named, key=key, required=True)
     picked = first if place is None else int(place)
-    if picked != usual or asked:
+    if picked != usual or linked:
         st.query_params[WORD] = str(picked)
     return picked
 
@@ -138,19 +137,19 @@ def goes_on(ref: ModelRef, given: ModelInputs) -> str:
 
 def _answer(chosen: ModelChoice, question: Question, pretrained: Pretrained, more: str) -> None:
     """The likeliest answers with what else there is to say of them, the head's look, and the sentence about both."""
-    found = answered(chosen.ref, question)
-    said = top_candidates(pretrained, found.asked.answer, 8)
+    answer_ = answer(chosen.ref, question)
+    predictions = top_candidates(pretrained, answer_.baseline.answer, 8)
     left, right = st.columns([0.8, 1.2], gap="large")
     with left:
-        st.vega_lite_chart(charts.bars(said, Ink.of(theme())), width="stretch")
+        st.vega_lite_chart(charts.bars(predictions, Ink.of(theme())), width="stretch")
         if more:
             st.markdown(more)
         if pretrained.head == "next":
             st.page_link(GENERATE.path, label="Say how it goes on", icon=GENERATE.icon)
     with right:
-        _, head = look(chosen, question, f"“{plain(said[0].word)}”")
-    fact(text.answer_fact(found, said, head))
-    st.caption(text.conditions(found, head))
+        _, head = look(chosen, question, f"“{plain(predictions[0].word)}”")
+    fact(text.answer_fact(answer_, predictions, head))
+    st.caption(text.conditions(answer_, head))
 
 
 def translate(chosen: ModelChoice, pretrained: Pretrained) -> None:
@@ -162,54 +161,54 @@ def translate(chosen: ModelChoice, pretrained: Pretrained) -> None:
     name = f"use_model:word:{chosen.given.text[:80]}:{chosen.given.target or ''}"
     place = spoken[_pick("Word that it says", [produced.tokens[i] for i in spoken], usual, name)]
     question = Question(chosen.given, place=place)
-    found = answered(chosen.ref, question)
+    answer_ = answer(chosen.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
-        st.vega_lite_chart(charts.bars(top_candidates(pretrained, found.asked.answer, 8), Ink.of(theme())),
+        st.vega_lite_chart(charts.bars(top_candidates(pretrained, answer_.baseline.answer, 8), Ink.of(theme())),
                            width="stretch")
         st.page_link(GENERATE.path, label="Say how it writes", icon=GENERATE.icon)
     with left:
         _, head = look(chosen, question, f"“{plain(produced.tokens[place])}”")
     whole = decode_text(pretrained, produced.ids)
-    fact(text.said_fact(found, whole, head))
-    st.caption(text.conditions(found, head))
+    fact(text.translation_fact(answer_, whole, head))
+    st.caption(text.conditions(answer_, head))
 
 
 def crossing(reading: Reading, spoken: list[int]) -> int:
     """Which of the said words is the first that looks further left than the one before it; else the first of all."""
     weights = reading.trace.of("cross").maps[-1].weights.mean(0)[spoken]
-    looks = weights[:, : len(reading.source)].argmax(1)
+    targets = weights[:, : len(reading.source)].argmax(1)
     tokens = reading.produced.tokens if reading.produced else ()
-    return next((i for i in range(1, len(spoken)) if looks[i] < looks[i - 1] and tokens[spoken[i]].isalpha()), 0)
+    return next((i for i in range(1, len(spoken)) if targets[i] < targets[i - 1] and tokens[spoken[i]].isalpha()), 0)
 
 
-def measured(ref: ModelRef, question: Question, found: Answered) -> Effects | None:
+def measure_effects(ref: ModelRef, question: Question, answer_: Answer) -> Effects | None:
     """What the answer is without each head: measured at once where that is little work, else when it is asked for."""
-    wanted = f"use_model:measured:{ref.written}"
-    if not found.asked.pretrained.watched:
+    requested = f"use_model:measured:{ref.written}"
+    if not answer_.baseline.pretrained.watched:
         return None
-    if found.work > AT_ONCE and not st.session_state.get(wanted):
-        st.button(f"Switch off each of {found.heads} heads, about {found.seconds:.0f} s", key="use_model:measure",
-                  icon=":material/play_arrow:", on_click=st.session_state.update, args=({wanted: True},))
+    if answer_.work > AT_ONCE and not st.session_state.get(requested):
+        st.button(f"Switch off each of {answer_.heads} heads, about {answer_.seconds:.0f} s", key="use_model:measure",
+                  icon=":material/play_arrow:", on_click=st.session_state.update, args=({requested: True},))
         return None
-    with st.spinner(f"Switching off each of {found.heads} heads, about {max(1, round(found.seconds))} s"):
+    with st.spinner(f"Switching off each of {answer_.heads} heads, about {max(1, round(answer_.seconds))} s"):
         return effects(ref, question)
 
 
-def look(chosen: ModelChoice, question: Question, what: str) -> tuple[Answered, Head]:
+def look(chosen: ModelChoice, question: Question, what: str) -> tuple[Answer, Head]:
     """The map of the head that the answer hangs on, or of the one that a person takes instead, which is returned.
 
     The answering row is in the accent; of a picture, it lies on the picture itself.
     """
-    found = answered(chosen.ref, question)
-    known = measured(chosen.ref, question, found)
-    line, patches, first = found.asked.source, None, telling_head(found, known)
+    answer_ = answer(chosen.ref, question)
+    known = measure_effects(chosen.ref, question, answer_)
+    line, patches, first = answer_.baseline.source, None, default_head(answer_, known)
     if line.grid is not None and chosen.given.picture is not None:
         rows, columns = line.grid
         patches = Patches(chosen.given.picture.numpy(), rows, columns, len(line) - rows * columns)
     st.markdown(f"**Head {first.name}**, " + (f"on which {what} hangs most" if first.effect else "the sharpest look"))
     view = attention_view(
-        found.trace, key="use_model:head", layer=first.place, head=first.head, query=first.row, patches=patches,
+        answer_.trace, key="use_model:head", layer=first.place, head=first.head, query=first.row, patches=patches,
         show="matrix" if patches is None else "both", height=420 if patches is None else 260,
-        fact=f"Head {first.name}: its row of {found.trace.maps[first.place].queries[first.row]} is picked")
-    return found, head_at(found, known, view.layer, view.head)
+        fact=f"Head {first.name}: its row of {answer_.trace.maps[first.place].queries[first.row]} is picked")
+    return answer_, head_at(answer_, known, view.layer, view.head)

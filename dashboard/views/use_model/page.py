@@ -54,8 +54,8 @@ def others(own: ModelTask | None, name: str) -> None:
 
 
 def _other(job: ModelTask) -> None:
-    said, buttons = st.columns([1.2, 1], vertical_alignment="center")
-    said.markdown(f"**{job.name}**: {job.does}. It takes {job.needs}.")
+    description, buttons = st.columns([1.2, 1], vertical_alignment="center")
+    description.markdown(f"**{job.name}**: {job.does}. It takes {job.needs}.")
     with buttons.container(horizontal=True):
         if job.kept:
             st.button(job.kept, key=f"use_model:use:{job.key}", on_click=select_model, args=(job.kept,),

@@ -10,10 +10,10 @@ from core.pretrained.answers import Candidate
 from core.pretrained.evidence import Effect
 from core.pretrained.model_tasks import ModelTask
 from dashboard.charts.numbers import number
-from dashboard.views.use_model.compute import Answered, Head
+from dashboard.views.use_model.compute import Answer, Head
 from dashboard.widgets.panels import plain
 
-TOLD = 90  # signs of a sentence
+LONGEST_SENTENCE = 90  # signs of a sentence
 NOTHING = 5e-4  # a change of the answer that is none
 SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
 
@@ -23,99 +23,101 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
-def answer_fact(found: Answered, said: Sequence[Candidate], head: Head) -> str:
+def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
     """What is answered, what comes next, and what is left of it without the head that matters most."""
-    first, count = said[0], len(found.asked.answer.probabilities)  # type: ignore[arg-type]
-    next_best = f", before **{plain(said[1].word)}** with {number(said[1].probability)}" if len(said) > 1 else ""
-    subject = SUBJECT[found.asked.answer.kind]
+    first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
+    next_best = ""
+    if len(predictions) > 1:
+        next_best = f", before **{plain(predictions[1].word)}** with {number(predictions[1].probability)}"
+    subject = SUBJECT[answer.baseline.answer.kind]
     return (f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
-            f"would give 1 in {count:,}. {head_fact(found, head, first.word)}")
+            f"would give 1 in {count:,}. {head_fact(answer, head, first.word)}")
 
 
-def said_fact(found: Answered, whole: str, head: Head) -> str:
+def translation_fact(answer: Answer, whole: str, head: Head) -> str:
     """What is written, or read of a target that was given, and by which look at the source one of its words is said."""
-    keys, weights = _row(found, head)
-    best, word = int(weights.argmax()), found.asked.word or ""
-    begun = "It reads your target" if found.asked.question.given.target else "It writes"
-    return (f"{begun} **{plain(whole)}**. Saying :primary[**{plain(word)}**], head **{head.name}** puts "
+    keys, weights = _row(answer, head)
+    best, word = int(weights.argmax()), answer.baseline.word or ""
+    verb = "It reads your target" if answer.baseline.question.given.target else "It writes"
+    return (f"{verb} **{plain(whole)}**. Saying :primary[**{plain(word)}**], head **{head.name}** puts "
             f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; even attention would put "
-            f"{number(1 / len(keys))} there. {_without(found, head, word)}")
+            f"{number(1 / len(keys))} there. {_without(answer, head, word)}")
 
 
-def head_fact(found: Answered, head: Head, word: str) -> str:
+def head_fact(answer: Answer, head: Head, word: str) -> str:
     """Where the telling head looks, and what the answer is without it."""
-    keys, weights = _row(found, head)
+    keys, weights = _row(answer, head)
     best = int(weights.argmax())
     where = (f"Head **{head.name}** looks most at **{plain(keys[best])}**, {number(weights[best])} of its weight "
              f"(even: {number(1 / len(keys))})")
-    return f"{where}. {_without(found, head, word)}"
+    return f"{where}. {_without(answer, head, word)}"
 
 
-def _without(found: Answered, head: Head, word: str) -> str:
+def _without(answer: Answer, head: Head, word: str) -> str:
     if head.effect is None:
         return "What each head does to the answer is not measured yet."
-    what = f"the {found.asked.quantity} of **{plain(word)}**"
+    what = f"the {answer.baseline.quantity} of **{plain(word)}**"
     if abs(head.effect.change) < NOTHING and head.before:
-        return f"Without it {what} stays at {number(found.asked.value)}: {_rank(found, head)}."
+        return f"Without it {what} stays at {number(answer.baseline.value)}: {_rank(answer, head)}."
     if abs(head.effect.change) < NOTHING:
-        return (f"T{what[1:]} stays at {number(found.asked.value)} without any one of the {_heads(found)}: what one "
-                "does, others do too.")
-    return f"Without it {what} would be {_instead(found, head.effect)}: {_rank(found, head)}."
+        return (f"T{what[1:]} stays at {number(answer.baseline.value)} without any one of the {_heads(answer)}: what "
+                "one does, others do too.")
+    return f"Without it {what} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
 
 
-def _instead(found: Answered, effect: Effect) -> str:
+def _instead(answer: Answer, effect: Effect) -> str:
     """A value and what it was; by how much it differs, where both are written alike."""
-    value, was = number(effect.value), number(found.asked.value)
+    value, was = number(effect.value), number(answer.baseline.value)
     more = "more" if effect.change > 0 else "less"
     return f"{value} instead of {was}" if value != was else f"{number(abs(effect.change))} {more} than {was}"
 
 
-def _rank(found: Answered, head: Head) -> str:
+def _rank(answer: Answer, head: Head) -> str:
     """How many heads change the answer more."""
     if not head.before:
-        return f"of {_heads(found)}, none changes that more"
-    return f"{head.before} of {_heads(found)} {'changes' if head.before == 1 else 'change'} that more"
+        return f"of {_heads(answer)}, none changes that more"
+    return f"{head.before} of {_heads(answer)} {'changes' if head.before == 1 else 'change'} that more"
 
 
-def _heads(found: Answered) -> str:
-    cross = " of cross-attention" if found.trace.kinds == ("cross",) else ""
-    return f"{found.heads} heads{cross}"
+def _heads(answer: Answer) -> str:
+    cross = " of cross-attention" if answer.trace.kinds == ("cross",) else ""
+    return f"{answer.heads} heads{cross}"
 
 
-def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], found: Answered, head: Head) -> str:
+def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], answer: Answer, head: Head) -> str:
     """How alike the picked pair is beside the mean of all, and which head that hangs on."""
     others = table[np.triu_indices(len(names), 1)]
-    first, second = (plain(short(names[place], TOLD)) for place in pair)
-    said = (f":primary[**“{first}”**] is most like **“{second}”**: cosine **{number(float(table[pair]))}**, where the "
+    first, second = (plain(short(names[place], LONGEST_SENTENCE)) for place in pair)
+    out = (f":primary[**“{first}”**] is most like **“{second}”**: cosine **{number(float(table[pair]))}**, where the "
             f"mean of all {len(others)} pairs is {number(float(others.mean()))}.")
     if head.effect is None:
-        return said
+        return out
     value = number(head.effect.value)
-    if value == number(found.asked.value):
-        value = _instead(found, head.effect)
-    if not found.asked.question.against:  # a vector is held against what it was
-        return (f"{said} Without head **{head.name}** its vector turns away from itself to a cosine of {value}; "
-                f"{_rank(found, head)}.")
-    return f"{said} Without head **{head.name}** it would be {value}; {_rank(found, head)}."
+    if value == number(answer.baseline.value):
+        value = _instead(answer, head.effect)
+    if not answer.baseline.question.against:  # a vector is held against what it was
+        return (f"{out} Without head **{head.name}** its vector turns away from itself to a cosine of {value}; "
+                f"{_rank(answer, head)}.")
+    return f"{out} Without head **{head.name}** it would be {value}; {_rank(answer, head)}."
 
 
-def _row(found: Answered, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
-    item, keys = found.trace.maps[head.place], list(found.trace.maps[head.place].keys)
-    if found.asked.source.grid is not None and found.trace.kinds != ("causal",):
-        rows, columns = found.asked.source.grid
-        first = len(found.asked.source) - rows * columns
+def _row(answer: Answer, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
+    item, keys = answer.trace.maps[head.place], list(answer.trace.maps[head.place].keys)
+    if answer.baseline.source.grid is not None and answer.trace.kinds != ("causal",):
+        rows, columns = answer.baseline.source.grid
+        first = len(answer.baseline.source) - rows * columns
         for place in range(rows * columns):
             keys[first + place] = f"the patch in row {place // columns}, column {place % columns}"
     return tuple(keys), item.weights[head.head, head.row]
 
 
-def conditions(found: Answered, head: Head) -> str:
+def conditions(answer: Answer, head: Head) -> str:
     """Under which conditions the numbers hold."""
-    name = found.asked.pretrained.name
-    how = (f"All {found.heads} heads were switched off one by one, and the model was asked again each time."
-           if head.effect is not None else f"Switching off {found.heads} heads takes about {found.seconds:.0f} s.")
-    return plain(f"{name}, {len(found.asked.source)} tokens, fp32 on the CPU. {how} A weight says where a head looks; "
-                 "only switching it off says what the answer owes to it.")
+    name = answer.baseline.pretrained.name
+    how = (f"All {answer.heads} heads were switched off one by one, and the model was asked again each time."
+           if head.effect is not None else f"Switching off {answer.heads} heads takes about {answer.seconds:.0f} s.")
+    return plain(f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {how} A weight says where a head "
+                 "looks; only switching it off says what the answer owes to it.")
 
 
 def own_job(own: ModelTask, name: str) -> str:
