@@ -45,9 +45,9 @@ def answers(sources: Sequence[str], examples: Sequence[Prediction], separator: s
     """A source (HTML already), the answer, underlined where it is wrong, and what it should be."""
     rows = []
     for source, each in zip(sources, examples, strict=True):
-        wanted = "" if each.right else html.escape(separator.join(each.target))
+        target = "" if each.right else html.escape(separator.join(each.target))
         rows.append((_cell(source, line, "overflow-wrap:anywhere"), _cell(marked(each, separator, pick), line),
-                     _cell(wanted, line)))
+                     _cell(target, line)))
     return _table(("input", "answer", "should be"), rows, line)
 
 
@@ -73,9 +73,9 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
     names = ("tokens", "held out", "exact", *(name for name, _ in scores))
     rows = []
     for bucket in buckets:
-        shown = [bucket.lengths, f"{bucket.count}", percent(bucket.exact)]
-        shown += [score(getattr(bucket, key)) for _, key in scores]
-        rows.append(tuple(_cell(html.escape(text), line, "text-align:right") for text in shown))
+        cells = [bucket.lengths, f"{bucket.count}", percent(bucket.exact)]
+        cells += [score(getattr(bucket, key)) for _, key in scores]
+        rows.append(tuple(_cell(html.escape(text), line, "text-align:right") for text in cells))
     return _table(names, rows, line, right=range(len(names)))
 
 

@@ -44,11 +44,11 @@ def peel(word: str) -> list[str]:
 
 def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:
     """A name for each place: long tokens are cut, and a token that occurs again carries its number."""
-    names, seen = [], {}
+    names, counts = [], {}
     for token in tokens:
         name = token if len(token) <= LONGEST_LABEL else token[: LONGEST_LABEL - 1] + "…"
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+        counts[name] = counts.get(name, 0) + 1
+        names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
     return tuple(names)
 
 
