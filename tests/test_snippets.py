@@ -1,8 +1,7 @@
-"""The Python in README.md runs as it stands, and says what its comments promise."""
+"""The Python in README.md and docs/ runs as it stands, and prints what its comments promise."""
 
 import re
 import shlex
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -58,9 +57,9 @@ def test_the_mechanism_that_it_adds():
     from core.attention.normalizers.base import TEMPERATURE, Normalizer
     from core.entries import Entry
 
-    block = re.search(r"((?: {4}.*\n|\n)+)\nThat is the whole registration", TEXT).group(1)
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-mechanism.md").read_text(), re.DOTALL)
     names = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
-    exec(compile(textwrap.dedent(block), "README.md", "exec"), names)
+    exec(compile(block, "add-a-mechanism.md", "exec"), names)
     before = AXES["normalizer"]
     try:
         AXES["normalizer"] = (*before, names["RELU"])
@@ -79,9 +78,13 @@ def test_what_it_says_about_a_refusal():
         AttentionConfig(score="additive", kernel="fused")
 
 
-def test_the_files_it_names_are_there():
-    for name in re.findall(r"\]\((?!http)([^)]+)\)", TEXT):
+@pytest.mark.parametrize("document", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name)
+def test_the_files_it_names_are_there(document):
+    text = document.read_text()
+    for name in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+        assert (document.parent / name).exists(), name
+    for name in re.findall(r"`((?:core|dashboard|pages|tests|benchmarks|docs)/[\w./-]*)`", text):
         assert (ROOT / name).exists(), name
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"make ([a-z]+)", TEXT):
+    for target in re.findall(r"make ([a-z]+)`", text) + re.findall(r"^ {4}make ([a-z]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
