@@ -22,7 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_SECONDS = 1800
-ALL = ["-n", "2", "--dist", "worksteal", "tests", "--ignore=tests/browser"]
+BESIDE = ("-n", "2", "--dist", "worksteal")
+QUICK = (*BESIDE, "@tests/quick.txt")
+ALL = (*BESIDE, "tests", "--ignore=tests/browser")
 # A file and what the mutant makes of its line -> why no test could tell it from the original.
 EQUIVALENT: dict[tuple[str, str], str] = {}
 
@@ -145,7 +147,7 @@ def caught_by(mutant: Mutant, tree: Path, only_quick: bool) -> str:
     source = file.read_text("utf-8")
     file.write_text(mutant.apply(source), "utf-8")
     try:
-        if fails(tree, "-n", "2", "--dist", "worksteal", "@tests/quick.txt"):
+        if fails(tree, *QUICK):
             return "quick"
         if only_quick:
             return ""
@@ -172,6 +174,8 @@ def main() -> None:
         tree = Path(folder) / "lab"
         left = shutil.ignore_patterns(".venv", ".git", "node_modules", ".hypothesis", "*.pyc")
         shutil.copytree(ROOT, tree, ignore=left)
+        if not given.first and (fails(tree, *QUICK) or not given.only_quick and fails(tree, *ALL)):
+            sys.exit("The tests fail without any mutant: mend them first.")
         for number, mutant in enumerate(chosen, given.first + 1):
             start = time.monotonic()
             by = caught_by(mutant, tree, given.only_quick)
