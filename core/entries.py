@@ -197,6 +197,11 @@ class Choice:
     def __getitem__(self, name: str) -> Value:
         return dict(self.params)[name]
 
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The parameters by name, for the constructor that they were checked for."""
+        return dict(self.params)
+
     def walk(self) -> list[Choice]:
         """The choice itself and, of a composed one, all its parts at any depth."""
         return [self, *(inner for part in self.parts for inner in part.walk())]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from core.attention.config import AttentionConfig, entry
 from core.attention.kernels import KERNELS, AttentionInputs, Steps, empty_steps, exact, fused, why_not_fused
-from core.attention.normalizers import Softmax
+from core.attention.normalizers import Normalizer, Softmax
 from core.attention.scores import Dot
 from core.entries import ConfigError, find
 from core.masks import make_mask
@@ -24,7 +24,7 @@ def attend(
     q: Float[Tensor, "B H T D"], k: Float[Tensor, "B G S D"], v: Float[Tensor, "B G S E"],
     mask: Bool[Tensor, ...] | None = None, *, scale: float | None = None, temperature: float = 1.0,
     bias: Float[Tensor, ...] | None = None, dropout: float = 0.0, kernel: str = "exact",
-    normalizer: nn.Module | None = None,
+    normalizer: Normalizer | None = None,
 ) -> Steps:
     """Scaled dot-product attention on ready heads. Vaswani 2017, equation 1.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 from core.score_block import dot_product_scale
 
 MAX_HIDDEN_CELLS = 2**25  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
@@ -138,40 +138,40 @@ class QKNorm(Dot):
         return self.query(q), self.key(k)
 
 
-def _dot(config: Any) -> Dot:
+def _dot(config: LayerConfig) -> Dot:
     return Dot(1.0)
 
 
-def _scaled_dot(config: Any) -> Dot:
+def _scaled_dot(config: LayerConfig) -> Dot:
     return Dot(dot_product_scale(config.qk_dim))
 
 
-def _general(config: Any) -> General:
+def _general(config: LayerConfig) -> General:
     return General(config.score_heads, config.qk_dim)
 
 
-def _concat(config: Any) -> Concat:
+def _concat(config: LayerConfig) -> Concat:
     return Concat(config.score_heads, config.qk_dim)
 
 
-def _additive(config: Any) -> Additive:
+def _additive(config: LayerConfig) -> Additive:
     return Additive(config.score_heads, config.qk_dim)
 
 
-def _cosine(config: Any) -> Cosine:
-    return Cosine(config.score_heads, **dict(config.score.params))
+def _cosine(config: LayerConfig) -> Cosine:
+    return Cosine(config.score_heads, **config.score.kwargs)
 
 
-def _qk_norm(config: Any) -> QKNorm:
+def _qk_norm(config: LayerConfig) -> QKNorm:
     return QKNorm(config.qk_dim)
 
 
-def _general_cost(config: Any, area: Area) -> Cost:
+def _general_cost(config: LayerConfig, area: Area) -> Cost:
     numbers = config.score_heads * area.queries * config.qk_dim
     return Cost(2.0 * numbers * config.qk_dim, 4 * numbers, 4 * numbers)
 
 
-def _additive_cost(config: Any, area: Area) -> Cost:
+def _additive_cost(config: LayerConfig, area: Area) -> Cost:
     """Both maps, and a sum with v over T × S × D numbers, of which some rows are held at a time with their tanh."""
     vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
     row = config.score_heads * area.keys * config.qk_dim
@@ -179,7 +179,7 @@ def _additive_cost(config: Any, area: Area) -> Cost:
     return Cost(2.0 * vectors * config.qk_dim + 2.0 * row * area.queries, 4 * (vectors + 2 * rows * row))
 
 
-def _cosine_cost(config: Any, area: Area) -> Cost:
+def _cosine_cost(config: LayerConfig, area: Area) -> Cost:
     vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
     return Cost(0.0, 4 * vectors, 4 * vectors)
 

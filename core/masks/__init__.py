@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from core.entries import Area, Choice, ConfigError, Cost, Entry, complete, find
+from core.layer_config import LayerConfig
 from core.masks.base import Mask, Rule
 from core.masks.compose import AllOf, AnyOf, NotOf
 from core.masks.drawn import DRAWN, Drawing, parse_drawing
@@ -26,7 +25,7 @@ __all__ = [
 _COMPOSE = "Composition of masks, cell by cell."
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """Products add up; of bytes the largest part, and what is joined."""
     parts = [find(MASKS, "mask", part.key).cost(config.with_(mask=part), area) for part in config.mask.parts]
     kept = max(part.kept for part in parts)
@@ -69,11 +68,11 @@ def _weight_factor_mask(choice: Choice) -> str | None:
     return next((found for part in choice.parts if (found := _weight_factor_mask(part))), None)
 
 
-def make_mask(choice: Choice, config: Any = None) -> Mask:
+def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:
     """The mask of a choice and its parts; those with weights need the AttentionConfig for its sizes."""
     check_parts(choice)
     parts = tuple(make_mask(part, config) for part in choice.parts)
-    return find(MASKS, "mask", choice.key).build(config, parts, **dict(choice.params))
+    return find(MASKS, "mask", choice.key).build(config, parts, **choice.kwargs)
 
 
 def build_mask(

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from core.layer_config import LayerConfig
 from core.score_block import ScoreBlock
 
 
@@ -39,7 +40,7 @@ Build = Callable[..., Mask]
 
 def rule(allows: Callable[..., Tensor]) -> Build:
     """The build of an entry whose mask is a plain function of the cells and the entry's parameters."""
-    def build(config: Any, parts: tuple[Mask, ...], **params: Any) -> Mask:
+    def build(config: LayerConfig, parts: tuple[Mask, ...], **params: Any) -> Mask:
         return Rule(partial(allows, **params))  # a local function would leave the layer without a pickle
 
     build.__wrapped__ = allows  # type: ignore[attr-defined]  # so that inspect shows the rule itself

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from core.entries import Area, ConfigError, Cost, Entry, Param, quote
 from core.formula import parse
+from core.layer_config import LayerConfig
 from core.masks.base import rule
 from core.score_block import ScoreBlock
 
@@ -87,7 +87,7 @@ def formula(block: ScoreBlock, text: str) -> Tensor:
     return parse(text, "mask")(block)
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """Computed in double precision, a step at a time."""
     cells = area.cells * (config.score_heads if "h" in parse(str(config.mask["text"]), "mask").names else 1)
     return Cost(0.0, 20 * cells, cells)

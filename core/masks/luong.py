@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from core.entries import Area, ConfigError, Cost, Entry, Param
+from core.layer_config import LayerConfig
 from core.masks.base import Mask
 from core.score_block import ScoreBlock
 
@@ -71,18 +70,18 @@ class Predictive(Window):
         return (block.real * places).amax(-1)[:, None, None, None]
 
 
-def local_m(config: Any, parts: tuple[Mask, ...], window: int, gaussian: bool) -> Mask:
+def local_m(config: LayerConfig, parts: tuple[Mask, ...], window: int, gaussian: bool) -> Mask:
     return Monotonic(window, gaussian)
 
 
-def local_p(config: Any, parts: tuple[Mask, ...], window: int) -> Mask:
+def local_p(config: LayerConfig, parts: tuple[Mask, ...], window: int) -> Mask:
     if config is None:
         raise ConfigError("mask = local_p has weights, whose sizes come from an AttentionConfig; take "
                           "Attention(config), or mask = local_m.")
     return Predictive(window, config.score_heads, config.qk_dim)
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """A small network, and a window for each head."""
     heads, dim, cells = config.score_heads, config.qk_dim, config.score_heads * area.cells
     return Cost(2.0 * heads * area.queries * dim**2, max(8 * heads * area.queries * dim, 3 * cells), cells)

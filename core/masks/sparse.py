@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 from core.masks.base import rule
 from core.masks.patterns import local
 from core.score_block import ScoreBlock
@@ -54,7 +53,7 @@ def scrambled(x: Tensor) -> Tensor:
     return (x ^ (x >> 31)) & _LARGEST
 
 
-def _bigbird_cost(config: Any, area: Area) -> Cost:
+def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
     """A hash of the blocks that each query might see, whole numbers at each step."""
     hashed = area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
     return Cost(0.0, 28 * min(hashed, _MOST_CELLS), area.cells)

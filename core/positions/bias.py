@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from core.entries import Area, Cost, Entry
+from core.layer_config import LayerConfig
 from core.positions.base import Position
 from core.score_block import ScoreBlock
 
@@ -36,7 +36,7 @@ class Alibi(Position):
         return (-self.slopes[:, None, None] * distance).to(block.dtype)
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """Distances in whole numbers, then a bias."""
     bias = 4 * config.score_heads * area.cells
     return Cost(0.0, 8 * area.cells + max(8 * area.cells, bias), bias)

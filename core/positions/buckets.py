@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 from core.positions.base import Position
 from core.score_block import ScoreBlock
 
@@ -48,12 +48,12 @@ class T5(Position):
         return self.table[rows].permute(2, 0, 1).to(block.dtype)
 
 
-def _t5(config: Any) -> T5:
-    return T5(config.d_model, config.score_heads, **dict(config.position.params))
+def _t5(config: LayerConfig) -> T5:
+    return T5(config.d_model, config.score_heads, **config.position.kwargs)
 
 
-def _refuse(config: Any) -> str | None:
-    buckets, farthest = config.position["buckets"], config.position["max_distance"]
+def _refuse(config: LayerConfig) -> str | None:
+    buckets, farthest = int(config.position["buckets"]), int(config.position["max_distance"])
     exact = buckets // 4 if config.position["bidirectional"] else buckets // 2
     if farthest <= exact:
         return (f"position = t5 gives the distances below {exact} a bucket each with buckets = {buckets}, which leaves "
@@ -61,7 +61,7 @@ def _refuse(config: Any) -> str | None:
     return None
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """Buckets by way of logarithms, all in matrices of T × S, then a bias."""
     bias = 4 * config.score_heads * area.cells
     return Cost(0.0, max(40 * area.cells, 8 * area.cells + bias), bias)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 from core.positions.base import Position
 from core.positions.distance import require
 from core.score_block import ScoreBlock
@@ -68,27 +67,27 @@ class Forgetting(Position):
         return -between.abs().to(context.dtype)
 
 
-def _cope(config: Any) -> Cope:
-    return Cope(config.qk_dim, **dict(config.position.params))
+def _cope(config: LayerConfig) -> Cope:
+    return Cope(config.qk_dim, **config.position.kwargs)
 
 
-def _forgetting(config: Any) -> Forgetting:
-    return Forgetting(config.d_model, config.score_heads, **dict(config.position.params))
+def _forgetting(config: LayerConfig) -> Forgetting:
+    return Forgetting(config.d_model, config.score_heads, **config.position.kwargs)
 
 
-def _cope_cost(config: Any, area: Area) -> Cost:
+def _cope_cost(config: LayerConfig, area: Area) -> Cost:
     """Every query meets the table; then gates, places, their two neighbours and a share, each a matrix."""
     heads, places = config.score_heads, int(config.position["places"])
     met = heads * area.queries * places
     return Cost(2.0 * met * config.qk_dim, 36 * heads * area.cells + 4 * met)
 
 
-def _forgetting_cost(config: Any, area: Area) -> Cost:
+def _forgetting_cost(config: LayerConfig, area: Area) -> Cost:
     bias = 4 * config.score_heads * area.cells
     return Cost(0.0, 3 * bias, bias)
 
 
-def _forgetting_tables(config: Any, area: Area) -> Cost:
+def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
     gates = config.score_heads * area.keys
     return Cost(2.0 * gates * config.d_model, 12 * gates, 4 * gates)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 from core.positions.base import Position
 from core.score_block import ScoreBlock
 
@@ -64,21 +63,21 @@ class Fire(Position):
         return torch.log1p((self.stretch * distance).abs())
 
 
-def _kerple(config: Any) -> Kerple:
-    return Kerple(config.score_heads, **dict(config.position.params))
+def _kerple(config: LayerConfig) -> Kerple:
+    return Kerple(config.score_heads, **config.position.kwargs)
 
 
-def _fire(config: Any) -> Fire:
-    return Fire(config.score_heads, **dict(config.position.params))
+def _fire(config: LayerConfig) -> Fire:
+    return Fire(config.score_heads, **config.position.kwargs)
 
 
-def _kerple_cost(config: Any, area: Area) -> Cost:
+def _kerple_cost(config: LayerConfig, area: Area) -> Cost:
     """Distances, and at the last step two matrices a head."""
     bias = 4 * config.score_heads * area.cells
     return Cost(0.0, 4 * area.cells + max(16 * area.cells, 2 * bias), bias)
 
 
-def _fire_cost(config: Any, area: Area) -> Cost:
+def _fire_cost(config: LayerConfig, area: Area) -> Cost:
     """A network for each cell, whose hidden numbers are held before and after their ReLU."""
     cells, hidden, bias = area.cells, int(config.position["hidden"]), 4 * config.score_heads * area.cells
     return Cost(2.0 * cells * hidden * (1 + config.score_heads), 4 * cells * (1 + 2 * hidden), bias)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 from core.positions.absolute import sinusoids
 from core.positions.base import Position
 from core.positions.distance import clipped_rows, gather_by_distance, require, table_rows
@@ -106,26 +105,26 @@ def least(block: ScoreBlock) -> int:
     return block.offset - block.num_keys + 1
 
 
-def _shaw(config: Any) -> Shaw:
-    return Shaw(config.qk_dim, config.v_dim, **dict(config.position.params))
+def _shaw(config: LayerConfig) -> Shaw:
+    return Shaw(config.qk_dim, config.v_dim, **config.position.kwargs)
 
 
-def _transformer_xl(config: Any) -> TransformerXL:
-    return TransformerXL(config.d_model, config.score_heads, config.qk_dim, **dict(config.position.params))
+def _transformer_xl(config: LayerConfig) -> TransformerXL:
+    return TransformerXL(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs)
 
 
-def _deberta(config: Any) -> Deberta:
-    return Deberta(config.d_model, config.score_heads, config.qk_dim, **dict(config.position.params))
+def _deberta(config: LayerConfig) -> Deberta:
+    return Deberta(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs)
 
 
-def _met(config: Any, area: Area, vectors: int, contents: int) -> Cost:
+def _met(config: LayerConfig, area: Area, vectors: int, contents: int) -> Cost:
     """Contents that meet `vectors` vectors, and a bias picked from their products by a matrix of distances."""
     products = contents * vectors * config.score_heads
     bias = 4 * config.score_heads * area.cells
     return Cost(2.0 * products * config.qk_dim, 4 * products + 8 * area.cells + bias, bias)
 
 
-def _shaw_cost(config: Any, area: Area) -> Cost:
+def _shaw_cost(config: LayerConfig, area: Area) -> Cost:
     most = int(config.position["distance"])
     read = table_rows(-area.high, -area.low, most, 2 * most + 1)
     vectors = read.stop - read.start
@@ -136,25 +135,25 @@ def _shaw_cost(config: Any, area: Area) -> Cost:
     return Cost(keys.flops + 2.0 * spent * config.v_dim, max(keys.bytes, 8 * spent + 16 * area.cells), keys.kept)
 
 
-def _transformer_xl_cost(config: Any, area: Area) -> Cost:
+def _transformer_xl_cost(config: LayerConfig, area: Area) -> Cost:
     met, cells = _met(config, area, area.high - area.low + 1, area.queries), config.score_heads * area.cells
     return Cost(met.flops + 2.0 * config.score_heads * area.keys * config.qk_dim, max(met.bytes, 12 * cells), met.kept)
 
 
-def _transformer_xl_tables(config: Any, area: Area) -> Cost:
+def _transformer_xl_tables(config: LayerConfig, area: Area) -> Cost:
     vectors, wide = area.high - area.low + 1, config.score_heads * config.qk_dim
     return Cost(2.0 * vectors * config.d_model * wide, 4 * vectors * max(wide + config.d_model, 6 * config.d_model),
                 4 * vectors * wide)
 
 
-def _deberta_cost(config: Any, area: Area) -> Cost:
+def _deberta_cost(config: LayerConfig, area: Area) -> Cost:
     most = int(config.position["distance"])
     read = table_rows(area.low, area.high, most, 2 * most)
     met = _met(config, area, read.stop - read.start, area.queries + area.keys)
     return Cost(met.flops, max(met.bytes, 4 * met.kept), met.kept)
 
 
-def _deberta_tables(config: Any, area: Area) -> Cost:
+def _deberta_tables(config: LayerConfig, area: Area) -> Cost:
     vectors, wide = 2 * int(config.position["distance"]), config.score_heads * config.qk_dim
     return Cost(4.0 * vectors * config.d_model * wide, 8 * vectors * wide, 8 * vectors * wide)
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.entries import Entry, Param
+from core.layer_config import LayerConfig
 from core.positions.base import Position
 
 
@@ -73,7 +74,7 @@ class Rotary(Position):
         return torch.cat((rotate_pairs(turned, cos, sin, self.layout), plain), dim=-1)
 
 
-def refuse_odd(config: Any) -> str | None:
+def refuse_odd(config: LayerConfig) -> str | None:
     """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone."""
     if config.qk_dim % 2 and (config.qk_dim == 1 or config.position["share"] == 1.0):
         return (f"position = {config.position.key} turns pairs of dimensions, but d_model = {config.d_model} with "
@@ -89,7 +90,7 @@ ROTARY_PARAMS = (
     Param("share", "Share that turns", 1.0, 0.05, 1.0, 0.05,
           meaning="share of the dimensions that turn, in whole pairs; the others see no position"))
 ROPE = Entry(
-    "rope", "RoPE", lambda config: Rotary(config.qk_dim, **dict(config.position.params)),
+    "rope", "RoPE", lambda config: Rotary(config.qk_dim, **config.position.kwargs),
     r"(R_i q_i)^\top (R_j k_j) = q_i^\top R_{j-i} k_j",
     "Queries and keys are turned by their place, so that a score depends on the distance.", "Su et al.", 2021,
     "https://arxiv.org/abs/2104.09864", ROTARY_PARAMS, short="(R[i] q)·(R[j] k)", enters="q, k", refuse=refuse_odd)

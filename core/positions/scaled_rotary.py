@@ -94,7 +94,7 @@ def _entry(
     key: str, name: str, kind: type[Rotary], latex: str, meaning: str, paper: str, year: int, url: str, short: str,
     *params: Param,
 ) -> Entry:
-    return Entry(key, name, lambda config: kind(config.qk_dim, **dict(config.position.params)), latex, meaning, paper,
+    return Entry(key, name, lambda config: kind(config.qk_dim, **config.position.kwargs), latex, meaning, paper,
                  year, url, (*params, *ROTARY_PARAMS), short=short, enters="q, k", refuse=refuse_odd)
 
 

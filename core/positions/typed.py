@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxtyping import Float
 from torch import Tensor
 
 from core.entries import Area, Cost, Entry, Param
 from core.formula import Formula, parse
+from core.layer_config import LayerConfig
 from core.positions.base import Position
 from core.score_block import ScoreBlock
 
@@ -35,13 +34,13 @@ def read(text: str) -> Formula:
     return parse(text, "score")
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """At most one matrix a level of the formula and two for the step that is made."""
     return Cost(0.0, 4 * config.score_heads * area.cells * 3)
 
 
 FORMULA = Entry(
-    "formula", "Formula", lambda config: Typed(**dict(config.position.params)),
+    "formula", "Formula", lambda config: Typed(**config.position.kwargs),
     r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
     "Your own rule: the new score from the score, the places i and j, the head h and the sizes T and S.",
     "Dong et al.", 2024, "https://arxiv.org/abs/2412.05496",

@@ -26,6 +26,7 @@ from core.attention.kernels.refusals import (
     whole_rows,
 )
 from core.entries import Entry, Param
+from core.layer_config import LayerConfig
 
 INFINITY = float("inf")
 BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys that meet at a time")
@@ -153,7 +154,7 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
-def _build(config: Any) -> Callable[[AttentionInputs], Steps]:
+def _build(config: LayerConfig) -> Callable[[AttentionInputs], Steps]:
     return partial(chunked, size=int(config.kernel["block"] if config else BLOCK.default))
 
 

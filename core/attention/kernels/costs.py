@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import Any
 
 import torch
 
@@ -18,6 +17,7 @@ from core.attention.kernels.plans import NOTHING, MaskGeometry, Stretch, visible
 from core.attention.normalizers import NORMALIZERS
 from core.attention.scores import SCORES
 from core.entries import Area, Cost, find
+from core.layer_config import LayerConfig
 from core.masks import MASKS, make_mask
 from core.positions import POSITIONS
 from core.score_block import ScoreBlock
@@ -26,22 +26,22 @@ FLOAT, PLACE = 4, 8  # bytes of a number, and of a position i or j
 RULE = 4  # bytes a cell while a mask's rule is computed: comparisons, and what joins them
 
 
-def axis_cost(axis: str, config: Any, area: Area) -> Cost:
+def axis_cost(axis: str, config: LayerConfig, area: Area) -> Cost:
     """What a score, position, mask or normalizer takes on an area."""
     entries = {"score": SCORES, "position": POSITIONS, "mask": MASKS, "normalizer": NORMALIZERS}[axis]
     return find(entries, axis, getattr(config, axis).key).cost(config, area)
 
 
-def matrix(config: Any, area: Area) -> float:
+def matrix(config: LayerConfig, area: Area) -> float:
     """Bytes of a score in each cell of each head."""
     return FLOAT * config.score_heads * area.cells
 
 
-def outputs(config: Any, queries: int) -> float:
+def outputs(config: LayerConfig, queries: int) -> float:
     return FLOAT * config.num_heads * queries * config.v_dim
 
 
-def flops(config: Any, area: Area, masks: int = 1) -> float:
+def flops(config: LayerConfig, area: Area, masks: int = 1) -> float:
     """Query meets key, order enters, and weight meets value, on one area; a mask is read so many times."""
     meets = 2.0 * area.cells * config.score_heads * config.qk_dim if config.has("score", "product") else 0.0
     axes = axis_cost("score", config, area).flops + masks * axis_cost("mask", config, area).flops
@@ -50,11 +50,11 @@ def flops(config: Any, area: Area, masks: int = 1) -> float:
     return meets + axes + 2.0 * area.cells * config.num_heads * config.v_dim
 
 
-def enters(config: Any) -> str:
+def enters(config: LayerConfig) -> str:
     return find(POSITIONS, "position", config.position.key).enters
 
 
-def mask_cost(config: Any, area: Area) -> Cost:
+def mask_cost(config: LayerConfig, area: Area) -> Cost:
     """The joined mask of an area: what its rule and the padding make."""
     if not area.masked or config.mask.key in ("none", "padding"):
         return Cost()
@@ -64,12 +64,12 @@ def mask_cost(config: Any, area: Area) -> Cost:
     return Cost(rule.flops, max(rule.bytes, RULE * area.cells, joined), kept)
 
 
-def before(config: Any, area: Area) -> Cost:
+def before(config: LayerConfig, area: Area) -> Cost:
     """What a layer makes of ready heads before any kernel runs: turned, normed and shared heads, places, tables."""
     sizes, turned = config.sizes, enters(config) == "q, k" or config.score.key == "qk_norm"
     stored = FLOAT * sizes.kv_heads * area.keys
     shared = FLOAT * area.keys * (config.score_heads - sizes.kv_heads) and FLOAT * area.keys
-    held = passing = PLACE * (area.queries + area.keys)
+    held = passing = float(PLACE * (area.queries + area.keys))
     if turned:
         passing = stored * config.qk_dim
         held += FLOAT * config.score_heads * config.qk_dim * area.queries + stored * config.qk_dim
@@ -80,7 +80,7 @@ def before(config: Any, area: Area) -> Cost:
     return Cost(tables.flops, held + max(tables.bytes, passing), held + tables.kept)
 
 
-def exact_block(config: Any, area: Area) -> float:
+def exact_block(config: LayerConfig, area: Area) -> float:
     """Bytes that exact holds at its highest on one area, step by step."""
     scores, mask, position = matrix(config, area), mask_cost(config, area), Cost()
     if enters(config) == "scores":
@@ -107,7 +107,7 @@ def exact_block(config: Any, area: Area) -> float:
     return max(steps)
 
 
-def weight_factor_bytes(config: Any, area: Area) -> float:
+def weight_factor_bytes(config: LayerConfig, area: Area) -> float:
     """Bytes of what a mask multiplies the weights with."""
     leaves = config.mask.leaves()
     if any(leaf.key == "local_p" for leaf in leaves):
@@ -115,14 +115,14 @@ def weight_factor_bytes(config: Any, area: Area) -> float:
     return FLOAT * area.cells if any(leaf.key == "local_m" and leaf["gaussian"] for leaf in leaves) else 0.0
 
 
-def exact_cost(config: Any, area: Area) -> Cost:
+def exact_cost(config: LayerConfig, area: Area) -> Cost:
     """All cells at once, every step a matrix."""
     made, masks = before(config, area), 2 if config.has("mask", "learned") else 1
     return Cost(made.flops + flops(config, area, masks),
                 max(made.bytes, made.kept + exact_block(config, area)), outputs(config, area.queries))
 
 
-def fused_block(config: Any, area: Area) -> float:
+def fused_block(config: LayerConfig, area: Area) -> float:
     """Bytes beside the output of F.scaled_dot_product_attention on a CPU: mask, bias, and its tiles."""
     mask, scores = mask_cost(config, area), matrix(config, area)
     live, steps = mask.kept, [mask.bytes]
@@ -151,7 +151,7 @@ def tiles(area: Area, dim: int) -> float:
     return FLOAT * torch.get_num_threads() * rows * (min(area.keys, 512) + 2 + dim)
 
 
-def fused_cost(config: Any, area: Area) -> Cost:
+def fused_cost(config: LayerConfig, area: Area) -> Cost:
     """Every cell is counted, as PyTorch counts, though a causal mask lets its tiles skip nearly half of them."""
     made = before(config, area)
     own = config.mask.key == "causal" and area.real is None and area.queries == area.keys and enters(config) != "scores"
@@ -160,7 +160,7 @@ def fused_cost(config: Any, area: Area) -> Cost:
     return Cost(made.flops + flops(config, area), max(made.bytes, made.kept + held), outputs(config, area.queries))
 
 
-def places_of(config: Any, area: Area) -> MaskGeometry:
+def places_of(config: LayerConfig, area: Area) -> MaskGeometry:
     """The mask of an area as a plan reads it; keys from `real` on are padding."""
     real = torch.arange(area.keys)[None] < (area.keys if area.real is None else area.real)
     whole = ScoreBlock.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=real)
@@ -209,17 +209,17 @@ def blocks_met(area: Area, size: int, met: list[Stretch]) -> Counter[Area]:
     return found
 
 
-def total_flops(config: Any, areas: Counter[Area], masks: int = 1) -> float:
+def total_flops(config: LayerConfig, areas: Counter[Area], masks: int = 1) -> float:
     return sum(count * flops(config, area, masks) for area, count in areas.items())
 
 
-def blocks_seen(config: Any, area: Area) -> list[Stretch]:
+def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
     """The blocks of keys that a mask lets each block of queries see."""
     real = area.keys if area.real is None else area.real
     return visible_blocks(config.mask, places_of(config, area), int(config.kernel["block"]), real)
 
 
-def gathered_cost(config: Any, area: Area, met: list[Stretch], fused: bool, masks: int) -> Cost:
+def gathered_cost(config: LayerConfig, area: Area, met: list[Stretch], fused: bool, masks: int) -> Cost:
     """Blocks of queries and the keys that they meet: each is exact or fused on an area of its own."""
     size, made = int(config.kernel["block"]), before(config, area)
     areas, blocks = areas_met(area, size, met), -(-area.queries // size)
@@ -233,7 +233,7 @@ def gathered_cost(config: Any, area: Area, met: list[Stretch], fused: bool, mask
 
 
 @lru_cache(maxsize=256)
-def chunked_cost(config: Any, area: Area) -> Cost:
+def chunked_cost(config: LayerConfig, area: Area) -> Cost:
     """The output, each row's logarithm, and one block; blocks that the mask hides are passed by."""
     size, made, out = int(config.kernel["block"]), before(config, area), outputs(config, area.queries)
     areas = blocks_met(area, size, blocks_seen(config, area))
@@ -243,7 +243,7 @@ def chunked_cost(config: Any, area: Area) -> Cost:
     return Cost(made.flops + total_flops(config, areas), max(made.bytes, made.kept + held), out)
 
 
-def chunked_block(config: Any, area: Area) -> float:
+def chunked_block(config: LayerConfig, area: Area) -> float:
     """Scores, then scores without what is masked, then their exponentials: two of them at a time."""
     scores, mask, position = matrix(config, area), mask_cost(config, area), Cost()
     if enters(config) == "scores":

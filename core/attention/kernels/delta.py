@@ -7,7 +7,6 @@ of all before; of what the state then says for k_t, a share β_t gives way to v_
 from __future__ import annotations
 
 from math import log
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +25,7 @@ from core.attention.kernels.implied import (
 from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry
+from core.layer_config import LayerConfig
 
 EPSILON = 1e-6  # of the squared length, as in the authors' own code
 RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2
@@ -66,7 +66,7 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, ch
 class GatedDelta(nn.Module):
     """α = e^(−e^A softplus(W_a x + b)) and β = σ(W_b x), one of each a head and key, from the keys' own x."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
             raise ConfigError("kernel = gated_delta learns from x what to forget; take Attention(config), or "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from core.score_block import ALL, ScoreBlock
 
 if TYPE_CHECKING:
     from core.attention.normalizers import Normalizer
-    from core.attention.scores import Score
+    from core.attention.scores import Product, Score
     from core.masks import Mask
     from core.positions import Position
 
@@ -103,6 +103,11 @@ class AttentionInputs:
         block = replace(block, **block.places(rows, columns), key_mask=real, q=q, k=k)
         mask, bias = (None if x is None else submatrix(x, rows, columns) for x in (self.call_mask, self.call_bias))
         return replace(self, block=block, v=v, call_mask=mask, call_bias=bias, causal=False)
+
+
+def product_of(inputs: AttentionInputs) -> Product:
+    """The score of a kernel that refuses all but dot products."""
+    return cast("Product", inputs.score)
 
 
 def exact(inputs: AttentionInputs) -> Steps:

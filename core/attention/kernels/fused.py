@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention.kernels.base import SAME
 from core.attention.kernels.costs import fused_cost
-from core.attention.kernels.exact import AttentionInputs, Steps
+from core.attention.kernels.exact import AttentionInputs, Steps, product_of
 from core.attention.kernels.refusals import PLAIN, refuse_when
 from core.entries import Entry
+from core.layer_config import LayerConfig
 
 
 def fused(inputs: AttentionInputs) -> Steps:
@@ -28,7 +27,7 @@ def fused(inputs: AttentionInputs) -> Steps:
         extra = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))
         extra = extra.to(q.dtype)
         extra = extra if extra.dim() == 4 else extra[None]  # of three dimensions PyTorch makes the whole matrix
-    meets, met = inputs.score.prepare(q, k)
+    meets, met = product_of(inputs).prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
         meets, scale = meets * scale, 1.0
     out = F.scaled_dot_product_attention(
@@ -38,7 +37,7 @@ def fused(inputs: AttentionInputs) -> Steps:
     return Steps(q, k, v, inputs.score.scale, bias, mask, out)
 
 
-def why_not_fused(config: Any) -> str | None:
+def why_not_fused(config: LayerConfig) -> str | None:
     """The reason why F.scaled_dot_product_attention cannot compute these choices, or None when it can."""
     return refuse_when("fused", *PLAIN)(config)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from core.attention.kernels.base import to_float32
-from core.attention.kernels.exact import AttentionInputs, Steps
+from core.attention.kernels.exact import AttentionInputs, Steps, product_of
 from core.attention.kernels.refusals import (
     Reason,
     combines_heads,
@@ -34,7 +34,7 @@ def needs_plain_rows(kernel: str, *masks: str) -> Reason:
 
 def scaled_qk(inputs: AttentionInputs) -> tuple[Tensor, Tensor, float | Tensor]:
     """q and k in at least fp32, and what their dot product is multiplied by to be the score."""
-    q, k = inputs.score.prepare(inputs.q, inputs.k)
+    q, k = product_of(inputs).prepare(inputs.q, inputs.k)
     return to_float32(q), to_float32(k), inputs.score.scale / inputs.normalizer.temperature
 
 

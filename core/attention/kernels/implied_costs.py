@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from core.attention.kernels.costs import FLOAT, axis_cost, before, outputs
 from core.attention.kernels.refusals import joined
 from core.entries import Area, Cost
+from core.layer_config import LayerConfig
 
 
-def summed(config: Any, area: Area, flops: float, numbers: float, prepared: bool = True) -> Cost:
+def summed(config: LayerConfig, area: Area, flops: float, numbers: float, prepared: bool = True) -> Cost:
     """With what a layer makes of q and k: beside it `numbers` a head are alive at once.
 
     `prepared` says that what a score makes of q and k is alive then too.
@@ -20,14 +19,14 @@ def summed(config: Any, area: Area, flops: float, numbers: float, prepared: bool
                 outputs(config, area.queries))
 
 
-def chunks_of(config: Any, area: Area) -> tuple[int, int, int]:
+def chunks_of(config: LayerConfig, area: Area) -> tuple[int, int, int]:
     """The length of a chunk, how many there are, and how many places they fill."""
     chunk = int(config.kernel["chunk"])
     count = -(-max(area.queries, area.keys) // chunk)
     return chunk, count, chunk * count
 
 
-def features_cost(config: Any, area: Area, features: int, drawn: bool) -> Cost:
+def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -> Cost:
     """Two products with a state of R × E and the sums of weights; drawn features take a product of their own."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
     flops = 2.0 * dim * features * (queries + keys) if drawn else 0.0
@@ -51,20 +50,20 @@ def features_cost(config: Any, area: Area, features: int, drawn: bool) -> Cost:
     return summed(config, area, flops, inputs + max(making, padded + within), not copied)
 
 
-def scales(config: Any) -> bool:
+def scales(config: LayerConfig) -> bool:
     """Whether scores are multiplied by anything but 1."""
     return config.score.key not in ("dot", "general") or config.normalizer["temperature"] != 1.0
 
 
-def linear_cost(config: Any, area: Area) -> Cost:
+def linear_cost(config: LayerConfig, area: Area) -> Cost:
     return features_cost(config, area, config.qk_dim, drawn=False)
 
 
-def performer_cost(config: Any, area: Area) -> Cost:
+def performer_cost(config: LayerConfig, area: Area) -> Cost:
     return features_cost(config, area, int(config.kernel["features"]), drawn=True)
 
 
-def retention_cost(config: Any, area: Area) -> Cost:
+def retention_cost(config: LayerConfig, area: Area) -> Cost:
     """Within chunks the weights, between them a state of D × E."""
     dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
     flops = length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
@@ -74,7 +73,7 @@ def retention_cost(config: Any, area: Area) -> Cost:
     return summed(config, area, flops, area.keys * dim + length * (2 * dim + value) + within)
 
 
-def delta_cost(config: Any, area: Area) -> Cost:
+def delta_cost(config: LayerConfig, area: Area) -> Cost:
     """The gates; within chunks two products of all pairs and a triangular system; between them a state of D × E.
 
     PyTorch does not count the system: half of its matrix meets each column.
@@ -86,7 +85,7 @@ def delta_cost(config: Any, area: Area) -> Cost:
     return summed(config, area, flops, inputs + length * a_token + 2 * dim * value, prepared=False)
 
 
-def linformer_cost(config: Any, area: Area) -> Cost:
+def linformer_cost(config: LayerConfig, area: Area) -> Cost:
     """Keys and values mixed into r, then a softmax over those."""
     dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
     flops = 2.0 * rank * (dim + value) * (area.keys + area.queries)
@@ -99,7 +98,7 @@ def linformer_cost(config: Any, area: Area) -> Cost:
     return summed(config, area, flops, numbers)
 
 
-def nystrom_cost(config: Any, area: Area) -> Cost:
+def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
     """Three softmaxes through m landmarks, and four products of m × m in each round towards the inverse."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
     few = int(config.kernel["landmarks"])

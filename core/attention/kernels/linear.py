@@ -5,8 +5,6 @@ Katharopoulos et al. 2020: out_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ �
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,6 +15,7 @@ from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows
 from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import joined
 from core.entries import Entry, Param
+from core.layer_config import LayerConfig
 
 CHUNK = Param("chunk", "Chunk", 64, 1, 1024, 1, meaning="tokens that meet one by one under a causal mask")
 
@@ -71,7 +70,7 @@ def implied_weights(features_q: Tensor, features_k: Tensor, allowed: Tensor | No
 class Features:
     """A kernel of feature maps: what φ makes of q and of k is summed up, causally in chunks."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         self.causal = config is not None and any(part.key == "causal" for part in joined(config.mask))
         self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
 

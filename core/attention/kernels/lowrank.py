@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -19,12 +17,13 @@ from core.attention.kernels.implied import (
 )
 from core.attention.kernels.implied_costs import linformer_cost, nystrom_cost
 from core.entries import ConfigError, Entry, Param
+from core.layer_config import LayerConfig
 
 
 class Linformer(nn.Module):
     """Learned E and F, (max_len, r), mix the S keys and values into r. Wang 2020, equation 7."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
             raise ConfigError("kernel = linformer has weights; take Attention(config), or kernel = linear.")
@@ -84,7 +83,7 @@ class Nystrom:
     Xiong 2021, equation 13, without the convolution over v. With as many landmarks as tokens it is the softmax itself.
     """
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         choice = None if config is None else config.kernel
         self.landmarks, self.rounds = (int(choice[p.key] if choice else p.default) for p in (LANDMARKS, ROUNDS))
 

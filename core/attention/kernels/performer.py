@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +10,7 @@ from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows
 from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
 from core.entries import ConfigError, Entry, Param
+from core.layer_config import LayerConfig
 
 EPSILON = 1e-6  # keeps every weight above zero, as in the authors' TensorFlow code
 
@@ -58,13 +57,13 @@ def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: boo
 class Performer(nn.Module):
     directions: Tensor
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
             raise ConfigError("kernel = performer draws features of a head's size; take Attention(config), or "
                               "kernel = linear.")
         self.features = Features(config)
-        drawn = orthogonal_gaussian(config.kernel["features"], config.qk_dim, config.kernel["seed"])
+        drawn = orthogonal_gaussian(int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"]))
         self.register_buffer("directions", drawn)
 
     def forward(self, inputs: AttentionInputs) -> Steps:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from core.entries import Choice, find
+from core.layer_config import LayerConfig
 from core.positions import POSITIONS
 
 Reason = Callable[[Any], str | None]
@@ -13,62 +14,62 @@ Reason = Callable[[Any], str | None]
 
 def refuse_when(kernel: str, *reasons: Reason) -> Reason:
     """The `refuse` of a kernel's entry: the first reason that the config gives, with both names in it."""
-    def refuse(config: Any) -> str | None:
+    def refuse(config: LayerConfig) -> str | None:
         said = next((words for reason in reasons if (words := reason(config))), None)
         return said and f"kernel = {kernel} {said}, or kernel = exact."
 
     return refuse
 
 
-def not_product(config: Any) -> str | None:
+def not_product(config: LayerConfig) -> str | None:
     return None if config.has("score", "product") else (
         f"computes dot products alone, not score = {config.score.key}; take score = scaled_dot")
 
 
-def not_softmax(config: Any) -> str | None:
+def not_softmax(config: LayerConfig) -> str | None:
     return None if config.has("normalizer", "softmax") else (
         f"computes a softmax alone, not normalizer = {config.normalizer.key}; take normalizer = softmax")
 
 
-def more_than_a_bias(config: Any) -> str | None:
+def more_than_a_bias(config: LayerConfig) -> str | None:
     return None if not config.has("position", "adjusts") else (
         f"computes scores with a bias alone, and position = {config.position.key} does more; take position = alibi")
 
 
-def adds_values(config: Any) -> str | None:
+def adds_values(config: LayerConfig) -> str | None:
     return None if not config.has("position", "values") else (
         f"never holds the weights that position = {config.position.key} needs; take position = alibi")
 
 
-def whole_rows(config: Any) -> str | None:
+def whole_rows(config: LayerConfig) -> str | None:
     return None if not config.has("position", "whole rows") else (
         f"meets some of the keys at a time, and position = {config.position.key} needs all; take position = alibi")
 
 
-def enters_scores(config: Any) -> str | None:
+def enters_scores(config: LayerConfig) -> str | None:
     return None if find(POSITIONS, "position", config.position.key).enters != "scores" else (
         f"makes no scores for position = {config.position.key} to enter; take position = rope")
 
 
-def multiplies_weights(config: Any) -> str | None:
+def multiplies_weights(config: LayerConfig) -> str | None:
     return None if not config.has("mask", "reweighs") else (
         f"keeps the softmax's own weights, which mask = {config.mask.key} multiplies; take mask = local")
 
 
-def combines_heads(config: Any) -> str | None:
+def combines_heads(config: LayerConfig) -> str | None:
     return None if not config.has("projection", "folds") else (
         f"computes one softmax a head, and projection = {config.projection.key} subtracts two; take "
         "projection = multi_head")
 
 
-def drops_weights(config: Any) -> str | None:
+def drops_weights(config: LayerConfig) -> str | None:
     return None if not config.dropout else (
         f"makes no weights that dropout = {config.dropout:g} could drop; take dropout = 0")
 
 
 def mask_beyond(*keys: str) -> Reason:
     """Refuse a mask that is made of more than these."""
-    def refuse(config: Any) -> str | None:
+    def refuse(config: LayerConfig) -> str | None:
         return None if {part.key for part in joined(config.mask)} <= {*keys} else (
             f"has no scores for mask = {config.mask.key} to hide; take mask = {keys[0]}")
 

@@ -6,8 +6,6 @@ is the lightning attention of MiniMax-01 (Qin et al. 2024).
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,6 +23,7 @@ from core.attention.kernels.implied import (
 from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry, Param
+from core.layer_config import LayerConfig
 from core.score_block import ScoreBlock
 
 
@@ -67,7 +66,7 @@ def fading(slopes: Tensor, distance: Tensor) -> Tensor:
 class Retention(nn.Module):
     slopes: Tensor
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         if config is None:
             raise ConfigError("kernel = retention fades at a rate of each head; take Attention(config), or "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from core.attention.kernels.fused import fused, why_not_fused
 from core.attention.kernels.plans import EVERYTHING, Band, MaskGeometry, Plan, Stretch, Touched, reach
 from core.attention.kernels.refusals import refuse_when, whole_rows
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 
 Solve = Callable[[AttentionInputs], Steps]
 BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries that are computed at a time")
@@ -62,7 +62,7 @@ def restrict(
 class PlannedKernel:
     """A kernel that computes what its plan says. Without a config, as in attend, choices are those that fused takes."""
 
-    def __init__(self, config: Any, plan: Plan) -> None:
+    def __init__(self, config: LayerConfig, plan: Plan) -> None:
         self.size, self.plan = int(config.kernel["block"] if config else BLOCK.default), plan
         self.solve: Solve = exact if config and why_not_fused(config) else fused
 
@@ -70,25 +70,25 @@ class PlannedKernel:
         return attend_planned(inputs, self.size, self.plan, self.solve)
 
 
-def _local(config: Any) -> PlannedKernel:
+def _local(config: LayerConfig) -> PlannedKernel:
     """Without a band in the mask, or in attend, where the mask is any matrix, every key is in reach."""
     before, after = reach(config.mask) if config else EVERYTHING
     return PlannedKernel(config, Band(before, after))
 
 
-def _block_sparse(config: Any) -> PlannedKernel:
+def _block_sparse(config: LayerConfig) -> PlannedKernel:
     return PlannedKernel(config, Touched())
 
 
 @lru_cache(maxsize=256)
-def _local_cost(config: Any, area: Area) -> Cost:
+def _local_cost(config: LayerConfig, area: Area) -> Cost:
     geometry, masks = MaskGeometry(area.queries, area.keys, 0, lambda rows: None), 1 + config.has("mask", "learned")
     met = Band(*reach(config.mask))(geometry, int(config.kernel["block"]))
     return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
 
 
 @lru_cache(maxsize=256)
-def _block_sparse_cost(config: Any, area: Area) -> Cost:
+def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
     """The mask is read once for the plan. Of one that is learned only this is known: it may see anything."""
     every: list[Stretch] = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"]))
     learned = config.has("mask", "learned")

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Param
+from core.layer_config import LayerConfig
 
 HALF = (torch.float16, torch.bfloat16)
 TEMPERATURE = Param("temperature", "Temperature", 1.0, 0.01, 100.0, 0.01,
@@ -20,7 +21,7 @@ def matrices(plain: float, masked: float) -> Any:
 
     A temperature takes one more.
     """
-    def cost(config: Any, area: Area) -> Cost:
+    def cost(config: LayerConfig, area: Area) -> Cost:
         scores = 4.0 * config.score_heads * area.cells
         own = (masked if area.masked else plain) + (config.normalizer["temperature"] != 1.0)
         return Cost(0.0, own * scores + (area.cells if area.masked else 0), scores)

@@ -10,6 +10,7 @@ from torch import Tensor
 from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 
 STRAIGHT_THROUGH, NONE = "straight_through", "none"
 
@@ -54,7 +55,7 @@ class Hard(Normalizer):
         return weights
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """Straight through the softmax, it and a copy are held too."""
     plain = 2 if config.normalizer["gradient"] == NONE else 4
     cost: Cost = matrices(plain, plain + 1)(config, area)
@@ -62,7 +63,7 @@ def _cost(config: Any, area: Area) -> Cost:
 
 
 HARD = Entry(
-    "hard", "Hard", lambda config: Hard(**dict(config.normalizer.params)),
+    "hard", "Hard", lambda config: Hard(**config.normalizer.kwargs),
     r"w_{ij} = 1 \text{ for } j = \operatorname*{arg\,max}_m s_{im},\ \text{else } 0",
     "The largest score takes the row. The paper samples a key; here it is always the likeliest, and the temperature "
     "is that of the softmax whose gradient it learns by.", "Xu et al.", 2015, "https://arxiv.org/abs/1502.03044",

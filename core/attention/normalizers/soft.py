@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
 from core.entries import Entry, Param
+from core.layer_config import LayerConfig
 
 SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"})
 
@@ -92,20 +92,20 @@ def log_of_keys(scores: Tensor, mask: Tensor | None) -> float | Tensor:
     return seen.clamp(min=1).to(scores.dtype).log()
 
 
-def _sink(config: Any) -> Sink:
+def _sink(config: LayerConfig) -> Sink:
     chosen = config.normalizer
-    return Sink(chosen["temperature"], config.score_heads, chosen["start"])
+    return Sink(float(chosen["temperature"]), config.score_heads, float(chosen["start"]))
 
 
 SOFTMAX = Entry(
-    "softmax", "Softmax", lambda config: Softmax(**dict(config.normalizer.params)),
+    "softmax", "Softmax", lambda config: Softmax(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_m e^{s_{im}/\tau}}",
     "Weights are positive and each row sums to one; a low temperature sharpens them.", "Bahdanau et al.", 2014,
     "https://arxiv.org/abs/1409.0473", (TEMPERATURE,), "eˢ / Σ eˢ", traits=SUMS_TO_ONE | {"softmax"},
     cost=matrices(1, 2))
 
 SOFTCAP = Entry(
-    "softcap", "Softcap", lambda config: Softcap(**dict(config.normalizer.params)),
+    "softcap", "Softcap", lambda config: Softcap(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{b_{ij}/\tau}}{\sum_m e^{b_{im}/\tau}},\quad b_{ij} = c \tanh(s_{ij}/c)",
     "No score can leave (−c, c), so that no key can take a whole row by size alone.", "Gemma Team", 2024,
     "https://arxiv.org/abs/2408.00118",
@@ -113,7 +113,7 @@ SOFTCAP = Entry(
     "softmax(c·tanh(s / c))", traits=SUMS_TO_ONE, cost=matrices(2, 3))
 
 SOFTMAX_ONE = Entry(
-    "softmax_one", "Softmax-one", lambda config: SoftmaxOne(**dict(config.normalizer.params)),
+    "softmax_one", "Softmax-one", lambda config: SoftmaxOne(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
     "An extra 1 below lets a row of low scores give almost nothing to every key.", "Miller", 2023,
     "https://www.evanmiller.org/attention-is-off-by-one.html", (TEMPERATURE,), "eˢ / (1 + Σ eˢ)", traits=AT_MOST_ONE,
@@ -127,7 +127,7 @@ SINK = Entry(
     "eˢ / (eᵇ + Σ eˢ)", traits=AT_MOST_ONE, cost=matrices(2, 3))
 
 SIGMOID = Entry(
-    "sigmoid", "Sigmoid", lambda config: Sigmoid(**dict(config.normalizer.params)),
+    "sigmoid", "Sigmoid", lambda config: Sigmoid(**config.normalizer.kwargs),
     r"w_{ij} = \sigma(s_{ij}/\tau + b - \log S)",
     "Every cell decides alone, so keys do not compete and a row may sum to anything; −log S, for the S keys that "
     "it may see, begins near one.", "Ramapuram et al.", 2024, "https://arxiv.org/abs/2409.04431",

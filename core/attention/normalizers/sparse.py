@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
 from core.entries import Area, Cost, Entry, Param
+from core.layer_config import LayerConfig
 
 SHORT_ROW = 24  # measured: up to here a row is sorted faster than it is solved
 BLOCK = 2**17  # floats solved at a time: a block stays in a core's own cache, which is worth up to 3 × on long rows
@@ -131,7 +132,7 @@ class TopK(Normalizer):
         return scores.masked_fill(scores < kth, float("-inf")).softmax(-1)
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """Scores less their largest become the weights; short rows are sorted, of long ones some are solved at a time."""
     made: Cost = matrices(1, 2)(config, area)
     scores = 4 * config.score_heads * area.cells
@@ -144,20 +145,20 @@ def _cost(config: Any, area: Area) -> Cost:
 _PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
 
 SPARSEMAX = Entry(
-    "sparsemax", "Sparsemax", lambda config: Entmax(alpha=2.0, **dict(config.normalizer.params)),
+    "sparsemax", "Sparsemax", lambda config: Entmax(alpha=2.0, **config.normalizer.kwargs),
     r"w_{ij} = \max(s_{ij}/\tau - t_i,\ 0),\quad \textstyle\sum_m w_{im} = 1",
     "The nearest point of the simplex: keys below a threshold of the row's own get exactly nothing.",
     "Martins and Astudillo", 2016, "https://arxiv.org/abs/1602.02068", (TEMPERATURE,), "max(s − t, 0)",
     traits=SUMS_TO_ONE, cost=_cost)
 
 ENTMAX15 = Entry(
-    "entmax15", "Entmax 1.5", lambda config: Entmax(alpha=1.5, **dict(config.normalizer.params)),
+    "entmax15", "Entmax 1.5", lambda config: Entmax(alpha=1.5, **config.normalizer.kwargs),
     r"w_{ij} = \max\left(\tfrac{s_{ij}}{2\tau} - t_i,\ 0\right)^2,\quad \textstyle\sum_m w_{im} = 1",
     "Half way between softmax and sparsemax: low keys get exactly nothing, and weights fall smoothly to it.",
     *_PETERS, (TEMPERATURE,), "max(s/2 − t, 0)²", traits=SUMS_TO_ONE, cost=_cost)
 
 ENTMAX = Entry(
-    "entmax", "Entmax α", lambda config: Entmax(**dict(config.normalizer.params)),
+    "entmax", "Entmax α", lambda config: Entmax(**config.normalizer.kwargs),
     r"w_{ij} = \max\left((\alpha - 1)\tfrac{s_{ij}}{\tau} - t_i,\ 0\right)^{1/(\alpha - 1)}"
     r",\quad \textstyle\sum_m w_{im} = 1",
     "The whole family: α near 1 is softmax, 2 is sparsemax, and what lies between is sparser as α grows.", *_PETERS,
@@ -165,7 +166,7 @@ ENTMAX = Entry(
     "max((α − 1)s − t, 0)^(1/(α − 1))", traits=SUMS_TO_ONE, cost=_cost)
 
 TOP_K = Entry(
-    "top_k", "Top-k", lambda config: TopK(**dict(config.normalizer.params)),
+    "top_k", "Top-k", lambda config: TopK(**config.normalizer.kwargs),
     r"w_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_{m \in K_i} e^{s_{im}/\tau}} \text{ for } j \in K_i,\ \text{else } 0",
     "Softmax of each row's k largest scores; the rest get nothing and learn nothing. Ties at the edge are kept.",
     "Zhao et al.", 2019, "https://arxiv.org/abs/1912.11637",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.entries import Area, Cost, Param
+from core.layer_config import LayerConfig
 
 Heads = tuple[Float[Tensor, "B Hs T D"], Float[Tensor, "B G S D"], Float[Tensor, "B Gv S E"]]
 
@@ -30,7 +29,7 @@ def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
     return layer
 
 
-def maps_cost(config: Any, area: Area, asked: int, kept: int) -> Cost:
+def maps_cost(config: LayerConfig, area: Area, asked: int, kept: int) -> Cost:
     """Of learned maps: `asked` weights meet each query's token (W_o among them), `kept` each key's; fp32, one sequence.
 
     Alive at once are q, k, v and the output; what is done number by number is left out.

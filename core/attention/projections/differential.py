@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
 from core.entries import Area, Cost, Entry, HeadSizes, Param
+from core.layer_config import LayerConfig
 
 EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
 INITIAL_STD = 0.1  # standard deviation of the vectors that make λ, at the start
@@ -56,21 +56,21 @@ class Differential(Projection):
         return self.output(merge_heads(normed * (1 - self.start)))
 
 
-def _build(config: Any) -> Differential:
-    return Differential(config.d_model, config.num_heads, **dict(config.projection.params))
+def _build(config: LayerConfig) -> Differential:
+    return Differential(config.d_model, config.num_heads, **config.projection.kwargs)
 
 
-def _sizes(config: Any) -> HeadSizes:
+def _sizes(config: LayerConfig) -> HeadSizes:
     heads, half = 2 * config.num_heads, config.head_dim // 2
     return HeadSizes(heads, half, config.head_dim, heads, kept=2 * config.d_model)  # as many keys, but half the values
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     square = config.d_model**2
     return maps_cost(config, area, 2 * square, 2 * square)
 
 
-def _refuse(config: Any) -> str | None:
+def _refuse(config: LayerConfig) -> str | None:
     if config.head_dim % 2:
         return (f"projection = differential halves each head for its two queries, but d_model = {config.d_model} with "
                 f"num_heads = {config.num_heads} gives an odd head size = {config.head_dim}; take an even one, or "

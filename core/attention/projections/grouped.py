@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
@@ -11,6 +9,7 @@ from torch import Tensor
 from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
 from core.attention.projections.multi_head import MultiHead
 from core.entries import Area, Cost, Entry, HeadSizes, Param
+from core.layer_config import LayerConfig
 
 MOST_KV_HEADS = 256
 
@@ -47,24 +46,24 @@ class GroupedQuery(Projection):
         return self.output(merge_heads(out))
 
 
-def _build(config: Any) -> GroupedQuery:
+def _build(config: LayerConfig) -> GroupedQuery:
     return GroupedQuery(config.d_model, config.num_heads, config.kv_heads, bool(config.projection["bias"]))
 
 
-def _sizes(config: Any) -> HeadSizes:
+def _sizes(config: LayerConfig) -> HeadSizes:
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, int(config.projection["kv_heads"]))
 
 
-def _one(config: Any) -> HeadSizes:
+def _one(config: LayerConfig) -> HeadSizes:
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, 1)
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     size, narrow = config.d_model, config.head_dim * config.kv_heads
     return maps_cost(config, area, 2 * size * size, 2 * size * narrow)
 
 
-def _refuse(config: Any) -> str | None:
+def _refuse(config: LayerConfig) -> str | None:
     heads, shared = config.num_heads, config.kv_heads
     if heads % shared == 0:
         return None

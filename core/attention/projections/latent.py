@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.projections.base import Heads, Projection, linear, maps_cost, merge_heads, split_heads
 from core.entries import Area, Cost, Entry, HeadSizes, Param, find
+from core.layer_config import LayerConfig
 from core.positions import POSITIONS
 from core.positions.rotary import Rotary
 
@@ -79,17 +78,17 @@ class Latent(Projection):
         return self.output(merge_heads(out))
 
 
-def _build(config: Any) -> Latent:
-    return Latent(config.d_model, config.num_heads, **dict(config.projection.params))
+def _build(config: LayerConfig) -> Latent:
+    return Latent(config.d_model, config.num_heads, **config.projection.kwargs)
 
 
-def _sizes(config: Any) -> HeadSizes:
+def _sizes(config: LayerConfig) -> HeadSizes:
     turned, latent = int(config.projection["rope"]), int(config.projection["latent"])
     heads, size = config.num_heads, config.head_dim
     return HeadSizes(heads, size + turned, size, heads, kept=latent + turned)
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     """Of the naive form, in which every head's keys and values are unfolded."""
     size, small = config.d_model, int(config.projection["query_latent"])
     latent, turned = int(config.projection["latent"]), int(config.projection["rope"])
@@ -97,7 +96,7 @@ def _cost(config: Any, area: Area) -> Cost:
     return maps_cost(config, area, asked, size * (latent + turned) + 2 * latent * size)
 
 
-def _refuse(config: Any) -> str | None:
+def _refuse(config: LayerConfig) -> str | None:
     rope, position = int(config.projection["rope"]), config.position.key
     if rope % 2:
         return (f"projection = latent turns pairs of dimensions, and rope = {rope} is odd; take rope = {rope - 1} or "

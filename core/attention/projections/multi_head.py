@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from einops import repeat
 from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
 from core.entries import Area, Cost, Entry, HeadSizes, Param
+from core.layer_config import LayerConfig
 
 
 class Identity(Projection):
@@ -63,32 +62,32 @@ class Gated(MultiHead):
         return self.output(gate * joined)
 
 
-def _identity(config: Any) -> Identity:
+def _identity(config: LayerConfig) -> Identity:
     return Identity(config.d_model, config.num_heads)
 
 
-def _states(config: Any) -> HeadSizes:
+def _states(config: LayerConfig) -> HeadSizes:
     heads, size = config.num_heads, config.head_dim
     return HeadSizes(heads, size, size, heads, kept=config.d_model)  # keys and values are one
 
 
-def _multi_head(config: Any) -> MultiHead:
-    return MultiHead(config.d_model, config.num_heads, **dict(config.projection.params))
+def _multi_head(config: LayerConfig) -> MultiHead:
+    return MultiHead(config.d_model, config.num_heads, **config.projection.kwargs)
 
 
-def _cost(config: Any, area: Area) -> Cost:
+def _cost(config: LayerConfig, area: Area) -> Cost:
     square = config.d_model**2
     return maps_cost(config, area, 2 * square, 2 * square)
 
 
-def _gated_cost(config: Any, area: Area) -> Cost:
+def _gated_cost(config: LayerConfig, area: Area) -> Cost:
     gates = config.d_model if config.projection["grain"] == "elementwise" else config.num_heads
     more = Cost(2 * config.d_model * gates * area.queries, 4 * gates * area.queries)
     return _cost(config, area) + more
 
 
-def _gated(config: Any) -> Gated:
-    return Gated(config.d_model, config.num_heads, **dict(config.projection.params))
+def _gated(config: LayerConfig) -> Gated:
+    return Gated(config.d_model, config.num_heads, **config.projection.kwargs)
 
 
 IDENTITY = Entry(
