@@ -40,7 +40,7 @@ def steps_with_maps(data: RunData) -> list[int]:
 
 def sizes(run: Run, step: int, example: int) -> Sizes:
     """What is kept of an example at a step; nothing where the file cannot be read."""
-    found: dict[str, tuple[int, int]] = {}
+    layers: dict[str, tuple[int, int]] = {}
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
             for name in file.keys():  # noqa: SIM118 — a safetensors file is no dict
@@ -48,10 +48,10 @@ def sizes(run: Run, step: int, example: int) -> Sizes:
                 if number == str(example):
                     shape = file.get_slice(name).get_shape()
                     if len(shape) == 4:
-                        found[kind] = (shape[0], shape[1])
+                        layers[kind] = (shape[0], shape[1])
     except (OSError, SafetensorError):
         return Sizes({})
-    return Sizes(found)
+    return Sizes(layers)
 
 
 def count_examples(run: Run, step: int) -> int:
@@ -75,8 +75,8 @@ def head_over_time(
         return []
     stride = -(-len(steps) // max(FEWEST_FRAMES, MOST_CELLS // last.size))
     chosen = [step for i, step in enumerate(steps) if i % stride == 0 or step in (must, steps[-1])]
-    found = [(step, _head(run, step, example, kind, layer, head)) for step in chosen]
-    return [(step, weights) for step, weights in found if weights is not None and weights.shape == last.shape]
+    frames = [(step, _head(run, step, example, kind, layer, head)) for step in chosen]
+    return [(step, weights) for step, weights in frames if weights is not None and weights.shape == last.shape]
 
 
 def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -> np.ndarray | None:

@@ -18,6 +18,7 @@ from core.finetune.run import about, config_of, result
 from core.trace import AttentionTrace
 from core.training.record import Record
 from core.training.runs import Run, Status, find_run
+from dashboard.runtime.run_data import records_of
 
 HERE = Path(__file__).with_name("examples") / "fine_tune"
 EXAMPLE_RUNS = {"classify": Run(HERE / "messages"), "pairs": Run(HERE / "numbers")}
@@ -88,19 +89,19 @@ def load_fine_tune(run: Run) -> FineTuneData:
         parse(config.task, config.data, config.seed)
     except (ConfigError, TypeError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
-    return FineTuneData(run, config, status, tuple(run.records()), about(run), trouble)
+    return FineTuneData(run, config, status, records_of(run), about(run), trouble)
 
 
 def read_link() -> str:
     """Words for a link whose run is not here; one that is here settles the task, before its control is drawn."""
-    asked = st.query_params.get(LINK)
-    found = find_run(asked) if asked else None
-    task = found.metadata().get("finetune", {}).get("task") if found is not None else None
-    if found is not None and task in TASKS:
-        if st.session_state.setdefault(LAST, {}).get(task) != found.id or TASK not in st.session_state:
+    run_id = st.query_params.get(LINK)
+    run = find_run(run_id) if run_id else None
+    task = run.metadata().get("finetune", {}).get("task") if run is not None else None
+    if run is not None and task in TASKS:
+        if st.session_state.setdefault(LAST, {}).get(task) != run.id or TASK not in st.session_state:
             st.session_state[TASK] = task
-        st.session_state[LAST][task] = found.id
-    elif asked:
+        st.session_state[LAST][task] = run.id
+    elif run_id:
         return "The fine-tuned run in the link is not on this machine, or was deleted. Below is the example run."
     return ""
 

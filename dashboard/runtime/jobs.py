@@ -70,11 +70,11 @@ def start(config: RunConfig, **more: Any) -> Run:
     return start_all([(config, more)])[0]
 
 
-def start_all(asked: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
+def start_all(configs: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
     """Ask for several runs at once, all of them or, raising QueueFull, none."""
-    _check_queue(len(asked))
-    prune(MAX_RUNS - len(asked))
-    runs = [create_run(config, **more) for config, more in asked]
+    _check_queue(len(configs))
+    prune(MAX_RUNS - len(configs))
+    runs = [create_run(config, **more) for config, more in configs]
     tick()
     return runs
 
@@ -192,15 +192,15 @@ def _still_busy(run: Run) -> bool:
         return True
     after = run.status()  # the worker may have ended between the two looks
     if not after.ended:
-        asked = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
-        run.set_status(asked, _last_words(run))
+        state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
+        run.set_status(state, _last_words(run))
     return False
 
 
 def _last_words(run: Run) -> str:
     reached = run.records()
-    kept = f"everything up to step {reached[-1].step:,} is kept" if reached else "it had not measured anything yet"
-    return f"{'Stopped' if run.stop_request() else 'The worker ended without a word'}; {kept}."
+    saved = f"everything up to step {reached[-1].step:,} is kept" if reached else "it had not measured anything yet"
+    return f"{'Stopped' if run.stop_request() else 'The worker ended without a word'}; {saved}."
 
 
 def _kill(pid: int) -> None:

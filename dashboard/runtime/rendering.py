@@ -13,14 +13,15 @@ from typing import TypeVar
 
 import streamlit as st
 
-Asked = TypeVar("Asked")
-Drawn = TypeVar("Drawn")
+Controls = TypeVar("Asked")
+Rendered = TypeVar("Drawn")
 AHEAD = 0.02  # seconds: the server sends every 10 ms and the browser collects for 10 ms more; later is not waited for
 
 
 def render_before_widgets(
-    ready: str, settings: Callable[[], Asked], controls: Callable[[], Asked], show: Callable[[Asked], Drawn],
-) -> tuple[Asked, Drawn]:
+    ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
+    show: Callable[[Controls], Rendered],
+) -> tuple[Controls, Rendered]:
     """What the controls say, and what ``show`` returned for it; the controls stand over what it drew.
 
     ``settings`` reads the session as ``controls`` will, without drawing; ``ready`` is a key of the session, under
@@ -31,14 +32,14 @@ def render_before_widgets(
     early = settings() if st.session_state.get(ready, False) else None
     if early is not None:
         with view:
-            drawn = show(early)
+            rendered = show(early)
         time.sleep(AHEAD)
     with top:
-        asked = controls()
-    st.session_state[ready] = early in (None, asked)
-    if early not in (None, asked):
+        values = controls()
+    st.session_state[ready] = early in (None, values)
+    if early not in (None, values):
         st.rerun()
     if early is None:
         with view:
-            drawn = show(asked)
-    return asked, drawn
+            rendered = show(values)
+    return values, rendered

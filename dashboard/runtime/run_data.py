@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import streamlit as st
 import torch
@@ -84,11 +85,11 @@ class RunData:
         return next((r for r in reversed(self.records) if r.step <= step and r.examples), None)
 
 
-def linked_run(asked: str | None) -> tuple[Run, str]:
+def linked_run(run_id: str | None) -> tuple[Run, str]:
     """The run a link names, and words when there is no such run (then the example is shown)."""
-    if not asked:
+    if not run_id:
         return EXAMPLE_RUN, ""
-    run = find_any_run(asked)
+    run = find_any_run(run_id)
     if run is not None:
         return run, ""
     return EXAMPLE_RUN, "The run in the link is not on this machine, or was deleted. Below is the example run."
@@ -96,12 +97,12 @@ def linked_run(asked: str | None) -> tuple[Run, str]:
 
 def linked_run_id() -> str | None:
     """The run the link names; without one, the run this session saw last, put back into the link."""
-    asked = st.query_params.get("run")
+    run_id = st.query_params.get("run")
     last = st.session_state.get(LAST)
-    if asked is None and last is not None and find_any_run(last) is not None:
-        st.query_params["run"] = asked = last
-    st.session_state[LAST] = asked
-    return asked
+    if run_id is None and last is not None and find_any_run(last) is not None:
+        st.query_params["run"] = run_id = last
+    st.session_state[LAST] = run_id
+    return run_id
 
 
 def select_run(run: Run) -> None:
@@ -124,6 +125,25 @@ def config_from_link(run: Run) -> RunConfig | None:
     return load_run(run).config
 
 
+def file_stamp(path: Path) -> tuple[int, int]:
+    """A file's time of change and size, which differ when it was written again; zeros without it."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_mtime_ns, stat.st_size
+
+
+def records_of(run: Run) -> tuple[Record, ...]:
+    """A run's records in the order of the file, which is parsed again only after it has changed."""
+    return _parse_records(run, file_stamp(run.path / "metrics.jsonl"))
+
+
+@lru_cache(maxsize=16)
+def _parse_records(run: Run, _stamp: tuple[int, int]) -> tuple[Record, ...]:
+    return tuple(run.records())
+
+
 def load_run(run: Run) -> RunData:
     """Read a run's folder; a folder that cannot be understood gives words, not an exception."""
     status = run.status()
@@ -134,5 +154,5 @@ def load_run(run: Run) -> RunData:
         task_of(config.task)
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
-    records = {record.step: record for record in run.records()}  # the final one replaces the last of its step
+    records = {record.step: record for record in records_of(run)}  # the final one replaces the last of its step
     return RunData(run, config, status, tuple(records[step] for step in sorted(records)), trouble)

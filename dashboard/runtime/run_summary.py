@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from core.attention import ConfigError
@@ -19,6 +18,7 @@ from core.training.record import Record
 from core.training.run_storage import LONGEST_NAME, size
 from core.training.runs import Run, Status, list_runs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS, status_of
+from dashboard.runtime.run_data import file_stamp
 from dashboard.runtime.run_labels import EXAMPLE, fine_tune_label, run_label
 
 CURVE = 40  # points of a small curve
@@ -63,22 +63,14 @@ class RunSummary:
 
 
 def summarize(run: Run) -> RunSummary:
-    """A run in a line; reading it again costs four looks at its folder, as long as nothing has changed."""
-    return _read(run, tuple(map(_changed, (run.path / "metrics.jsonl", run.path / "run.json", run.path / "status.json",
-                                           run.path / "checkpoints"))))
-
-
-def _changed(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
+    """Summarize a run; while its files have not changed, again at the cost of four stat calls."""
+    names = ("metrics.jsonl", "run.json", "status.json", "checkpoints")
+    return _read(run, tuple(file_stamp(run.path / name) for name in names))
 
 
 @lru_cache(maxsize=512)
 def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> RunSummary:
-    asked, records, trouble = run.metadata(), run.records(), ""
+    metadata, records, trouble = run.metadata(), run.records(), ""
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None
     try:
@@ -90,12 +82,12 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> RunSummary:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]
     every = -(-len(losses) // CURVE) or 1
-    name, parent, sweep = text_of(asked.get("name"), LONGEST_NAME), asked.get("parent"), asked.get("sweep")
+    name, parent, sweep = text_of(metadata.get("name"), LONGEST_NAME), metadata.get("parent"), metadata.get("sweep")
     return RunSummary(
         run=run, name=name or run_label(config, run in EXAMPLE_RUNS, tuned), named=bool(name),
         config=config, task=task_entry(config.task.key).name if config else fine_tune_label(tuned),
         status=status_of(run), tuned=tuned, asked_steps=config.steps if config else _count(about(run).get("steps")),
-        created=seconds_of(asked.get("created")), steps=records[-1].step if records else 0,
+        created=seconds_of(metadata.get("created")), steps=records[-1].step if records else 0,
         trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
         curve=tuple(losses[::every]),
         last=next((r for r in reversed(records) if r.exact is not None or r.error is not None), None),

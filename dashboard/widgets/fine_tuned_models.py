@@ -49,8 +49,9 @@ def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:
     if ref is None:
         return []
     tuned = load_model(ref)
-    found = answer(tuned, ModelInputs(text)).probabilities
-    if found is None:
+    probabilities = answer(tuned, ModelInputs(text)).probabilities
+    if probabilities is None:
         return []
     names = tuned.model.config.id2label
-    return sorted(((str(names[place]), float(share)) for place, share in enumerate(found)), key=lambda one: -one[1])
+    labels = [(str(names[index]), float(share)) for index, share in enumerate(probabilities)]
+    return sorted(labels, key=lambda label: -label[1])

@@ -71,7 +71,7 @@ def test_the_app_opens_here_with_the_kept_measurement():
     points = drawn(app)
     assert {row["model"] for row in points} == set(text.names(kept.learned).values())
     first = next(row for row in points if row["model"] == "one vector" and row["name"] == "51–60")
-    assert text.told(text.by_length(kept.learned, text.models(kept.learned)[0], "bleu")["51–60"]).startswith(
+    assert text.stats_text(text.by_length(kept.learned, text.models(kept.learned)[0], "bleu")["51–60"]).startswith(
         f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
 

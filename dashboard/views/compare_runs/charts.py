@@ -39,16 +39,16 @@ MEASURES = (
 
 def measured(sides: Sequence[ComparedRun]) -> list[Measure]:
     """The measures that any of the runs has, in the words of the task where all learn the same."""
-    found = [measure for measure in MEASURES
+    measures = [measure for measure in MEASURES
              if any(measure.value(record) is not None for side in sides for record in side.records)]
     configs = {side.shown.config.task for side in sides if side.shown.config is not None}
     if len(configs) != 1:
-        return found
+        return measures
     task = task_of(next(iter(configs)))
     own = {"exact": f"{'' if task.form == 'label' else 'whole '}{task.whole} right",
            "letters": f"single {task.unit}s right"}
     return [replace(measure, name=own[measure.key][0].upper() + own[measure.key][1:]) if measure.key in own else measure
-            for measure in found]
+            for measure in measures]
 
 
 def curves(sides: Sequence[ComparedRun], measure: Measure, step: int | None) -> None:

@@ -42,8 +42,8 @@ def steps(sides: Sequence[ComparedRun]) -> list[int]:
 
 def shared_step(sides: Sequence[ComparedRun]) -> int:
     """The last step that all of them reached, and kept if there is one."""
-    kept = [set(steps_with_maps(side.shown)) for side in sides]
-    return max(set.intersection(*kept), default=max(kept[0]))
+    steps_by_run = [set(steps_with_maps(side.shown)) for side in sides]
+    return max(set.intersection(*steps_by_run), default=max(steps_by_run[0]))
 
 
 def examples(side: ComparedRun) -> list[str]:
@@ -71,8 +71,8 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
         heads = [source_attention.source_weights(config.model, kind, head, rows, len(source))
                  for layer in weights for head in layer]
         if all(head is not None for head in heads):
-            found = np.stack([head[1] for head in heads if head is not None])
-            stacked = found.reshape(*weights.shape[:2], *found.shape[1:])
+            by_head = np.stack([head[1] for head in heads if head is not None])
+            stacked = by_head.reshape(*weights.shape[:2], *by_head.shape[1:])
             return SourceWeights(before[-1], stacked, heads[0][0], tuple(source))
         if task.form == "text":
             return SourceWeights(before[-1], weights, rows, columns)
@@ -81,26 +81,26 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
 
 def heads(side: ComparedRun) -> list[Head]:
     """The heads of a run's maps, the one that looks best where its outputs come from first."""
-    found = source_weights(side, steps_with_maps(side.shown)[-1], 0)
-    if found is None:
+    result = source_weights(side, steps_with_maps(side.shown)[-1], 0)
+    if result is None:
         return []
-    all_heads = [(layer, head) for layer in range(found.weights.shape[0]) for head in range(found.weights.shape[1])]
+    all_heads = [(layer, head) for layer in range(result.weights.shape[0]) for head in range(result.weights.shape[1])]
     best = best_head(next((record for record in reversed(side.records) if record.expected), None))
     return sorted(all_heads, key=lambda head: head != best)
 
 
 def tiles(
-    found: Sequence[tuple[ComparedRun, SourceWeights, Head]],
+    items: Sequence[tuple[ComparedRun, SourceWeights, Head]],
 ) -> tuple[list[Tile], tuple[str, ...], tuple[str, ...], list[ComparedRun]]:
     """The maps of the first run's shape as tiles, their words, and the runs whose maps have another shape."""
-    rows, columns = found[0][1].rows, found[0][1].columns
+    rows, columns = items[0][1].rows, items[0][1].columns
     drawn, other = [], []
-    for side, kept, (layer, head) in found:
-        weights = kept.weights[layer, head]
+    for side, attention, (layer, head) in items:
+        weights = attention.weights[layer, head]
         if weights.shape != (len(rows), len(columns)):
             other.append(side)
             continue
-        one = kept.weights.shape[:2] == (1, 1)
-        note = f"step {kept.step:,}" + ("" if one else f" · L{layer}·H{head}")
+        one = attention.weights.shape[:2] == (1, 1)
+        note = f"step {attention.step:,}" + ("" if one else f" · L{layer}·H{head}")
         drawn.append(Tile(side.name, note, weights, None, side.place))
     return drawn, rows, columns, other

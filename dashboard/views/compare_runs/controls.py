@@ -45,19 +45,19 @@ def choose(names: Sequence[str]) -> None:
 def runs_to_compare(every: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
     """Two to four runs to compare, and words about what the link names and cannot have."""
     there = {item.run.id: item for item in every}
-    asked = linked_ids()
-    found = [there[name] for name in asked if name in there and there[name].config is not None]
-    said = []
-    if missing := len(asked) - len(found):
-        said.append(f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
+    ids = linked_ids()
+    chosen = [there[name] for name in ids if name in there and there[name].config is not None]
+    messages = []
+    if missing := len(ids) - len(chosen):
+        messages.append(f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
                     "cannot be read.")
-    if len(found) > MOST:
-        said.append(f"At most {MOST} runs stand side by side; these are the first {MOST}.")
+    if len(chosen) > MOST:
+        messages.append(f"At most {MOST} runs stand side by side; these are the first {MOST}.")
     examples = [there[run.id] for run in EXAMPLE_RUNS]
-    while len(found) < 2:
-        other = rival(found[0], every) if asked and found else None
-        found.append(other or next(item for item in examples if item not in found))
-    return found[:MOST], " ".join(said)
+    while len(chosen) < 2:
+        other = rival(chosen[0], every) if ids and chosen else None
+        chosen.append(other or next(item for item in examples if item not in chosen))
+    return chosen[:MOST], " ".join(messages)
 
 
 def sides(chosen: Sequence[RunSummary]) -> list[ComparedRun]:
@@ -68,15 +68,15 @@ def sides(chosen: Sequence[RunSummary]) -> list[ComparedRun]:
 def names(chosen: Sequence[RunSummary]) -> list[str]:
     """Names short enough to stand beside a curve, all different; a task that all of them learn needs no saying."""
     same = len({item.task for item in chosen}) == 1
-    found: list[str] = []
+    names: list[str] = []
     for item in chosen:
         name = item.plain_name
         if same and not item.named:
             name = name.removeprefix(f"{item.task}: ")
             name = name[:1].upper() + name[1:]
         name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-        found.append(name if name not in found else f"{name} ({len(found) + 1})")
-    return found
+        names.append(name if name not in names else f"{name} ({len(names) + 1})")
+    return names
 
 
 Value = Callable[[Record], float | None]
@@ -89,4 +89,5 @@ def expected(record: Record) -> float | None:
 
 def latest(records: Sequence[Record], value: Value, until: Callable[[Record], bool]) -> float | None:
     """The last value measured while `until` held."""
-    return next((found for record in reversed(records) if until(record) and (found := value(record)) is not None), None)
+    values = (value(record) for record in reversed(records) if until(record))
+    return next((each for each in values if each is not None), None)

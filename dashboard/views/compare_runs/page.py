@@ -26,18 +26,18 @@ def page() -> None:
     """The choice of runs, and below it their figures and tables, polled while one of the runs is live."""
     title("Compare runs", "Two to four runs, by steps and by seconds, and what their attention did at the same step.")
     every = list_summaries()
-    chosen, said = runs_to_compare(every)
-    if said:
-        st.warning(plain(said))
+    chosen, message = runs_to_compare(every)
+    if message:
+        st.warning(plain(message))
     with st.grid(min_column_width=170, gap="small"):
         _choices(every, chosen)
     live = any(item.live for item in chosen)
     poll(lambda: sides(chosen), _board, live, "compare_runs:board", interval=SLOW_POLL_INTERVAL,
          still_live=lambda sides: any(side.shown.live for side in sides))
-    asked = st.expander("How a value is told at equal steps and at equal seconds", on_change="rerun",
+    panel = st.expander("How a value is told at equal steps and at equal seconds", on_change="rerun",
                        key="compare_runs:source")
-    if asked.open:
-        with asked:
+    if panel.open:
+        with panel:
             source_panel(text.fact)
     next_page("compare_runs")
 
@@ -54,27 +54,27 @@ def _choices(every: Sequence[RunSummary], chosen: Sequence[RunSummary]) -> None:
 
 
 def _take() -> None:
-    found = [st.session_state.get(f"compare_runs:{place}") for place in range(MOST)]
-    choose(list(dict.fromkeys(name for name in found if name)))
+    ids = [st.session_state.get(f"compare_runs:{place}") for place in range(MOST)]
+    choose(list(dict.fromkeys(name for name in ids if name)))
 
 
-def _board(found: Sequence[ComparedRun]) -> None:
+def _board(sides: Sequence[ComparedRun]) -> None:
     """The curves, the maps, the differences and the tables of the compared runs."""
-    able = measured(found)
+    able = measured(sides)
     if not able:
         st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")
         return
     top = st.container(gap="small")
-    same, others = compute.split_by_task(found)
+    same, others = compute.split_by_task(sides)
     drawn = _maps(same) if same else None
-    step = drawn.step if drawn else max((side.records[-1].step for side in found if side.records), default=0)
+    step = drawn.step if drawn else max((side.records[-1].step for side in sides if side.records), default=0)
     with top:
         measure = _measure(able)
-        curves(found, measure, step)
-    _apart(drawn, text.fact(found, measure, step))
+        curves(sides, measure, step)
+    _apart(drawn, text.fact(sides, measure, step))
     if others:
         st.caption(text.no_maps(others, bool(same)))
-    _tables(found)
+    _tables(sides)
 
 
 def _measure(able: Sequence[Measure]) -> Measure:
@@ -97,12 +97,12 @@ class Drawn:
 def _maps(same: Sequence[ComparedRun]) -> Drawn:
     """The maps at one step, with the controls over them."""
     step, example, heads = _pickers(same)
-    found = [(side, kept, head) for side, head in zip(same, heads, strict=True)
-             if head is not None and (kept := compute.source_weights(side, step, example)) is not None]
-    if not found:
+    items = [(side, attention, head) for side, head in zip(same, heads, strict=True)
+             if head is not None and (attention := compute.source_weights(side, step, example)) is not None]
+    if not items:
         st.caption("None of these runs kept attention to its source at this step.")
         return Drawn(step, [], (), ())
-    tiles, rows, columns, other = compute.tiles(found)
+    tiles, rows, columns, other = compute.tiles(items)
     multiples(tiles, rows, columns, key=f"compare_runs:maps:{len(rows)}:{len(columns)}", height=260, link=LINK,
               reads=READS, fact=f"Attention of {len(tiles)} runs at step {step:,} on one held-out example")
     if other:
@@ -110,14 +110,14 @@ def _maps(same: Sequence[ComparedRun]) -> Drawn:
     return Drawn(step, tiles, rows, columns)
 
 
-def _apart(drawn: Drawn | None, said: str) -> None:
+def _apart(drawn: Drawn | None, sentence: str) -> None:
     """One map minus another on the left, the measured sentence on the right."""
     if drawn is None or len(drawn.tiles) < 2:
-        fact(said)
+        fact(sentence)
         return
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
-        fact(said)
+        fact(sentence)
         st.caption(text.conditions(drawn.step))
         first, second = _pair(drawn.tiles)
     with left:
@@ -137,12 +137,12 @@ def _pair(tiles: Sequence[Tile]) -> tuple[int, int]:
 
 def _pickers(same: Sequence[ComparedRun]) -> tuple[int, int, list[compute.Head | None]]:
     """The step, the held-out example, and a head of each run that has more than one."""
-    told = compute.examples(same[0])
-    kept, own = compute.steps(same), "-".join(side.item.run.id for side in same)
+    examples = compute.examples(same[0])
+    steps, own = compute.steps(same), "-".join(side.item.run.id for side in same)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        step = _step(kept, compute.shared_step(same), f"compare_runs:step:{own}") if len(kept) > 1 else kept[0]
-        example = st.selectbox("Held-out example", range(len(told)), key=f"compare_runs:example:{own}", width=240,
-                               format_func=lambda at: told[at])
+        step = _step(steps, compute.shared_step(same), f"compare_runs:step:{own}") if len(steps) > 1 else steps[0]
+        example = st.selectbox("Held-out example", range(len(examples)), key=f"compare_runs:example:{own}", width=240,
+                               format_func=lambda at: examples[at])
         heads: list[compute.Head | None] = []
         for side in same:
             there = compute.heads(side)
@@ -154,26 +154,26 @@ def _pickers(same: Sequence[ComparedRun]) -> tuple[int, int, list[compute.Head |
     return step, example, heads
 
 
-def _step(kept: list[int], usual: int, key: str) -> int:
+def _step(steps: list[int], usual: int, key: str) -> int:
     """The step that is drawn; it is in the link."""
-    asked = st.query_params.get("step", "")
-    start = int(asked) if asked.isdecimal() and len(asked) < 7 and int(asked) in kept else usual
+    linked = st.query_params.get("step", "")
+    start = int(linked) if linked.isdecimal() and len(linked) < 7 and int(linked) in steps else usual
 
     def take() -> None:
         st.query_params["step"] = str(st.session_state[key])
 
-    return st.select_slider("Step", kept, start, key=key, format_func=lambda at: f"{at:,}", width=300, on_change=take)
+    return st.select_slider("Step", steps, start, key=key, format_func=lambda at: f"{at:,}", width=300, on_change=take)
 
 
-def _tables(found: Sequence[ComparedRun]) -> None:
-    head, rows = text.results(found, [_parameters(side) for side in found])
+def _tables(sides: Sequence[ComparedRun]) -> None:
+    head, rows = text.results(sides, [_parameters(side) for side in sides])
     table(head, rows, caption="What each run reached")
-    apart, alike = text.differences(found)
+    apart, same = text.differences(sides)
     st.markdown(":small[**How they differ**]")
     if apart:
-        table(["setting", *(side.name for side in found)], apart, caption="Settings in which the runs differ", left=5,
+        table(["setting", *(side.name for side in sides)], apart, caption="Settings in which the runs differ", left=5,
               markers=False)
-    st.caption(f"{alike} settings are the same in all of them." if apart else "They were trained in the very same way.")
+    st.caption(f"{same} settings are the same in all of them." if apart else "They were trained in the very same way.")
 
 
 def _parameters(side: ComparedRun) -> int | None:

@@ -32,9 +32,9 @@ def _flat(data: Any, name: str) -> list[tuple[str, str]]:
 
 def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     """A row for each setting in which the runs differ, and how many they share."""
-    found = [settings(side.shown.config) for side in sides]
-    names = [name for name in dict.fromkeys(name for each in found for name in each) if name not in REPEATED]
-    rows = [[name.removeprefix("model."), *(each.get(name, MISSING) for each in found)] for name in names]
+    settings_by_run = [settings(side.shown.config) for side in sides]
+    names = [name for name in dict.fromkeys(name for each in settings_by_run for name in each) if name not in REPEATED]
+    rows = [[name.removeprefix("model."), *(each.get(name, MISSING) for each in settings_by_run)] for name in names]
     apart = [row for row in rows if len(set(row[1:])) > 1]
     return apart, len(rows) - len(apart)
 
@@ -67,7 +67,7 @@ def _row(side: ComparedRun, parameters: int | None) -> list[str]:
             MISSING if not speed else f"{speed:,.0f}"]
 
 
-def told(value: float | None, measure: Measure) -> str:
+def value_text(value: float | None, measure: Measure) -> str:
     if value is None:
         return "nothing measured"
     return percent(value) if measure.share else score(value) if measure.key in ("bleu", "chrf") else number(value)
@@ -79,8 +79,9 @@ def fact(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
     if len(able) < 2:
         return "Only one of these runs has measured anything yet."
     seconds = min(side.records[-1].trained for side in able)
-    at_step = [told(latest(side.records, measure.value, lambda r: r.step <= step), measure) for side in able]
-    at_time = [told(latest(side.records, measure.value, lambda r: r.trained <= seconds), measure) for side in able]
+    by_step = [latest(side.records, measure.value, lambda r: r.step <= step) for side in able]
+    by_time = [latest(side.records, measure.value, lambda r: r.trained <= seconds) for side in able]
+    at_step, at_time = ([value_text(value, measure) for value in values] for values in (by_step, by_time))
     named = ", ".join(f"**{value}** for {plain(side.name)}" for side, value in zip(able, at_step, strict=True))
     same = ", ".join(at_time[:-1]) + f" and {at_time[-1]}"
     what = measure.name[0].lower() + measure.name[1:] if measure.key not in ("bleu", "chrf") else measure.name

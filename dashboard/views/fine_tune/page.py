@@ -161,8 +161,8 @@ def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, c
 def _head_field(place: Any, heads: list[HeadChange]) -> None:
     """The field of all heads, the one that moved most first; it stands on that one until a person picks another."""
     names = {(item.layer, item.head): item.name for item in heads}
-    wanted = st.session_state.get(PICK)
-    st.session_state[HEAD] = st.session_state[SET] = wanted if wanted in names else next(iter(names))
+    selected = st.session_state.get(PICK)
+    st.session_state[HEAD] = st.session_state[SET] = selected if selected in names else next(iter(names))
     place.selectbox("Head, most moved first", list(names), format_func=names.get, key=HEAD, on_change=_pick)
 
 
@@ -173,8 +173,8 @@ def _pick() -> None:
 
 def _picked(both: Both) -> HeadChange:
     """The head that a person picked; the one that moved most otherwise."""
-    wanted = st.session_state.get(PICK)
-    return next((item for item in both.heads if (item.layer, item.head) == wanted), both.heads[0])
+    selected = st.session_state.get(PICK)
+    return next((item for item in both.heads if (item.layer, item.head) == selected), both.heads[0])
 
 
 def _gained(both: Both | None) -> str:
@@ -240,15 +240,15 @@ def _readings(data: FineTuneData, text: str, row: list) -> Both | None:
         index, step = watched.index(text), _scrub(data, steps, row[2])
         return _of_kind(data.trace(steps[0], index), data.trace(step, index), step, data)
     try:
-        found = fine_tuned_models.readings(data, text)
+        traces = fine_tuned_models.readings(data, text)
     except PretrainedError as error:
         st.info(plain(str(error)))
         return None
-    if found is None:
+    if traces is None:
         return None
-    said = fine_tuned_models.labels(data, text)
-    row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in said[:4]) + "]")
-    return _of_kind(*found, data.records[-1].step, data)
+    labels = fine_tuned_models.labels(data, text)
+    row[2].markdown(":small[" + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in labels[:4]) + "]")
+    return _of_kind(*traces, data.records[-1].step, data)
 
 
 def _scrub(data: FineTuneData, steps: list[int], place: Any) -> int:

@@ -28,16 +28,16 @@ def right(config: FineTuneConfig, held_out: int) -> str:
 def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str, float] | None) -> str:
     """What the run reached at a step, beside what it has to beat."""
     does = "get their right label" if config.task == "classify" else "are written all right"
-    said = (f"At step {now.step:,}, **{percent(now.exact)}** of {right(config, now.held_out)} {does}; before training "
-            f"it was {percent(first.exact)}")
+    sentence = (f"At step {now.step:,}, **{percent(now.exact)}** of {right(config, now.held_out)} {does}; before "
+                f"training it was {percent(first.exact)}")
     if now.balanced is not None:
-        said += f". Balanced accuracy is **{percent(now.balanced)}**"
+        sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
     if majority is not None:
-        said += f"; the majority class, “{plain(majority[0])}”, gives {percent(majority[1])}"
-    said += "."
+        sentence += f"; the majority class, “{plain(majority[0])}”, gives {percent(majority[1])}"
+    sentence += "."
     if now.cut:
-        said += f" {now.cut:,} were cut at as many tokens as the longest right answer has, before an end mark."
-    return said
+        sentence += f" {now.cut:,} were cut at as many tokens as the longest right answer has, before an end mark."
+    return sentence
 
 
 def gained(head: HeadChange, before: np.ndarray, now: AttentionMap) -> str:
@@ -57,26 +57,26 @@ def still(config: FineTuneConfig) -> str:
             else "")
 
 
-def conditions(config: FineTuneConfig, told: dict, learned: int, held_out: int, repeated: int,
+def conditions(config: FineTuneConfig, about: dict, learned: int, held_out: int, repeated: int,
                machine: str = "") -> str:
     """Under which conditions the numbers hold; `machine` is where the run trained, if that is known."""
-    said = [f"{plain(name_of(config.model))}, {told.get('learns', 0):,} of {told.get('weights', 0):,} weights learn",
+    parts = [f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights learn",
             f"{learned:,} rows learned, {held_out:,} held out", f"seed {config.seed}"]
     if machine:
-        said.append(f"trained on {plain(machine)}")
-    if config.task == "classify" and "new_head" in told:
-        said.append("its head is new" if told["new_head"] else "it keeps its own head, which has these labels")
-    if new := told.get("new_words"):
+        parts.append(f"trained on {plain(machine)}")
+    if config.task == "classify" and "new_head" in about:
+        parts.append("its head is new" if about["new_head"] else "it keeps its own head, which has these labels")
+    if new := about.get("new_words"):
         shown = ", ".join(map(plain, new[:10]))
-        said.append(f"{len(new)} words were new to it ({shown}{', …' if len(new) > 10 else ''}), each with a vector "
+        parts.append(f"{len(new)} words were new to it ({shown}{', …' if len(new) > 10 else ''}), each with a vector "
                     "drawn around the mean of the others")
     if repeated:
-        said.append(f"{repeated} repeated rows were taken once")
-    if truncated := told.get("truncated"):
-        said.append(f"{truncated:,} rows are longer than {told.get('max_tokens', 0):,} tokens and are cut there")
+        parts.append(f"{repeated} repeated rows were taken once")
+    if truncated := about.get("truncated"):
+        parts.append(f"{truncated:,} rows are longer than {about.get('max_tokens', 0):,} tokens and are cut there")
     over = " What moved need not be what helped: to see that, switch heads off on the page Evidence."
     right_past = " The decoder is given the right target, so that the rows of a map stay the same."
-    return "; ".join(said) + "." + (right_past if config.task == "pairs" else "") + over
+    return "; ".join(parts) + "." + (right_past if config.task == "pairs" else "") + over
 
 
 def progress(records: Sequence[Record], steps: int) -> tuple[float, str]:
@@ -102,6 +102,6 @@ def table(before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequ
             f'{"".join(rows)}</table>')
 
 
-def _answer(told: Prediction, quiet: str) -> str:
-    said = escape(" ".join(told.predicted)) or "nothing"
-    return said if told.right else f'<span style="color:{quiet};text-decoration:line-through">{said}</span>'
+def _answer(prediction: Prediction, quiet: str) -> str:
+    output = escape(" ".join(prediction.predicted)) or "nothing"
+    return output if prediction.right else f'<span style="color:{quiet};text-decoration:line-through">{output}</span>'

@@ -152,20 +152,20 @@ def _discard(items: Sequence[RunSummary]) -> None:
 
 def undo() -> None:
     """After a deletion: what went, and the button that brings it back."""
-    gone = st.session_state.get(DELETED)
-    if not gone:
+    deleted = st.session_state.get(DELETED)
+    if not deleted:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(f"Deleted {plain(gone[0][1])}." if len(gone) == 1 else f"Deleted {len(gone)} runs.")
-        st.button("Bring back", icon=":material/undo:", key="runs:undo", on_click=_bring_back, args=(gone,))
+        st.caption(f"Deleted {plain(deleted[0][1])}." if len(deleted) == 1 else f"Deleted {len(deleted)} runs.")
+        st.button("Bring back", icon=":material/undo:", key="runs:undo", on_click=_bring_back, args=(deleted,))
 
 
-def _bring_back(gone: Sequence[tuple[str, str]]) -> None:
+def _bring_back(deleted: Sequence[tuple[str, str]]) -> None:
     def make() -> None:
-        found = [run_id for run_id, _ in gone if restore(run_id) is not None]
+        restored = [run_id for run_id, _ in deleted if restore(run_id) is not None]
         st.session_state.pop(DELETED)
-        select(found)
-        if len(found) < len(gone):
+        select(restored)
+        if len(restored) < len(deleted):
             flash("runs", "The room was needed: not every deleted run could be brought back.")
 
     _try(make)

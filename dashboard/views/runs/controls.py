@@ -13,8 +13,8 @@ PICKED = "run"  # the link's word; several are divided by commas
 MOST_PICKED = 20
 
 
-def search(items: Sequence[RunSummary], asked: str) -> list[RunSummary]:
-    return [item for item in items if matches(item, asked)]
+def search(items: Sequence[RunSummary], query: str) -> list[RunSummary]:
+    return [item for item in items if matches(item, query)]
 
 
 def linked_ids() -> list[str]:

@@ -12,6 +12,7 @@ from core.training.run_storage import most_bytes
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
+from dashboard.runtime.run_data import records_of
 from dashboard.runtime.run_summary import RunSummary, list_summaries
 from dashboard.views.runs import actions, text
 from dashboard.views.runs.controls import missing_text, search, selection
@@ -26,36 +27,36 @@ def page() -> None:
     controls = st.container()
     live = any(item.live for item in list_summaries())
     with controls:
-        asked = _controls()
-    poll(list_summaries, partial(_board, asked), live, "runs:board", interval=SLOW_POLL_INTERVAL,
+        query = _controls()
+    poll(list_summaries, partial(_board, query), live, "runs:board", interval=SLOW_POLL_INTERVAL,
          still_live=lambda every: any(item.live for item in every))
-    said = st.expander("What is checked of an upload", on_change="rerun", key="runs:source")
-    if said.open:
-        with said:
+    panel = st.expander("What is checked of an upload", on_change="rerun", key="runs:source")
+    if panel.open:
+        with panel:
             source_panel(unpack)
     next_page("runs")
 
 
 def _controls() -> str:
     row = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
-    asked = row[0].text_input("Search", key="runs:search", live=True, icon=":material/search:", max_chars=200,
+    query = row[0].text_input("Search", key="runs:search", live=True, icon=":material/search:", max_chars=200,
                               placeholder="a name, a task, a model, a state", label_visibility="collapsed", **BOUND)
     with row[1]:
         actions.upload()
-    return asked or ""
+    return query or ""
 
 
-def _board(asked: str, every: Sequence[RunSummary]) -> None:
+def _board(query: str, every: Sequence[RunSummary]) -> None:
     """The list of the runs that the search leaves, and the selected run."""
     actions.undo()
-    if said := missing_text(every):
-        st.warning(plain(said))
-    items = search(every, asked)
+    if message := missing_text(every):
+        st.warning(plain(message))
+    items = search(every, query)
     if items:
         listing(items)
         _chosen(selection(items), every)
     else:
-        st.info(f"No run has “{plain(asked)}” in its name, task, model or state.", icon=":material/search_off:")
+        st.info(f"No run has “{plain(query)}” in its name, task, model or state.", icon=":material/search_off:")
     st.caption(text.room(every, most_bytes()))
 
 
@@ -69,7 +70,7 @@ def _chosen(chosen: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:
         actions.actions(chosen)
     if first.trouble:
         st.error(plain(first.trouble))
-    elif first.run.records():
+    elif records_of(first.run):
         _curves(first)
         fact(text.fact(chosen, every))
     else:
@@ -77,7 +78,7 @@ def _chosen(chosen: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:
 
 
 def _curves(item: RunSummary) -> None:
-    records, ink = item.run.records(), Ink.of(theme())
+    records, ink = records_of(item.run), Ink.of(theme())
     last = max(records[-1].step, item.asked_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
     left.markdown(":small[**Loss**]")

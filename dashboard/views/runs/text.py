@@ -15,14 +15,14 @@ STATES = {"queued": "waiting", "starting": "starting", "running": "running", "pa
           "finished": "finished", "failed": "failed"}
 
 
-def matches(item: RunSummary, asked: str) -> bool:
+def matches(item: RunSummary, query: str) -> bool:
     """Whether every word that was typed stands somewhere in what is known of a run."""
     known = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
     if item.config is not None:
         config = item.config
         known += [model_label(config.model), config.task.key, config.optimizer, f"seed {config.seed}"]
     text = " ".join(known).casefold()
-    return all(word in text or word == item.run.id for word in asked.casefold().split())
+    return all(word in text or word == item.run.id for word in query.casefold().split())
 
 
 def room(items: Sequence[RunSummary], most: int) -> str:
@@ -40,9 +40,9 @@ def result(item: RunSummary) -> str:
         return f"a loss of {number(item.loss)}" if item.loss is not None else "nothing measured yet"
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
-    said = f"{percent(item.last.exact or 0.0)} exact"
+    share = f"{percent(item.last.exact or 0.0)} exact"
     scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
-    return ", ".join([said, *(f"{name} {value:.0f}" for name, value in scores if value is not None)])
+    return ", ".join([share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)])
 
 
 def fact(picked: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
@@ -59,10 +59,10 @@ def fact(picked: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
 
 def state(item: RunSummary) -> str:
     """How a run stands, and at which step of how many."""
-    said = STATES.get(item.status.state, item.status.state)
+    name = STATES.get(item.status.state, item.status.state)
     if item.live and item.asked_steps and item.steps:
-        return f"{said}, {percent(item.steps / item.asked_steps)}"
-    return said
+        return f"{name}, {percent(item.steps / item.asked_steps)}"
+    return name
 
 
 def about(item: RunSummary) -> str:

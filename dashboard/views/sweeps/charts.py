@@ -54,7 +54,7 @@ def lines(title: str, x_title: str, last_x: float, names: Sequence[str], drawn: 
         rows = [{"x": a, "y": b, "low": low, "high": high, "name": names[place], "at": number(a),
                  "told": written(b), "told_low": written(low), "told_high": written(high)}
                 for a, b, low, high in zip(each.x, each.mean, each.low, each.high, strict=True)]
-        tips = [{"field": "name", "title": " "}, *({"field": name, "title": said} for name, said in (
+        tips = [{"field": "name", "title": " "}, *({"field": name, "title": label} for name, label in (
             ("x" if x_title == "step" else "at", x_title), ("told", "mean"), ("told_low", "lowest seed"),
             ("told_high", "highest seed")))]
         both, own = {"x": x, "y": y}, {"color": colour(place, theme)}
@@ -80,15 +80,15 @@ def _names(names: Sequence[str], drawn: dict[int, Line], scale: Scale, theme: Th
             for place, share in zip(drawn, shares, strict=True)]
 
 
-def seeds(title: str, names: Sequence[str], found: dict[int, SeedStats], scale: Scale, theme: Theme,
+def seeds(title: str, names: Sequence[str], stats: dict[int, SeedStats], scale: Scale, theme: Theme,
           written: Callable[[float], str] = number) -> dict:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
     ink = Ink.of(theme)
     y = {"field": "name", "type": "nominal", "title": None, "sort": list(names),
-         "scale": {"domain": [names[place] for place in found]},
+         "scale": {"domain": [names[place] for place in stats]},
          "axis": {"labelLimit": 220, "domain": False, "grid": False, "labelFontSize": 13, "labelColor": ink.text}}
     x, layers = scale.axis(horizontal=True), []
-    for place, each in found.items():
+    for place, each in stats.items():
         own, name = {"color": colour(place, theme)}, names[place]
         half = each.half_width or 0.0
         middle = [{"x": each.mean, "low": max(scale.low, each.mean - half),
@@ -101,6 +101,6 @@ def seeds(title: str, names: Sequence[str], found: dict[int, SeedStats], scale: 
             layer("point", [{"x": value, "name": name, "told": written(value)} for value in each.values],
                   {"x": x, "y": y, "tooltip": tips}, filled=True, size=60, opacity=0.75,
                   shape=SHAPES[place % len(SHAPES)], **own)]
-    return {"title": heading(title, ink), "height": ROW * max(1, len(found)), "layer": layers, "config": config(ink),
+    return {"title": heading(title, ink), "height": ROW * max(1, len(stats)), "layer": layers, "config": config(ink),
             "padding": {"left": 4, "right": 12, "top": 4, "bottom": 4},
             "autosize": {"type": "fit-x", "contains": "padding"}}

@@ -79,9 +79,9 @@ class SweepData:
 
     def line(self, place: int, measure: str, over: str) -> Line | None:
         """The mean along the way: of the seeds that finished, or until then of the one that is furthest."""
-        begun = [outcome for outcome in self.of(place) if outcome.steps]
-        done = [outcome for outcome in begun if outcome.state == "finished"]
-        furthest = sorted(begun, key=lambda outcome: outcome.trained[-1])[-1:]
+        started = [outcome for outcome in self.of(place) if outcome.steps]
+        done = [outcome for outcome in started if outcome.state == "finished"]
+        furthest = sorted(started, key=lambda outcome: outcome.trained[-1])[-1:]
         shared = over == "steps" and self.config.equal == "steps"
         return line([outcome.points(measure, over) for outcome in done or furthest], shared)
 

@@ -82,16 +82,16 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
 
 def _own_runs() -> list[Run]:
     """The latest runs that belong to no sweep and whose settings can be read."""
-    found: list[Run] = []
+    runs: list[Run] = []
     for run in reversed(list_runs()):
         try:
             if "sweep" not in run.metadata() and run.config():
-                found.append(run)
+                runs.append(run)
         except (ConfigError, TypeError, ValueError, KeyError):
             continue
-        if len(found) == LATEST:
+        if len(runs) == LATEST:
             break
-    return found
+    return runs
 
 
 def _label(run: Run) -> str:
@@ -139,11 +139,11 @@ def linked_sweep() -> tuple[Sweep, str]:
         st.query_params["sweep"] = named = last.id
     if not named:
         return EXAMPLE_SWEEP, ""
-    found = find_sweep(named)
-    st.session_state[LAST] = found.id if found else None
-    if found is None:
+    sweep = find_sweep(named)
+    st.session_state[LAST] = sweep.id if sweep else None
+    if sweep is None:
         return EXAMPLE_SWEEP, "The sweep in the link is not on this machine, or was deleted. Below is the example."
-    return found, ""
+    return sweep, ""
 
 
 def _running() -> Sweep | None:

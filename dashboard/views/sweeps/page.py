@@ -164,8 +164,8 @@ def runs(data: SweepData) -> None:
         st.download_button("All numbers, CSV", lambda: text.numbers_csv(data), "sweep.csv", "text/csv",
                            icon=":material/download:", on_click="ignore")
         for cell, outcome in sorted(data.outcomes.items()):
-            said = text.run_line(data, cell, outcome)
+            line = text.run_line(data, cell, outcome)
             if cell in folders:
-                st.page_link(PAGES / "train.py", label=plain(said), query_params={"run": folders[cell].id})
+                st.page_link(PAGES / "train.py", label=plain(line), query_params={"run": folders[cell].id})
             else:
-                st.markdown(f":small[{plain(said)}]")
+                st.markdown(f":small[{plain(line)}]")

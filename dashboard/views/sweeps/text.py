@@ -29,9 +29,9 @@ def figure_title(measure: str, data: SweepData) -> str:
     return long[0].upper() + long[1:]
 
 
-def number(found: SeedStats, measure: str) -> str:
+def number(stats: SeedStats, measure: str) -> str:
     """99.4 ± 0.5, the mean and half of its 95 % interval, with as many places as that can carry."""
-    mean, half = scaled(found.mean, measure), found.half_width
+    mean, half = scaled(stats.mean, measure), stats.half_width
     digits = places(measure, mean, None if half is None else scaled(half, measure))
     if half is None:
         return f"{mean:.{digits}f}"
@@ -47,19 +47,19 @@ def _unit(measure: str, data: SweepData) -> str:
 
 def fact(data: SweepData, measure: str) -> str:
     """The best and the worst mean with their intervals, which values differ significantly, and what one seed gave."""
-    found = {place: s for place in range(len(data.names)) if (s := data.spread(place, measure)) is not None}
-    if len(found) < 2 or min(len(s.values) for s in found.values()) < 2:
+    stats = {place: s for place in range(len(data.names)) if (s := data.spread(place, measure)) is not None}
+    if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
         return (f"**{data.finished}** of {len(data.config.cells)} runs have finished. A value is compared once two "
                 "of its seeds have, so that no lucky run is.")
-    ranked = sorted(found, key=lambda place: found[place].mean, reverse=HIGHER[measure])
+    ranked = sorted(stats, key=lambda place: stats[place].mean, reverse=HIGHER[measure])
     best, worst = ranked[0], ranked[-1]
-    text = (f"**{data.names[best]}** reaches **{number(found[best], measure)}**{_unit(measure, data)}, "
-            f"**{data.names[worst]}** **{number(found[worst], measure)}**. ")
+    text = (f"**{data.names[best]}** reaches **{number(stats[best], measure)}**{_unit(measure, data)}, "
+            f"**{data.names[worst]}** **{number(stats[worst], measure)}**. ")
     text += "Differences are tested when all runs have ended. " if data.live else ""
     result = verdict(data, measure, ranked)
-    wide = max(ranked, key=lambda place: found[place].high - found[place].low)
-    alone = (f"A single run of {data.names[wide]} gave {plain_number(found[wide].low, measure)}, another "
-             f"{plain_number(found[wide].high, measure)}." if found[wide].high > found[wide].low else "")
+    wide = max(ranked, key=lambda place: stats[place].high - stats[place].low)
+    alone = (f"A single run of {data.names[wide]} gave {plain_number(stats[wide].low, measure)}, another "
+             f"{plain_number(stats[wide].high, measure)}." if stats[wide].high > stats[wide].low else "")
     return f"{text}{result} {alone}".replace("  ", " ").strip()
 
 
@@ -101,8 +101,8 @@ def table(data: SweepData) -> tuple[list[str], list[list[str]]]:
 def _seeds(data: SweepData, place: int) -> str:
     """How many of a value's seeds finished, and how many failed."""
     states = [outcome.state for outcome in data.of(place)]
-    done, failed, asked = states.count("finished"), states.count("failed"), len(data.config.seeds)
-    return (f"{done}" if done == asked else f"{done} of {asked}") + (f", {failed} failed" if failed else "")
+    done, failed, total = states.count("finished"), states.count("failed"), len(data.config.seeds)
+    return (f"{done}" if done == total else f"{done} of {total}") + (f", {failed} failed" if failed else "")
 
 
 def failures(data: SweepData) -> list[str]:
@@ -127,13 +127,13 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
     count, outcomes = len(data.config.cells), data.outcomes.values()
     done = sum(_share(outcome, data.config) for outcome in outcomes)
     ended = sum(outcome.ended for outcome in outcomes)
-    said = f"{ended} of {count} runs done, {sum(o.state in ('starting', 'running') for o in outcomes)} training"
+    line = f"{ended} of {count} runs done, {sum(o.state in ('starting', 'running') for o in outcomes)} training"
     took = [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]
     if took:
         seconds = (count - done) * sum(took) / len(took) / workers
         about = f"{max(1, round(seconds))}{NARROW}s" if seconds < 90 else f"{round(seconds / 60)}{NARROW}min"
-        said += f", about {about} left"
-    return min(1.0, done / count), said
+        line += f", about {about} left"
+    return min(1.0, done / count), line
 
 
 def _share(outcome: Outcome, config: SweepConfig) -> float:

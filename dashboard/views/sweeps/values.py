@@ -73,14 +73,14 @@ def _plain(axis: str, key: str) -> bool:
 
 def _mechanisms(base: RunConfig) -> list[Any]:
     """The mechanism as it is, every preset at its size, and none where the model can do without."""
-    model, found = base.model, []
+    model, mechanisms = base.model, []
     for item in PRESETS:
         try:
-            found.append(item.config(model.d_model, model.num_heads))
+            mechanisms.append(item.config(model.d_model, model.num_heads))
         except ConfigError:
             continue
-    own = [model.attention] if model.attention not in found and model.attention is not None else []
-    return [*own, None, *found]
+    own = [model.attention] if model.attention not in mechanisms and model.attention is not None else []
+    return [*own, None, *mechanisms]
 
 
 def _of_task(base: RunConfig, name: str) -> list[Any]:
@@ -105,16 +105,16 @@ def _numbers(values: tuple[Any, ...]) -> bool:
 def axes(base: RunConfig) -> tuple[str, ...]:
     """The settings of which this run can have at least two values."""
     task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
-    found = [axis for axis in (*FIELDS, *task)
+    names = [axis for axis in (*FIELDS, *task)
              if sum(_fits(base, axis, value, built=False) for value in _candidates(base, axis)) > 1]
-    return tuple(sorted(found, key=lambda axis: axis != "score"))  # the first that comes to mind
+    return tuple(sorted(names, key=lambda axis: axis != "score"))  # the first that comes to mind
 
 
 def first(base: RunConfig, axis: str) -> list[str]:
     """The names that are chosen before anybody chose."""
     names = offered(base, axis)
-    wanted = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
-    return [name for name in wanted if name in names] or list(names)[:MOST_FIRST]
+    usual = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
+    return [name for name in usual if name in names] or list(names)[:MOST_FIRST]
 
 
 def read(base: RunConfig, axis: str, text: str) -> Any:

@@ -58,20 +58,20 @@ def attention_over_time(data: RunData) -> Moment:
     wish = None if following else st.session_state.setdefault(wish_key, steps[-1])
     key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
     picked = st.session_state.get(f"{key}:view", {}).get("frame")
-    kept = attention_frames.head_over_time(
+    frames = attention_frames.head_over_time(
         data.run, steps, head.example, head.kind, head.layer, head.head, picked or wish)
-    if not kept:
+    if not frames:
         return _no_attention(data)
     state = attention_view(
-        attention_frames.head_trace(data, head.example, head.kind, head.layer, kept[-1][1], head.of[1]), key=key,
+        attention_frames.head_trace(data, head.example, head.kind, head.layer, frames[-1][1], head.of[1]), key=key,
         layout="frames",
-        layer=head.layer, head=head.head, frame=wish, frames=kept, live=data.live,
+        layer=head.layer, head=head.head, frame=wish, frames=frames, live=data.live,
         title=f"Held-out example, {head.name}", reads=READS[head.kind], height=300,
     )
-    step = kept[-1][0] if state.frame is None else state.frame
-    if following and step != kept[-1][0]:
+    step = frames[-1][0] if state.frame is None else state.frame
+    if following and step != frames[-1][0]:
         st.session_state["train:follow"] = False  # whoever scrubs wants to stay there
-    return Moment(step, head, dict(kept).get(step))
+    return Moment(step, head, dict(frames).get(step))
 
 
 def _no_attention(data: RunData) -> Moment:
@@ -100,14 +100,14 @@ def _pickers(data: RunData, step: int) -> Head | None:
                              label_visibility="collapsed")
     layers, count = of = sizes.layers[kind]
     heads = [(layer, h) for layer in range(layers) for h in range(count)]
-    looks_back = kind == sizes.kinds[0]
-    best = attention_frames.best_head(data.records[-1]) if looks_back else (0, 0)
+    measured = kind == sizes.kinds[0]
+    best = attention_frames.best_head(data.records[-1]) if measured else (0, 0)
     layer, h = heads[0]
     if len(heads) > 1:
         layer, h = row.selectbox("Head", heads, heads.index(best) if best in heads else 0,
                                  key=f"train:head:{data.run.id}:{kind}", label_visibility="collapsed",
                                  format_func=lambda place: Head(example, kind, *place, of).name)
-    return Head(example, kind, layer, h, of, looks_back)
+    return Head(example, kind, layer, h, of, measured)
 
 
 def _label(data: RunData, example: int) -> str:
@@ -116,8 +116,8 @@ def _label(data: RunData, example: int) -> str:
     watched = attention_frames.watched_examples(data.config.task, data.config.watch)
     source, target = task.display_tokens(watched[example])
     if task.input in ("patches", "series"):
-        said = f": {task.separator.join(target)}" if task.input == "patches" else ""
-        return f"Example {example + 1}{said}"
+        answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
+        return f"Example {example + 1}{answer}"
     return (task.separator or ("" if task.input == "tokens" else " · ")).join(source)
 
 
@@ -127,24 +127,25 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     if task.input not in ("patches", "series") or config is None:
         return
     example = 0 if head is None else head.example
-    kept = attention_frames.watched_examples(config.task, config.watch)[example]
-    found = None
+    sample = attention_frames.watched_examples(config.task, config.watch)[example]
+    result = None
     if head is not None and moment.weights is not None:
         rows, _ = attention_frames.tokens(data, example, head.kind)
-        found = source_attention.source_weights(config.model, head.kind, moment.weights, rows, len(kept.source))
-    if task.input == "patches" and found is not None:
-        outputs, weights = found
+        result = source_attention.source_weights(config.model, head.kind, moment.weights, rows, len(sample.source))
+    if task.input == "patches" and result is not None:
+        outputs, weights = result
         training_curves.title(f"Where it looks, step {moment.step:,}")
-        st.html(source_attention.tiles(kept.source, task.shape.grid, outputs, weights, theme(), ink))
+        st.html(source_attention.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink))
         st.caption(f"The fullest patch has {number(weights.max())} of the weight; even attention would give each "
                    f"{number(1 / weights.shape[1])}.")
     decoded = data.decoded_at(moment.step)
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
-        told = decoded.examples[example]
-        past, wanted, said = ([float(x) for x in words] for words in (told.source, told.target, told.predicted))
+        prediction = decoded.examples[example]
+        past, target, output = ([float(x) for x in tokens] for tokens in
+                                (prediction.source, prediction.target, prediction.predicted))
         training_curves.title(f"Forecast at step {decoded.step:,}")
-        drawn = source_attention.forecast_chart(past, wanted, said, task.naive(past),
-                                                None if found is None else found[1], ink, theme())
+        drawn = source_attention.forecast_chart(past, target, output, task.naive(past),
+                                                None if result is None else result[1], ink, theme())
         st.vega_lite_chart(spec=drawn, key="train:forecast", alt="The past, what came, and what the model said.")
         st.caption("Grey: the past, with a dot for the weight it gets. Black or white: what came. Blue: the model. "
                    "Dashed: the last season again.")

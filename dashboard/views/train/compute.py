@@ -24,11 +24,11 @@ def time_needed(config: RunConfig) -> None:
     if DATA not in dict(config.task.params):
         return
     with st.spinner("Timing a few steps"):
-        found = _pace(replace(config, seed=0, steps=1, seconds=60.0, learning_rate=1e-3, warmup=0, patience=0,
+        estimate = _pace(replace(config, seed=0, steps=1, seconds=60.0, learning_rate=1e-3, warmup=0, patience=0,
                               record_every=1, decode_every=1, held_out=1), int(time.monotonic() // FRESH))
     task = task_of(config.task)
     held_out = len(task.held_out(config.held_out)[: config.held_out])
-    seconds = found.seconds(config, held_out, len(task.held_out(FINAL)))
+    seconds = estimate.seconds(config, held_out, len(task.held_out(FINAL)))
     st.caption(plain(in_words(config, seconds)))
 
 

@@ -126,8 +126,8 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     heads = _heads(base.model, sizes["d_model"], name, cells["heads"])
     with cells["training"]:
         training = _training(base, task.form, name)
-    asked = st.session_state.get(f"{name}:rate", base.learning_rate)
-    rate = cells["rate"].select_slider("Learning rate", sorted({*RATES, base.learning_rate, asked}), base.learning_rate,
+    now = st.session_state.get(f"{name}:rate", base.learning_rate)
+    rate = cells["rate"].select_slider("Learning rate", sorted({*RATES, base.learning_rate, now}), base.learning_rate,
                                        format_func=_short, key=f"{name}:rate", **KEEP)
     seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", **KEEP)
     attention = choose(name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"])

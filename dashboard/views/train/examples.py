@@ -22,30 +22,30 @@ PICTURE = 48
 
 def examples(data: RunData, record: Record, ink: Ink) -> None:
     """The watched examples as the model answered them in a record."""
-    task, told = data.task(), record.examples
+    task, predictions = data.task(), record.examples
     title(f"Examples at step {record.step:,}")
     if task.form == "series":
-        _series(task, told, ink)
+        _series(task, predictions, ink)
         return
-    long = max(len(e.source) + len(e.predicted) for e in told) > 2 * LONG and task.input == "tokens"
+    long = max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG and task.input == "tokens"
     # Long sentences scroll, so that the fact below them stays in sight.
     with st.container(height=LONG_TABLE if long else "content", border=False):
-        st.html(_table(data, task, told, ink))
+        st.html(_table(data, task, predictions, ink))
 
 
-def _table(data: RunData, task: Task, told: Sequence[Prediction], ink: Ink) -> str:
+def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
     if task.input == "patches":
         assert data.config is not None
-        kept = watched_examples(data.config.task, data.config.watch)
-        sources = [_picture(task, example, ink) for example in kept[: len(told)]]
-        return prediction_tables.answers(sources, told, task.separator, ink.pick, ink.hairline)
+        samples = watched_examples(data.config.task, data.config.watch)
+        sources = [_picture(task, example, ink) for example in samples[: len(predictions)]]
+        return prediction_tables.answers(sources, predictions, task.separator, ink.pick, ink.hairline)
     if task.form == "label":
         joined = task.separator or ("" if task.input == "tokens" else " · ")
-        sources = [prediction_tables.escaped(joined.join(each.source)) for each in told]
-        return prediction_tables.answers(sources, told, task.separator, ink.pick, ink.hairline)
+        sources = [prediction_tables.escaped(joined.join(each.source)) for each in predictions]
+        return prediction_tables.answers(sources, predictions, task.separator, ink.pick, ink.hairline)
     if task.form == "text":
-        return prediction_tables.continued(told, task.separator, ink.pick, ink.hairline)
-    return prediction_tables.written(told, task.separator, ink.pick, ink.hairline)
+        return prediction_tables.continued(predictions, task.separator, ink.pick, ink.hairline)
+    return prediction_tables.written(predictions, task.separator, ink.pick, ink.hairline)
 
 
 def _picture(task: Task, example: Example, ink: Ink) -> str:
@@ -54,14 +54,14 @@ def _picture(task: Task, example: Example, ink: Ink) -> str:
     return source_attention.image(source_attention.tinted(whole, grid, None, theme(), ink.text), "the picture", PICTURE)
 
 
-def _series(task: Task, told: Sequence[Prediction], ink: Ink) -> None:
+def _series(task: Task, predictions: Sequence[Prediction], ink: Ink) -> None:
     """How far each forecast is off, beside the last season again."""
     rows = []
-    for each in told:
-        past, wanted, said = ([float(x) for x in words] for words in (each.source, each.target, each.predicted))
-        rows.append((_off(said, wanted), _off(task.naive(past), wanted)))
+    for each in predictions:
+        past, target, output = ([float(x) for x in words] for words in (each.source, each.target, each.predicted))
+        rows.append((_off(output, target), _off(task.naive(past), target)))
     st.html(prediction_tables.forecasts(rows, ink.hairline))
 
 
-def _off(said: Sequence[float], wanted: Sequence[float]) -> float:
-    return sum(abs(a - b) for a, b in zip(said, wanted, strict=True)) / len(wanted)
+def _off(output: Sequence[float], target: Sequence[float]) -> float:
+    return sum(abs(a - b) for a, b in zip(output, target, strict=True)) / len(target)

@@ -29,10 +29,10 @@ def choose(
     ConfigError, after the widgets are drawn, when the chosen one cannot have those sizes.
     """
     usual = None if start.attention is None else sized(start.attention, d_model, heads)
-    asked = st.session_state.get(attention_key(name), usual)
-    trouble, config = None, asked
+    chosen = st.session_state.get(attention_key(name), usual)
+    trouble, config = None, chosen
     try:
-        config = asked and sized(asked, d_model, heads)
+        config = chosen and sized(chosen, d_model, heads)
     except ConfigError as error:
         trouble, config = error, usual
     popover = axes.popover("Six axes", icon=":material/tune:", width="stretch", on_change="rerun", key=f"{name}:axes")
@@ -107,11 +107,13 @@ def summary(model: ModelConfig) -> str:
     if config is None:
         return "No attention: the decoder sees the encoder's last state alone."
     names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
-    said = [f"{names}."]
+    sentences = [f"{names}."]
     if model.kind == "transformer":
         if exact := exact_fallbacks(config):
             kernel = entry("kernel", config.kernel.key).name
-            said.append(f"{kernel} serves the encoder; {' and '.join(exact)} {'are' if exact[1:] else 'is'} exact.")
+            verb = "are" if exact[1:] else "is"
+            sentences.append(f"{kernel} serves the encoder; {' and '.join(exact)} {verb} exact.")
         if masks := encoder_masks(config):
-            said.append(f"{' and '.join(masks)} serves the encoder: it reads the length, which a decoder cannot know.")
-    return " ".join(said)
+            sentences.append(f"{' and '.join(masks)} serves the encoder: it reads the length, which a decoder cannot "
+                             "know.")
+    return " ".join(sentences)

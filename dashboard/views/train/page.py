@@ -84,14 +84,14 @@ def draw(data: RunData) -> None:
     with below[0]:
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
-    found = training_curves.findings(data, moment.step)
+    findings = training_curves.findings(data, moment.step)
     with top[0]:
-        training_curves.loss(data, moment.step, ink, found.get("loss", ()))
+        training_curves.loss(data, moment.step, ink, findings.get("loss", ()))
     with top[1]:
         training_curves.metric(data, moment.step, ink)
     with below[1]:
         _facts(data, moment, ink)
-    training_curves.beneath(data, moment.step, ink, found)
+    training_curves.beneath(data, moment.step, ink, findings)
 
 
 def _facts(data: RunData, moment: Moment, ink: Ink) -> None:

@@ -121,11 +121,11 @@ def _started(params: Iterable[Param], base: RunConfig, left_out: Collection[str]
 
 def unlike(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
     """The settings that differ from where they started, in words: what a closed group still says."""
-    return [f"{param.name.lower()} {_said(param, values[param.key])}" for param in params
+    return [f"{param.name.lower()} {_value_text(param, values[param.key])}" for param in params
             if values[param.key] != param.default]
 
 
-def _said(param: Param, value: Value) -> str:
+def _value_text(param: Param, value: Value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return param.label(value) if isinstance(value, str) else f"{value:g}"

@@ -17,16 +17,16 @@ Baselines = Sequence[tuple[str, float]]
 def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Baselines = ()) -> str:
     """One measured sentence or two about a step, in Markdown; `head` is the (layer, head) whose weight is told,
     `baselines` plain methods and what each gets."""
-    said, step = "", f":primary[**{record.step:,}**]"
+    sentence, step = "", f":primary[**{record.step:,}**]"
     if record.expected and head is not None and record.even is not None:
         layer, h = head
         weight = record.expected[layer][h]
         only = len(record.expected) * len(record.expected[0]) == 1
         where = "" if only else f" in head L{layer}·H{h}"
         right = f"the right {task.unit}" if task.form == "pairs" else "the expected place"
-        said = f"At step {step} {right} gets **{number(weight)}** of the weight{where}; "
-        said += f"even attention would give it {number(record.even)}. "
-    return said + _scores(record, task, "So " if said else f"At step {step}, ", baselines)
+        sentence = f"At step {step} {right} gets **{number(weight)}** of the weight{where}; "
+        sentence += f"even attention would give it {number(record.even)}. "
+    return sentence + _scores(record, task, "So " if sentence else f"At step {step}, ", baselines)
 
 
 def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str:

@@ -47,9 +47,9 @@ class Result:
 def load() -> Result:
     """The saved measurement."""
     data = json.loads((SAVED / "result.json").read_text("utf-8"))
-    kept, frames = data["sentence"], load_file(SAVED / "alignment.safetensors")
-    shown = Sentence(tuple(kept["source"]), tuple(kept["target"]),
-                     {Model(*model): tuple(words) for model, words in kept["said"]},
+    sentence, frames = data["sentence"], load_file(SAVED / "alignment.safetensors")
+    shown = Sentence(tuple(sentence["source"]), tuple(sentence["target"]),
+                     {Model(*model): tuple(words) for model, words in sentence["said"]},
                      tuple((int(step), frames[step].astype(np.float32)) for step in sorted(frames, key=int)))
     seconds = {Model(*model): value for model, value in data["seconds"]}
     return Result(Controls(**data["setting"]), tuple(map(TrainedModel.from_json, data["learned"])), shown, seconds,
@@ -78,7 +78,8 @@ def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
     with ProcessPoolExecutor(AT_ONCE, fresh, torch.set_num_threads, (1,)) as pool:
         for (model, seed), seconds in zip(runs, pool.map(trained, [run.path for run in runs.values()]), strict=True):
             spent[model] += seconds / seeds
-            print(f"{model.score or 'one vector'} {model.d_model}, seed {seed}: {_told(runs[model, seed])}", flush=True)
+            print(f"{model.score or 'one vector'} {model.d_model}, seed {seed}: {_scores_text(runs[model, seed])}",
+                  flush=True)
     learned = tuple(TrainedModel.of(run.config(), run.records()) for run in runs.values())
     shown = sentence({m: (runs[m, 0], runs[m, 0].records()) for m in models(learned)
                       if m in (*setting.pair, MODELS[0])})
@@ -95,7 +96,7 @@ def trained(path: Path) -> float:
     return time.process_time() - before
 
 
-def _told(run: Run) -> str:
+def _scores_text(run: Run) -> str:
     return "; ".join(f"{b.lengths} {b.bleu:.0f}/{100 * b.exact:.0f}" for b in run.records()[-1].buckets)
 
 

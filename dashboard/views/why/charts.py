@@ -76,14 +76,14 @@ def rows(lines: Sequence[Line]) -> pa.Table:
     import pyarrow as pa
 
     lines = [line for line in lines if line.points]
-    found = [("point", line.name, str(line.place), *_at(x), spread.mean, max(0.0, spread.mean - spread.spread),
+    table_rows = [("point", line.name, str(line.place), *_at(x), spread.mean, max(0.0, spread.mean - spread.spread),
               min(100.0, spread.mean + spread.spread), spread.spread)
              for line in lines for x, spread in line.points]
     places = separate([line.points[-1][1].mean / TOP for line in lines])
-    found += [("label", line.name, str(line.place), *_at(line.points[-1][0]), share * TOP, 0.0, 0.0, 0.0)
+    table_rows += [("label", line.name, str(line.place), *_at(line.points[-1][0]), share * TOP, 0.0, 0.0, 0.0)
               for line, share in zip(lines, places, strict=True)]
     names = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
-    columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in names]
+    columns = [list(column) for column in zip(*table_rows, strict=True)] or [[] for _ in names]
     return pa.table(dict(zip(names, columns, strict=True)))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from core.training import Run, Status
 from dashboard.runtime.cache import shared
+from dashboard.runtime.run_data import records_of
 from dashboard.views.why import bottleneck
 from dashboard.views.why.controls import Controls, Pair
 from dashboard.views.why.trained_models import Sentence, TrainedModel, sentence
@@ -52,10 +53,10 @@ def load_comparison(pair: Pair | None) -> Comparison:
         return Comparison(result.setting, result.learned, result.sentence)
     parts, records = [], {}
     for run in pair:
-        config, found = run.config(), run.records()
-        learned = TrainedModel.of(config, found)
-        records[learned.model] = (run, found)
-        parts.append(PairedRun(run, run.status(), learned, found[-1].step if found else 0,
-                          found[-1].trained if found else 0.0))
+        config, run_records = run.config(), records_of(run)
+        learned = TrainedModel.of(config, run_records)
+        records[learned.model] = (run, run_records)
+        parts.append(PairedRun(run, run.status(), learned, run_records[-1].step if run_records else 0,
+                          run_records[-1].trained if run_records else 0.0))
     return Comparison(Controls.of(pair[1].config()), tuple(part.learned for part in parts), sentence(records),
                       tuple(parts))

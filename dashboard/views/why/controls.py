@@ -121,26 +121,26 @@ def _stop(pair: Pair) -> None:
 
 def linked_pair() -> tuple[Pair | None, str]:
     """The runs a link names, else those this session saw last; and words when the link's are not there."""
-    asked, last = st.query_params.get(RUNS), st.session_state.get(LAST)
-    if asked is None and last is not None and _pair(last) is not None:
-        st.query_params[RUNS] = asked = last
-    st.session_state[LAST] = asked
-    pair = None if asked is None else _pair(asked)
-    if asked is None or pair is not None:
+    ids, last = st.query_params.get(RUNS), st.session_state.get(LAST)
+    if ids is None and last is not None and _pair(last) is not None:
+        st.query_params[RUNS] = ids = last
+    st.session_state[LAST] = ids
+    pair = None if ids is None else _pair(ids)
+    if ids is None or pair is not None:
         return pair, ""
     return None, "The runs in the link are not on this machine, or are no such pair. Below is the saved measurement."
 
 
 def _pair(text: str) -> Pair | None:
-    found = [find_run(name) for name in text.split(".")]
-    if len(found) != 2 or None in found:
+    runs = [find_run(name) for name in text.split(".")]
+    if len(runs) != 2 or None in runs:
         return None
     try:
-        configs = [run.config() for run in found if run is not None]
+        configs = [run.config() for run in runs if run is not None]
     except (ConfigError, TypeError, ValueError, KeyError):
         return None
     kinds = [(config.task.key, config.model.kind, config.model.attention is None) for config in configs]
-    return tuple(found) if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)] else None
+    return tuple(runs) if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)] else None
 
 
 def forget_pair() -> None:

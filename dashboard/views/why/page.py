@@ -87,8 +87,8 @@ def pictures(data: Comparison) -> None:
     with left:
         weights, row = alignment(data)
     with right:
-        if said := text.fact(data):
-            fact(said)
+        if sentence := text.fact(data):
+            fact(sentence)
         if weights is not None and data.sentence is not None:
             for latex in text.equations(data.setting, data.sentence, weights, row):
                 st.latex(latex)

@@ -21,11 +21,11 @@ SHOWN = 3  # weights of a sum that are written out
 
 def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
     """Every model's name, told apart from the rest: only what is larger than the first says its size."""
-    found = models(learned)
-    return {model: model.name(model.d_model == found[0].d_model) for model in found}
+    ordered = models(learned)
+    return {model: model.name(model.d_model == ordered[0].d_model) for model in ordered}
 
 
-def told(spread: SeedStats, unit: str = "") -> str:
+def stats_text(spread: SeedStats, unit: str = "") -> str:
     """40 ± 2 %, all on one line, and without a spread that rounds to nothing."""
     more = f"\u00a0±\u00a0{spread.spread:.0f}" if spread.spread >= 0.5 else ""
     return f"{spread.mean:.0f}{more}{unit}"
@@ -33,30 +33,30 @@ def told(spread: SeedStats, unit: str = "") -> str:
 
 def fact(data: Comparison) -> str:
     """The longest and the shortest sentences: with attention, without, and with a larger vector where there is one."""
-    found = models(data.learned)
-    with_it = next((model for model in found if model.score is not None), None)
-    if with_it is None or found[0].score is not None:
+    ordered = models(data.learned)
+    with_it = next((model for model in ordered if model.score is not None), None)
+    if with_it is None or ordered[0].score is not None:
         return ""
-    exact = {model: by_length(data.learned, model, "exact") for model in found}
-    lengths = [length for length in exact[with_it] if length in exact[found[0]]]
+    exact = {model: by_length(data.learned, model, "exact") for model in ordered}
+    lengths = [length for length in exact[with_it] if length in exact[ordered[0]]]
     if not lengths:
         return ""
     long, short = lengths[-1], lengths[0]
 
     def whole(model: Model) -> str:
-        return told(exact[model][long], "\u00a0%")
+        return stats_text(exact[model][long], "\u00a0%")
 
-    def likeness(model: Model) -> str:
-        return told(by_length(data.learned, model, "bleu")[long])
+    def similarity(model: Model) -> str:
+        return stats_text(by_length(data.learned, model, "bleu")[long])
 
-    said = (f"Of sentences of {long} words, the model that looks back gets **{whole(with_it)}** wholly right (BLEU "
-            f"{likeness(with_it)}); through one vector of {found[0].d_model} numbers it is **{whole(found[0])}** (BLEU "
-            f"{likeness(found[0])})")
-    for model in found[1:]:
+    sentence = (f"Of sentences of {long} words, the model that looks back gets **{whole(with_it)}** wholly right "
+                f"(BLEU {similarity(with_it)}); through one vector of {ordered[0].d_model} numbers it is "
+                f"**{whole(ordered[0])}** (BLEU {similarity(ordered[0])})")
+    for model in ordered[1:]:
         if model.score is None and long in exact[model]:
-            said += f", of {model.d_model} numbers {whole(model)} (BLEU {likeness(model)})"
-    either = [told(exact[model][short], "\u00a0%") for model in (with_it, found[0])]
-    return f"{said}. At {short} words it is {either[0]} and {either[1]}."
+            sentence += f", of {model.d_model} numbers {whole(model)} (BLEU {similarity(model)})"
+    either = [stats_text(exact[model][short], "\u00a0%") for model in (with_it, ordered[0])]
+    return f"{sentence}. At {short} words it is {either[0]} and {either[1]}."
 
 
 def conditions(data: Comparison, result: Result | None) -> str:
@@ -99,8 +99,8 @@ def equations(setting: Controls, sentence: Sentence, weights: np.ndarray, row: i
              for key in sorted(top)]
     if (rest := 1 - float(weights[row, top].sum())) >= 0.005:
         terms.append(rf"{latex(rest)}\,(\text{{rest}})")
-    said = _safe((*sentence.target, "end")[row])
-    context = rf"c_{{{row}}}^{{\text{{{said}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
+    word = _safe((*sentence.target, "end")[row])
+    context = rf"c_{{{row}}}^{{\text{{{word}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
     lines = [" + ".join(terms[at : at + 2]) for at in range(0, len(terms), 2)]  # a narrow column holds two
     summed = r" \\ &\quad + ".join(lines)
     return without, rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
@@ -121,9 +121,10 @@ def sentence_table(sentence: Sentence, called: Mapping[Model, str], pick: str, l
     cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
     rows = [("source", html.escape(" ".join(sentence.source)), ""),
             ("wanted", html.escape(" ".join(sentence.target)), "")]
-    for model, said in sentence.said.items():
-        wrong = sum(wrong_tokens(sentence.target, said)) + missing(sentence.target, said)
-        rows.append((called[model], marked(Prediction(sentence.source, sentence.target, said), " ", pick), f"{wrong}"))
+    for model, output in sentence.said.items():
+        wrong = sum(wrong_tokens(sentence.target, output)) + missing(sentence.target, output)
+        prediction = Prediction(sentence.source, sentence.target, output)
+        rows.append((called[model], marked(prediction, " ", pick), f"{wrong}"))
     head = "".join(f'<th scope="col" style="{cell};opacity:.75">{text}</th>' for text in ("", "sentence", "wrong"))
     body = "".join(f'<tr><th scope="row" style="{cell};white-space:nowrap">{who}</th><td style="{cell}">{text}</td>'
                    f'<td style="{cell};text-align:right">{count}</td></tr>' for who, text, count in rows)
@@ -135,6 +136,7 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
     """A row a model: BLEU / exact match in percent for each range of lengths."""
     rows = []
     for model, called in names(learned).items():
-        likeness, exact = (by_length(learned, model, metric) for metric in METRICS)
-        rows.append([called, *(f"{told(likeness[at])} / {told(exact[at])}" if at in exact else "–" for at in lengths)])
+        similarity, exact = (by_length(learned, model, metric) for metric in METRICS)
+        rows.append([called, *(f"{stats_text(similarity[at])} / {stats_text(exact[at])}" if at in exact else "–"
+                               for at in lengths)])
     return rows

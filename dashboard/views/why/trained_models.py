@@ -74,22 +74,22 @@ def longest(examples: Sequence[Prediction]) -> int:
     return max(range(len(examples)), key=lambda i: len(examples[i].source))
 
 
-def sentence(found: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
+def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
     """The longest watched sentence of some runs, with FRAMES frames at most; None before the first decode."""
-    said, weights, first = {}, [], None
-    for model, (run, records) in found.items():
+    outputs, weights, first = {}, [], None
+    for model, (run, records) in runs.items():
         free = [r for r in records if r.examples]
         if not free:
             continue
         at = longest(free[0].examples)
-        first, said[model] = free[0].examples[at], free[-1].examples[at].predicted
+        first, outputs[model] = free[0].examples[at], free[-1].examples[at].predicted
         if model.score is not None:
             reached = {r.step for r in records}
             steps = thinned([step for step in run.frame_steps() if step in reached], FRAMES)
             weights = [(step, run.frame(step).get(f"{at}:cross")) for step in steps]
     if first is None:
         return None
-    return Sentence(first.source, first.target, said,
+    return Sentence(first.source, first.target, outputs,
                     tuple((step, w[-1, 0]) for step, w in weights if w is not None))
 
 
@@ -98,8 +98,8 @@ def thinned(items: Sequence[Any], most: int) -> list[Any]:
     apart = 1
     while len(items) > most * apart:
         apart *= 2
-    kept = list(items[::apart])
-    return kept if not items or (len(items) - 1) % apart == 0 else [*kept, items[-1]]
+    left = list(items[::apart])
+    return left if not items or (len(items) - 1) % apart == 0 else [*left, items[-1]]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def by_length(learned: Sequence[TrainedModel], model: Model, metric: str) -> dic
     for one in learned:
         for bucket in one.buckets if one.model == model else ():
             values.setdefault(bucket.lengths, []).append(_percent(bucket, metric))
-    return {lengths: SeedStats.of(found) for lengths, found in values.items()}
+    return {lengths: SeedStats.of(scores) for lengths, scores in values.items()}
 
 
 def over_time(learned: Sequence[TrainedModel], model: Model, metric: str, clock: str) -> list[tuple[float, SeedStats]]:
@@ -140,5 +140,5 @@ def over_time(learned: Sequence[TrainedModel], model: Model, metric: str, clock:
              SeedStats.of([_percent(points[step], metric) for points in own])) for step in steps]
 
 
-def _percent(found: Bucket | Point, metric: str) -> float:
-    return 100 * found.exact if metric == "exact" else float(found.bleu or 0.0)
+def _percent(item: Bucket | Point, metric: str) -> float:
+    return 100 * item.exact if metric == "exact" else float(item.bleu or 0.0)
