@@ -16,7 +16,8 @@ from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.run_summary import list_summaries, summarize
 from dashboard.views.compare_runs import compute, text
-from dashboard.views.compare_runs.controls import expected, latest, names, runs_to_compare, sides
+from dashboard.views.compare_runs.compute import expected, latest, names, sides
+from dashboard.views.compare_runs.controls import runs_to_compare
 from tests.training.small import small_run
 
 

@@ -53,7 +53,6 @@ def test_a_busy_moment_is_not_kept(monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(compute.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(compute, "pace", lambda *given: calls.append("again") or Pace(1, 1, 1))
-    monkeypatch.setattr(compute.st, "caption", lambda text: None)
     compute._pace.cache_clear()
     for clock[0], times in ((1000.0, 1), (1001.0, 1), (1100.0, 2)):
         compute.time_needed(config)
@@ -73,10 +72,10 @@ def test_words_name_the_cap_that_would_end_it():
 def script():
     from core.tasks import TaskConfig, make_task
     from core.training import recommended
-    from dashboard.views.train.compute import time_needed
+    from dashboard.views.train.page import _time_needed
 
     for task in ("own_pairs", "reverse"):
-        time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))
+        _time_needed(recommended(make_task(TaskConfig.of(task)), batch_size=8))
 
 
 def test_the_page_tells_it_of_own_data_alone():

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
 from dashboard.runtime.run_data import task_of
-from dashboard.views.compare_runs.controls import ComparedRun, Value, expected
+from dashboard.views.compare_runs.compute import ComparedRun, Value, expected
 from dashboard.widgets.panels import theme
 
 
@@ -41,7 +41,7 @@ def measured(sides: Sequence[ComparedRun]) -> list[Measure]:
     """The measures that any of the runs has, in the words of the task where all learn the same."""
     measures = [measure for measure in MEASURES
              if any(measure.value(record) is not None for side in sides for record in side.records)]
-    configs = {side.shown.config.task for side in sides if side.shown.config is not None}
+    configs = {side.data.config.task for side in sides if side.data.config is not None}
     if len(configs) != 1:
         return measures
     task = task_of(next(iter(configs)))
@@ -59,7 +59,7 @@ def curves(sides: Sequence[ComparedRun], measure: Measure, step: int | None) -> 
     for place, unit in ((left, "step"), (right, "seconds of training")):
         points = [[(float(r.step if unit == "step" else r.trained), value if value is None else value * factor)
                    for r in side.records for value in (measure.value(r),)] for side in sides]
-        drawn = [Curve(side.name, line, side.place) for side, line in zip(sides, points, strict=True)]
+        drawn = [Curve(side.name, line, side.index) for side, line in zip(sides, points, strict=True)]
         last = max((x for line in points for x, _ in line), default=1.0)
         with place:
             st.markdown(f":small[**{measure.name}**]")

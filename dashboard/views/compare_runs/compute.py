@@ -1,18 +1,66 @@
-"""The attention of every run at one step, on the same held-out example: what each output put on its source."""
+"""The compared runs, and the attention of each at one step on the same held-out example."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from core.training.record import Record
 from dashboard.charts import source_attention
 from dashboard.components.multiples import Tile
 from dashboard.runtime.attention_frames import KINDS, best_head, steps_with_maps, tokens, watched_examples
-from dashboard.views.compare_runs.controls import ComparedRun
+from dashboard.runtime.run_data import RunData, load_run
+from dashboard.runtime.run_summary import RunSummary
 
 Head = tuple[int, int]
+Value = Callable[[Record], float | None]
+LONGEST = 30  # characters of a name beside a curve
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One of the runs: its index, which gives its colour and its marker, and all that was read of it."""
+
+    index: int
+    summary: RunSummary
+    data: RunData
+    name: str
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return self.data.records
+
+
+def sides(chosen: Sequence[RunSummary]) -> list[ComparedRun]:
+    return [ComparedRun(place, item, load_run(item.run), name)
+            for place, (item, name) in enumerate(zip(chosen, names(chosen), strict=True))]
+
+
+def names(chosen: Sequence[RunSummary]) -> list[str]:
+    """Names short enough to stand beside a curve, all different; a task that all of them learn needs no saying."""
+    same = len({item.task for item in chosen}) == 1
+    names: list[str] = []
+    for item in chosen:
+        name = item.plain_name
+        if same and not item.named:
+            name = name.removeprefix(f"{item.task}: ")
+            name = name[:1].upper() + name[1:]
+        name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+        names.append(name if name not in names else f"{name} ({len(names) + 1})")
+    return names
+
+
+def expected(record: Record) -> float | None:
+    """The weight on the expected place in the head that puts most there."""
+    return max(map(max, record.expected)) if record.expected else None
+
+
+def latest(records: Sequence[Record], value: Value, until: Callable[[Record], bool]) -> float | None:
+    """The last measured value among the records for which `until` holds."""
+    values = (value(record) for record in reversed(records) if until(record))
+    return next((each for each in values if each is not None), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,38 +75,38 @@ class SourceWeights:
 
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """The runs whose maps can stand side by side, which watch the same held-out examples, and the others."""
-    able = [side for side in sides if steps_with_maps(side.shown)]
+    able = [side for side in sides if steps_with_maps(side.data)]
     if not able:
         return [], list(sides)
-    task = able[0].shown.config.task
-    same = [side for side in able if side.shown.config.task == task]
+    task = able[0].data.config.task
+    same = [side for side in able if side.data.config.task == task]
     return same, [side for side in sides if side not in same]
 
 
 def steps(sides: Sequence[ComparedRun]) -> list[int]:
     """Every step at which one of the runs kept its maps."""
-    return sorted({step for side in sides for step in steps_with_maps(side.shown)})
+    return sorted({step for side in sides for step in steps_with_maps(side.data)})
 
 
 def shared_step(sides: Sequence[ComparedRun]) -> int:
     """The last step that all of them reached, and kept if there is one."""
-    steps_by_run = [set(steps_with_maps(side.shown)) for side in sides]
+    steps_by_run = [set(steps_with_maps(side.data)) for side in sides]
     return max(set.intersection(*steps_by_run), default=max(steps_by_run[0]))
 
 
 def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
-    task, config = side.shown.task(), side.shown.config
+    task, config = side.data.task(), side.data.config
     return [task.separator.join(task.display_tokens(example)[0])
             for example in watched_examples(config.task, config.watch)]
 
 
 def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights | None:
     """The maps of a run at the step, or at the last it kept before; None where it has none of its source."""
-    before = [kept for kept in steps_with_maps(side.shown) if kept <= step]
+    before = [kept for kept in steps_with_maps(side.data) if kept <= step]
     if not before:
         return None
-    kept, config, task = side.item.run.frame(before[-1]), side.shown.config, side.shown.task()
+    kept, config, task = side.summary.run.frame(before[-1]), side.data.config, side.data.task()
     watched = watched_examples(config.task, config.watch)
     if example >= len(watched):
         return None
@@ -67,7 +115,7 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
         weights = kept.get(f"{example}:{kind}")
         if weights is None:
             continue
-        rows, columns = tokens(side.shown, example, kind)
+        rows, columns = tokens(side.data, example, kind)
         heads = [source_attention.source_weights(config.model, kind, head, rows, len(source))
                  for layer in weights for head in layer]
         if all(head is not None for head in heads):
@@ -81,7 +129,7 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
 
 def heads(side: ComparedRun) -> list[Head]:
     """The heads of a run's maps, the one that looks best where its outputs come from first."""
-    result = source_weights(side, steps_with_maps(side.shown)[-1], 0)
+    result = source_weights(side, steps_with_maps(side.data)[-1], 0)
     if result is None:
         return []
     all_heads = [(layer, head) for layer in range(result.weights.shape[0]) for head in range(result.weights.shape[1])]
@@ -102,5 +150,5 @@ def tiles(
             continue
         one = attention.weights.shape[:2] == (1, 1)
         note = f"step {attention.step:,}" + ("" if one else f" · L{layer}·H{head}")
-        drawn.append(Tile(side.name, note, weights, None, side.place))
+        drawn.append(Tile(side.name, note, weights, None, side.index))
     return drawn, rows, columns, other

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import streamlit as st
 
-from core.training.record import Record
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from dashboard.runtime.run_data import RunData, load_run
 from dashboard.runtime.run_summary import RunSummary, rival
 
 LINK, LAST = "runs", "compare_runs:last"
 MOST = 4
-LONGEST = 30  # characters of a name beside a curve
-
-
-@dataclass(frozen=True)
-class ComparedRun:
-    """One of the runs: its place, which is its colour and its marker, and all that was read of it."""
-
-    place: int
-    item: RunSummary
-    shown: RunData
-    name: str
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        return self.shown.records
 
 
 def linked_ids() -> list[str]:
@@ -58,36 +40,3 @@ def runs_to_compare(every: Sequence[RunSummary]) -> tuple[list[RunSummary], str]
         other = rival(chosen[0], every) if ids and chosen else None
         chosen.append(other or next(item for item in examples if item not in chosen))
     return chosen[:MOST], " ".join(messages)
-
-
-def sides(chosen: Sequence[RunSummary]) -> list[ComparedRun]:
-    return [ComparedRun(place, item, load_run(item.run), name)
-            for place, (item, name) in enumerate(zip(chosen, names(chosen), strict=True))]
-
-
-def names(chosen: Sequence[RunSummary]) -> list[str]:
-    """Names short enough to stand beside a curve, all different; a task that all of them learn needs no saying."""
-    same = len({item.task for item in chosen}) == 1
-    names: list[str] = []
-    for item in chosen:
-        name = item.plain_name
-        if same and not item.named:
-            name = name.removeprefix(f"{item.task}: ")
-            name = name[:1].upper() + name[1:]
-        name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-        names.append(name if name not in names else f"{name} ({len(names) + 1})")
-    return names
-
-
-Value = Callable[[Record], float | None]
-
-
-def expected(record: Record) -> float | None:
-    """The weight on the expected place in the head that puts most there."""
-    return max(map(max, record.expected)) if record.expected else None
-
-
-def latest(records: Sequence[Record], value: Value, until: Callable[[Record], bool]) -> float | None:
-    """The last value measured while `until` held."""
-    values = (value(record) for record in reversed(records) if until(record))
-    return next((each for each in values if each is not None), None)

@@ -13,7 +13,8 @@ from dashboard.runtime.run_data import count_parameters
 from dashboard.runtime.run_summary import RunSummary, list_summaries
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.charts import Measure, curves, measured
-from dashboard.views.compare_runs.controls import MOST, ComparedRun, choose, runs_to_compare, sides
+from dashboard.views.compare_runs.compute import ComparedRun, sides
+from dashboard.views.compare_runs.controls import MOST, choose, runs_to_compare
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.table import table
@@ -33,7 +34,7 @@ def page() -> None:
         _choices(every, chosen)
     live = any(item.live for item in chosen)
     poll(lambda: sides(chosen), _board, live, "compare_runs:board", interval=SLOW_POLL_INTERVAL,
-         still_live=lambda sides: any(side.shown.live for side in sides))
+         still_live=lambda sides: any(side.data.live for side in sides))
     panel = st.expander("How a value is told at equal steps and at equal seconds", on_change="rerun",
                        key="compare_runs:source")
     if panel.open:
@@ -138,7 +139,7 @@ def _pair(tiles: Sequence[Tile]) -> tuple[int, int]:
 def _pickers(same: Sequence[ComparedRun]) -> tuple[int, int, list[compute.Head | None]]:
     """The step, the held-out example, and a head of each run that has more than one."""
     examples = compute.examples(same[0])
-    steps, own = compute.steps(same), "-".join(side.item.run.id for side in same)
+    steps, own = compute.steps(same), "-".join(side.summary.run.id for side in same)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         step = _step(steps, compute.shared_step(same), f"compare_runs:step:{own}") if len(steps) > 1 else steps[0]
         example = st.selectbox("Held-out example", range(len(examples)), key=f"compare_runs:example:{own}", width=240,
@@ -148,7 +149,7 @@ def _pickers(same: Sequence[ComparedRun]) -> tuple[int, int, list[compute.Head |
             there = compute.heads(side)
             one = there[0] if there else None
             if len(there) > 1:
-                one = st.selectbox(f"Head of {plain(side.name)}", there, key=f"compare_runs:head:{side.item.run.id}",
+                one = st.selectbox(f"Head of {plain(side.name)}", there, key=f"compare_runs:head:{side.summary.run.id}",
                                    format_func=lambda head: f"L{head[0]}·H{head[1]}", width=190)
             heads.append(one)
     return step, example, heads
@@ -177,5 +178,5 @@ def _tables(sides: Sequence[ComparedRun]) -> None:
 
 
 def _parameters(side: ComparedRun) -> int | None:
-    config = side.shown.config
-    return None if config is None else count_parameters(config.model, side.shown.task().shape)
+    config = side.data.config
+    return None if config is None else count_parameters(config.model, side.data.task().shape)

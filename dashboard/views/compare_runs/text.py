@@ -8,7 +8,7 @@ from typing import Any
 from core.training.config import RunConfig
 from dashboard.charts.numbers import duration, number, percent, score
 from dashboard.views.compare_runs.charts import Measure
-from dashboard.views.compare_runs.controls import ComparedRun, expected, latest
+from dashboard.views.compare_runs.compute import ComparedRun, expected, latest
 from dashboard.widgets.panels import plain
 
 MISSING = "–"
@@ -32,7 +32,7 @@ def _flat(data: Any, name: str) -> list[tuple[str, str]]:
 
 def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     """A row for each setting in which the runs differ, and how many they share."""
-    settings_by_run = [settings(side.shown.config) for side in sides]
+    settings_by_run = [settings(side.data.config) for side in sides]
     names = [name for name in dict.fromkeys(name for each in settings_by_run for name in each) if name not in REPEATED]
     rows = [[name.removeprefix("model."), *(each.get(name, MISSING) for each in settings_by_run)] for name in names]
     apart = [row for row in rows if len(set(row[1:])) > 1]

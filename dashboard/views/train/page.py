@@ -49,9 +49,16 @@ def page() -> None:
         with first:
             run_bar(data, config)
             if config is not None:
-                time_needed(config)  # last, because it times a few steps
+                _time_needed(config)  # last, because it times a few steps
     _source(config)
     next_page("train")
+
+
+def _time_needed(config: RunConfig) -> None:
+    with st.spinner("Timing a few steps"):
+        sentence = time_needed(config)
+    if sentence:
+        st.caption(plain(sentence))
 
 
 def _source(config: RunConfig | None) -> None:

@@ -1,0 +1,32 @@
+"""One sentence before training and at a step: its maps of one type, and how far each head moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.difference import HeadChange, changes
+from core.trace import AttentionTrace, Kind
+from dashboard.components.multiples import Tile
+
+
+@dataclass(frozen=True)
+class BeforeAfter:
+    """The maps of one type before training and at a step, and the heads, the one that moved most first."""
+
+    step: int
+    last: bool
+    first: AttentionTrace
+    now: AttentionTrace
+    heads: list[HeadChange]
+
+    @classmethod
+    def of(cls, first: AttentionTrace, now: AttentionTrace, kind: Kind, step: int, last: bool) -> BeforeAfter:
+        first, now = first.of(kind), now.of(kind)
+        return cls(step, last, first, now, changes(first, now))
+
+    def tiles(self, head: HeadChange) -> list[Tile]:
+        """One head before training, and at the step."""
+        first, now = (trace.map(head.layer) for trace in (self.first, self.now))
+        return [Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
+                Tile("After training" if self.last else "On the way", f"step {self.step:,}", now.weights[head.head],
+                     now.mask, 1)]
