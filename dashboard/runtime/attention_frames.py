@@ -1,4 +1,4 @@
-"""The attention that a run kept, one head of one example at a time, and what its rows and columns stand for."""
+"""The attention maps that a run saved, one head of one example at a time, and the tokens of rows and columns."""
 
 from __future__ import annotations
 

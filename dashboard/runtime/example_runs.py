@@ -1,4 +1,4 @@
-"""The runs that come with the lab, so that there is something real to see before anyone trains: `make example`."""
+"""The example runs that come with the lab; `make example` trains them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The picture before the controls: what the session says is drawn and sent first, and the controls follow.
+"""Render the figure before its widgets, from session_state, so that the browser gets it first.
 
-The server sends every 10 ms, and each element takes the browser a millisecond or more to look at again; whatever
-stands between a key and the picture is waited for. So the picture is drawn from the session, and the controls, which
-stand over it, come after it; only where they must first be read (a link, the first run) do they come before.
+The server sends every 10 ms, and each element takes the browser a millisecond or more. So the figure is rendered from
+the session, and the widgets above it after it; only where the widgets must be read first (a link, the first run) are
+they rendered first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import streamlit as st
 
-Controls = TypeVar("Asked")
-Rendered = TypeVar("Drawn")
+Controls = TypeVar("Controls")
+Rendered = TypeVar("Rendered")
 AHEAD = 0.02  # seconds: the server sends every 10 ms and the browser collects for 10 ms more; later is not waited for
 
 
@@ -22,11 +22,11 @@ def render_before_widgets(
     ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
     show: Callable[[Controls], Rendered],
 ) -> tuple[Controls, Rendered]:
-    """What the controls say, and what ``show`` returned for it; the controls stand over what it drew.
+    """The values of the controls, and what ``show`` returned for them; the controls are placed above its output.
 
-    ``settings`` reads the session as ``controls`` will, without drawing; ``ready`` is a key of the session, under
-    which it stands whether that can be relied on. Where they differ (a control would not take what the session has),
-    all is run again with the controls first.
+    ``settings`` reads the values from the session, without drawing; ``controls`` draws the widgets and returns theirs.
+    The session keeps under the key ``ready`` whether the two agreed. Where they differ (a widget refused a value of
+    the session), the page runs again with the controls first.
     """
     top, view = st.container(), st.container()
     early = settings() if st.session_state.get(ready, False) else None

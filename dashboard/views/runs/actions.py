@@ -1,4 +1,4 @@
-"""What can be done with a run: name it, open it, go on from one of its steps, copy it, take it away, delete it."""
+"""The actions on a run: name, open, fork, duplicate, download, delete; and the upload of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Runs page: a search, the list, and what the picked run learned with all that can be done with it."""
+"""The page Runs: a search, the list, and the selected run with its curves and actions."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from dashboard.widgets.panels import theme
 
 @dataclass(frozen=True)
 class Head:
-    """Which map is drawn: of which example, kind, layer and head; `of` is (layers, heads) of that kind.
+    """The map that is drawn: its example, type, layer and head; `of` is (layers, heads) of that type.
 
     `looks` says whether a kind is the one by which outputs look at their source, and so the one that is measured.
     """
@@ -41,7 +41,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Moment:
-    """What the page points at: a step of the run, and the head drawn with its weights (T, S) there."""
+    """The selected step of the run, and the head that is drawn with its weights (T, S) at that step."""
 
     step: int
     head: Head | None
