@@ -16,7 +16,7 @@ from dashboard.runtime.example_runs import EXAMPLE_RUNS, find_any_run, status_of
 from dashboard.runtime.run_summary import list_summaries, rival, summarize
 from dashboard.views.runs import text
 from dashboard.views.runs.actions import longer
-from dashboard.views.runs.controls import search
+from dashboard.views.runs.compute import search
 from tests.training.small import small_run
 
 

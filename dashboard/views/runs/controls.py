@@ -7,14 +7,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard.runtime.run_summary import RunSummary
-from dashboard.views.runs.text import matches
 
 PICKED = "run"  # the link's word; several are divided by commas
 MOST_PICKED = 20
-
-
-def search(items: Sequence[RunSummary], query: str) -> list[RunSummary]:
-    return [item for item in items if matches(item, query)]
 
 
 def linked_ids() -> list[str]:

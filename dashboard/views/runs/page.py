@@ -15,7 +15,8 @@ from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import records_of
 from dashboard.runtime.run_summary import RunSummary, list_summaries
 from dashboard.views.runs import actions, text
-from dashboard.views.runs.controls import missing_text, search, selection
+from dashboard.views.runs.compute import search
+from dashboard.views.runs.controls import missing_text, selection
 from dashboard.views.runs.run_list import listing
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND

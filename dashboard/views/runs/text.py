@@ -7,22 +7,11 @@ from collections.abc import Sequence
 from core.training.machine import line
 from core.training.run_storage import GRACE, MAX_RUNS
 from dashboard.charts.numbers import byte_size, duration, number, percent
-from dashboard.runtime.run_labels import model_label
 from dashboard.runtime.run_summary import RunSummary, rival
 from dashboard.widgets.panels import plain
 
 STATES = {"queued": "waiting", "starting": "starting", "running": "running", "paused": "paused", "stopped": "stopped",
           "finished": "finished", "failed": "failed"}
-
-
-def matches(item: RunSummary, query: str) -> bool:
-    """Whether every word that was typed stands somewhere in what is known of a run."""
-    known = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
-    if item.config is not None:
-        config = item.config
-        known += [model_label(config.model), config.task.key, config.optimizer, f"seed {config.seed}"]
-    text = " ".join(known).casefold()
-    return all(word in text or word == item.run.id for word in query.casefold().split())
 
 
 def room(items: Sequence[RunSummary], most: int) -> str:
