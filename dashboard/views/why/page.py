@@ -64,7 +64,7 @@ def standing(data: Comparison) -> None:
         with column:
             name = part.learned.model.name().capitalize()
             show_progress(part.run, part.status, ending=f"{name}: {part.status.message}",
-                          waiting=lambda position, name=name: f"{name}: waits, place {position} in the queue",
+                          waiting=partial("{}: waits, place {} in the queue".format, name),
                           progress=partial(text.progress, part, data.setting))
             st.page_link(PAGES / "train.py", label="All of this run", icon=":material/play_circle:",
                          query_params={"run": part.run.id})
