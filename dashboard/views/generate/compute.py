@@ -72,16 +72,16 @@ class Search:
         return 1 + max((one.step for one in self.tree.candidates), default=-1)
 
 
-def current_search(request: Controls, pretrained: Pretrained) -> Search:
-    """The session's search for this request: the one that was begun, or a new one with nothing picked in it.
+def current_search(controls: Controls, pretrained: Pretrained) -> Search:
+    """The session's search for these controls: the running one, or a new one with nothing picked in it.
 
     PretrainedError when the model cannot go on with what it is given.
     """
     now: Search | None = st.session_state.get(GOING)
-    if now is None or now.controls != request:
-        begun = prepare_generation(pretrained, request.given)
+    if now is None or now.controls != controls:
+        start = prepare_generation(pretrained, controls.given)
         fresh = now is None  # a link's pick is of the search that the link began
-        now = Search(request, begun, generate_steps(pretrained, begun, request.settings), read=not fresh)
+        now = Search(controls, start, generate_steps(pretrained, start, controls.settings), read=not fresh)
         st.session_state[GOING], st.session_state[PICKED] = now, None
     return now
 

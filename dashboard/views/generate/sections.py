@@ -56,22 +56,23 @@ class StepView:
         return (*ids, NO_TOKEN) if self.continuation.sink else ids
 
 
-def step_view(search: Search, pretrained: Pretrained, path: Sequence[int], step: int, found: Continuation,
+def step_view(search: Search, pretrained: Pretrained, path: Sequence[int], step: int, continuation: Continuation,
            kind: Kind) -> StepView:
     """The step of a path, with the names of all tokens that may be drawn."""
     tokens = search.tree.tokens(path[-1])
-    top = found.logits.topk(min(LIKELIEST, found.logits.shape[1])).indices.flatten().tolist()
+    top = continuation.logits.topk(min(LIKELIEST, continuation.logits.shape[1])).indices.flatten().tolist()
     candidates = (one.token for one in search.tree.candidates)
     names = token_names(pretrained, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates])
-    return StepView(search, pretrained, path, step, tokens, names, found, found.trace.of(kind))
+    return StepView(search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind))
 
 
 def progress_view(search: Search, pretrained: Pretrained, place: st.delta_generator.DeltaGenerator) -> None:
     """What has been said so far, while the search goes on: the newest token, where it looked, what else was likely."""
     best = outputs(search)[0]
     most = min(search.controls.settings.longest, search.start.room)
-    found = score_continuation(pretrained, search.start, best.tokens)
-    view = step_view(search, pretrained, search.tree.path(best.leaf), len(best) - 1, found, found.trace.kinds[0])
+    continuation = score_continuation(pretrained, search.start, best.tokens)
+    path, kind = search.tree.path(best.leaf), continuation.trace.kinds[0]
+    view = step_view(search, pretrained, path, len(best) - 1, continuation, kind)
     layer, head = most_informative_head(view.trace, view.keys, view.tokens)
     with place.container():
         st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")

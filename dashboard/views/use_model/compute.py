@@ -80,8 +80,8 @@ def _answer(ref: ModelRef, question: Question) -> Answer:
     heads = sum(len(item.weights) for item in trace.maps)
     work = float((len(reading.source) + len(reading.target or ())) * _maps(load_model(ref).model))
     with one_thread(work < SMALL):
-        asked = baseline_of(ref, question)
-        return Answer(without_model(asked), trace, heads, heads * _quickest(asked), heads * work)
+        baseline = baseline_of(ref, question)
+        return Answer(without_model(baseline), trace, heads, heads * _quickest(baseline), heads * work)
 
 
 def _maps(model: Any) -> int:
@@ -90,12 +90,12 @@ def _maps(model: Any) -> int:
     return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
 
 
-def _quickest(asked: Baseline) -> float:
+def _quickest(baseline: Baseline) -> float:
     """Seconds that asking again takes: the least of a few, as a busy machine only ever adds to it."""
     least, began = float("inf"), time.perf_counter()
     while time.perf_counter() - began < PROBE or least == float("inf"):
         start = time.perf_counter()
-        asked.again()
+        baseline.again()
         least = min(least, time.perf_counter() - start)
     return least
 
