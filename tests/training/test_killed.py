@@ -13,7 +13,7 @@ class Killed(BaseException):
 
 
 PLACES = [("append", at, late) for at in range(4) for late in (False, True)] + [
-    ("keep", at, late) for at in range(4) for late in (False, True)]
+    ("save_checkpoint", at, late) for at in range(4) for late in (False, True)]
 
 
 @pytest.fixture(autouse=True)
