@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from copy import deepcopy
-
-import torch
 
 from core.pretrained.base import Pretrained
 from core.pretrained.load import prepare_model
-
-_DRAWING = threading.Lock()  # torch's generator is one for all threads: two that draw at once get each other's numbers
+from core.seeding import seeded_rng
 
 
 def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
@@ -20,7 +16,6 @@ def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
     """
     config = deepcopy(pretrained.model.config)
     config._attn_implementation = "eager"
-    with _DRAWING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded_rng(seed):
         model = type(pretrained.model)(config)
     return prepare_model(model.float(), pretrained.tokenizer, f"{pretrained.name}, untrained")

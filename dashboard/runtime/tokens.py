@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from core.seeding import seeded_normal
 
 SENTENCE = "The animal was too tired ."  # with which the pages about one layer open
 MAX_CHARACTERS = 20_000
@@ -59,5 +60,4 @@ def embed(tokens: tuple[str, ...], d_model: int, seed: int) -> Tensor:
 
 
 def vector(token: str, d_model: int, seed: int) -> Tensor:
-    digest = hashlib.blake2b(f"{seed}:{token}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
-    return torch.randn(d_model, generator=torch.Generator().manual_seed(int.from_bytes(digest)))
+    return seeded_normal(d_model, seed=seed, name=token)

@@ -23,7 +23,7 @@ def fact(page: Page):
 
 def test_something_real_is_seen_with_nothing_pressed(page):
     opened(page)
-    expect(fact(page)).to_contain_text("tired gives 0.57 to animal.")
+    expect(fact(page)).to_contain_text("tired gives 0.60 to animal.")
     expect(page.locator(f"{VIEW} svg")).to_have_attribute("aria-label", re.compile("tired gives"))
     expect(page.locator(f"{VIEW} table tr")).to_have_count(7)
     painted = page.locator(f"{VIEW} canvas").evaluate(

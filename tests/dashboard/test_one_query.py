@@ -20,7 +20,7 @@ CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
 BOTH = Choice.of("and", Choice("causal"), Choice.of("local", window=0))
 
 
-def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=126, real=None, half=0):
+def reading(config=CONFIG, text=SENTENCE, query=4, head=0, seed=1044, real=None, half=0):
     source = Source.sentence(tokenize(text).tokens)
     return read(run(config, source, seed, real), source.queries, source.keys, query, head, half=half,
                 adjusts=config.has("position", "adjusts"))
@@ -150,10 +150,10 @@ def test_the_signed_scale_ends_on_a_plain_number():
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
     sentence = said(facts.fact(r, CONFIG, 5, text.reasons(r, None)))
-    assert sentence == ("tired gives 0.57 to animal. The full stop scored highest, 3.30, but comes later, "
+    assert sentence == ("tired gives 0.60 to animal. The full stop scored highest, 3.67, but comes later, "
                     "so the mask removes it.")
     assert r.raw[4].argmax() == 5
-    assert round(float(r.weights[4, 1]), 2) == 0.57
+    assert round(float(r.weights[4, 1]), 2) == 0.60
 
 
 @pytest.mark.parametrize("stage", range(1, 7))
@@ -183,7 +183,7 @@ def test_the_equation_holds_the_live_numbers():
     assert r"\text{tired},\,\text{animal}" in line
     total = sum(math.exp(r.scores[4, m]) for m in range(5))
     assert number(total) in line
-    assert r"\frac{2.37}{\sqrt{4}} - 0.75" in "".join(equations.equation(r, CONFIG, 3, 1, "#B8430F"))
+    assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(equations.equation(r, CONFIG, 3, 1, "#B8430F"))
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():

@@ -39,7 +39,7 @@ def put(at, kind, name, value):
 
 def test_opens_with_a_picture_and_nothing_pressed():
     at = opened()
-    assert r"\mathbf{0.57}" in live(at)
+    assert r"\mathbf{0.60}" in live(at)
     assert not at.warning
     assert not at.error
 
@@ -47,7 +47,7 @@ def test_opens_with_a_picture_and_nothing_pressed():
 @pytest.mark.parametrize(("kind", "name", "value"), [
     ("selectbox", "score", "additive"), ("selectbox", "position", "rope"), ("selectbox", "mask", "none"),
     ("select_slider", "d_model", 512), ("select_slider", "heads", 2), ("selectbox", "normalizer", "sparsemax"),
-    ("number_input", "normalizer:softmax:temperature", 0.5), ("selectbox", "projection", "multi_query"),
+    ("number_input", "normalizer:softmax:temperature", 0.5), ("selectbox", "projection", "latent"),
     ("number_input", "seed", 5), ("text_input", "tokens", "Other words here"),
 ])
 def test_the_numbers_follow_every_control(kind, name, value):

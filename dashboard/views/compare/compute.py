@@ -10,9 +10,9 @@ import torch
 from core import analysis
 from core.attention import Attention, AttentionConfig, ConfigError, Steps, entry
 from core.pretrained import LayerQKV, layer_qkv
+from core.seeding import seeded_layer
 from dashboard.components.multiples.payload import LEAST_NEGATIVE
 from dashboard.runtime.cache import cached, shared
-from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 from dashboard.views.compare.link import SEEDED, Controls
 from dashboard.widgets.model_picker import EMBEDDED, load_model

@@ -14,8 +14,8 @@ from torch import Tensor
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.kernels import exact
 from core.benchmark import Measurement
+from core.seeding import seeded_generator, seeded_layer, seeded_rng
 from dashboard.runtime.racing import Race, machine
-from dashboard.runtime.seeding import seeded_layer
 from dashboard.runtime.tokens import embed
 from dashboard.views.efficient.controls import ROUNDS, SHORTEST, Controls, limits
 
@@ -28,7 +28,9 @@ def output_error(config: AttentionConfig) -> float:
 
     Kernels that also read the tokens' own vectors get random ones.
     """
-    layer, generator = Attention(config).eval(), torch.Generator().manual_seed(SEED)
+    with seeded_rng(SEED):
+        layer = Attention(config).eval()
+    generator = seeded_generator(SEED, "output error")
     q, k, v = (torch.randn(1, config.num_heads, LENGTH, config.head_dim, generator=generator) for _ in range(3))
     x = torch.randn(1, LENGTH, config.d_model, generator=generator)
     with torch.no_grad():

@@ -10,7 +10,7 @@ import torch
 from core import analysis
 from core.attention import Attention, AttentionConfig, Choice, Steps
 from core.attention.projections import Differential, GroupedQuery, MultiHead
-from dashboard.runtime.seeding import seeded_layer, seeded_normal
+from core.seeding import seeded_layer, seeded_normal
 from dashboard.runtime.tokens import embed
 
 

@@ -10,7 +10,7 @@ import torch
 from core import analysis
 from core.attention import AXES, AttentionConfig, Choice, Steps
 from core.masks import COMPOSITIONS, build_mask, layers_needed
-from dashboard.runtime.seeding import seeded_layer
+from core.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 
 D_MODEL, HEADS, SEED = 16, 4, 126

@@ -10,7 +10,7 @@ import torch
 
 from core.attention import Attention, AttentionConfig, Steps
 from core.attention.compatible import example, needs
-from dashboard.runtime.seeding import seeded_layer
+from core.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 
 SENTENCE = "The animal didn't cross the street because it was too tired ."

@@ -10,11 +10,11 @@ import streamlit as st
 from core.attention import AXES, ConfigError, entry
 from core.attention.compatible import example, refusals
 from core.entries import complete
+from core.seeding import seeded_layer
 from dashboard.charts.rules import rule
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.runtime.seeding import seeded_layer
 from dashboard.views.mechanisms import compute, text
 from dashboard.views.mechanisms.controls import (
     NAMES,

@@ -12,7 +12,7 @@ from torch import Tensor
 from core import analysis
 from core.attention import AttentionConfig, Choice, entry
 from core.attention.normalizers import Normalizer
-from dashboard.runtime.seeding import seeded_layer
+from core.seeding import seeded_layer
 from dashboard.runtime.tokens import SENTENCE, embed, labels, tokenize
 
 DIMS, SEED = 16, 126

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Steps
-from dashboard.runtime.seeding import spread_of
+from core.seeding import seeded_layer
 from dashboard.runtime.threads import one_thread
 from dashboard.runtime.tokens import embed, labels
 from dashboard.views.one_query.matrices import Matrices
@@ -37,20 +36,9 @@ class Source:
         return cls(queries, tuple(f"k{j}" for j in range(len(matrices.k))), (), matrices)
 
 
-@lru_cache(maxsize=32)
-def layer_of(config: AttentionConfig, seed: int) -> Attention:
-    """The layer with its weights drawn from the seed; shared between sessions, so nobody may change it."""
-    layer = Attention(config, add_positions=True).eval().requires_grad_(False)
-    generator = torch.Generator().manual_seed(seed)
-    for name, weight in layer.named_parameters():
-        if (std := spread_of(name, weight)) is not None:
-            weight.normal_(std=std, generator=generator)
-    return layer
-
-
 def has_parameters(config: AttentionConfig, seed: int) -> bool:
     """Whether the layer has any parameter."""
-    return any(True for _ in layer_of(config, seed).parameters())
+    return any(True for _ in seeded_layer(config, seed).parameters())
 
 
 @torch.inference_mode()
@@ -58,7 +46,7 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
     """Every step of the attention of a source; `real` keys from the left are real, the others are padding."""
     key_mask = None if real is None else (torch.arange(len(source.keys)) < real)[None]
     with one_thread(len(source.queries) * len(source.keys) * config.d_model <= SMALL):
-        layer = layer_of(config, seed)
+        layer = seeded_layer(config, seed)
         if source.matrices is None:
             return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
         return run_matrices(layer, *source.matrices.tensors(), key_mask)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from core.attention import attend
+from core.seeding import seeded_generator
 from dashboard.charts.numbers import number
 
 DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -27,7 +28,7 @@ class Point:
 
 def measure(seed: int) -> tuple[Point, ...]:
     """64 standard normal queries against 64 such keys at each D from 1 to 512."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed, "scaling")
     return tuple(point(dims, generator) for dims in DIMS)
 
 

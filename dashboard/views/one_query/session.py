@@ -8,7 +8,7 @@ import streamlit as st
 
 from core.attention import AttentionConfig, Choice, heads_that_divide
 
-D_MODEL, HEADS, SEED, STAGE = 16, 4, 126, 5
+D_MODEL, HEADS, SEED, STAGE = 16, 4, 1044, 5  # this seed shows a masked key that scores highest
 STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
 SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
 NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice, Entry, Steps
 from core.positions import measure
-from dashboard.runtime.seeding import seeded_layer
+from core.seeding import seeded_generator, seeded_layer
 from dashboard.runtime.tokens import embed
 
 TABLE_POSITIONS = 512  # on which a linear map is fitted, all but the last share of them
@@ -54,7 +54,7 @@ def shuffle_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, 
 
 def shuffle(count: int, seed: int, times: int) -> Tensor:
     """An order of that many words, never the one they stand in (but for one word)."""
-    generator = torch.Generator().manual_seed(1000 * times + seed)
+    generator = seeded_generator(seed, f"shuffle {times}")
     order = torch.randperm(count, generator=generator)
     return order.roll(1) if count > 1 and bool((order == torch.arange(count)).all()) else order
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.scores import Score
 from core.benchmark import Work, peak_bytes, workload
+from core.seeding import seeded_generator, seeded_layer
 from dashboard.runtime.racing import ONE_AT_A_TIME
-from dashboard.runtime.seeding import generator, seeded_layer
 from dashboard.runtime.tokens import embed
 
 PROBE_DIMS, PROBE_TOKENS = 8, 48  # of the properties: more tokens than dimensions, so that the rank shows
@@ -88,7 +88,7 @@ def randomized_score(choice: Choice, seed: int) -> Score:
     """The score in double precision, with noise added to every learned number."""
     layer = Attention(config_of(choice, PROBE_DIMS)).double().requires_grad_(False)
     for name, weight in layer.score.named_parameters():
-        weight += PARAMETER_STD * torch.randn(weight.shape, generator=generator(seed, name), dtype=weight.dtype)
+        weight += PARAMETER_STD * torch.randn(weight.shape, generator=seeded_generator(seed, name), dtype=weight.dtype)
     score: Score = layer.score
     return score
 
@@ -96,7 +96,7 @@ def randomized_score(choice: Choice, seed: int) -> Score:
 @torch.inference_mode()
 def properties(choice: Choice, seed: int) -> Properties:
     """Measure the properties on the built module."""
-    score, draw = randomized_score(choice, seed), generator(seed, "character")
+    score, draw = randomized_score(choice, seed), seeded_generator(seed, "character")
     a, b = (torch.randn(1, 1, PROBE_TOKENS, PROBE_DIMS, generator=draw, dtype=torch.float64) for _ in range(2))
     rotation = torch.linalg.qr(torch.randn(PROBE_DIMS, PROBE_DIMS, generator=draw, dtype=torch.float64)).Q
 

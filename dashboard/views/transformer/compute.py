@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,13 +11,13 @@ import torch
 from core.attention import Steps
 from core.models import Model, ModelConfig, build_model, map_tokens
 from core.models.model_summary import Part, summarize
+from core.seeding import seeded_rng
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import objective
 from dashboard.views.transformer.controls import Controls, run_of
 
 BATCH, SEEDS = 8, 3
-_SEEDING = threading.Lock()  # torch's generator is one for the whole process
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class Measurements:
 
 def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
     """A fresh model whose weights follow from the seed alone; torch's generator is left as it was."""
-    with _SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded_rng(seed):
         return build_model(config, task.shape).eval()
 
 

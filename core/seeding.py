@@ -1,0 +1,67 @@
+"""One seeding for all pages: weights and inputs depend on the seed and on their name alone, whatever else is drawn.
+
+A training run seeds its whole process instead (core.training.session), and `seeded_rng` starts a model as it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from core.attention import Attention, AttentionConfig
+
+LAMBDA_STD = 0.1  # of the vectors that make a differential layer's λ, as training starts them
+TABLE_STD = 0.5  # training starts a table of positions near 0, which no picture would show
+_RNG_LOCK = threading.Lock()  # torch's generator is shared by all threads
+
+
+def seeded_generator(seed: int, name: str) -> torch.Generator:
+    """A CPU generator for this seed and name."""
+    digest = hashlib.blake2b(f"{seed}:{name}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest))
+
+
+def seeded_normal(*shape: int, seed: int, name: str) -> Tensor:
+    """Standard normal numbers of that shape."""
+    return torch.randn(shape, generator=seeded_generator(seed, name))
+
+
+def seed_layer(layer: nn.Module, seed: int) -> None:
+    """Draw the weights of a layer in place, each by its own name, so that equal names and shapes get equal weights.
+
+    A weight that the module starts at one value (a gain, a bias, a sink) stays as it is.
+    """
+    for name, weight in layer.named_parameters():
+        if (std := weight_std(name, weight)) is not None:
+            weight.normal_(std=std, generator=seeded_generator(seed, name))
+
+
+@lru_cache(maxsize=48)
+def seeded_layer(config: AttentionConfig, seed: int) -> Attention:
+    """The layer of a config with seeded weights, in eval mode; shared by all sessions, so never change it."""
+    layer = Attention(config, add_positions=True).eval().requires_grad_(False)
+    seed_layer(layer, seed)
+    return layer
+
+
+def weight_std(name: str, weight: Tensor) -> float | None:
+    """The standard deviation with which a weight is drawn; None for one that its module starts at a single value."""
+    if bool((weight == weight.flatten()[0]).all()):
+        return None
+    if "lambda" in name:
+        return LAMBDA_STD
+    return TABLE_STD if name.startswith("position") else float(weight.shape[-1] ** -0.5)
+
+
+@contextmanager
+def seeded_rng(seed: int) -> Iterator[None]:
+    """Torch's process-wide generator seeded as in a training run, one thread at a time; restored afterwards."""
+    with _RNG_LOCK, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
