@@ -35,50 +35,50 @@ class MapTransform:
         """Whether the map looks different through it."""
         return self != MapTransform.plain(len(item.queries), len(item.keys))
 
-    def shown(self, own: tuple[int, int]) -> tuple[int, int] | None:
+    def shown_cell(self, source: tuple[int, int]) -> tuple[int, int] | None:
         """The cell in which an own (query, key) is shown; None where it is hidden."""
-        row, column = _place(self.rows, own[0]), _place(self.columns, own[1])
+        row, column = _group_of(self.rows, source[0]), _group_of(self.columns, source[1])
         return None if row is None or column is None else (row, column)
 
-    def own(self, shown: tuple[int, int]) -> tuple[int, int]:
+    def source_cell(self, cell: tuple[int, int]) -> tuple[int, int]:
         """The first own query and key of a shown cell."""
-        return self.rows[shown[0]][0], self.columns[shown[1]][0]
+        return self.rows[cell[0]][0], self.columns[cell[1]][0]
 
 
-def _place(groups: Groups, token: int) -> int | None:
-    return next((place for place, group in enumerate(groups) if token in group), None)
+def _group_of(groups: Groups, token: int) -> int | None:
+    return next((index for index, group in enumerate(groups) if token in group), None)
 
 
 def single_tokens(count: int) -> Groups:
-    return tuple((place,) for place in range(count))
+    return tuple((index,) for index in range(count))
 
 
 def group_by_word(words: Sequence[int | None]) -> Groups:
     """Neighbouring pieces of one word together; what belongs to no word (None) alone."""
     groups: list[tuple[int, ...]] = []
-    for place, word in enumerate(words):
-        if groups and word is not None and words[place - 1] == word:
-            groups[-1] = (*groups[-1], place)
+    for index, word in enumerate(words):
+        if groups and word is not None and words[index - 1] == word:
+            groups[-1] = (*groups[-1], index)
         else:
-            groups.append((place,))
+            groups.append((index,))
     return tuple(groups)
 
 
 def hide_tokens(groups: Groups, hidden: Iterable[bool]) -> Groups:
     """The groups without the hidden tokens; a group of hidden tokens alone is gone."""
-    gone = {place for place, hide in enumerate(hidden) if hide}
-    kept = (tuple(place for place in group if place not in gone) for group in groups)
-    return tuple(group for group in kept if group)
+    dropped = {index for index, hide in enumerate(hidden) if hide}
+    remaining = (tuple(index for index in group if index not in dropped) for group in groups)
+    return tuple(group for group in remaining if group)
 
 
 def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
     """The groups with the largest value first; equals keep their order."""
-    return tuple(groups[place] for place in np.argsort(-np.asarray(values, dtype=float), kind="stable"))
+    return tuple(groups[index] for index in np.argsort(-np.asarray(values, dtype=float), kind="stable"))
 
 
 def group_name(tokens: Sequence[str], group: tuple[int, ...]) -> str:
     """The pieces of a group as one word."""
-    first, *rest = (tokens[place] for place in group)
+    first, *rest = (tokens[index] for index in group)
     return first + "".join(piece.removeprefix(CONTINUES) for piece in rest)
 
 
@@ -86,8 +86,8 @@ def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
     """What each key gets from a query that may see it, on average; 0 for a key that nobody sees."""
     if item.mask is None:
         return item.weights.mean(1, dtype=np.float32)
-    seen = np.broadcast_to(item.mask, item.weights.shape).sum(1)
-    return (item.weights.sum(1) / np.maximum(seen, 1)).astype(np.float32)
+    visible = np.broadcast_to(item.mask, item.weights.shape).sum(1)
+    return (item.weights.sum(1) / np.maximum(visible, 1)).astype(np.float32)
 
 
 def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
@@ -99,43 +99,43 @@ def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
     return np.asarray(heads.mean(0) > SINK)
 
 
-def transform_map(item: AttentionMap, lens: MapTransform) -> AttentionMap:
+def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
     """The map as the lens shows it: the sum over the keys of a group, the mean over its queries.
 
     Where keys are hidden, each row is multiplied so that it sums to what it summed to with them. A row that spent
     everything on hidden keys gives zeros. A cell may be attended to where any of its own cells may be.
     """
-    if not lens.changes(item):
+    if not transform.changes(item):
         return item
-    before = _merged(item.weights.sum(-1, keepdims=True), lens.rows, -2) if _hides(item, lens) else None
-    weights = _merged(_merged(item.weights, lens.columns, -1), lens.rows, -2)
-    weights /= np.array([len(group) for group in lens.rows], dtype=np.float32)[:, None]
+    before = _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2) if _hides(item, transform) else None
+    weights = _merged(_merged(item.weights, transform.columns, -1), transform.rows, -2)
+    weights /= np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
     if before is not None:
-        before = before / np.array([len(group) for group in lens.rows], dtype=np.float32)[:, None]
+        before = before / np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
         after = weights.sum(-1, keepdims=True)
         weights = weights * np.where(after > 0, before / np.where(after > 0, after, 1), 0)
     mask = item.mask
     if mask is not None:
         mask = np.broadcast_to(mask, (*mask.shape[:-2], *item.weights.shape[1:]))
-        mask = _merged(_merged(mask, lens.columns, -1, np.logical_or), lens.rows, -2, np.logical_or)
+        mask = _merged(_merged(mask, transform.columns, -1, np.logical_or), transform.rows, -2, np.logical_or)
     names = [tuple(group_name(tokens, group) for group in groups)
-             for tokens, groups in ((item.queries, lens.rows), (item.keys, lens.columns))]
+             for tokens, groups in ((item.queries, transform.rows), (item.keys, transform.columns))]
     return AttentionMap(item.kind, item.layer, np.asarray(weights, dtype=np.float32), names[0], names[1], mask,
                         item.number)
 
 
-def transform_trace(trace: AttentionTrace, lens: MapTransform) -> AttentionTrace:
+def transform_trace(trace: AttentionTrace, transform: MapTransform) -> AttentionTrace:
     """Every map of the trace through the same lens."""
-    return AttentionTrace(tuple(transform_map(item, lens) for item in trace.maps), trace.source)
+    return AttentionTrace(tuple(transform_map(item, transform) for item in trace.maps), trace.source)
 
 
-def _hides(item: AttentionMap, lens: MapTransform) -> bool:
-    return sum(map(len, lens.columns)) < len(item.keys)
+def _hides(item: AttentionMap, transform: MapTransform) -> bool:
+    return sum(map(len, transform.columns)) < len(item.keys)
 
 
 def _merged(values: np.ndarray, groups: Groups, axis: int, reduce: np.ufunc = np.add) -> np.ndarray:
     """The groups' places of one axis, reduced group by group."""
-    order = [place for group in groups for place in group]
+    order = [index for group in groups for index in group]
     if order != list(range(values.shape[axis])):
         values = np.take(values, order, axis=axis)
     if len(order) == len(groups):

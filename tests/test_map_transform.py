@@ -80,9 +80,9 @@ def test_the_plain_lens_leaves_the_map_as_it_is():
 def test_a_cell_is_found_through_the_lens_and_back():
     seen = MapTransform(map_transform.hide_tokens(map_transform.group_by_word((None, 0, 0, 1)),
                                                   (True, False, False, False)), ((2,), (0, 1)))
-    assert seen.shown((2, 1)) == (0, 1)
-    assert seen.shown((0, 1)) is None
-    assert seen.own((0, 1)) == (1, 0)
+    assert seen.shown_cell((2, 1)) == (0, 1)
+    assert seen.shown_cell((0, 1)) is None
+    assert seen.source_cell((0, 1)) == (1, 0)
 
 
 def test_groups_are_ordered_by_value_and_equals_keep_their_order():

@@ -96,8 +96,8 @@ def _safetensors(data: bytes, name: str) -> ArrayFile:
     from safetensors.torch import load
 
     header = _header(data, name)
-    told = header.pop("__metadata__", {})
-    labels = {key: _listed(text, key, name) for key, text in told.items() if _label(key)}
+    metadata = header.pop("__metadata__", {})
+    labels = {key: _listed(text, key, name) for key, text in metadata.items() if _label(key)}
     for key, item in header.items():
         _refuse_large(key, tuple(item["shape"]), MOST_NUMBERS, name)
     if sum(int(np.prod(item["shape"])) for item in header.values()) > MOST_NUMBERS:
@@ -113,8 +113,8 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
         if not 2 <= length <= min(MOST_HEADER, len(data) - 8):
             raise ValueError("its header is missing or too long")
         header = json.loads(data[8:8 + length])
-        told = header.get("__metadata__", {})
-        if not isinstance(told, dict) or not all(
+        metadata = header.get("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(
                 isinstance(item["shape"], list) and all(isinstance(size, int) and size >= 0 for size in item["shape"])
                 for key, item in header.items() if key != "__metadata__"):
             raise ValueError("its header names no shapes")
@@ -125,12 +125,12 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
 
 def _listed(text: object, key: str, name: str) -> tuple[str, ...]:
     try:
-        found = json.loads(str(text))
+        names = json.loads(str(text))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise PretrainedError(f"The metadata {key} of {name} is no JSON list of text, such as [\"the\", \"cat\"].")
-    return tuple(found)
+    return tuple(names)
 
 
 def _label(key: str) -> bool:

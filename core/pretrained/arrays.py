@@ -25,12 +25,12 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     columns: arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError says what does not
     fit.
     """
-    found = open_arrays(data, name)
-    layers = [layer for key, values in found.weights.items() for layer in _layers(key, values)]
+    file = open_arrays(data, name)
+    layers = [layer for key, values in file.weights.items() for layer in _layers(key, values)]
     if not layers:
         raise PretrainedError(f"{name} holds no weights; expected {SHAPES}.")
     kinds = _sort(layers)
-    reading = _lined(kinds, found.labels, tuple(tokens.split()), name)
+    reading = _lined(kinds, file.labels, tuple(tokens.split()), name)
     maps = tuple(_map(reading, kind, layer, values)
                  for kind in KINDS for layer, values in enumerate(kinds.get(kind, ())))
     return Reading(AttentionTrace(maps, name), reading.source, reading.target, reading.produced, _sums(maps))
@@ -74,15 +74,16 @@ def _sort(layers: Sequence[tuple[Kind | None, int | None, np.ndarray]]) -> dict[
     usual: Kind = "causal" if causal and any(len(v[0]) > 1 for v in unnamed) else "self" if square else "cross"
     for order, (kind, number, values) in enumerate(layers):
         kinds.setdefault(kind or usual, []).append((order if number is None else number, values))
-    return {kind: [values for _, values in sorted(found, key=lambda item: item[0])] for kind, found in kinds.items()}
+    return {kind: [values for _, values in sorted(numbered, key=lambda item: item[0])] for kind,
+            numbered in kinds.items()}
 
 
 def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],
            name: str) -> Reading:  # fmt: skip
     """The lines that all layers share: a kind's rows and columns; PretrainedError where layers disagree."""
     sizes: dict[str, tuple[int, int]] = {}
-    for kind, found in kinds.items():
-        shapes = {values.shape[1:] for values in found}
+    for kind, layers in kinds.items():
+        shapes = {values.shape[1:] for values in layers}
         if len(shapes) > 1:
             raise PretrainedError(f"The layers of {name} have maps of different sizes, {min(shapes)} and "
                                   f"{max(shapes)}; expected the same tokens in each.")
@@ -120,18 +121,18 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
             return labels[key]
         if key != "tokens" or kind != "cross":
             raise PretrainedError(f"{key} in {name} names {len(labels[key])} tokens; its maps have {size}.")
-    return tuple(str(place) for place in range(size))
+    return tuple(str(index) for index in range(size))
 
 
 def _line(tokens: tuple[str, ...], size: int) -> Line:
     special = tuple(bool(SPECIAL.fullmatch(token)) for token in tokens)
     marked = any(token.startswith(STARTS_WORD) for token in tokens)
     word = words_of(tokens, special) if marked or any(token.startswith(CONTINUES) for token in tokens) else tuple(
-        None if hidden else place for place, hidden in enumerate(special))
-    shown = tuple(token.lstrip("".join(STARTS_WORD)) or "␣" if token.startswith(STARTS_WORD) else
-                  token if hidden or not marked or not token.isalnum() or place == 0 or special[place - 1]
-                  else f"{CONTINUES}{token}" for place, (token, hidden) in enumerate(zip(tokens, special, strict=True)))
-    return Line((0,) * size, shown, special, word, (0,) * size)
+        None if hidden else index for index, hidden in enumerate(special))
+    readable = tuple(token.lstrip("".join(STARTS_WORD)) or "␣" if token.startswith(STARTS_WORD) else
+                  token if hidden or not marked or not token.isalnum() or index == 0 or special[index - 1]
+                  else f"{CONTINUES}{token}" for index, (token, hidden) in enumerate(zip(tokens, special, strict=True)))
+    return Line((0,) * size, readable, special, word, (0,) * size)
 
 
 def _map(reading: Reading, kind: Kind, layer: int, values: np.ndarray) -> AttentionMap:

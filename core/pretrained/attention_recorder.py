@@ -1,8 +1,8 @@
-"""The seam through which attention is seen and switched off, without a hook on the model and without changing it.
+"""Records the attention of a Hugging Face model and switches heads off, without hooks and without changing the model.
 
-Hugging Face models call their attention by a name that is looked up in a table. Ours stands in that table as
-`attention_lab`: it calls the family's own eager function and, inside `with watching(…)`, keeps what went through. Who
-watches is a context variable, so sessions that share one model never see each other.
+Hugging Face models look their attention function up in a table, by name. `attention_lab` is our entry there: it calls
+the family's own eager function and, inside `with record_attention(…)`, records the call. The active recorder is a
+context variable, so sessions that share one model do not see each other's calls.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ CROSS = ("crossattention", "cross_attention", "encoder_attn", "encdecattention",
 
 @dataclass(eq=False)
 class AttentionCall:
-    """One call of attention: q (B, H, T, D) and k, v (B, G, S, D) as they meet, the weights, and the heads' outputs.
+    """One call of attention: q (B, H, T, D), k and v (B, G, S, D) after rotation, the weights, and the heads' outputs.
 
-    `mask` is what the family's function adds to the scores, None where every key may be seen. `extra` holds what else
-    that function was told: scaling, position_bias, softcap, … `probe` is a zero that was added to the weights, for
+    `mask` is what the family's function adds to the scores, None where nothing is masked. `options` holds that
+    function's other arguments: scaling, position_bias, softcap, … `probe` is a zero added to the weights, for
     gradients.
     """
 
@@ -49,115 +49,111 @@ class AttentionCall:
     v: Float[Tensor, "B G S E"] | None = None
     out: Float[Tensor, "B T H E"] | None = None
     mask: Tensor | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     probe: Tensor | None = None
 
 
 @dataclass(eq=False)
 class AttentionRecorder:
-    """What is kept of each call, which heads are off or look evenly, and the calls so far, in order."""
+    """Records the calls of one forward pass in order, and changes the heads in `off` and `uniform`."""
 
-    place: Callable[[Any], str]
-    whole: bool
+    module_name: Callable[[Any], str]
+    with_qkv: bool
     off: HeadSet
     probe: bool
-    even: HeadSet = NO_HEADS
-    seen: list[AttentionCall] = field(default_factory=list)
-    calls: Counter[str] = field(default_factory=Counter)
+    uniform: HeadSet = NO_HEADS
+    calls: list[AttentionCall] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
 
-    def call(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
-             extra: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Keep one call; the output and the weights that go on."""
-        before = self.seen[-1] if self.seen else None
-        again = before if before is not None and before.module is module and hasattr(module, "lambda_init") else None
-        seen = again or self._new(module, weights, mask)
-        if seen.probe is not None:
-            out = out + (seen.probe @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
-        here = (seen.kind, seen.layer)
-        if level := [head for *at, head in self.even if tuple(at) == here]:
-            meant = (_evened(weights, mask, seen.kind) @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
-            out = out + (meant - out) * _of(out, level)
-        if gone := [head for *at, head in self.off if tuple(at) == here]:
-            out = _switched_off(out, gone)
-        if self.whole and seen.v is not None and seen.out is not None:
-            seen.v, seen.out = torch.cat([seen.v, v], -1), torch.cat([seen.out, out], -1)
-        elif self.whole:
-            seen.q, seen.k, seen.v, seen.out, seen.extra = q, k, v, out, extra
+    def record(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
+               options: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Record one call; returns the output and the weights that the model continues with."""
+        last = self.calls[-1] if self.calls else None
+        # Differential attention calls twice a layer, once for each half of the values.
+        repeated = last if last is not None and last.module is module and hasattr(module, "lambda_init") else None
+        call = repeated or self._new_call(module, weights, mask)
+        if call.probe is not None:
+            out = out + (call.probe @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
+        key = (call.kind, call.layer)
+        if heads := [head for *layer, head in self.uniform if tuple(layer) == key]:
+            mean = (_make_uniform(weights, mask, call.kind) @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
+            out = out + (mean - out) * _head_mask(out, heads)
+        if heads := [head for *layer, head in self.off if tuple(layer) == key]:
+            out = out * (1 - _head_mask(out, heads))
+        if self.with_qkv and call.v is not None and call.out is not None:
+            call.v, call.out = torch.cat([call.v, v], -1), torch.cat([call.out, out], -1)
+        elif self.with_qkv:
+            call.q, call.k, call.v, call.out, call.options = q, k, v, out, options
         return out, weights
 
-    def _new(self, module: Any, weights: Tensor, mask: Tensor | None) -> AttentionCall:
-        """The next layer of its kind. Differential attention asks twice a layer, once for each half of the values."""
-        name = self.place(module)
+    def _new_call(self, module: Any, weights: Tensor, mask: Tensor | None) -> AttentionCall:
+        """Add the next layer of its kind."""
+        name = self.module_name(module)
         kind = kind_of(name, module, weights, mask)
-        seen = AttentionCall(kind, self.calls[kind], module, name, weights, mask=mask)
+        call = AttentionCall(kind, self.counts[kind], module, name, weights, mask=mask)
         if self.probe:
-            seen.probe = torch.zeros_like(weights, requires_grad=True)
-        self.calls[kind] += 1
-        self.seen.append(seen)
-        return seen
+            call.probe = torch.zeros_like(weights, requires_grad=True)
+        self.counts[kind] += 1
+        self.calls.append(call)
+        return call
 
 
-_RECORDER: ContextVar[AttentionRecorder | None] = ContextVar("watch", default=None)
+_RECORDER: ContextVar[AttentionRecorder | None] = ContextVar("recorder", default=None)
 _NAMES: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
 
 
 @contextmanager
-def record_attention(model: Any, whole: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
-             even: HeadSet = NO_HEADS) -> Iterator[AttentionRecorder]:  # fmt: skip
-    """Watch the forward passes of this thread: `whole` keeps q, k, v and more beside the weights.
+def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
+                     uniform: HeadSet = NO_HEADS) -> Iterator[AttentionRecorder]:  # fmt: skip
+    """Record the attention of one forward pass in this thread: weights, and with `with_qkv` also q, k, v and outputs.
 
-    `off` are (kind, layer, head) whose output is zero, as if W_O had no columns for them; head None is every head of
-    the layer. `even` are those that weigh alike all keys that they may see, whatever their scores. One `with` is one
-    forward pass: layers are counted from its beginning.
+    `off` are (kind, layer, head) whose output becomes zero, as if W_O had no columns for them; head None is every head
+    of the layer. `uniform` are heads whose weights become equal on all visible keys. Layers are numbered from the
+    beginning of the `with` block.
     """
     if (names := _NAMES.get(model)) is None:
         names = _NAMES[model] = {id(module): name for name, module in model.named_modules()}
-    token = _RECORDER.set(AttentionRecorder(lambda module: names.get(id(module), ""), whole, off, probe, even))
+    recorder = AttentionRecorder(lambda module: names.get(id(module), ""), with_qkv, off, probe, uniform)
+    token = _RECORDER.set(recorder)
     try:
-        watch = _RECORDER.get()
-        assert watch is not None
-        yield watch
+        yield recorder
     finally:
         _RECORDER.reset(token)
 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
-    """Whether a call is self-, causal or cross-attention, by the module's name, what it says of itself, its mask."""
+    """The kind of a call: from the module's name, its `is_causal`, or its mask."""
     if any(sign in name.lower() for sign in CROSS):
         return "cross"
     causal = getattr(module, "is_causal", None)
     if causal is True:
         return "causal"
     if mask is None or mask.ndim != 4:
-        return "causal" if causal is None and _looks_back(weights) else "self"
-    seen = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-    return "causal" if _looks_back(seen) else "self"
+        return "causal" if causal is None and is_lower_triangular(weights) else "self"
+    visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    return "causal" if is_lower_triangular(visible) else "self"
 
 
-def _looks_back(cells: Tensor) -> bool:
-    """Whether nothing stands above the diagonal of these weights, or of these cells that may be seen."""
+def is_lower_triangular(cells: Tensor) -> bool:
+    """Whether weights or a mask are square and zero above the diagonal."""
     rows, columns = cells.shape[-2:]
     return rows == columns > 1 and not bool(cells.triu(1).any())
 
 
 def repeat_kv(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B H S E"]:
-    """Key or value heads repeated so that each of the query heads has its own (grouped-query attention)."""
+    """Repeat key or value heads so that each query head has its own (grouped-query attention)."""
     return values.repeat_interleave(heads // values.shape[1], dim=1)
 
 
-def _switched_off(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[Tensor, "B T H E"]:
-    return out * (1 - _of(out, heads))
-
-
-def _of(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[Tensor, "H 1"]:
-    """One for the heads that are named, zero for the others; None names them all."""
+def _head_mask(out: Float[Tensor, "B T H E"], heads: list[int | None]) -> Float[Tensor, "H 1"]:
+    """1 for the listed heads, 0 for the others; None means all heads."""
     named = torch.zeros(out.shape[2], 1, dtype=out.dtype, device=out.device)
     named[slice(None) if None in heads else [head for head in heads if head is not None]] = 1
     return named
 
 
-def _evened(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: Kind) -> Float[Tensor, "B H T S"]:
-    """Weights of the same sum that are alike on every key that may be seen."""
+def _make_uniform(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: Kind) -> Float[Tensor, "B H T S"]:
+    """Weights with the same row sums, equal on every visible key."""
     allowed = torch.ones_like(weights)
     if mask is not None:
         mask = mask[..., :weights.shape[-1]]
@@ -168,19 +164,19 @@ def _evened(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: Kind) 
 
 
 def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
-                      **extra: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """What stands in Hugging Face's table: the family's own eager attention, and a word to whoever watches."""
+                      **options: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Our entry in Hugging Face's table: the family's own eager attention, recorded where a recorder is active."""
     home = vars(sys.modules[type(module).__module__])
     eager = home.get(EAGER) or next(one for name, one in home.items() if name.endswith(EAGER))
-    out, weights = eager(module, query, key, value, attention_mask, **extra)
-    watch = _RECORDER.get()
-    if watch is None:
+    out, weights = eager(module, query, key, value, attention_mask, **options)
+    recorder = _RECORDER.get()
+    if recorder is None:
         return out, weights
-    return watch.call(module, query, key, value, attention_mask, out, weights, extra)
+    return recorder.record(module, query, key, value, attention_mask, out, weights, options)
 
 
 def register() -> None:
-    """Put our name into Hugging Face's tables, beside a mask of the kind that eager attention takes."""
+    """Register `attention_lab` in Hugging Face's tables, with the mask that eager attention takes."""
     from transformers import AttentionInterface
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
@@ -189,7 +185,7 @@ def register() -> None:
 
 
 def make_recordable(model: Any) -> bool:
-    """Let a freshly loaded model call its attention by our name; False unless all its attention is called so."""
+    """Let a newly loaded model call `attention_lab`; False unless all its attention goes through it."""
     register()
     if not model._can_set_attn_implementation():
         return False
@@ -198,7 +194,7 @@ def make_recordable(model: Any) -> bool:
 
 
 def _own_code(kind: type) -> bool:
-    """Whether a class of modules makes weights of attention by itself, where nobody can watch."""
+    """Whether a module class computes attention weights itself, where they cannot be recorded."""
     if "ttention" not in kind.__name__:
         return False
     methods = [inspect.unwrap(value) for value in vars(kind).values() if inspect.isfunction(value)]

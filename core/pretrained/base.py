@@ -1,4 +1,4 @@
-"""What a pretrained model is here, what a person hands to it, and what it made of that."""
+"""The types of the package: a pretrained model, its inputs, token lines, and the reading of an input."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class PretrainedError(RuntimeError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, to stand in a sentence, cut where it is long; its class where it says nothing."""
+    """The first line of an error's message, shortened; its repr where there is no message."""
     line = next(filter(None, map(str.strip, str(error).splitlines())), "") or repr(error)
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE - 1]}…"
 
 
 def text_config(model: Any) -> Any:
-    """The part of a model's config that is about text: the decoder's where an encoder has one of its own."""
+    """The text part of a model's config: the decoder's where the encoder has its own."""
     try:
         return model.config.get_text_config()
     except ValueError:  # two parts of text, as in MusicGen
@@ -43,9 +43,9 @@ def format_count(number: int) -> str:
 
 @contextmanager
 def wrap_errors(what: str) -> Iterator[None]:
-    """Whatever the files of a foreign model make its library raise, as one PretrainedError that begins with `what`.
+    """Turn any error inside the block into a PretrainedError that begins with `what`.
 
-    A panic of the library's compiled parts is no Exception, and told by its name.
+    A panic of the library's compiled parts is no Exception; it is recognized by its class name.
     """
     try:
         yield
@@ -62,8 +62,8 @@ class Pretrained:
     """A Hugging Face model in eval mode, fp32, with its tokenizer or processor; shared by sessions, so never changed.
 
     `head` says what its last layer answers: a masked token, the next token, a target sequence, a class, or nothing (its
-    states are the answer). `reads` says what it takes. `watched` is whether its layers go through `watch`. `lock` is
-    held for every forward pass.
+    states are the answer). `reads` says what it takes. `recordable` is whether its attention goes through
+    `attention_recorder`. `lock` is held for every forward pass.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Pretrained:
     max_tokens: int
     head: Head = "none"
     reads: Reads = "text"
-    watched: bool = False
+    recordable: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
 class Array:
-    """Numbers that compare, hash and print by their content, so that they may be part of a cache key."""
+    """An array that compares and hashes by its content, so that it can be part of a cache key."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -97,7 +97,7 @@ class Array:
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What a person hands to a model; a model takes what it reads and leaves the rest.
+    """The inputs of a model, by type; a model uses those it reads and ignores the others.
 
     `second` is the sentence B of a pair, for an encoder. `target` is the text of an encoder–decoder's decoder; with
     None the model decodes it itself, greedily. `picture` is (H, W) or (H, W, 3), uint8 or 0 to 1. `sound` is one
@@ -113,7 +113,7 @@ class ModelInputs:
 
 @dataclass(frozen=True)
 class Line:
-    """One sequence as a model read it, token by token.
+    """One token sequence as a model read it.
 
     `tokens` are for reading. `word` is the place of the word that a piece belongs to, None for special tokens;
     `segment` is 0 for sentence A and 1 for B. `grid` is (rows, columns) of a picture's patches, which are the last
@@ -137,13 +137,13 @@ class Line:
         """How many tokens there are, and of those how many are special and how many unknown, in words."""
         unknown = sum(self.unknown)
         kinds = {"special": sum(self.special) - unknown, "unknown": unknown}
-        told = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-        return f"{len(self)} token{'s' * (len(self) != 1)}" + (f" ({told})" if told else "")
+        parts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+        return f"{len(self)} token{'s' * (len(self) != 1)}" + (f" ({parts})" if parts else "")
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a model made of what it was given: the trace, its lines, and a sentence when something was cut.
+    """A model's reading of its inputs: the attention trace, its token lines, and a sentence when something was cut.
 
     `note` says what must be known of the maps before they are read, where there is something; `sinks` whether their
     rows sum to less than 1 because a learned sink takes the rest (`maps.with_sink` adds it as a column).

@@ -62,10 +62,10 @@ class DecoderAdapter:
         model = self.pretrained.model
         if not model.config.is_encoder_decoder:
             return EncodedSource(source, source_mask)
-        told = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
+        mask = {"attention_mask": source_mask.long()} if self.pretrained.reads == "pair" else {}
         with wrap_errors(f"{self.pretrained.name} cannot read this"), self.pretrained.lock, torch.inference_mode():
-            states = model.get_encoder()(source.to(model.device), **to_device(model, told)).last_hidden_state.cpu()
-        return EncodedSource(source, torch.ones(states.shape[:2], dtype=torch.bool) if not told else source_mask,
+            states = model.get_encoder()(source.to(model.device), **to_device(model, mask)).last_hidden_state.cpu()
+        return EncodedSource(source, torch.ones(states.shape[:2], dtype=torch.bool) if not mask else source_mask,
                              states)
 
     def start(self, memory: EncodedSource) -> DecoderState:

@@ -1,4 +1,4 @@
-"""Inputs to where a model's weights are, and what came of them back to the CPU, where all else is computed."""
+"""Moving inputs to a model's device, and its outputs back to the CPU, where everything else is computed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from core.pretrained.attention_recorder import AttentionRecorder
 
 
 def to_device(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs on the model's device, those in tuples and lists too."""
+    """Move the inputs to the model's device, also inside tuples and lists."""
     from torch.utils._pytree import tree_map_only
 
     return dict(tree_map_only(Tensor, lambda values: values.to(model.device), dict(batch)))
 
 
-def to_cpu(output: Any, watch: AttentionRecorder) -> Any:
-    """A model's output with every tensor on the CPU, gradients and all, and so what was watched."""
+def to_cpu(output: Any, recorder: AttentionRecorder) -> Any:
+    """Move a model's output and the recorded calls to the CPU, with their gradients."""
     from torch.utils._pytree import tree_map_only
 
-    if all(seen.weights.device.type == "cpu" for seen in watch.seen) and _is_on_cpu(output):
+    if all(call.weights.device.type == "cpu" for call in recorder.calls) and _is_on_cpu(output):
         return output
-    for seen in watch.seen:
+    for call in recorder.calls:
         for name in ("weights", "q", "k", "v", "out", "mask"):
-            if (values := getattr(seen, name)) is not None:
-                setattr(seen, name, values.cpu())
-        seen.extra = tree_map_only(Tensor, Tensor.cpu, seen.extra)
+            if (values := getattr(call, name)) is not None:
+                setattr(call, name, values.cpu())
+        call.options = tree_map_only(Tensor, Tensor.cpu, call.options)
     return tree_map_only(Tensor, Tensor.cpu, output)
 
 

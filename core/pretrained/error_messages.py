@@ -76,9 +76,9 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
         return f"{name} does not read {what}: it takes {_words(needs)}, {lacks}. {_take(pretrained)}"
     if needs:
         return f"{name} does not read {what} alone: it also needs {_words(needs)}, {lacks}. {_take(pretrained)}"
-    said = str(error)
-    more = [key for key in takes if key in INPUTS and key not in batch and (key not in STATES or f"`{key}`" in said)]
-    if more and (LACKS.search(said) or OTHER_FORM & set(more)):
+    message = str(error)
+    more = [key for key in takes if key in INPUTS and key not in batch and (key not in STATES or f"`{key}`" in message)]
+    if more and (LACKS.search(message) or OTHER_FORM & set(more)):
         return f"{name} cannot read {what} alone: it also reads {_words(more)}, {lacks}. {_take(pretrained)}"
     return f"{name} does not take {what}: it fails with {quote(first_line(error))}. {_take(pretrained)}"
 

@@ -148,12 +148,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", help="a run's name in the list, or its folder")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--step", type=int, help="a kept step; by default the one whose weights count")
-    chosen = parser.parse_args(arguments)
-    run = find_run(chosen.run) or Run(Path(chosen.run))
+    options = parser.parse_args(arguments)
+    run = find_run(options.run) or Run(Path(options.run))
     try:
         if not run.exists():
-            raise ValueError(f"There is no run {chosen.run}; `python -m core.training list` names those there are.")
-        print(export(run, chosen.folder, chosen.step))
+            raise ValueError(f"There is no run {options.run}; `python -m core.training list` names those there are.")
+        print(export(run, options.folder, options.step))
     except (PretrainedError, ConfigError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -33,7 +33,7 @@ def fetch_file(repo: str, commit: str, file: File, into: Path, token: str | None
     """One file, never longer than stated, taken up again where a connection broke off; checked by its sha256."""
     import httpx2
 
-    said = hashlib.sha256()
+    digest = hashlib.sha256()
     with into.open("wb") as out, hub_errors(repo, commit, token):
         for left in reversed(range(TRIES)):
             try:
@@ -42,14 +42,14 @@ def fetch_file(repo: str, commit: str, file: File, into: Path, token: str | None
                         raise PretrainedError(f"The hub sends more of {file.name} than the {file.size:,} bytes that it "
                                               "stated, so it is not kept.")
                     step(len(chunk))
-                    said.update(chunk)
+                    digest.update(chunk)
                     out.write(chunk)
                 break
             except (httpx2.TransportError, TimeoutError):
                 if not left:
                     raise
         short = out.tell() < file.size
-    if short or (file.sha256 and said.hexdigest() != file.sha256):
+    if short or (file.sha256 and digest.hexdigest() != file.sha256):
         raise PretrainedError(f"{file.name} of {repo} came incomplete or changed, so it is not kept; try again.")
 
 

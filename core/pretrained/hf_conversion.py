@@ -35,8 +35,8 @@ class HFConversion:
 
     def lacks(self, config: ModelConfig) -> list[str]:
         """What of the model's settings this class has no place for, each with what it has."""
-        return [f"{name} = {' or '.join(map(str, fits))}, not {found}" for name, fits in {**USUAL, **self.needs}.items()
-                if (found := _setting(config, name)) not in fits]
+        return [f"{name} = {' or '.join(map(str, fits))}, not {value}" for name, fits in {**USUAL, **self.needs}.items()
+                if (value := _setting(config, name)) not in fits]
 
 
 def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -45,11 +45,11 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     PretrainedError names the setting that no class there has.
     """
     config, shape = model.config, task.shape
-    found = [twin for twin in HF_CONVERSIONS if (twin.kind, twin.input) == (config.kind, shape.input)]
-    if not found or shape.output == "values" or (config.kind == "decoder" and not shape.one_vocabulary):
+    candidates = [one for one in HF_CONVERSIONS if (one.kind, one.input) == (config.kind, shape.input)]
+    if not candidates or shape.output == "values" or (config.kind == "decoder" and not shape.one_vocabulary):
         raise PretrainedError(f"A {config.kind} that reads {shape.input} has no twin in transformers. These have one: "
                               "an encoder–decoder, a decoder of one vocabulary, and a classifier of pictures.")
-    nearest = min(found, key=lambda twin: len(twin.lacks(config)))
+    nearest = min(candidates, key=lambda one: len(one.lacks(config)))
     if lacks := nearest.lacks(config):
         raise PretrainedError(f"This {config.kind} has no twin in transformers. The nearest class, {nearest.name}, has "
                               f"{'; '.join(lacks)}. Train one with that.")
@@ -75,12 +75,12 @@ def rename_weights(state: Weights, names: Mapping[str, str]) -> Weights:
 
 
 def vocabulary_rows(
-    table: Float[Tensor, "V ..."], own: Vocabulary, whole: Vocabulary, other: float = 0.0
+    table: Float[Tensor, "V ..."], own: Vocabulary, vocabulary: Vocabulary, other: float = 0.0
 ) -> Float[Tensor, "W ..."]:
     """A row a word of the whole vocabulary; `other` where the model has no such word of its own."""
-    found = table.new_full((len(whole), *table.shape[1:]), other)
-    found[whole.encode(own.tokens)] = table
-    return found
+    table_rows = table.new_full((len(vocabulary), *table.shape[1:]), other)
+    table_rows[vocabulary.encode(own.tokens)] = table
+    return table_rows
 
 
 def scale_embedding(table: Float[Tensor, "V C"]) -> Float[Tensor, "V C"]:
@@ -123,12 +123,12 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         "final_logits_bias": vocabulary_rows(bias, task.target_vocab, vocabulary, IMPOSSIBLE_LOGIT)[None]}
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in (
         ("layers", config.layers), ("attention_heads", config.num_heads), ("ffn_dim", config.d_ff))}
-    asked = MarianConfig(
+    hf_config = MarianConfig(
         vocab_size=len(vocabulary), decoder_vocab_size=len(vocabulary), share_encoder_decoder_embeddings=False,
         tie_word_embeddings=False, d_model=config.d_model, activation_function=config.activation, dropout=0.0,
         scale_embedding=True, max_position_embeddings=max_tokens(shape, task), pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS, decoder_start_token_id=BOS, forced_eos_token_id=None, **sizes)
-    return _load_weights(MarianMTModel(asked), weights, own=("embed_positions",))
+    return _load_weights(MarianMTModel(hf_config), weights, own=("embed_positions",))
 
 
 def _reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
@@ -160,14 +160,14 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     weights = rename_weights(state,
                              names) | {"model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
                                      "lm_head.weight": state["output.weight"]}
-    asked = LlamaConfig(
+    hf_config = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=config.d_model, intermediate_size=config.d_ff,
         num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
         num_key_value_heads=config.attention.kv_heads, max_position_embeddings=max_tokens(task.shape, task),
         rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": config.attention.position["base"]},
         attention_bias=True, mlp_bias=True, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS)
-    return _load_weights(LlamaForCausalLM(asked), weights)
+    return _load_weights(LlamaForCausalLM(hf_config), weights)
 
 
 def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -190,12 +190,12 @@ def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         "transformer.wte.weight": scale_embedding(state["target.token.weight"]),
         "lm_head.weight": state["output.weight"],
         "transformer.wpe.weight": state["places.position.table.weight"][:size]}
-    asked = GPT2Config(
+    hf_config = GPT2Config(
         vocab_size=len(vocabulary), n_positions=size, n_embd=config.d_model, n_layer=config.layers,
         n_head=config.num_heads, n_inner=config.d_ff, activation_function=config.activation, embd_pdrop=0.0,
         attn_pdrop=0.0, resid_pdrop=0.0, tie_word_embeddings=False, pad_token_id=PAD, bos_token_id=BOS,
         eos_token_id=EOS)
-    return _load_weights(GPT2LMHeadModel(asked), weights)
+    return _load_weights(GPT2LMHeadModel(hf_config), weights)
 
 
 def to_vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
@@ -217,12 +217,12 @@ def to_vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
         "vit.embeddings.position_embeddings": state["places.position.table.weight"][None, : high * wide + 1],
         "vit.embeddings.patch_embeddings.projection.weight": state["source.weight"].unflatten(1, (1, patch, patch)),
         "vit.embeddings.patch_embeddings.projection.bias": state["source.bias"]}
-    asked = ViTConfig(
+    hf_config = ViTConfig(
         hidden_size=config.d_model, num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
         intermediate_size=config.d_ff, hidden_act=config.activation, layer_norm_eps=1e-5,
         image_size=(high * patch, wide * patch), patch_size=patch, num_channels=1,
         id2label=dict(enumerate(task.classes)), label2id={name: i for i, name in enumerate(task.classes)})
-    return _load_weights(ViTForImageClassification(asked), weights)
+    return _load_weights(ViTForImageClassification(hf_config), weights)
 
 
 def _load_weights(model: Any, weights: Weights, own: tuple[str, ...] = ()) -> Any:

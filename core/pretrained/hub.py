@@ -30,7 +30,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class DownloadStopped(Exception):
-    """A download that the person stopped; nothing of it is kept."""
+    """The user stopped the download; its partial files are deleted."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class DownloadPlan:
         return model_storage.model_folder(self.repo, self.commit)
 
     @property
-    def kept(self) -> bool:
-        """Whether all of it is on the shelf already."""
+    def is_downloaded(self) -> bool:
+        """Whether all its files are on this computer."""
         return self.folder.is_dir()
 
 
@@ -66,8 +66,8 @@ def parse(text: str) -> tuple[str, str]:
     named = re.sub(r"/(tree|blob|resolve)/", "@", named, count=1)
     repo, _, revision = named.partition("@")
     if not NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-        said = f"“{text.strip()[:80]}” is no name of a model on the hub" if text.strip() else "No model is named yet"
-        raise PretrainedError(f"{said}; write owner/name, such as distilbert/distilgpt2, or name@revision.")
+        message = f"“{text.strip()[:80]}” is no name of a model on the hub" if text.strip() else "No model is named yet"
+        raise PretrainedError(f"{message}; write owner/name, such as distilbert/distilgpt2, or name@revision.")
     if revision and (not REVISION.fullmatch(revision) or ".." in revision):
         raise PretrainedError(f"“{revision[:80]}” is no name of a revision; write a branch, a tag or a commit.")
     return repo, revision or "main"
@@ -96,9 +96,9 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
     files = tuple(_file(item, repo) for name, item in listed.items() if name in weights or BESIDE.fullmatch(name))
     config = parse_config(fetch_small(repo, commit, "config.json", MOST_CONFIG, token), repo)
     refuse_config(config, repo)
-    found = DownloadPlan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
-    _refuse_size(found, most_bytes())
-    return found
+    plan = DownloadPlan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
+    _refuse_size(plan, most_bytes())
+    return plan
 
 
 def _file(item: Any, repo: str) -> File:
@@ -117,45 +117,45 @@ def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
     return stored * (2 if kind.endswith("float16") else 1)
 
 
-def _refuse_size(found: DownloadPlan, limit: int) -> None:
+def _refuse_size(plan: DownloadPlan, limit: int) -> None:
     """PretrainedError for more than `limit` to fetch, or more than 4 × that, or than there is, to hold in memory."""
-    if found.size > limit:
-        raise PretrainedError(f"{found.repo} is {format_bytes(found.size)}; this page fetches at most "
+    if plan.size > limit:
+        raise PretrainedError(f"{plan.repo} is {format_bytes(plan.size)}; this page fetches at most "
                               f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini "
                               "or small in its name.")
     free = model_storage.free_memory()
-    if found.memory > 4 * limit or (free is not None and found.memory > free):
+    if plan.memory > 4 * limit or (free is not None and plan.memory > free):
         room = min(4 * limit, 4 * limit if free is None else free)
-        raise PretrainedError(f"{found.repo} takes {format_bytes(found.memory)} of memory in fp32, and there is room "
+        raise PretrainedError(f"{plan.repo} takes {format_bytes(plan.memory)} of memory in fp32, and there is room "
                               f"for {format_bytes(room)}. Take a smaller model.")
 
 
-def download(found: DownloadPlan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,
+def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,
              stopped: Callable[[], bool] = lambda: False) -> Path:  # fmt: skip
     """Fetch what is planned into its folder on the shelf, whole or not at all; the folder.
 
     `progress` is told the bytes so far. Stopped once `stopped()` is true; PretrainedError when the hub fails.
     """
-    folder = found.folder
-    if found.kept:
+    folder = plan.folder
+    if plan.is_downloaded:
         model_storage.mark_used(folder)
         return folder
-    model_storage.make_room(found.size)
-    part = folder.with_name(f"{found.commit}.{uuid.uuid4().hex[:8]}.part")
+    model_storage.make_room(plan.size)
+    part = folder.with_name(f"{plan.commit}.{uuid.uuid4().hex[:8]}.part")
     part.mkdir(parents=True)
     done = 0
 
     def step(count: int) -> None:
         nonlocal done
         if stopped():
-            raise DownloadStopped(found.repo)
+            raise DownloadStopped(plan.repo)
         done += count
         progress(done)
 
     try:
-        for file in found.files:
+        for file in plan.files:
             step(0)
-            fetch_file(found.repo, found.commit, file, part / file.name, token, step)
+            fetch_file(plan.repo, plan.commit, file, part / file.name, token, step)
         if not folder.is_dir():
             part.rename(folder)
     finally:

@@ -40,15 +40,15 @@ class ImageProcessor:
         PretrainedError for more than 4 million pixels.
         """
         try:
-            told = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
+            settings = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
-            told = {}
+            settings = {}
         with wrap_errors(f"{folder.name} has a preprocessor_config.json that cannot be read"):
-            return cls._of(dict(told), folder.name)
+            return cls._of(dict(settings), folder.name)
 
     @classmethod
-    def _of(cls, told: dict[str, Any], name: str) -> ImageProcessor:
-        size: Any = told.get("crop_size") or told.get("size") or 224
+    def _of(cls, settings: dict[str, Any], name: str) -> ImageProcessor:
+        size: Any = settings.get("crop_size") or settings.get("size") or 224
         if isinstance(size, dict):
             edge = size.get("shortest_edge", 224)
             size = (size.get("height", edge), size.get("width", edge))
@@ -57,14 +57,14 @@ class ImageProcessor:
             raise PretrainedError(f"{name} reads pictures of {format_count(int(height))} × "
                                   f"{format_count(int(width))} pixels; at most {MOST_PIXELS // 10**6} million are "
                                   "made here. Take a smaller model.")
-        plain = told.get("do_normalize") is False
-        mean, std = (tuple(map(float, told.get(key) or usual)) for key, usual in (("image_mean", cls.mean),
+        plain = settings.get("do_normalize") is False
+        mean, std = (tuple(map(float, settings.get(key) or usual)) for key, usual in (("image_mean", cls.mean),
                                                                                   ("image_std", cls.std)))
         if not {len(mean), len(std)} <= {1, 3} or not all(std):
             raise PretrainedError(f"{name} has a preprocessor_config.json whose image_mean and image_std are not one "
                                   "or three numbers each, or in which a deviation is 0.")
         return cls((int(height), int(width)), (0.0,) * 3 if plain else mean, (1.0,) * 3 if plain else std,
-                   int(told.get("resample") or cls.resample))
+                   int(settings.get("resample") or cls.resample))
 
     def prepare(self, picture: np.ndarray, channels: int) -> Float[Tensor, "1 channels height width"]:
         """A picture (H, W) or (H, W, 3), uint8 or 0 to 1, as the model's pixel values."""

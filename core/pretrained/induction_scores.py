@@ -10,27 +10,28 @@ from jaxtyping import Float
 from core.trace import AttentionMap, AttentionTrace
 
 
-def induction_score(item: AttentionMap, keys: Sequence[int], said: Sequence[int]) -> Float[np.ndarray, " H"] | None:
+def induction_score(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> Float[np.ndarray,
+                                                                                                " H"] | None:
     """How much of its weight each head puts, a mean over the steps that can, on earlier places of the token it says.
 
     A step can where such a place is. None where no step can. This is what a head of induction does (Olsson et al. 2022,
     section 2). `keys` (S) and `said` (T) are the ids of the map's columns and of its rows.
     """
-    same = _same(item, keys, said)
+    same = _same(item, keys, generated)
     able = same.any(-1)
     return (item.weights * same).sum(-1)[:, able].mean(-1) if able.any() else None
 
 
-def uniform_induction_score(item: AttentionMap, keys: Sequence[int], said: Sequence[int]) -> float:
+def uniform_induction_score(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> float:
     """What attention that is even over all that it may see would put there; 0 where no step can."""
-    same = _same(item, keys, said)
+    same = _same(item, keys, generated)
     able = same.any(-1)
     return float((same.sum(-1) / count_visible_keys(item))[able].mean()) if able.any() else 0.0
 
 
-def count_eligible_steps(item: AttentionMap, keys: Sequence[int], said: Sequence[int]) -> int:
+def count_eligible_steps(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> int:
     """How many steps say a token that stands where they may look."""
-    return int(_same(item, keys, said).any(-1).sum())
+    return int(_same(item, keys, generated).any(-1).sum())
 
 
 def count_visible_keys(item: AttentionMap) -> np.ndarray:
@@ -41,20 +42,20 @@ def count_visible_keys(item: AttentionMap) -> np.ndarray:
     return np.broadcast_to(item.mask, item.weights.shape)[0].sum(-1)
 
 
-def _same(item: AttentionMap, keys: Sequence[int], said: Sequence[int]) -> np.ndarray:
-    same = np.asarray(said)[:, None] == np.asarray(keys)[None, :]
+def _same(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> np.ndarray:
+    same = np.asarray(generated)[:, None] == np.asarray(keys)[None, :]
     return same if item.mask is None else same & np.broadcast_to(item.mask, item.weights.shape)[0]
 
 
-def most_informative_head(trace: AttentionTrace, keys: Sequence[int], said: Sequence[int]) -> tuple[int, int]:
+def most_informative_head(trace: AttentionTrace, keys: Sequence[int], generated: Sequence[int]) -> tuple[int, int]:
     """The (map, head) that looks most at the token it says next; where no token stood before, or the keys are another
     text, the sharpest one. The first place counts for neither: heads that look for nothing rest there."""
-    best, found = -1.0, (0, 0)
+    best, head_index = -1.0, (0, 0)
     for layer, item in enumerate(trace.maps):
-        scores = induction_score(item, keys, said) if item.kind != "cross" else None
+        scores = induction_score(item, keys, generated) if item.kind != "cross" else None
         first = 0 if item.kind == "cross" or item.weights.shape[-1] == 1 else 1
         sharp = item.weights[:, :, first:].max(-1).mean(-1)
         for head, score in enumerate(sharp if scores is None else 1 + scores):
             if score > best:
-                best, found = float(score), (layer, head)
-    return found
+                best, head_index = float(score), (layer, head)
+    return head_index

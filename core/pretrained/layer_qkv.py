@@ -34,11 +34,11 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
     """
     batch, line, _, cut = encode(pretrained, ModelInputs(text))
     with torch.no_grad():
-        output, watch = forward(pretrained, batch, whole=True, output_hidden_states=True)
-    if not 0 <= layer < len(watch.seen):
-        raise PretrainedError(f"{pretrained.name} shows no queries of a layer {layer}; it has {len(watch.seen)} layers "
-                              "whose attention can be read.")
-    seen = watch.seen[layer]
-    assert seen.q is not None and seen.k is not None and seen.v is not None
-    number = layer_numbers(pretrained.model, [one.name for one in watch.seen])[layer]
-    return LayerQKV(output.hidden_states[number], seen.q, seen.k, seen.v, line.tokens, line.special, cut)
+        output, recorder = forward(pretrained, batch, with_qkv=True, output_hidden_states=True)
+    if not 0 <= layer < len(recorder.calls):
+        raise PretrainedError(f"{pretrained.name} shows no queries of a layer {layer}; it has {len(recorder.calls)} "
+                              "layers whose attention can be read.")
+    call = recorder.calls[layer]
+    assert call.q is not None and call.k is not None and call.v is not None
+    number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
+    return LayerQKV(output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut)

@@ -10,7 +10,7 @@ from core.pretrained.base import text_config
 
 STACK = re.compile(r"(?P<stack>(?:.*?\.)?(?:layers?|h|blocks?))\.(?P<number>\d+)(?:\.|$)")
 # By the name of the module's class; the first that matches any module of a layer. Each was looked up in the library.
-IN_PLACE: tuple[tuple[str, str], ...] = (
+SUBSTITUTES: tuple[tuple[str, str], ...] = (
     (r"\w*CrossAttention", "cross-attention to a picture or sound, which was not given"),
     (r"\w*(MambaMixer|Mamba2Mixer|BambaMixer|MambaLayer)", "a selective state space (Mamba)"),
     (r"\w*(GatedDeltaNet|DeltaAttention)", "a gated delta rule, which is linear attention"),
@@ -26,35 +26,35 @@ def layer_numbers(model: Any, names: Sequence[str]) -> tuple[int, ...]:
 
     Layers that share one module are numbered by the config's `layer_types`; where nothing tells, by their order.
     """
-    places = [STACK.match(name) for name in names]
-    numbers = tuple(int(place["number"]) for place in places if place)
-    stacks = {place["stack"] for place in places if place}
+    matches = [STACK.match(name) for name in names]
+    numbers = tuple(int(match["number"]) for match in matches if match)
+    stacks = {match["stack"] for match in matches if match}
     if len(numbers) == len(names) and len(stacks) == 1 and numbers == tuple(sorted(set(numbers))):
         return numbers
     kinds = getattr(text_config(model), "layer_types", None) or ()
-    shared = tuple(place for place, kind in enumerate(kinds) if kind == "hybrid")
+    shared = tuple(match for match, kind in enumerate(kinds) if kind == "hybrid")
     return shared if len(shared) == len(names) else tuple(range(len(names)))
 
 
 def other_layers(model: Any, names: Sequence[str]) -> str | None:
     """A sentence on the layers of the same stack that have no attention; None where all have."""
-    place = STACK.match(names[0]) if names else None
-    if place is None:
+    match = STACK.match(names[0]) if names else None
+    if match is None:
         return None
-    stack = list(model.get_submodule(place["stack"]))
+    stack = list(model.get_submodule(match["stack"]))
     rest = sorted(set(range(len(stack))) - set(layer_numbers(model, names)))
     if not rest or len(stack) <= max(layer_numbers(model, names)):
         return None
     does: dict[str, list[int]] = {}
     for number in rest:
-        does.setdefault(_in_place(stack[number]), []).append(number)
+        does.setdefault(_substitute(stack[number]), []).append(number)
     parts = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
     return f"Of its {len(stack)} layers {len(rest)} have no attention between tokens ({parts})."
 
 
-def _in_place(layer: Any) -> str:
+def _substitute(layer: Any) -> str:
     classes = [type(module).__name__ for module in layer.modules()]
-    for rule, what in IN_PLACE:
+    for rule, what in SUBSTITUTES:
         if any(re.fullmatch(rule, name) for name in classes):
             return what
     return " and ".join(dict.fromkeys(type(module).__name__ for module in layer.children()))

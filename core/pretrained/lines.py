@@ -19,9 +19,9 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     pieces = pieces_of(tokenizer, ids)
     names = {str(name) for name in tokenizer.all_special_tokens}
     special = tuple(piece in names for piece in pieces)
-    told = encoding is not None and getattr(encoding, "is_fast", False)
-    word = tuple(encoding.word_ids(0)) if told else words_of(pieces, special)
-    segment = tuple(int(one or 0) for one in encoding.sequence_ids(0)) if told else (0,) * len(pieces)
+    aligned = encoding is not None and getattr(encoding, "is_fast", False)
+    word = tuple(encoding.word_ids(0)) if aligned else words_of(pieces, special)
+    segment = tuple(int(one or 0) for one in encoding.sequence_ids(0)) if aligned else (0,) * len(pieces)
     word = tuple(None if hidden else one for one, hidden in zip(_across(word, segment), special, strict=True))
     first = [index == 0 or word[index] != word[index - 1] for index in range(len(pieces))]
     tokens = tuple(piece if hidden else readable(tokenizer, piece, begins)
@@ -67,14 +67,14 @@ def _across(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tuple[int
 def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:
     """Which word each piece belongs to, by the marks of the vocabulary: ## continues one, Ġ and ▁ begin one."""
     marked = any(piece.startswith(STARTS_WORD) for piece in pieces)
-    found: list[int | None] = []
+    words: list[int | None] = []
     count = -1
     for index, (piece, hidden) in enumerate(zip(pieces, special, strict=True)):
         continues = not piece.startswith(STARTS_WORD) if marked else piece.startswith(CONTINUES)
         if not hidden and (not continues or index == 0 or special[index - 1]):
             count += 1
-        found.append(None if hidden else max(count, 0))
-    return tuple(found)
+        words.append(None if hidden else max(count, 0))
+    return tuple(words)
 
 
 def readable(tokenizer: Any, piece: str, begins: bool) -> str:
@@ -84,8 +84,8 @@ def readable(tokenizer: Any, piece: str, begins: bool) -> str:
     text = str(tokenizer.convert_tokens_to_string([piece]))
     if text.strip() and text.startswith(" "):
         text = text[1:]  # the space that stands before a word
-    shown = token_text(text or piece)
-    return shown if begins or not shown.isalnum() else f"{CONTINUES}{shown}"
+    spelled = token_text(text or piece)
+    return spelled if begins or not spelled.isalnum() else f"{CONTINUES}{spelled}"
 
 
 def mark(line: Line, last_is_special: bool) -> Line:
@@ -147,7 +147,7 @@ def _learned_tokens(model: Any) -> tuple[list[str], list[str]]:
     return before, after
 
 
-def sound_line(places: int, seconds: float) -> Line:
+def sound_line(count: int, seconds: float) -> Line:
     """The stretches into which an encoder cuts its sound, by the second at which each begins."""
-    tokens = tuple(f"{place * seconds / places:.2f} s" for place in range(places))
-    return Line((0,) * places, tokens, (False,) * places, tuple(range(places)), (0,) * places)
+    tokens = tuple(f"{index * seconds / count:.2f} s" for index in range(count))
+    return Line((0,) * count, tokens, (False,) * count, tuple(range(count)), (0,) * count)

@@ -35,12 +35,12 @@ def minilm_folder() -> Path:
 
 def verify(file: Path, sha256: str) -> None:
     """PretrainedError unless the file has that sha256."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with file.open("rb") as stream:
         while chunk := stream.read(1 << 20):
-            found.update(chunk)
-    if found.hexdigest() != sha256:
-        raise PretrainedError(f"{file.name} has sha256 {found.hexdigest()[:12]}…, expected {sha256[:12]}…; "
+            digest.update(chunk)
+    if digest.hexdigest() != sha256:
+        raise PretrainedError(f"{file.name} has sha256 {digest.hexdigest()[:12]}…, expected {sha256[:12]}…; "
                               "the file is not the official model, so it is not loaded. Reinstall the package.")
 
 
@@ -74,10 +74,10 @@ def load_folder(folder: Path, name: str) -> Pretrained:
         config = transformers.AutoConfig.from_pretrained(folder, **safe)
         kind = model_class(config)
         check_sizes(config, kind, folder, name)
-        model, found = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
+        model, info = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
                                             use_safetensors=True, local_files_only=True, output_loading_info=True)
     # What a file lacks the library fills with random numbers; a pooler alone nobody reads.
-    if lacking := sorted(key for key in found["missing_keys"] if "pooler" not in key):
+    if lacking := sorted(key for key in info["missing_keys"] if "pooler" not in key):
         raise PretrainedError(f"{name} lacks {len(lacking)} of the weights that its config.json promises, such as "
                               f"{lacking[0]}; they would be random numbers. Take a complete model.")
     reader = _reader(folder, model, safe)
@@ -116,7 +116,7 @@ def positions(model: Any) -> int:
     """How many tokens the model has a place for; `MOST_TOKENS` where it sets no bound."""
     config = text_config(model)
     names = ("max_position_embeddings", "max_target_positions")  # Whisper has the latter
-    limit = next((int(found) for name in names if (found := getattr(config, name, None))), 0)
+    limit = next((int(value) for name in names if (value := getattr(config, name, None))), 0)
     limit = limit if limit > 0 else MOST_TOKENS
     for name, module in model.named_modules():
         # RoBERTa and its kin count their places from after that of padding.
@@ -130,9 +130,9 @@ def model_class(config: Any) -> Any:
     import transformers
 
     for name in getattr(config, "architectures", None) or ():
-        found = getattr(transformers, name, None)
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found
+        candidate = getattr(transformers, name, None)
+        if isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel):
+            return candidate
     return transformers.AutoModel
 
 
@@ -179,6 +179,6 @@ def _reader(folder: Path, model: Any, safe: dict[str, Any]) -> Any:
         writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
     with wrap_errors(f"{folder.name} has no tokenizer or processor that can be read beside its weights"):
-        found = kind.from_pretrained(folder, **safe)
-    getattr(found, "tokenizer", found).truncation_side = "right"  # some say left; a text is read from its beginning
-    return replace(ImageProcessor.of(folder), tokenizer=found) if reads == "picture" else found
+        reader = kind.from_pretrained(folder, **safe)
+    getattr(reader, "tokenizer", reader).truncation_side = "right"  # some say left; a text is read from its beginning
+    return replace(ImageProcessor.of(folder), tokenizer=reader) if reads == "picture" else reader

@@ -25,36 +25,36 @@ RETURNED: tuple[tuple[str, Kind], ...] = (
 One = tuple[Kind, Tensor, Tensor | None]
 
 
-def maps_of(pretrained: Pretrained, output: Any, watch: AttentionRecorder, reading: Reading) -> tuple[AttentionMap,
+def maps_of(pretrained: Pretrained, output: Any, recorder: AttentionRecorder, reading: Reading) -> tuple[AttentionMap,
                                                                                                       ...]:
     """Every map of a forward pass: self-attention first, then causal, then cross, each in the order of its layers.
 
     PretrainedError when the model returned none, or maps that are not between the tokens it was given.
     """
-    found = _found(output, watch)
-    if not found:
+    layers = _all_layers(output, recorder)
+    if not layers:
         raise PretrainedError(error_messages.no_maps(pretrained, _shapes(output)))
     maps = []
     for kind in KINDS:
-        names = [seen.name for seen in watch.seen if seen.kind == kind]
-        ones = [one[1:] for one in found if one[0] == kind]
+        names = [call.name for call in recorder.calls if call.kind == kind]
+        ones = [one[1:] for one in layers if one[0] == kind]
         numbers = layer_numbers(pretrained.model, names) if names else range(len(ones))
         maps += [_map(pretrained, reading, kind, layer, number, *one)
                  for layer, (number, one) in enumerate(zip(numbers, ones, strict=True))]
     return tuple(maps)
 
 
-def weights_of(output: Any, watch: AttentionRecorder) -> dict[Kind, list[Tensor]]:
+def weights_of(output: Any, recorder: AttentionRecorder) -> dict[Kind, list[Tensor]]:
     """The weights (B, H, T, S) of each layer by kind: those that were watched, else those that the model returned."""
-    found = _found(output, watch)
-    return {kind: [weights for of, weights, _ in found if of == kind] for kind in KINDS}
+    layers = _all_layers(output, recorder)
+    return {kind: [weights for of, weights, _ in layers if of == kind] for kind in KINDS}
 
 
-def _found(output: Any, watch: AttentionRecorder) -> list[One]:
+def _all_layers(output: Any, recorder: AttentionRecorder) -> list[One]:
     """What was watched, and of the other kinds what the model returned."""
-    seen = [(seen.kind, seen.weights, seen.mask) for seen in watch.seen]
-    kinds = {kind for kind, *_ in seen}
-    return seen + [one for one in _returned(output) if one[0] not in kinds]
+    call = [(call.kind, call.weights, call.mask) for call in recorder.calls]
+    kinds = {kind for kind, *_ in call}
+    return call + [one for one in _returned(output) if one[0] not in kinds]
 
 
 def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, number: int, weights: Tensor,
@@ -63,7 +63,7 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
     if weights.shape[-2:] != (len(rows), len(columns)):
         raise PretrainedError(error_messages.other_size(pretrained, tuple(weights.shape[-2:]),
                                                          (len(rows), len(columns))))
-    if not pretrained.watched and (bool((weights < 0).any()) or float(weights.sum(-1).max()) > MOST_SUM):
+    if not pretrained.recordable and (bool((weights < 0).any()) or float(weights.sum(-1).max()) > MOST_SUM):
         raise PretrainedError(error_messages.no_weights(pretrained))
     allowed = allowed_of(mask, weights.shape[-1])
     if mask is None and kind == "causal":
@@ -128,12 +128,12 @@ def unblocked(blocks: Float[Tensor, "N H L three_L"], length: int
     Each of N blocks of L rows meets the keys of the block before, its own and the next. Guo et al. 2022, section 3.1.1.
     """
     count, heads, size, _ = blocks.shape
-    whole = blocks.new_zeros(heads, count * size, (count + 2) * size)
-    for place, block in enumerate(blocks):
-        whole[:, place * size:(place + 1) * size, place * size:(place + 3) * size] = block
-    places = torch.arange(length, device=blocks.device)
-    inside = (places[None] - places[:, None]).abs() < size
-    return whole[None, :, :length, size:size + length], inside[None, None]
+    matrix = blocks.new_zeros(heads, count * size, (count + 2) * size)
+    for index, block in enumerate(blocks):
+        matrix[:, index * size:(index + 1) * size, index * size:(index + 3) * size] = block
+    positions = torch.arange(length, device=blocks.device)
+    inside = (positions[None] - positions[:, None]).abs() < size
+    return matrix[None, :, :length, size:size + length], inside[None, None]
 
 
 def with_sink(trace: AttentionTrace) -> AttentionTrace:
@@ -156,31 +156,31 @@ def sink_line(line: Line) -> Line:
                    word=(*line.word, None), segment=(*line.segment, line.segment[-1]))
 
 
-def note_of(pretrained: Pretrained, watch: AttentionRecorder, kinds: Sequence[Kind]) -> str | None:
+def note_of(pretrained: Pretrained, recorder: AttentionRecorder, kinds: Sequence[Kind]) -> str | None:
     """What a reader must know of maps of these kinds before reading them, where there is something."""
     notes = []
-    if has_sinks(watch):
+    if has_sinks(recorder):
         notes.append("A learned sink, which is no token, takes a part of each row, so that its tokens share less than "
                      f"1. Where all heads are drawn it is the last column, {SINK}.")
-    elif watch.seen and hasattr(watch.seen[0].module, "lambda_init"):
-        half = watch.seen[0].weights.shape[1] // 2
+    elif recorder.calls and hasattr(recorder.calls[0].module, "lambda_init"):
+        half = recorder.calls[0].weights.shape[1] // 2
         notes.append("Heads are pairs here: of the weights of head h, the model subtracts a learned share of those of "
                      f"head h + {half}. Each map is drawn as it was before that.")
     if pretrained.model.config.is_encoder_decoder and "self" not in kinds:
         notes.append("The encoder's maps are not drawn: it returns no matrix over its tokens, since its rows also "
                      "attend to summaries of many tokens.")
     for kind in KINDS:
-        names = [seen.name for seen in watch.seen if seen.kind == kind]
+        names = [call.name for call in recorder.calls if call.kind == kind]
         notes += [sentence for sentence in (other_layers(pretrained.model, names),) if sentence]
     return " ".join(notes) or None
 
 
-def has_sinks(watch: AttentionRecorder) -> bool:
-    return any(hasattr(seen.module, "sinks") for seen in watch.seen)
+def has_sinks(recorder: AttentionRecorder) -> bool:
+    return any(hasattr(call.module, "sinks") for call in recorder.calls)
 
 
 def _shapes(output: Any) -> list[tuple[int, ...]]:
     """The shapes of whatever a model returned under the name of attention."""
     names = ("attentions", *(name for name, _ in RETURNED))
-    found = [one for name in names for one in getattr(output, name, None) or ()]
-    return [tuple(one.shape) for one in found if isinstance(one, Tensor)]
+    tensors = [one for name in names for one in getattr(output, name, None) or ()]
+    return [tuple(one.shape) for one in tensors if isinstance(one, Tensor)]

@@ -6,7 +6,7 @@ import ctypes
 import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h of glibc numbers them
-KEPT, ALONE = 256 << 20, 32 << 20
+MAX_FREED, MMAP_FROM = 256 << 20, 32 << 20
 
 
 def keep_freed_memory() -> None:
@@ -19,5 +19,5 @@ def keep_freed_memory() -> None:
         return
     setting = getattr(ctypes.CDLL(None), "mallopt", None)
     if setting is not None:
-        setting(M_MMAP_THRESHOLD, ALONE)
-        setting(M_TRIM_THRESHOLD, KEPT)
+        setting(M_MMAP_THRESHOLD, MMAP_FROM)
+        setting(M_TRIM_THRESHOLD, MAX_FREED)

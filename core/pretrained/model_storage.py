@@ -93,15 +93,15 @@ def folder_bytes(folder: Path) -> int:
 
 def free_memory() -> int | None:
     """Bytes of memory that a new model could take, where the system tells: of the computer, and of its container."""
-    found = []
+    free = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+        free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
         most, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
-        found += [] if most == "max" else [int(most) - int(used)]
+        free += [] if most == "max" else [int(most) - int(used)]
     except (OSError, ValueError):
         pass
-    return min(found, default=None)
+    return min(free, default=None)
 
 
 def check_folder(text: str, limit: int) -> Path:
@@ -120,11 +120,11 @@ def check_folder(text: str, limit: int) -> Path:
                                   "path of one that holds config.json and model.safetensors.")
         weights = weight_files([path.name for path in folder.iterdir()], folder.name)
         refuse_config(read_config(folder / "config.json", folder.name), folder.name)
-        found = sum((folder / file).stat().st_size for file in weights)
+        total = sum((folder / file).stat().st_size for file in weights)
     except OSError as error:
         raise PretrainedError(f"The folder {text.strip()} cannot be read: {error.strerror}.") from error
-    if found > limit:
-        raise PretrainedError(f"{folder.name} has {format_bytes(found)} of weights; this page opens models of at most "
+    if total > limit:
+        raise PretrainedError(f"{folder.name} has {format_bytes(total)} of weights; this page opens models of at most "
                               f"{format_bytes(limit)}. Take a smaller one.")
     return folder
 

@@ -1,4 +1,4 @@
-"""What a pretrained model is for: its ordinary job, by what its last layer answers and what it reads."""
+"""The task a pretrained model was built for, by its head and its input type."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TaskKey = Literal["embed", "fill", "classify", "next", "translate", "picture"]
 
 @dataclass(frozen=True)
 class ModelTask:
-    """An ordinary job, what a model needs for it, the kept model that does it ("" where none), and one of the hub."""
+    """A task, what a model needs for it, the lab's own model for it ("" where there is none), and one of the hub."""
 
     key: TaskKey
     name: str
     does: str
     needs: str
-    kept: str
+    lab_model: str
     hub: str
     megabytes: int
 
@@ -47,7 +47,7 @@ MODEL_TASKS = (
 
 
 def task_of(pretrained: Pretrained) -> ModelTask:
-    """The model's own job; PretrainedError where its last layer answers nothing that is shown here."""
+    """The model's task; PretrainedError where its head gives no answer that is shown here."""
     head, reads = pretrained.head, pretrained.reads
     key: TaskKey | None = None
     if head == "seq2seq":
@@ -66,9 +66,9 @@ def task_of(pretrained: Pretrained) -> ModelTask:
                           "take a model with one, such as numbers, induction or digits.")
 
 
-def similarities(pretrained: Pretrained, every: Sequence[ModelInputs]) -> Float[Tensor, "N N"]:
+def similarities(pretrained: Pretrained, inputs_list: Sequence[ModelInputs]) -> Float[Tensor, "N N"]:
     """The cosine of each two of N inputs' embeddings, −1 to 1; PretrainedError for a model that gives none."""
-    vectors = [answer(pretrained, given).vector for given in every]
+    vectors = [answer(pretrained, inputs).vector for inputs in inputs_list]
     if any(vector is None for vector in vectors):
         raise PretrainedError(f"{pretrained.name} gives no embedding; all-MiniLM-L6-v2 does.")
     both = torch.stack([vector for vector in vectors if vector is not None])
@@ -76,7 +76,7 @@ def similarities(pretrained: Pretrained, every: Sequence[ModelInputs]) -> Float[
 
 
 def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[int, int]:
-    """The two that are most alike, or `one` and what is most like it; ValueError for fewer than two."""
+    """The indices of the most similar pair, or of `one` and its most similar other; ValueError for fewer than two."""
     if len(table) < 2:
         raise ValueError("There is nothing to compare with; give two or more.")
     others = table.masked_fill(torch.eye(len(table), dtype=torch.bool), -2.0)

@@ -26,31 +26,32 @@ Batch = dict[str, Tensor]
 __all__ = ["Batch", "encode", "encode_source", "forward", "read", "weights_of"]
 
 
-def read(pretrained: Pretrained, given: ModelInputs | str) -> Reading:
+def read(pretrained: Pretrained, inputs: ModelInputs | str) -> Reading:
     """The attention of every layer and head on what was given: text of at most 20,000 characters, a picture or sound.
 
     A text longer than `max_tokens` is cut, and `Reading.cut` says so. An encoder–decoder that is given no target
     decodes it first. PretrainedError when there is nothing to read, or the model has no attention to draw.
     """
     with wrap_errors(f"{pretrained.name} cannot read this"):
-        return _read(pretrained, ModelInputs(given) if isinstance(given, str) else given)
+        return _read(pretrained, ModelInputs(inputs) if isinstance(inputs, str) else inputs)
 
 
-def _read(pretrained: Pretrained, given: ModelInputs) -> Reading:
-    batch, source, target, cut = encode(pretrained, given)
-    output, watch = forward(pretrained, batch)
+def _read(pretrained: Pretrained, inputs: ModelInputs) -> Reading:
+    batch, source, target, cut = encode(pretrained, inputs)
+    output, recorder = forward(pretrained, batch)
     produced = None if target is None else _produced(pretrained, target)
     lines = Reading(AttentionTrace((), pretrained.name), source, target, produced)
-    trace = AttentionTrace(maps_of(pretrained, output, watch, lines), pretrained.name)
-    return Reading(trace, source, target, produced, cut, note_of(pretrained, watch, trace.kinds), has_sinks(watch))
+    trace = AttentionTrace(maps_of(pretrained, output, recorder, lines), pretrained.name)
+    return Reading(trace, source, target, produced, cut, note_of(pretrained, recorder, trace.kinds),
+                   has_sinks(recorder))
 
 
-def encode(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, Line | None, str | None]:
+def encode(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, Line | None, str | None]:
     """The model's inputs, the lines it reads, and a sentence when something was cut."""
-    batch, source, cut = encode_source(pretrained, given)
+    batch, source, cut = encode_source(pretrained, inputs)
     if not pretrained.model.config.is_encoder_decoder:
         return batch, source, None, cut
-    ids, most = _target_ids(pretrained, given), pretrained.max_tokens
+    ids, most = _target_ids(pretrained, inputs), pretrained.max_tokens
     if len(ids) > most:
         long = f"The target has {len(ids) - 1:,} tokens; at most {most - 1} are read, so the rest is left out."
         ids, cut = ids[:most], long if cut is None else f"{cut} {long}"
@@ -58,31 +59,31 @@ def encode(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, Lin
     return batch, source, text_line(tokenizer_of(pretrained), ids), cut
 
 
-def encode_source(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, str | None]:
+def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
     """The same without a decoder's: what an encoder, or a model that has only one line, reads."""
     with wrap_errors(f"{pretrained.name} cannot read this"):
         if pretrained.reads == "picture":
-            return *_picture(pretrained, given), None
-        return _sound(pretrained, given) if pretrained.reads == "sound" else _text(pretrained, given)
+            return *_picture(pretrained, inputs), None
+        return _sound(pretrained, inputs) if pretrained.reads == "sound" else _text(pretrained, inputs)
 
 
-def forward(pretrained: Pretrained, batch: Batch, whole: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
-            even: HeadSet = NO_HEADS, **more: Any) -> tuple[Any, AttentionRecorder]:  # fmt: skip
-    """One forward pass under the model's lock, watched; `probe` keeps what gradients need (see `watch.watching`).
+def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
+            uniform: HeadSet = NO_HEADS, **more: Any) -> tuple[Any, AttentionRecorder]:  # fmt: skip
+    """One forward pass under the model's lock, watched; `probe` keeps what gradients need (see `recorder.watching`).
 
     PretrainedError when the model does not take what it was given, or is asked for more than its weights although its
     layers cannot be watched.
     """
-    if not pretrained.watched:
-        if whole or off or probe or even:
+    if not pretrained.recordable:
+        if with_qkv or off or probe or uniform:
             raise PretrainedError(f"The layers of {pretrained.name} can be drawn, but neither opened nor switched off: "
                                   "its family computes attention in code of its own. Take one such as BERT or GPT-2.")
         more.setdefault("output_attentions", True)
-    with pretrained.lock, record_attention(pretrained.model, whole, off, probe,
-                                           even) as watch, torch.set_grad_enabled(probe):
+    with pretrained.lock, record_attention(pretrained.model, with_qkv, off, probe,
+                                           uniform) as recorder, torch.set_grad_enabled(probe):
         try:
             output = pretrained.model(**to_device(pretrained.model, batch), **more)
-            return to_cpu(output, watch), watch
+            return to_cpu(output, recorder), recorder
         except Exception as error:  # whatever a foreign family's code raises on what it was given
             raise PretrainedError(not_taken(pretrained, batch, error)) from error
 
@@ -108,34 +109,34 @@ def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
         return tokenizer_of(pretrained)(*texts, verbose=False, **how)
 
 
-def _text(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, str | None]:
-    if not given.text.strip():
+def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
+    if not inputs.text.strip():
         raise PretrainedError("There is nothing to read yet: write a sentence of one word or more.")
-    whole = tuple(text for text in (given.text, given.second) if text and text.strip())
-    both, cut, longest = tuple(text[:MAX_CHARACTERS] for text in whole), None, max(map(len, whole))
+    texts = tuple(text for text in (inputs.text, inputs.second) if text and text.strip())
+    both, cut, longest = tuple(text[:MAX_CHARACTERS] for text in texts), None, max(map(len, texts))
     if longest > MAX_CHARACTERS:
         cut = f"The text has {longest:,} characters; the first {MAX_CHARACTERS:,} are read."
     tokenizer, most = tokenizer_of(pretrained), pretrained.max_tokens
-    found = tokenized(pretrained, *both, truncation=False, return_tensors="pt")
-    if (length := found["input_ids"].shape[1]) > most:
+    encoding = tokenized(pretrained, *both, truncation=False, return_tensors="pt")
+    if (length := encoding["input_ids"].shape[1]) > most:
         long = f"{length:,} tokens" if cut is None else f"{longest:,} characters"
         cut = f"The text has {long}; {pretrained.name} reads at most {most} tokens, so the rest is left out."
-        found = tokenized(pretrained, *both, truncation=True, max_length=most, return_tensors="pt")
-    if not found["input_ids"].shape[1]:
+        encoding = tokenized(pretrained, *both, truncation=True, max_length=most, return_tensors="pt")
+    if not encoding["input_ids"].shape[1]:
         raise PretrainedError(f"{pretrained.name} knows no token of this text; write other words.")
-    line = text_line(tokenizer, found["input_ids"][0].tolist(), found)
+    line = text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding)
     known = ("input_ids", "attention_mask", "token_type_ids")
-    return {key: value for key, value in found.items() if key in known}, line, cut
+    return {key: value for key, value in encoding.items() if key in known}, line, cut
 
 
-def _picture(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line]:
-    if given.picture is None:
+def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
+    if inputs.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
     if hasattr(pretrained.model.config, "num_frames") or hasattr(pretrained.model.config, "tubelet_size"):
         raise PretrainedError(f"{pretrained.name} reads videos, several pictures at a time, and this page has one. "
                               f"Take a model that reads one picture, such as ViT or DINOv2.")
     channels = int(getattr(pretrained.model.config, "num_channels", 3))
-    pixels = pretrained.tokenizer.prepare(given.picture.numpy(), channels)
+    pixels = pretrained.tokenizer.prepare(inputs.picture.numpy(), channels)
     return {"pixel_values": pixels, **_caption(pretrained)}, picture_line(pretrained.model, tuple(pixels.shape[-2:]))
 
 
@@ -149,27 +150,27 @@ def _caption(pretrained: Pretrained) -> Batch:
     return {"input_ids": torch.tensor([[start]])}
 
 
-def _sound(pretrained: Pretrained, given: ModelInputs) -> tuple[Batch, Line, str | None]:
-    if given.sound is None:
+def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
+    if inputs.sound is None:
         raise PretrainedError(f"{pretrained.name} reads sound: give it some.")
     model, name = pretrained.model, pretrained.model.main_input_name
     extractor = _extractor(pretrained)
-    sound, rate = given.sound.numpy(), extractor.sampling_rate
-    found = extractor(sound, sampling_rate=rate, return_tensors="pt")
+    sound, rate = inputs.sound.numpy(), extractor.sampling_rate
+    features = extractor(sound, sampling_rate=rate, return_tensors="pt")
     seconds, cut = len(sound) / rate, None
     cuts = getattr(model, "_get_feat_extract_output_lengths", None)
     if name == "input_values":  # the wave itself, which the model's convolutions cut into stretches
-        places = 0 if cuts is None else int(cuts(len(sound)))
+        length = 0 if cuts is None else int(cuts(len(sound)))
     elif (most := getattr(extractor, "chunk_length", None)) is not None:
-        places = getattr(model.config, "max_source_positions", 0)
+        length = getattr(model.config, "max_source_positions", 0)
         cut = f"The sound lasts {seconds:.1f} s; the first {most} s are read." if seconds > most else None
         seconds = most
     else:
-        places = 0 if cuts is None or name not in found else int(cuts(torch.tensor(found[name].shape[1])))
-    if not places or name not in found:
+        length = 0 if cuts is None or name not in features else int(cuts(torch.tensor(features[name].shape[1])))
+    if not length or name not in features:
         raise PretrainedError(f"{pretrained.name} takes sound in a form that is not known here. Take a Whisper or "
                               "Wav2Vec2 model.")
-    return {name: found[name]}, sound_line(places, seconds), cut
+    return {name: features[name]}, sound_line(length, seconds), cut
 
 
 def target_ids(pretrained: Pretrained, target: str | None) -> list[int]:
@@ -181,16 +182,16 @@ def target_ids(pretrained: Pretrained, target: str | None) -> list[int]:
     return [start, *(one for one in ids if one not in (start, end))]
 
 
-def _target_ids(pretrained: Pretrained, given: ModelInputs) -> list[int]:
+def _target_ids(pretrained: Pretrained, inputs: ModelInputs) -> list[int]:
     """What the decoder reads: the start mark and the target, or what the model itself decodes (at most 64 tokens)."""
-    ids = target_ids(pretrained, given.target)
+    ids = target_ids(pretrained, inputs.target)
     if len(ids) > 1:
         return ids
     from core.pretrained.generate import SearchSettings, generate  # which reads by this file
 
-    said = generate(pretrained, replace(given, target=None),
+    tokens = generate(pretrained, replace(inputs, target=None),
                     SearchSettings(longest=MOST_PRODUCED)).hypotheses[0].tokens
-    return ids + [*(said[:-1] if said[-1] in end_tokens(pretrained) else said)]
+    return ids + [*(tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens)]
 
 
 def _produced(pretrained: Pretrained, target: Line) -> Line:

@@ -28,9 +28,9 @@ def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> None:
                                   f"{tensors:,} tensors; the two do not belong together. Take a complete model.")
     with torch.device("meta"):
         model = kind(config)
-    asked = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
-    if asked > 2 * numbers + SPARE:
-        raise PretrainedError(f"{name} has a config.json that asks for {format_count(asked)} numbers, and its weights "
+    needed = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
+    if needed > 2 * numbers + SPARE:
+        raise PretrainedError(f"{name} has a config.json that asks for {format_count(needed)} numbers, and its weights "
                               f"are {numbers:,}; the two do not belong together. Take a complete model.")
 
 

@@ -27,8 +27,8 @@ Row = Float[np.ndarray, " S"]
 class LayerAttention:
     """What one layer attends with on one input, head by head; G key and value heads are shared by H query heads.
 
-    `plain_q` and `plain_k` are before rotation, None where the family does not rotate. `bias` is added to the scaled
-    scores; `softcap` and `sinks` are None where the family has none.
+    `unrotated_q` and `unrotated_k` are before rotation, None where the family does not rotate. `bias` is added to the
+    scaled scores; `softcap` and `sinks` are None where the family has none.
     """
 
     kind: Kind
@@ -37,14 +37,14 @@ class LayerAttention:
     k: Float[Tensor, "G S D"]
     v: Float[Tensor, "G S E"]
     scale: float
-    plain_q: Float[Tensor, "H T D"] | None = None
-    plain_k: Float[Tensor, "G S D"] | None = None
+    unrotated_q: Float[Tensor, "H T D"] | None = None
+    unrotated_k: Float[Tensor, "G S D"] | None = None
     bias: Float[Tensor, "#H T S"] | None = None
     softcap: float | None = None
     allowed: Bool[Tensor, "#H #T S"] | None = None
     sinks: Float[Tensor, " H"] | None = None
 
-    def shared_with(self, head: int) -> tuple[int, list[int]]:
+    def kv_group(self, head: int) -> tuple[int, list[int]]:
         """The key and value head that this head reads, and every query head that reads it."""
         each = len(self.q) // len(self.k)
         group = head // each
@@ -74,8 +74,8 @@ class WeightBreakdown:
     sink: float | None
     value: Float[np.ndarray, " E"]
     out: Float[np.ndarray, " E"]
-    plain_q: Vector | None
-    plain_k: Vector | None
+    unrotated_q: Vector | None
+    unrotated_k: Vector | None
     key: int
 
     @property
@@ -83,19 +83,19 @@ class WeightBreakdown:
         return float(self.weights[self.key])
 
     @property
-    def carried(self) -> Float[np.ndarray, " E"]:
+    def contribution(self) -> Float[np.ndarray, " E"]:
         """What this weight adds to the head's output: α·v."""
         return self.value * self.weights[self.key]
 
 
-def layer_attentions(pretrained: Pretrained, given: ModelInputs) -> tuple[LayerAttention, ...]:
+def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[LayerAttention, ...]:
     """What each layer of each kind attends with, in the order of its maps; PretrainedError where none can be opened."""
-    batch, *_ = encode(pretrained, given)
+    batch, *_ = encode(pretrained, inputs)
     with torch.no_grad():
-        _, watch = forward(pretrained, batch, whole=True)
-        if not watch.seen:
+        _, recorder = forward(pretrained, batch, with_qkv=True)
+        if not recorder.calls:
             raise PretrainedError(f"{pretrained.name} has no layer whose queries and keys could be opened.")
-        return tuple(_layer(pretrained.model, seen) for seen in watch.seen)
+        return tuple(_layer(pretrained.model, call) for call in recorder.calls)
 
 
 def find_layer(layers: Sequence[LayerAttention], kind: Kind, layer: int) -> LayerAttention:
@@ -109,7 +109,7 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
     if not (0 <= head < heads and 0 <= query < rows and 0 <= key < columns):
         raise ValueError(f"head {head}, query {query}, key {key} are not all in this layer; it has {heads} heads, "
                          f"{rows} queries and {columns} keys.")
-    group, _ = layer.shared_with(head)
+    group, _ = layer.kv_group(head)
     q, keys, values = layer.q[head, query], layer.k[group], layer.v[group]
     biased = q @ keys.mT * layer.scale
     bias = None if layer.bias is None else layer.bias.expand(heads, -1, -1)[head, query]
@@ -129,43 +129,43 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
         None if layer.softcap is None else float(layer.softcap * torch.tanh(biased[key] / layer.softcap)),
         float(scores[key]), bool(allowed[key]), to_numpy(scores), to_numpy(weights),
         None if sink is None else float(sink), to_numpy(values[key]), to_numpy(weights @ values),
-        None if layer.plain_q is None else to_numpy(layer.plain_q[head, query]),
-        None if layer.plain_k is None else to_numpy(layer.plain_k[group, key]), key)  # fmt: skip
+        None if layer.unrotated_q is None else to_numpy(layer.unrotated_q[head, query]),
+        None if layer.unrotated_k is None else to_numpy(layer.unrotated_k[group, key]), key)  # fmt: skip
 
 
-def _layer(model: Any, seen: AttentionCall) -> LayerAttention:
-    assert seen.q is not None and seen.k is not None and seen.v is not None
-    told = seen.extra
-    scale = told.get("scaling")
-    plain_q, plain_k = _before_rotation(model, seen)
-    sinks = getattr(seen.module, "sinks", None)
-    allowed = allowed_of(seen.mask, seen.k.shape[2])
-    bias = told.get("position_bias")
+def _layer(model: Any, call: AttentionCall) -> LayerAttention:
+    assert call.q is not None and call.k is not None and call.v is not None
+    options = call.options
+    scale = options.get("scaling")
+    plain_q, plain_k = _before_rotation(model, call)
+    sinks = getattr(call.module, "sinks", None)
+    allowed = allowed_of(call.mask, call.k.shape[2])
+    bias = options.get("position_bias")
     if bias is not None and not bool(bias.any()):
         bias = None
-    return LayerAttention(seen.kind, seen.layer, seen.q[0], seen.k[0], seen.v[0],
-                 seen.q.shape[-1] ** -0.5 if scale is None else float(scale), plain_q, plain_k,
-                 None if bias is None else bias[0], told.get("softcap"), allowed,
+    return LayerAttention(call.kind, call.layer, call.q[0], call.k[0], call.v[0],
+                 call.q.shape[-1] ** -0.5 if scale is None else float(scale), plain_q, plain_k,
+                 None if bias is None else bias[0], options.get("softcap"), allowed,
                  None if sinks is None else sinks.detach().cpu())
 
 
-def _before_rotation(model: Any, seen: AttentionCall) -> tuple[Tensor | None, Tensor | None]:
+def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Tensor | None]:
     """q and k turned back by the family's own rotation with the sine's sign changed.
 
     None where it has no rotation, or where its code turns only a part of what reached us, which cannot be told apart.
     """
-    module, q, k = seen.module, seen.q, seen.k
+    module, q, k = call.module, call.q, call.k
     rotate = getattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb", None)
     angles = [one for one in model.modules() if type(one).__name__.endswith("RotaryEmbedding")]
-    if rotate is None or len(angles) != 1 or seen.kind == "cross" or q is None:
+    if rotate is None or len(angles) != 1 or call.kind == "cross" or q is None:
         return None, None
-    place = torch.arange(q.shape[2])[None]
+    positions = torch.arange(q.shape[2])[None]
     try:
         if "layer_type" in inspect.signature(angles[0].forward).parameters:
             kinds = module.config.layer_types
-            cos, sin = angles[0](q, place, kinds[module.layer_idx])
+            cos, sin = angles[0](q, positions, kinds[module.layer_idx])
         else:
-            cos, sin = angles[0](q, place)
+            cos, sin = angles[0](q, positions)
         stretch = cos[0, 0].square() + sin[0, 0].square()  # above one where a family also stretches (YaRN)
         back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
     except (RuntimeError, TypeError, AttributeError):

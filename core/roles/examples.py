@@ -16,17 +16,17 @@ from core.trace import Kind
 
 @dataclass(frozen=True)
 class Example:
-    """The reading, its row, and `value`: the weight on all `wanted` keys (Broad: the share of its keys used).
+    """The reading, its row, and `value`: the weight on all `expected` keys (Broad: the share of its keys used).
 
-    `key` is the one of them with most weight, `even` what even attention would put on them all.
+    `key` is the one of them with most weight, `uniform` what uniform attention would put on them all.
     """
 
     reading: int
     query: int
     key: int
     value: float
-    wanted: int
-    even: float
+    expected: int
+    uniform: float
 
 
 NEARLY = 0.95  # of the clearest row: as clear to the eye
@@ -37,29 +37,30 @@ def clearest_example(readings: Sequence[Reading], kind: Kind, role: Role, layer:
 
     Of rows that are nearly as clear the one of the longest words is taken, which says most to a reader.
     """
-    found = [(example, letters) for place, reading in enumerate(readings)
-             for example, letters in _rows(place, reading, kind, role, layer, head)]
-    most = max((example.value for example, _ in found), default=0.0)
-    near = [(letters, example) for example, letters in found if example.value >= NEARLY * most]
+    candidates = [(example, letters) for index, reading in enumerate(readings)
+             for example, letters in _rows(index, reading, kind, role, layer, head)]
+    most = max((example.value for example, _ in candidates), default=0.0)
+    near = [(letters, example) for example, letters in candidates if example.value >= NEARLY * most]
     return max(near, key=lambda one: one[0])[1] if near else None
 
 
-def _rows(place: int, reading: Reading, kind: Kind, role: Role, layer: int, head: int) -> list[tuple[Example, int]]:
+def _rows(reading_index: int, reading: Reading, kind: Kind, role: Role, layer: int,
+          head: int) -> list[tuple[Example, int]]:
     """Every row that could show the role, and how many letters its query and its key have."""
     item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
     weights = item.weights[head]
-    seen = np.ones(weights.shape, dtype=bool) if item.mask is None else np.broadcast_to(
+    visible = np.ones(weights.shape, dtype=bool) if item.mask is None else np.broadcast_to(
         item.mask, item.weights.shape)[head]
-    wanted = seen if role.targets is None else role.targets(text) & seen
-    rows = np.flatnonzero(wanted.any(-1) & text.ordinary & (seen.sum(-1) >= FEWEST_KEYS))
-    on_wanted = (weights * wanted)[rows]
-    values = share_used(weights[rows], seen[rows].sum(-1)) if role.targets is None else on_wanted.sum(-1)
-    keys, many = on_wanted.argmax(-1), wanted[rows].sum(-1)
-    every = zip(rows.tolist(), keys.tolist(), values.tolist(), many.tolist(), (many / seen[rows].sum(-1)).tolist(),
+    expected = visible if role.targets is None else role.targets(text) & visible
+    rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= FEWEST_KEYS))
+    on_expected = (weights * expected)[rows]
+    values = share_used(weights[rows], visible[rows].sum(-1)) if role.targets is None else on_expected.sum(-1)
+    keys, many = on_expected.argmax(-1), expected[rows].sum(-1)
+    every = zip(rows.tolist(), keys.tolist(), values.tolist(), many.tolist(), (many / visible[rows].sum(-1)).tolist(),
                 strict=True)
-    return [(Example(place, row, *rest), _letters(text, row) + _letters(text, rest[0])) for row, *rest in every]
+    return [(Example(reading_index, row, *rest), _letters(text, row) + _letters(text, rest[0])) for row, *rest in every]
 
 
-def _letters(text: Text, place: int) -> int:
+def _letters(text: Text, index: int) -> int:
     """How long a whole word is, up to where more letters say no more; 0 for a piece, a sign or a special token."""
-    return min(len(text.words[place]), 8) if text.words[place] == text.pieces[place] else 0
+    return min(len(text.words[index]), 8) if text.words[index] == text.pieces[index] else 0

@@ -28,7 +28,7 @@ class RoleInputs:
     what: str
 
 
-def role_inputs(pretrained: Pretrained, asked: Sequence[str] = (), kind: Kind = "self") -> RoleInputs:
+def role_inputs(pretrained: Pretrained, own_sentences: Sequence[str] = (), kind: Kind = "self") -> RoleInputs:
     """A set for this model: the sentences asked for, else the kept ones, else lines of numbers or of its own words.
 
     Of each list only the sentences of whose words the model knows four in five, and the first list of which it knows
@@ -39,7 +39,7 @@ def role_inputs(pretrained: Pretrained, asked: Sequence[str] = (), kind: Kind = 
         return RoleInputs(_digits(), "handwritten digits")
     if pretrained.reads == "sound":
         return RoleInputs((), "")
-    lists = (("sentences of your own", asked, 1), ("kept sentences", SENTENCES, FEWEST),
+    lists = (("sentences of your own", own_sentences, 1), ("kept sentences", SENTENCES, FEWEST),
              ("kept lines of numbers", NUMBERS, FEWEST),
              ("lines of the model's own words, drawn at random", own_lines(tokenizer_of(pretrained)), 1))
     for what, sentences, fewest in lists:
@@ -60,12 +60,12 @@ def unknown_share(pretrained: Pretrained, text: str) -> float:
 def own_lines(tokenizer: Any) -> tuple[str, ...]:
     """Lines of the model's own words in random order, by a fixed seed; every second one says its words twice."""
     special = set(tokenizer.all_special_ids)
-    pieces = sorted(place for place in tokenizer.get_vocab().values() if place not in special)
+    pieces = sorted(index for index in tokenizer.get_vocab().values() if index not in special)
     draw = random.Random(SEED)
     draw.shuffle(pieces)
-    words = [word for place in pieces[: 20 * LENGTH] if (word := str(tokenizer.decode([place])).strip()).isalnum()]
+    words = [word for index in pieces[: 20 * LENGTH] if (word := str(tokenizer.decode([index])).strip()).isalnum()]
     lines = [[draw.choice(words) for _ in range(LENGTH)] for _ in range(LINES)] if words else []
-    return tuple(" ".join(line * (1 + place % 2)) for place, line in enumerate(lines))
+    return tuple(" ".join(line * (1 + index % 2)) for index, line in enumerate(lines))
 
 
 def _digits() -> tuple[ModelInputs, ...]:
@@ -83,5 +83,5 @@ def read_all(pretrained: Pretrained, inputs: RoleInputs, kind: Kind = "self") ->
     """
     givens = inputs.givens
     if pretrained.reads == "pair" and kind == "self":
-        givens = tuple(replace(given, target=given.text) for given in givens)
-    return tuple(read(pretrained, given) for given in givens)
+        givens = tuple(replace(item, target=item.text) for item in givens)
+    return tuple(read(pretrained, item) for item in givens)

@@ -11,7 +11,7 @@ def _ranks() -> dict[str, int]:
     from core.pretrained.load import minilm_folder
 
     lines = (minilm_folder() / "vocab.txt").read_text("utf-8").splitlines()
-    return {word: place for place, word in enumerate(lines) if word.isalpha() and len(word) > 1} | {"a": 0, "i": 0}
+    return {word: index for index, word in enumerate(lines) if word.isalpha() and len(word) > 1} | {"a": 0, "i": 0}
 
 
 def rank(word: str) -> int:

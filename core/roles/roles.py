@@ -19,14 +19,14 @@ class Role:
     name: str
     mark: str
     targets: Rule | None
-    looks: str
+    attends_to: str
     paper: str
     url: str
 
     @property
     def meaning(self) -> str:
         """What its score measures."""
-        return f"weight on {self.looks}" if self.targets else "share of its keys that a row uses, e^entropy / keys"
+        return f"weight on {self.attends_to}" if self.targets else "share of its keys that a row uses, e^entropy / keys"
 
     @property
     def acts(self) -> bool:

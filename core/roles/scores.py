@@ -31,7 +31,7 @@ DRAWS = 400
 class RoleScores:
     """Scores of roles × layers × heads; nan where no row of the set could show the role.
 
-    `chance` and `spread` are the mean and the standard deviation of the same score when the keys of each text are
+    `chance` and `std` are the mean and the standard deviation of the same score when the keys of each text are
     shuffled among those that a row may see (for Broad: when scores are random). `rows` counts the rows on which a role
     was measured. `numbers` are the model's own numbers of the layers.
     """
@@ -39,7 +39,7 @@ class RoleScores:
     kind: Kind
     score: Scores
     chance: Scores
-    spread: Scores
+    std: Scores
     rows: Int[np.ndarray, " R"]
     numbers: tuple[int, ...]
 
@@ -54,16 +54,16 @@ class RoleScores:
 
     @property
     def counts(self) -> Bool[np.ndarray, "R L H"]:
-        """Where a role is above its baseline: by 3 spreads, and by a fifth of what chance leaves over."""
+        """Where a role is above its baseline: by 3 standard deviations, and by a fifth of what chance leaves over."""
         with np.errstate(invalid="ignore"):
-            above = (self.score > self.chance + MIN_STDS * self.spread) & (self.share >= MIN_SHARE)
+            above = (self.score > self.chance + MIN_STDS * self.std) & (self.share >= MIN_SHARE)
         above &= (self.rows >= FEWEST_ROWS)[:, None, None]
         broad = [role.targets is None for role in ROLES]
         above[broad] &= self.score[broad] < UNIFORM
         return above
 
     @property
-    def found(self) -> dict[tuple[int, int], int]:
+    def head_roles(self) -> dict[tuple[int, int], int]:
         """The role of each head (layer, head), as its place in ROLES: of those that count the one with most share.
 
         A head that rests on the first token, or lies broad, has that role only where no other counts: many heads rest
@@ -74,9 +74,9 @@ class RoleScores:
         best = rank.argmax(0)
         return {(int(layer), int(head)): int(best[layer, head]) for layer, head in np.argwhere(rank.max(0) >= 0)}
 
-    def best(self, place: int) -> tuple[int, int] | None:
+    def best(self, role: int) -> tuple[int, int] | None:
         """The head (layer, head) in which a role's score is furthest above chance; None where it cannot be measured."""
-        share = self.share[place]
+        share = self.share[role]
         if np.isnan(share).all():
             return None
         layer, head = np.unravel_index(np.nanargmax(share), share.shape)
@@ -106,54 +106,54 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     texts = [Text(reading.lines(kind)[0]) for reading in readings]
     heads = max(len(item.weights) for item in layers[0])
     shape = len(ROLES), len(layers[0]), heads
-    score, chance, spread = (np.full(shape, np.nan) for _ in range(3))
+    score, chance, std = (np.full(shape, np.nan) for _ in range(3))
     counted = np.zeros(len(ROLES), dtype=int)
-    for place, role in enumerate(ROLES):
-        wanted = [None if role.targets is None else role.targets(text) for text in texts]
+    for index, role in enumerate(ROLES):
+        expected = [None if role.targets is None else role.targets(text) for text in texts]
         for layer in range(len(layers[0])):
             sums = [_sums(role, maps[layer], text, keys)
-                    for maps, text, keys in zip(layers, texts, wanted, strict=True)]
+                    for maps, text, keys in zip(layers, texts, expected, strict=True)]
             rows = sum(one.rows for one in sums)
-            counted[place] = max(counted[place], rows)
+            counted[index] = max(counted[index], rows)
             if rows:
-                here = place, layer, slice(len(sums[0].score))
+                here = index, layer, slice(len(sums[0].score))
                 score[here] = sum(one.score for one in sums) / rows
                 chance[here] = sum(one.chance for one in sums) / rows
-                spread[here] = np.sqrt(sum(one.variance for one in sums)) / rows
+                std[here] = np.sqrt(sum(one.variance for one in sums)) / rows
     numbers = tuple(item.layer if item.number is None else item.number for item in layers[0])
-    return RoleScores(kind, score, chance, spread, counted, numbers)
+    return RoleScores(kind, score, chance, std, counted, numbers)
 
 
-def _sums(role: Role, item: AttentionMap, text: Text, wanted: Targets | None) -> Sums:
+def _sums(role: Role, item: AttentionMap, text: Text, expected: Targets | None) -> Sums:
     """One map's part in one role's score."""
-    seen = np.ones(item.weights.shape[1:], dtype=bool)
+    visible = np.ones(item.weights.shape[1:], dtype=bool)
     if item.mask is not None:
-        seen = np.asarray(np.broadcast_to(item.mask, item.weights.shape).any(0))
-    if wanted is None:
-        return _broad(item.weights, seen, text)
-    return weight_on_targets(item.weights, seen, text, wanted & seen)
+        visible = np.asarray(np.broadcast_to(item.mask, item.weights.shape).any(0))
+    if expected is None:
+        return _broad(item.weights, visible, text)
+    return weight_on_targets(item.weights, visible, text, expected & visible)
 
 
-def weight_on_targets(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text, wanted: Targets) -> Sums:
+def weight_on_targets(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text, expected: Targets) -> Sums:
     """The weight on the wanted keys, and what shuffled keys would put there: mean and variance in closed form.
 
     One shuffle serves all rows of a text, since heads look in stripes. For rows i and i' that see the same n keys, with
     their weights and wanted keys centred, the covariance is (w·w')(m·m') / (n − 1): Hoeffding 1951, theorem 2. Where a
     mask lets rows see different numbers of keys, n − 1 is the geometric mean of both.
     """
-    rows = np.flatnonzero(wanted.any(-1) & text.ordinary & (seen.sum(-1) > 1))
-    w, keys, right = weights[:, rows].astype(np.float64), seen[rows], wanted[rows]
+    rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) > 1))
+    w, keys, right = weights[:, rows].astype(np.float64), visible[rows], expected[rows]
     n, m = keys.sum(-1, keepdims=True), right.sum(-1, keepdims=True)
     mean = (w * keys).sum(-1, keepdims=True) / n
     apart = (w - mean) * keys
-    asked = (right - m / n) * keys / np.sqrt(n - 1)
-    alike = (apart @ apart.swapaxes(-1, -2)) * (asked @ asked.T)
-    return Sums((w * right).sum((1, 2)), (mean * m).sum((1, 2)), alike.sum((1, 2)), len(rows))
+    targets = (right - m / n) * keys / np.sqrt(n - 1)
+    covariance = (apart @ apart.swapaxes(-1, -2)) * (targets @ targets.T)
+    return Sums((w * right).sum((1, 2)), (mean * m).sum((1, 2)), covariance.sum((1, 2)), len(rows))
 
 
-def _broad(weights: Float[np.ndarray, "H T T"], seen: Targets, text: Text) -> Sums:
+def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) -> Sums:
     """The share of its keys that a row uses, and what rows of random scores would use."""
-    n = seen.sum(-1)
+    n = visible.sum(-1)
     rows = np.flatnonzero(text.ordinary & (n >= FEWEST_KEYS))
     used = share_used(weights[:, rows].astype(np.float64), n[rows])
     means, variances = np.array([random_rows(int(keys)) for keys in n[rows]]).reshape(-1, 2).T

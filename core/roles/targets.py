@@ -40,18 +40,18 @@ class Text:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The word that each token is part of, in small letters and without the signs around it; "" for a sign."""
-        whole: dict[int, str] = {}
-        for place, piece in zip(self.line.word, self.pieces, strict=True):
-            if place is not None:
-                whole[place] = whole.get(place, "") + piece.removeprefix("##")
-        return tuple("" if place is None or _is_sign(piece) or _is_unknown(piece) else _between_signs(whole[place])
-                     for place, piece in zip(self.line.word, self.pieces, strict=True))
+        by_word: dict[int, str] = {}
+        for index, piece in zip(self.line.word, self.pieces, strict=True):
+            if index is not None:
+                by_word[index] = by_word.get(index, "") + piece.removeprefix("##")
+        return tuple("" if index is None or _is_sign(piece) or _is_unknown(piece) else _between_signs(by_word[index])
+                     for index, piece in zip(self.line.word, self.pieces, strict=True))
 
     @cached_property
     def distance(self) -> np.ndarray:
         """j − i for each query i and key j."""
-        places = np.arange(len(self))
-        return places[None, :] - places[:, None]
+        positions = np.arange(len(self))
+        return positions[None, :] - positions[:, None]
 
 
 def previous(text: Text) -> Targets:
@@ -84,15 +84,15 @@ def delimiter(text: Text) -> Targets:
 def same_word(text: Text) -> Targets:
     """The same word where it stands elsewhere, unless next to it."""
     words = np.asarray(text.words, dtype=object)
-    place = np.asarray([-1 if one is None else one for one in text.line.word])
-    other = (words[:, None] == words[None, :]) & (words[:, None] != "") & (place[:, None] != place[None, :])
+    word_index = np.asarray([-1 if one is None else one for one in text.line.word])
+    other = (words[:, None] == words[None, :]) & (words[:, None] != "") & (word_index[:, None] != word_index[None, :])
     return other & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
 
 def rare_word(text: Text) -> Targets:
     """The rarest word of the sentence, for all its other words; none where two are equally rare."""
     ranks = np.asarray([rank(word) if word.isalpha() and len(word) >= LETTERS else -1 for word in text.words])
-    rarest = {text.words[place] for place in np.flatnonzero((ranks == ranks.max(initial=-1)) & (ranks >= 0))}
+    rarest = {text.words[index] for index in np.flatnonzero((ranks == ranks.max(initial=-1)) & (ranks >= 0))}
     words = np.asarray([word in rarest and len(rarest) == 1 for word in text.words], dtype=bool)
     return words[None, :] & ~words[:, None]
 
@@ -104,11 +104,11 @@ def induction(text: Text) -> Targets:
     """
     pieces = np.asarray(text.pieces, dtype=object)
     size = len(text)
-    seen_before = np.zeros((size, size), dtype=bool)
-    seen_before[:, 1:] = (pieces[:, None] == pieces[None, :-1]) & text.ordinary[:, None] & text.ordinary[None, :-1]
+    follows_earlier = np.zeros((size, size), dtype=bool)
+    follows_earlier[:, 1:] = (pieces[:, None] == pieces[None, :-1]) & text.ordinary[:, None] & text.ordinary[None, :-1]
     goes_on = np.ones((size, size), dtype=bool)
     goes_on[:-1] = pieces[1:, None] == pieces[None, :]
-    return seen_before & goes_on & text.ordinary[None, :] & (np.abs(text.distance) > 1)
+    return follows_earlier & goes_on & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
 
 def _plain_key(text: Text) -> Targets:
@@ -126,13 +126,13 @@ def _is_unknown(piece: str) -> bool:
 
 
 def _is_sign(piece: str) -> bool:
-    shown = piece.removeprefix("##")
-    return bool(shown) and not any(letter.isalnum() for letter in shown)
+    text = piece.removeprefix("##")
+    return bool(text) and not any(letter.isalnum() for letter in text)
 
 
 def _between_signs(word: str) -> str:
     """The word without signs before and after it."""
-    inside = [place for place, letter in enumerate(word) if letter.isalnum()]
+    inside = [index for index, letter in enumerate(word) if letter.isalnum()]
     return word[inside[0]: inside[-1] + 1] if inside else ""
 
 

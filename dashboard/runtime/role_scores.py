@@ -24,7 +24,7 @@ def role_scores_of(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str
 
 def roles_of(ref: ModelRef, given: ModelInputs, kind: Kind) -> HeadRoles:
     """The role of each head (layer, head) as its place in ROLES, for the marks on a grid; cross-attention has none."""
-    return {} if kind == "cross" else role_scores_of(ref, given, kind).found
+    return {} if kind == "cross" else role_scores_of(ref, given, kind).head_roles
 
 
 def roles_are_cached(ref: ModelRef, given: ModelInputs, kind: Kind) -> bool:

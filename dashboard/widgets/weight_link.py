@@ -7,7 +7,7 @@ import streamlit as st
 from core.trace import Kind
 from dashboard.navigation import STEPS
 from dashboard.widgets.model_picker import ModelChoice
-from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.panels import plain
 
 KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link
@@ -17,7 +17,7 @@ STEP = next(step for step in STEPS if step.key == "inside_weight")
 def weight_link(chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tuple[int, int]) -> None:
     """A link that opens this weight; none for a sink, for arrays, and for families whose layers cannot be recorded."""
     rows, columns = chosen.reading.lines(kind)
-    if chosen.pretrained is None or not chosen.pretrained.watched or cell[1] >= len(columns):
+    if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
         return
     label = f"Take {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])} apart"
     st.page_link(STEP.path, label=label, icon=STEP.icon, query_params={

@@ -80,7 +80,7 @@ def test_an_order_sorts_what_is_drawn_and_the_pin_stays_on_its_cell(pin):
     assert ranked.trace.map(0) is seen.trace.map(0), "other layers stay as they are"
     (cell,) = shown_pins(ranked, [(3, 5)])
     assert weights[cell] == pytest.approx(before[3, 5])
-    assert ranked.lens.own(cell) == (3, 5)
+    assert ranked.lens.source_cell(cell) == (3, 5)
 
 
 def test_the_row_to_read_first_looks_far_and_at_a_word():

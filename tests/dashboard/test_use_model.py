@@ -21,7 +21,7 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
     head = compute.default_head(found, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
-    alone = answer(load_lab_model("induction"), QUESTION.given, off=off).probabilities[found.baseline.id]
+    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities[found.baseline.id]
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
     assert head.row == len(found.baseline.source) - 1
     told = text.answer_fact(found, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)

@@ -148,7 +148,7 @@ def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(found):
     able = [role.key for role, count in zip(ROLES, found.rows, strict=True) if count]
     assert len(rows) == len(able) * found.score.shape[1] * found.score.shape[2]
     own = {(int(row["layer"]), int(row["head"])): row["role"] for row in rows if row["is_its_role"] == "1"}
-    assert own == {head: ROLES[at].key for head, at in found.found.items()}
+    assert own == {head: ROLES[at].key for head, at in found.head_roles.items()}
     one = next(row for row in rows if (row["layer"], row["head"], row["role"]) == ("1", "2", "induction"))
     assert float(one["score"]) == pytest.approx(found.score[place("induction"), 1, 2], abs=1e-6)
 
@@ -158,7 +158,7 @@ def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(found):
     cells = {(row["layer"], row["head"]): row for row in spec["layer"][0]["data"]["values"]}
     assert set(cells) == set(np.ndindex(found.score.shape[1:]))
     for head, row in cells.items():
-        role = found.found.get(head)
+        role = found.head_roles.get(head)
         assert row["mark"] == ("" if role is None else ROLES[role].mark)
     ringed = spec["layer"][1]["data"]["values"]
     assert [(row["layer"], row["head"]) for row in ringed] == [(1, 0)]

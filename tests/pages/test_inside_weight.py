@@ -164,7 +164,7 @@ def test_what_is_carried_adds_up_to_the_head_s_output():
     trace = reading_of(ref, given).trace
     layer = controls.layers_of(ref, given)[1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
-    np.testing.assert_allclose(sum(one.carried for one in all_of), all_of[0].out, atol=1e-5)
+    np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
     shares = [float(re.search(r"gives \*\*(−?\d+) %", text.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
               for one in all_of]
     assert sum(shares) == pytest.approx(100, abs=3)

@@ -15,7 +15,7 @@ def test_the_likeliest_words_of_an_answer(family):
     text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
     asked = ask(model, Question(given(family, text)))
     best = top_candidates(asked.pretrained, asked.answer, 3)
-    found = answer(asked.pretrained, asked.question.given).probabilities
+    found = answer(asked.pretrained, asked.question.inputs).probabilities
     assert [one.id for one in best] == found.topk(3).indices.tolist()
     assert best[0].probability == pytest.approx(asked.value) and best[0].word == asked.word
     assert all(one.word.strip() for one in best)
@@ -35,7 +35,7 @@ def test_a_word_is_masked_where_it_stands(family):
     words = ["The", "animal", ",", "tired", ",", "saw", "the", "street", "."]
     masked = mask_word(model, text, words.index("tired"))
     assert masked == text.replace("tired", model.tokenizer.mask_token)
-    place = ask(model, Question(ModelInputs(masked))).answer.place
+    place = ask(model, Question(ModelInputs(masked))).answer.position
     assert encode(model, ModelInputs(masked))[1].ids[place] == model.tokenizer.mask_token_id
     with pytest.raises(PretrainedError, match="no word 99"):
         mask_word(model, text, 99)

@@ -17,23 +17,23 @@ def test_two_threads_on_one_model_never_see_each_other():
     batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in (SENTENCE, OTHER)}
 
     def watch_one(text):
-        with record_attention(model, off=frozenset({("self", 0, 1)}) if text == OTHER else frozenset()) as watch:
+        with record_attention(model, off=frozenset({("self", 0, 1)}) if text == OTHER else frozenset()) as recorder:
             meet.wait()
             for _ in range(20):
-                watch.seen.clear()
-                watch.calls.clear()
+                recorder.calls.clear()
+                recorder.counts.clear()
                 with torch.no_grad():
                     output = model(**batches[text])
-                found.setdefault(text, []).append((watch.seen.copy(), output.logits))
+                found.setdefault(text, []).append((recorder.calls.copy(), output.logits))
 
     threads = [threading.Thread(target=watch_one, args=(text,)) for text in batches]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     for text, off in ((SENTENCE, frozenset()), (OTHER, frozenset({("self", 0, 1)}))):
-        output, watch = forward(tiny("bert"), batches[text], off=off)
+        output, recorder = forward(tiny("bert"), batches[text], off=off)
         for seen, logits in found[text]:
             assert [one.layer for one in seen] == [0, 1]
-            assert all(torch.equal(a.weights, b.weights) for a, b in zip(seen, watch.seen, strict=True))
+            assert all(torch.equal(a.weights, b.weights) for a, b in zip(seen, recorder.calls, strict=True))
             torch.testing.assert_close(logits, output.logits)
 
 
@@ -46,8 +46,8 @@ def test_a_watched_model_stays_as_it_was(family):
     inside = {name: set(vars(module)) for name, module in pretrained.model.named_modules()}
     first = "causal" if family in ("llama", "diffllama") else "self"
     for more in ({"whole": True}, {"off": frozenset({(first, 0, None)})}, {"probe": True}):
-        output, watch = forward(pretrained, batch, **more)
-        assert watch.seen
+        output, recorder = forward(pretrained, batch, **more)
+        assert recorder.calls
         if "off" in more:
             assert not torch.allclose(output[0], expected, atol=1e-3)
     assert all(torch.equal(value, before[name]) for name, value in pretrained.model.state_dict().items())
@@ -62,10 +62,10 @@ def test_a_head_that_is_off_is_a_head_whose_columns_of_w_o_are_zero(family):
     """The same as the library's model with those columns set to zero; DiffLlama folds two heads before W_O."""
     batch, *_ = encode(tiny(family), given(family))
     kind = "self" if family == "bert" else "causal"
-    output, watch = forward(tiny(family), batch, off=frozenset({(kind, 1, 2)}))
+    output, recorder = forward(tiny(family), batch, off=frozenset({(kind, 1, 2)}))
     if family == "diffllama":
         whole, _ = forward(tiny(family), batch)
-        assert not torch.allclose(output.logits, whole.logits, atol=1e-3) and len(watch.seen) == 2
+        assert not torch.allclose(output.logits, whole.logits, atol=1e-3) and len(recorder.calls) == 2
         return
     model = deepcopy(plain(family))
     own = model.bert.encoder.layer[1].attention.output.dense if family == "bert" else (
@@ -84,8 +84,8 @@ def test_a_probe_s_gradient_is_what_a_little_more_weight_does(family, monkeypatc
     def answer(output):
         return output.logits[0, -1].log_softmax(-1)[7]
 
-    output, watch = forward(tiny(family), batch, probe=True)
-    seen = watch.seen[1]
+    output, recorder = forward(tiny(family), batch, probe=True)
+    seen = recorder.calls[1]
     grad, = torch.autograd.grad(answer(output), seen.probe)
     home = sys.modules[type(seen.module).__module__]
     eager, head, row, key = home.eager_attention_forward, 1, 4, 2

@@ -35,9 +35,9 @@ def test_a_model_on_another_device_is_read_and_answers(monkeypatch):
 
 def test_what_was_watched_comes_back_whole():
     batch, *_ = encode(tiny("bart"), given("bart"))
-    output, watch = forward(tiny("bart"), batch, whole=True)
+    output, recorder = forward(tiny("bart"), batch, with_qkv=True)
     with record_attention(tiny("bart").model) as other:
-        other.seen = watch.seen
+        other.calls = recorder.calls
     back = to_cpu(output, other)
     assert type(back) is type(output) and torch.equal(back.logits, output.logits)
     with torch.no_grad():

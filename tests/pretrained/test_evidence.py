@@ -27,7 +27,7 @@ from core.pretrained.evidence import (
 from core.pretrained.evidence.contributions import _is_transposed, output_layer
 from tests.tiny_models import READABLE, SENTENCE, given, tiny
 
-WATCHED = [name for name in READABLE if tiny(name).watched and name != "diffllama"]
+WATCHED = [name for name in READABLE if tiny(name).recordable and name != "diffllama"]
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 
 
@@ -55,12 +55,12 @@ def scaled(family: str, seen, heads: list[int], by: float, exact: bool = False):
         found = answer_of(asked.pretrained, batch, copy(**batch))
         if found.vector is not None:
             return float(found.vector @ asked.reference.to(found.vector))
-        return float(asked.followed(found))
+        return float(asked.target_value(found))
 
 
 def seen_of(family: str) -> list:
     asked = asked_of(family)
-    return forward(asked.pretrained, asked.batch, whole=True)[1].seen
+    return forward(asked.pretrained, asked.batch, with_qkv=True)[1].calls
 
 
 @pytest.mark.parametrize("family", [name for name in WATCHED if name != "albert"])
@@ -93,12 +93,12 @@ def test_w_o_is_the_matrix_that_heads_go_through(family):
 def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
     """‖α·v·W_O‖ against the vectors themselves, keys and heads one by one."""
     asked = asked_of(family)
-    measured, trace = measure_contributions(asked), read(asked.pretrained, asked.question.given).trace
+    measured, trace = measure_contributions(asked), read(asked.pretrained, asked.question.inputs).trace
     assert measured.whole
     every = seen_of(family)
     for seen in (every[0], every[-1]):
         item = next(one for one in trace.maps if (one.kind, one.layer) == (seen.kind, seen.layer))
-        written = measured.written(item.kind, item.layer, item.weights)
+        written = measured.norm_map(item.kind, item.layer, item.weights)
         matrix = output_matrix(asked.pretrained.model, seen)
         shared = seen.weights.shape[1] // seen.v.shape[1]
         for head, row, key in ((0, 0, 0), (2, 3, 1), (1, 4, 4)):
@@ -113,7 +113,7 @@ def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
     measured, step = measure_contributions(asked), 1e-3
     for seen in (every[0], every[-1]):
         for head in (0, seen.weights.shape[1] - 1):
-            slope = measured.slopes[seen.kind, seen.layer][head].sum()
+            slope = measured.gradients[seen.kind, seen.layer][head].sum()
             up, down = (scaled(family, seen, [head], 1 + sign * step, exact=True) for sign in (1, -1))
             assert slope == pytest.approx((up - down) / (2 * step), rel=5e-3, abs=3e-6)
 
@@ -130,9 +130,9 @@ def test_without_a_matrix_of_its_own_a_head_writes_its_value():
 def test_an_embedding_held_against_itself_has_no_slope():
     asked = ask(tiny("bert_encoder"), Question(given("bert_encoder")))
     assert asked.value == pytest.approx(1.0, abs=1e-5)
-    assert measure_contributions(asked).slopes == {} and measure_contributions(asked).norms
+    assert measure_contributions(asked).gradients == {} and measure_contributions(asked).norms
     assert measure_contributions(ask(tiny("bert_encoder"),
-                                     Question(given("bert_encoder"), against="Nine boats wait."))).slopes
+                                     Question(given("bert_encoder"), against="Nine boats wait."))).gradients
 
 
 def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
@@ -143,15 +143,15 @@ def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
     output = model.model(**batch)
     state = output.last_hidden_state[0][torch.arange(len(asked.source)) != 4].mean(0)
     expected = torch.nn.functional.cosine_similarity(state, asked.reference, 0)
-    _, watch = forward(model, batch)
-    assert all(float(seen.weights[..., 4].max()) == 0 for seen in watch.seen)
+    _, recorder = forward(model, batch)
+    assert all(float(seen.weights[..., 4].max()) == 0 for seen in recorder.calls)
     assert hide_token(asked, 4).value == pytest.approx(float(expected), abs=1e-5)
     assert hide_token(asked, 4).change < -1e-3
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert_decoder"])
 def test_what_comes_after_the_answer_changes_nothing_when_hidden(family):
-    asked = asked_of(family, place=5)
+    asked = asked_of(family, position=5)
     assert abs(hide_token(asked, 9).change) < 1e-6
     assert max(abs(hide_token(asked, token).change) for token in range(5)) > 1e-5
 
@@ -161,7 +161,7 @@ def test_a_hidden_patch_is_painted_even():
     first = hide_token(asked, 1)  # the patch in the upper left corner stands after the class token
     batch = {"pixel_values": asked.batch["pixel_values"].clone()}
     batch["pixel_values"][..., :4, :4] = batch["pixel_values"].mean((-2, -1), keepdim=True)
-    assert first.value == pytest.approx(float(asked.followed(asked.again(batch))), abs=1e-6)
+    assert first.value == pytest.approx(float(asked.target_value(asked.rerun(batch))), abs=1e-6)
     assert abs(first.change) > 1e-5 and hide_token(asked, 0).change == 0
 
 
@@ -173,19 +173,19 @@ def test_sound_is_not_hidden_and_says_why():
 @pytest.mark.parametrize("family", ["bloom", "deberta_v2"])
 def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
     asked = asked_of(family)
-    assert measure_contributions(asked).norms == {} and measure_contributions(asked).slopes == {}
+    assert measure_contributions(asked).norms == {} and measure_contributions(asked).gradients == {}
     with pytest.raises(PretrainedError, match="cannot be switched off"):
         ablate_heads(asked, frozenset({("self", 0, 0)}))
 
 
 def test_a_place_outside_the_sequence_is_refused():
     with pytest.raises(PretrainedError, match="place 99 does not answer"):
-        asked_of("gpt2", place=99)
+        asked_of("gpt2", position=99)
 
 
 def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
     asked = asked_of("bert")
-    trace = read(asked.pretrained, asked.question.given).trace
+    trace = read(asked.pretrained, asked.question.inputs).trace
     every = head_sets(trace)
     assert len(every) == len(set(every)) == 2 * 3 + 2
     effects = {off: ablate_heads(asked, off) for off in every}
@@ -197,7 +197,7 @@ def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
 @pytest.mark.parametrize(("family", "rows"), [("gpt2", [-1]), ("bert_classifier", [0]), ("vit", [0]), ("t5", [-1])])
 def test_the_rows_that_answer(family, rows):
     asked = asked_of(family)
-    trace = read(asked.pretrained, asked.question.given).trace
+    trace = read(asked.pretrained, asked.question.inputs).trace
     found = answering_rows(asked, trace.kinds[-1])
     expected = np.zeros_like(found)
     expected[rows] = 1
@@ -207,7 +207,7 @@ def test_the_rows_that_answer(family, rows):
 @pytest.mark.parametrize("family", SOME)
 def test_every_measure_says_something_of_every_token(family):
     asked = asked_of(family)
-    trace = read(asked.pretrained, asked.question.given).trace
+    trace = read(asked.pretrained, asked.question.inputs).trace
     scores = token_scores(asked, trace, measure_contributions(asked))
     assert list(scores) == ["weights", "written", "gradient", "rollout", "flow"]
     for score in scores.values():
@@ -223,8 +223,8 @@ def test_flow_is_left_out_where_a_page_would_wait_for_it():
 
 
 def test_raw_weights_of_tokens_by_hand():
-    asked = asked_of("gpt2", place=6)
-    trace = read(asked.pretrained, asked.question.given).trace
+    asked = asked_of("gpt2", position=6)
+    trace = read(asked.pretrained, asked.question.inputs).trace
     expected = np.mean([item.weights[:, 6] for item in trace.maps], axis=(0, 1))
     np.testing.assert_allclose(token_scores(asked, trace, measure_contributions(asked))["weights"], expected, atol=1e-6)
 
@@ -235,11 +235,11 @@ def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
     question = Question(ModelInputs("The animal didn't cross the street because it was too tired."),
                         against="The exhausted cat stayed on its side of the road.")
     asked = ask(minilm, question)
-    trace, measured = read(minilm, question.given).trace, measure_contributions(asked)
+    trace, measured = read(minilm, question.inputs).trace, measure_contributions(asked)
     effects = single_heads({off: ablate_heads(asked, off) for off in head_sets(trace)[:72]})
     sizes = np.array([abs(effect.change) for effect in effects.values()])
     sharp = np.array([trace.head(layer, head).max(-1).mean() for _, layer, head in effects])
-    slopes = np.array([abs(measured.slopes["self", layer][head].sum()) for _, layer, head in effects])
+    slopes = np.array([abs(measured.gradients["self", layer][head].sum()) for _, layer, head in effects])
     assert ranks.spearman(sharp, sizes) < 0.1 < 0.5 < ranks.spearman(slopes, sizes)
     assert asked.value == pytest.approx(0.617, abs=0.005)
 
@@ -262,7 +262,7 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
             heads = frozenset((seen.kind, seen.layer, one) for one in range(head, 2))
             effect = make_heads_uniform(asked, heads)
             found = answer_of(asked.pretrained, asked.batch, copy(**asked.batch))
-            assert effect.value == pytest.approx(float(asked.followed(found)), abs=1e-6)
+            assert effect.value == pytest.approx(float(asked.target_value(found)), abs=1e-6)
             changes.append(abs(effect.change))
     assert max(changes) > 1e-5
     whole = make_heads_uniform(asked, frozenset({(seen.kind, seen.layer, None)}))
@@ -274,22 +274,22 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
 def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
     asked, seen = asked_of("gpt_oss"), seen_of("gpt_oss")[0]
     with torch.no_grad():
-        _, watch = forward(asked.pretrained, asked.batch, whole=True, even=frozenset({("causal", 0, 3)}))
+        _, recorder = forward(asked.pretrained, asked.batch, with_qkv=True, uniform=frozenset({("causal", 0, 3)}))
     row, keys = seen.weights[0, 3, 2], seen.v[0, 1, :3]
     assert float(row.sum()) < 0.99
-    torch.testing.assert_close(watch.seen[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(recorder.calls[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4)
 
 
 def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
     """Sessions share a model: heads off, slopes and hidden tokens of one leave the other's answers as they were."""
     asked, model = asked_of("llama"), tiny("llama").model
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    plainly, off = asked.again().probabilities, frozenset({("causal", 0, None)})
-    assert not torch.equal(asked.again(off=off).probabilities, plainly)
+    plainly, off = asked.rerun().probabilities, frozenset({("causal", 0, None)})
+    assert not torch.equal(asked.rerun(off=off).probabilities, plainly)
 
     def one(turn: int):
         (measure_contributions if turn % 3 else lambda it: hide_token(it, 2))(asked)
-        return asked.again(off=off) if turn % 2 else asked.again()
+        return asked.rerun(off=off) if turn % 2 else asked.rerun()
 
     with ThreadPoolExecutor(4) as pool:
         told = list(pool.map(one, range(24)))

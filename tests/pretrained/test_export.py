@@ -130,7 +130,7 @@ def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
 def run(tmp_path_factory):
     """A run of two steps."""
     config = RunConfig(NUMBERS, of(16, 2, position="sinusoidal"), steps=2, batch_size=4, record_every=1, held_out=4,
-                       watch=1)
+                       recorder=1)
     run = create_run(config, path=tmp_path_factory.mktemp("run") / "two")
     assert work(run.path) == "finished"
     return run
@@ -140,7 +140,7 @@ def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
     assert main([str(run.path), str(tmp_path / "out")]) == 0
     assert str(tmp_path / "out") in capsys.readouterr().out
     opened = load_folder(tmp_path / "out", "two")
-    assert (opened.head, opened.reads, opened.watched) == ("seq2seq", "pair", True)
+    assert (opened.head, opened.reads, opened.recordable) == ("seq2seq", "pair", True)
     reading = read(opened, "twenty-one; four")
     assert reading.source.tokens == ("twenty", "one", ";", "four")
     assert reading.trace.kinds == ("self", "causal", "cross")

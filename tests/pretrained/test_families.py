@@ -46,11 +46,11 @@ def test_every_map_is_the_model_s_own_row_by_row(family):
 @pytest.mark.parametrize("family", READABLE)
 def test_the_model_answers_as_if_nobody_watched(family):
     batch, *_ = encode(tiny(family), given(family))
-    output, watch = forward(tiny(family), batch)
+    output, recorder = forward(tiny(family), batch)
     with torch.no_grad():
         expected = plain(family)(**batch)
     torch.testing.assert_close(output[0], expected[0], rtol=0, atol=0)
-    assert bool(watch.seen) == tiny(family).watched == (family not in OWN_CODE)
+    assert bool(recorder.calls) == tiny(family).recordable == (family not in OWN_CODE)
 
 
 def dense(layer, x, window, everywhere):
@@ -172,10 +172,10 @@ def test_a_sink_is_one_column_more():
     reading = read(tiny("gpt_oss"), given("gpt_oss"))
     assert reading.sinks and SINK in reading.note
     batch, *_ = encode(tiny("gpt_oss"), given("gpt_oss"))
-    _, watch = forward(tiny("gpt_oss"), batch, whole=True)
+    _, recorder = forward(tiny("gpt_oss"), batch, with_qkv=True)
     drawn = with_sink(reading.trace)
-    for seen, item, before in zip(watch.seen, drawn.maps, reading.trace.maps, strict=True):
-        scores = seen.q @ seen.k.repeat_interleave(3, 1).mT * seen.extra["scaling"] + seen.mask
+    for seen, item, before in zip(recorder.calls, drawn.maps, reading.trace.maps, strict=True):
+        scores = seen.q @ seen.k.repeat_interleave(3, 1).mT * seen.options["scaling"] + seen.mask
         sinks = seen.module.sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
         expected = torch.cat([scores, sinks], -1).softmax(-1)[0]
         np.testing.assert_allclose(item.weights, expected.numpy(), atol=1e-6)
@@ -187,16 +187,16 @@ def test_paired_heads_are_one_layer_and_said():
     reading = read(tiny("diffllama"), given("diffllama"))
     assert reading.trace.shape == (2, 4) and "head h + 2" in reading.note
     batch, *_ = encode(tiny("diffllama"), given("diffllama"))
-    _, watch = forward(tiny("diffllama"), batch, whole=True)
-    for seen in watch.seen:
+    _, recorder = forward(tiny("diffllama"), batch, with_qkv=True)
+    for seen in recorder.calls:
         torch.testing.assert_close(seen.out, (seen.weights @ seen.v.repeat_interleave(2, 1)).transpose(1, 2))
 
 
 @pytest.mark.parametrize("family", [name for name in READABLE if name not in OWN_CODE])
 def test_what_is_seen_makes_the_weights_and_the_output(family):
     batch, *_ = encode(tiny(family), given(family))
-    _, watch = forward(tiny(family), batch, whole=True)
-    for seen in watch.seen:
+    _, recorder = forward(tiny(family), batch, with_qkv=True)
+    for seen in recorder.calls:
         heads, size = seen.q.shape[1], seen.q.shape[-1]
         assert seen.weights.shape == (1, heads, seen.q.shape[2], seen.k.shape[2])
         values = seen.v.repeat_interleave(heads // seen.v.shape[1], 1)

@@ -44,14 +44,14 @@ def served(tmp_path, monkeypatch):
 def test_a_model_is_planned_pinned_fetched_and_read(served):
     found = hub.plan(*hub.parse("https://huggingface.co/lab/bert/tree/v1.0"))
     names = {file.name for file in found.files}
-    assert found.commit == COMMIT and found.family == "bert" and not found.kept
+    assert found.commit == COMMIT and found.family == "bert" and not found.is_downloaded
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names <= bert_files().keys()
     assert found.size == sum(len(bert_files()[name]) for name in names)
     assert not [path for path in served.asked if path.endswith(".safetensors")], "planning fetches no weights"
 
     told: list[int] = []
     folder = hub.download(found, progress=told.append)
-    assert told == sorted(told) and told[-1] == found.size and found.kept
+    assert told == sorted(told) and told[-1] == found.size and found.is_downloaded
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {n: bert_files()[n] for n in names}
     trace = read(hub.load("lab/bert", COMMIT), "the cats sat").trace
     assert trace.shape == (2, 3) and trace.map(0).keys == ("[CLS]", "the", "cat", "##s", "sat", "[SEP]")
@@ -145,7 +145,8 @@ def test_a_download_that_is_stopped_leaves_nothing(served):
     found, stop = hub.plan("lab/bert"), threading.Event()
     with pytest.raises(hub.DownloadStopped):
         hub.download(found, progress=lambda done: done > 4096 and stop.set(), stopped=stop.is_set)
-    assert not found.kept and not [path for path in model_storage.storage_folder().rglob("*") if path.is_file()]
+    assert not found.is_downloaded and not [path for path in model_storage.storage_folder().rglob("*")
+                                            if path.is_file()]
 
 
 def test_a_connection_that_breaks_is_taken_up_again(served):
@@ -163,7 +164,7 @@ def test_bytes_that_are_not_those_stated_are_not_kept(served, change, said):
     found = hub.plan("lab/bert")
     with pytest.raises(PretrainedError, match=said):
         hub.download(found)
-    assert not found.kept
+    assert not found.is_downloaded
 
 
 def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
@@ -177,7 +178,7 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     time.sleep(0.02)
     hub.load("lab/bert", COMMIT)
     hub.download(third)
-    assert (first.kept, second.kept, third.kept) == (True, False, True)
+    assert (first.is_downloaded, second.is_downloaded, third.is_downloaded) == (True, False, True)
     assert model_storage.downloaded_commits("lab/bert") == (COMMIT,) and model_storage.downloaded_commits("lab/b") == ()
     with pytest.raises(PretrainedError, match="no longer on this computer"):
         hub.load("lab/b", COMMIT)

@@ -20,8 +20,8 @@ def test_every_job_names_models_that_do_it():
     assert len({job.key for job in MODEL_TASKS}) == len(MODEL_TASKS)
     for job in MODEL_TASKS:
         assert job.hub.count("/") == 1
-        if job.kept:
-            model = load_minilm() if job.key == "embed" else load_lab_model(job.kept)
+        if job.lab_model:
+            model = load_minilm() if job.key == "embed" else load_lab_model(job.lab_model)
             assert task_of(model) == job
 
 

@@ -39,7 +39,7 @@ def by_hand(logits: torch.Tensor, quantity: str) -> torch.Tensor:
 def logits_of(asked, model, batch) -> torch.Tensor:
     """The row of the model's own output that answers."""
     logits = model(**batch).logits[0]
-    return logits if asked.answer.kind == "class" else logits[asked.answer.place]
+    return logits if asked.answer.kind == "class" else logits[asked.answer.position]
 
 
 def without_columns(asked, seen, head: int, by: float = 0.0):
@@ -60,7 +60,7 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
     with torch.no_grad():
         own = by_hand(logits_of(asked, asked.pretrained.model, asked.batch), quantity)
     assert asked.value == pytest.approx(float(own), abs=1e-5)
-    seen = forward(asked.pretrained, asked.batch, whole=True)[1].seen[-1]
+    seen = forward(asked.pretrained, asked.batch, with_qkv=True)[1].calls[-1]
     place = frozenset({(seen.kind, seen.layer, 1)})
     with torch.no_grad():
         without = by_hand(logits_of(asked, *without_columns(asked, seen, 1)), quantity)
@@ -76,8 +76,8 @@ def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
 def test_slopes_follow_the_chosen_quantity(family, quantity):
     """Σ α·∂y/∂α is how y moves as the head is turned up, y by hand in float64."""
     asked = asked_of(family, output=OUTPUT, quantity=quantity, contrast=CONTRAST if quantity == "difference" else None)
-    seen = forward(asked.pretrained, asked.batch, whole=True)[1].seen[-1]
-    slope, step = measure_contributions(asked).slopes[seen.kind, seen.layer][1].sum(), 1e-3
+    seen = forward(asked.pretrained, asked.batch, with_qkv=True)[1].calls[-1]
+    slope, step = measure_contributions(asked).gradients[seen.kind, seen.layer][1].sum(), 1e-3
     with torch.no_grad():
         up, down = (by_hand(logits_of(asked, *without_columns(asked, seen, 1, 1 + sign * step)), quantity)
                     for sign in (1, -1))
@@ -87,10 +87,10 @@ def test_slopes_follow_the_chosen_quantity(family, quantity):
 def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where_it_is_sure():
     asked = asked_of("gpt2")
     first, second = asked.answer.logits.topk(2).indices.tolist()
-    assert (asked.id, asked.quantity, asked.contrast, asked.likeliest) == (first, "probability", None, True)
+    assert (asked.id, asked.quantity, asked.contrast, asked.is_top) == (first, "probability", None, True)
     assert asked_of("gpt2", quantity="difference").contrast == second
     other = asked_of("gpt2", output=second, quantity="difference")
-    assert other.contrast == first and not other.likeliest and other.value < 0
+    assert other.contrast == first and not other.is_top and other.value < 0
     for top, quantity in ((2.9, "probability"), (3.0, "logit")):  # e**2.9 is 18.2 times, e**3.0 20.1 times the other
         assert default_quantity(Answer("class", torch.tensor([0.0, top]))) == quantity
 

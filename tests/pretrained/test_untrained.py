@@ -25,7 +25,7 @@ def test_same_shape_other_weights_by_the_seed(name):
     for key in queries:
         assert not torch.equal(first.model.state_dict()[key], before[key])
         assert not torch.equal(first.model.state_dict()[key], other.model.state_dict()[key])
-    assert (first.head, first.reads, first.watched) == (trained.head, trained.reads, trained.watched)
+    assert (first.head, first.reads, first.recordable) == (trained.head, trained.reads, trained.recordable)
 
 
 def test_untrained_bert_attends_almost_evenly():

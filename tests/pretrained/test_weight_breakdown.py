@@ -8,7 +8,7 @@ from core.pretrained import PretrainedError, encode, read
 from core.pretrained.weight_breakdown import break_down_weight, find_layer, layer_attentions
 from tests.tiny_models import READABLE, given, plain, tiny
 
-OPENED = tuple(name for name in READABLE if tiny(name).watched)
+OPENED = tuple(name for name in READABLE if tiny(name).recordable)
 ROTATED = ("llama", "mistral", "qwen3", "gemma2", "gemma3", "gpt_oss", "gpt_neox", "diffllama", "modernbert")
 
 
@@ -40,7 +40,7 @@ def test_each_step_leads_to_the_next(family):
         above = np.exp(one.scores - one.scores.max())
         below = above.sum() + (0 if one.sink is None else np.exp(one.sink - one.scores.max()))
         np.testing.assert_allclose(one.weights, above / below, atol=1e-6)
-        np.testing.assert_allclose(one.carried, one.value * one.weight, atol=1e-7)
+        np.testing.assert_allclose(one.contribution, one.value * one.weight, atol=1e-7)
 
 
 @pytest.mark.parametrize("family", ROTATED)
@@ -52,11 +52,12 @@ def test_before_rotation_is_what_the_layer_s_own_maps_made(family):
     with torch.no_grad():
         x = model(**batch, output_hidden_states=True).hidden_states[0]
         q, k = _projected(family, model, x)
-    torch.testing.assert_close(layer.plain_q, q, atol=2e-5, rtol=1e-5)
-    torch.testing.assert_close(layer.plain_k, k, atol=2e-5, rtol=1e-5)
-    assert not torch.allclose(layer.plain_q[:, 1:], layer.q[:, 1:], atol=1e-3)
-    torch.testing.assert_close(layer.plain_q.norm(dim=-1) / layer.q.norm(dim=-1),
-                               torch.full(layer.q.shape[:2], float(layer.plain_q[0, 0].norm() / layer.q[0, 0].norm())))
+    torch.testing.assert_close(layer.unrotated_q, q, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(layer.unrotated_k, k, atol=2e-5, rtol=1e-5)
+    assert not torch.allclose(layer.unrotated_q[:, 1:], layer.q[:, 1:], atol=1e-3)
+    torch.testing.assert_close(layer.unrotated_q.norm(dim=-1) / layer.q.norm(dim=-1),
+                               torch.full(layer.q.shape[:2],
+                                          float(layer.unrotated_q[0, 0].norm() / layer.q[0, 0].norm())))
 
 
 def _projected(family, model, x):
@@ -78,12 +79,12 @@ def _projected(family, model, x):
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "marian", "deepseek_v3"])
 def test_what_is_not_rotated_or_only_in_part_shows_none(family):
-    assert all(layer.plain_q is None for layer in layer_attentions(tiny(family), given(family)))
+    assert all(layer.unrotated_q is None for layer in layer_attentions(tiny(family), given(family)))
 
 
 def test_shared_heads_are_named():
     layer = layer_attentions(tiny("llama"), given("llama"))[0]
-    assert layer.shared_with(1) == (0, [0, 1, 2]) and layer.shared_with(5) == (1, [3, 4, 5])
+    assert layer.kv_group(1) == (0, [0, 1, 2]) and layer.kv_group(5) == (1, [3, 4, 5])
     first, other = break_down_weight(layer, 1, 9, 4), break_down_weight(layer, 2, 9, 4)
     np.testing.assert_array_equal(first.k, other.k)
     assert not np.array_equal(first.q, other.q) and not np.array_equal(first.k, break_down_weight(layer, 3, 9, 4).k)

@@ -28,7 +28,7 @@ def on_sentences(minilm) -> RoleScores:
 
 
 def names(found: RoleScores) -> dict[tuple[int, int], str]:
-    return {head: ROLES[place].key for head, place in found.found.items()}
+    return {head: ROLES[place].key for head, place in found.head_roles.items()}
 
 
 def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
@@ -59,7 +59,7 @@ def test_before_training_no_head_has_a_role(minilm):
     torch.manual_seed(5)
     untrained = prepare_model(type(minilm.model)(minilm.model.config), minilm.tokenizer, "untrained")
     found = score_roles(read_all(untrained, role_inputs(untrained)))
-    assert found.found == {}
+    assert found.head_roles == {}
     assert np.nanmax(found.share[:-1]) < 0.05
 
 

@@ -45,7 +45,7 @@ def readings(lines, kind, places):
 @pytest.mark.parametrize(("kind", "lines"), [("self", LINES), ("causal", CAUSAL)])
 def test_a_head_made_for_a_role_has_that_role(kind, lines):
     places = [place for place, role in enumerate(ROLES) if (kind, role.key) != ("causal", "next")]
-    found = score_roles(readings(lines, kind, places), kind).found
+    found = score_roles(readings(lines, kind, places), kind).head_roles
     assert {head: ROLES[role].key for (_, head), role in found.items()} == {
         head: ROLES[place].key for head, place in enumerate(places)}
 
@@ -66,7 +66,7 @@ def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
         out.append(reading(text, weights[None, None]))
     found = score_roles(out)
     assert found.counts[[at("previous"), at("first")]].all()
-    assert found.found == {(0, 0): at("previous")}
+    assert found.head_roles == {(0, 0): at("previous")}
 
 
 def test_the_score_by_hand():
@@ -105,7 +105,7 @@ def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
     found, drawn = score_roles(made, kind), score_roles(shuffled, kind).score[:, 0]
     places = [place for place, role in enumerate(ROLES) if role.targets and found.rows[place]]
     assert len(places) >= 7
-    spread = found.spread[places, 0, 0]
+    spread = found.std[places, 0, 0]
     assert (np.abs(found.chance[places, 0, 0] - drawn[places].mean(-1)) < 4 * drawn[places].std(-1) / 3000**0.5).all()
     np.testing.assert_allclose(spread, drawn[places].std(-1), rtol=within)
 
@@ -118,7 +118,7 @@ def test_a_stripe_proves_less_than_a_pattern():
     stripe = 0.2 / size + 0.8 * np.eye(size)[[rare] * size]
     found = score_roles([reading(text, np.stack([back, stripe])[None])])
     assert found.score[at("rare"), 0, 1] == pytest.approx(found.score[at("previous"), 0, 0])
-    assert found.spread[at("rare"), 0, 1] > 3 * found.spread[at("previous"), 0, 0]
+    assert found.std[at("rare"), 0, 1] > 3 * found.std[at("previous"), 0, 0]
 
 
 def test_a_row_of_random_scores_uses_what_theory_says():
@@ -132,13 +132,13 @@ def test_random_attention_is_none_of_these(kind, spread):
     lines = LINES if kind == "self" else CAUSAL
     made = [reading(text, random_weights(len(text.split()), 24, seed, spread, kind == "causal"), kind)
             for seed, text in enumerate(lines)]
-    assert score_roles(made, kind).found == {}
+    assert score_roles(made, kind).head_roles == {}
 
 
 def test_even_attention_is_none_of_these():
     sizes = [(text, len(text.split())) for text in LINES]
     made = [reading(text, np.full((1, 2, size, size), 1 / size)) for text, size in sizes]
-    assert score_roles(made).found == {}
+    assert score_roles(made).head_roles == {}
 
 
 @given(st.integers(2, 12), st.integers(0, 2**31), st.floats(0.1, 20), st.booleans())
@@ -150,9 +150,9 @@ def test_bounds_hold_for_any_weights(size, seed, spread, causal):
     for figure in (made.score, made.chance):
         known = figure[~np.isnan(figure)]
         assert (known >= -1e-6).all() and (known <= 1 + 1e-6).all()
-    assert (np.isnan(made.score) == np.isnan(made.spread)).all()
+    assert (np.isnan(made.score) == np.isnan(made.std)).all()
     assert not (made.counts & np.isnan(made.score)).any()
-    assert all(made.share[place, layer, head] >= MIN_SHARE for (layer, head), place in made.found.items())
+    assert all(made.share[place, layer, head] >= MIN_SHARE for (layer, head), place in made.head_roles.items())
 
 
 def test_cross_attention_has_no_roles():
@@ -175,8 +175,8 @@ def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
     made = [reading(CAUSAL[0], random_weights(len(CAUSAL[0].split()), 2, 1, 0.2, causal=True), "causal"),
             reading(text, weights, "causal")]
     found = clearest_example(made, "causal", ROLES[at("induction")], 0, 1)
-    assert (tokens[found.query], tokens[found.key], found.reading, found.wanted) == ("dog", "sun", 1, 1)
-    assert (found.value, found.even) == (pytest.approx(0.93), pytest.approx(1 / 8))
+    assert (tokens[found.query], tokens[found.key], found.reading, found.expected) == ("dog", "sun", 1, 1)
+    assert (found.value, found.uniform) == (pytest.approx(0.93), pytest.approx(1 / 8))
     assert clearest_example(made, "causal", ROLES[at("next")], 0, 1) is None
 
 

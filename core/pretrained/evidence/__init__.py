@@ -1,4 +1,4 @@
-"""What stands beside a weight: what the head writes with it, its gradient, and what changes when something is gone."""
+"""Evidence on what the answer depends on: contributions, gradients, and the effect of ablations."""
 
 from core.pretrained.evidence.ablation import (
            Effect,

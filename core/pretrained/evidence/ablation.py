@@ -1,4 +1,4 @@
-"""What the answer loses when heads are switched off or a token is hidden, measured by asking again."""
+"""The effect on the answer of ablating heads or hiding a token, measured by running the model again."""
 
 from __future__ import annotations
 
@@ -17,68 +17,68 @@ from core.trace import AttentionTrace
 
 @dataclass(frozen=True)
 class Effect:
-    """The followed number with something gone, how far it is from the whole model's, and what is answered then."""
+    """The target value under an ablation, its change from the full model's, and the id of the new answer."""
 
     value: float
     change: float
     id: int | None
 
 
-def ablate_heads(asked: Baseline, off: HeadSet) -> Effect:
+def ablate_heads(baseline: Baseline, off: HeadSet) -> Effect:
     """The effect of heads whose output is zero, as if W_O had no columns for them. Michel et al. 2019, section 3.
 
     PretrainedError when the model's attention cannot be reached.
     """
-    if not asked.pretrained.watched:
-        raise PretrainedError(f"{asked.pretrained.name} computes its attention in a way of its own, so its heads "
+    if not baseline.pretrained.recordable:
+        raise PretrainedError(f"{baseline.pretrained.name} computes its attention in a way of its own, so its heads "
                               "cannot be switched off; its weights, rollout and flow can be read.")
-    return _effect(asked, asked.again(off=off))
+    return _effect(baseline, baseline.rerun(off=off))
 
 
-def make_heads_uniform(asked: Baseline, heads: HeadSet) -> Effect:
-    """The effect of heads that weigh all keys alike: what is lost of them when only where they look is taken away.
+def make_heads_uniform(baseline: Baseline, heads: HeadSet) -> Effect:
+    """The effect of giving heads equal weights on all visible keys.
 
     The uniform weights of Wiegreffe & Pinter 2019, section 3.2. PretrainedError as in `switched_off`.
     """
-    return _effect(asked, asked.again(even=heads))
+    return _effect(baseline, baseline.rerun(uniform=heads))
 
 
-def hide_token(asked: Baseline, token: int) -> Effect:
-    """The effect of a token of the source that no head may look at and no mean counts; of a patch, painted even.
+def hide_token(baseline: Baseline, token: int) -> Effect:
+    """The effect of masking a source token everywhere, or of painting an image patch with the mean colour.
 
     Jain & Wallace 2019 leave words out in the same way (section 4.1). PretrainedError for sound.
     """
-    return _effect(asked, asked.again(_without(asked, token)))
+    return _effect(baseline, baseline.rerun(_without(baseline, token)))
 
 
-def _without(asked: Baseline, token: int) -> Batch:
-    batch = dict(asked.batch)
+def _without(baseline: Baseline, token: int) -> Batch:
+    batch = dict(baseline.batch)
     if "input_ids" in batch:
         mask = batch.get("attention_mask")
         batch["attention_mask"] = torch.ones_like(batch["input_ids"]) if mask is None else mask.clone()
         batch["attention_mask"][0, token] = 0
         return batch
-    grid = asked.source.grid
+    grid = baseline.source.grid
     if "pixel_values" not in batch or grid is None:
         raise PretrainedError("A stretch of sound is not hidden here: its neighbours hold the same sounds.")
-    patch = token - (len(asked.source) - grid[0] * grid[1])
+    patch = token - (len(baseline.source) - grid[0] * grid[1])
     if patch >= 0:
         pixels = batch["pixel_values"] = batch["pixel_values"].clone()
         high, wide = pixels.shape[-2] // grid[0], pixels.shape[-1] // grid[1]
         row, column = divmod(patch, grid[1])
-        even = pixels.mean((-2, -1), keepdim=True)
-        pixels[..., row * high:(row + 1) * high, column * wide:(column + 1) * wide] = even
+        mean_colour = pixels.mean((-2, -1), keepdim=True)
+        pixels[..., row * high:(row + 1) * high, column * wide:(column + 1) * wide] = mean_colour
     return batch
 
 
-def _effect(asked: Baseline, found: Answer) -> Effect:
-    value = float(asked.followed(found))
-    now = None if found.probabilities is None else int(found.probabilities.argmax())
-    return Effect(value, value - asked.value, now)
+def _effect(baseline: Baseline, answer: Answer) -> Effect:
+    value = float(baseline.target_value(answer))
+    now = None if answer.probabilities is None else int(answer.probabilities.argmax())
+    return Effect(value, value - baseline.value, now)
 
 
 def head_sets(trace: AttentionTrace) -> tuple[HeadSet, ...]:
-    """Each head of a trace alone, and after them each whole layer that has more than one."""
+    """Each head of a trace alone, then each whole layer that has more than one head."""
     heads = tuple(frozenset({(item.kind, item.layer, head)}) for item in trace.maps
                   for head in range(len(item.weights)))
     layers = tuple(frozenset({(item.kind, item.layer, None)}) for item in trace.maps if len(item.weights) > 1)
@@ -92,5 +92,5 @@ def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int]
 
 
 def largest_effects(effects: Mapping[HeadSet, Effect], count: int) -> list[tuple[HeadSet, Effect]]:
-    """What changes the followed number most, up or down, the first first."""
-    return sorted(effects.items(), key=lambda found: -abs(found[1].change))[:count]
+    """The `count` ablations with the largest absolute change, largest first."""
+    return sorted(effects.items(), key=lambda item: -abs(item[1].change))[:count]

@@ -1,4 +1,4 @@
-"""Beside each weight: how much the head writes with it (Kobayashi et al. 2020), and its gradient times itself."""
+"""The contribution of each weight: the norm of what it adds (Kobayashi et al. 2020), and its gradient × weight."""
 
 from __future__ import annotations
 
@@ -17,94 +17,95 @@ from core.pretrained.model_storage import free_memory
 from core.pretrained.reading import forward
 from core.trace import Kind, to_numpy
 
-# What the library's families call the matrix that brings the heads together.
+# Names of the output projection W_O in the library's families.
 OUTPUT_NAMES = ("o_proj", "out_proj", "out_lin", "c_proj", "dense", "o", "Wo", "wo", "proj")
 
-SLOPES_TAKE = 9  # times the memory of the maps: measured with GPT-2's 144 heads on 512 tokens
+GRADIENT_MEMORY = 9  # times the memory of the maps: measured with GPT-2's 144 heads on 512 tokens
 
-Place = tuple[Kind, int]
+LayerKey = tuple[Kind, int]
 
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """By (kind, layer): `norms` (H, S) are ‖v·W_O‖ of each key, `slopes` (H, T, S) are α·∂answer/∂α of each weight.
+    """By (kind, layer): `norms` (H, S) are ‖v·W_O‖ of each key, `gradients` (H, T, S) are α·∂answer/∂α of each weight.
 
-    `whole` says whether W_O was found: where it was not, norms are ‖v‖. `slopes` is empty where there is no gradient,
-    and where it was left out because it takes more memory than is free, which `cramped` says.
+    Without `uses_output_matrix`, W_O is unknown and norms are ‖v‖. `gradients` is empty where there is no gradient, and
+    with `out_of_memory` because computing it takes more memory than is free.
     """
 
-    norms: dict[Place, np.ndarray]
-    slopes: dict[Place, np.ndarray]
-    whole: bool
-    cramped: bool = False
+    norms: dict[LayerKey, np.ndarray]
+    gradients: dict[LayerKey, np.ndarray]
+    uses_output_matrix: bool
+    out_of_memory: bool = False
 
-    def written(self, kind: Kind, layer: int,
-                weights: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "H T S"] | None:  # fmt: skip
-        """‖α·v·W_O‖, how long the vector is that a head writes at the row for the key; None where v is not known."""
+    def norm_map(self, kind: Kind, layer: int,
+                 weights: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "H T S"] | None:  # fmt: skip
+        """‖α·v·W_O‖, the length of the vector that a head adds at a row for a key; None where v is unknown."""
         norms = self.norms.get((kind, layer))
         if norms is None or len(norms) != len(weights):
             return None
         return np.abs(weights) * _as_wide(norms, weights.shape[-1])[:, None]
 
-    def sloped(self, kind: Kind, layer: int, keys: int) -> Float[np.ndarray, "H T S"] | None:
-        """α·∂answer/∂α: what the answer would lose, to first order, without that weight."""
-        slopes = self.slopes.get((kind, layer))
-        return None if slopes is None else _as_wide(slopes, keys)
+    def gradient_map(self, kind: Kind, layer: int, keys: int) -> Float[np.ndarray, "H T S"] | None:
+        """α·∂answer/∂α: what the answer would lose without that weight, to first order."""
+        gradients = self.gradients.get((kind, layer))
+        return None if gradients is None else _as_wide(gradients, keys)
 
 
-def measure_contributions(asked: Baseline) -> Contributions:
-    """One forward pass and, where the answer has a gradient, one backward pass; the model is only read.
+def measure_contributions(baseline: Baseline) -> Contributions:
+    """Contributions from one forward pass and, where the answer has a gradient, one backward pass.
 
-    A head's slopes sum to the first-order estimate of what switching it off takes away (Michel et al. 2019, section 4).
+    A head's gradients sum to the first-order estimate of the effect of ablating it (Michel et al. 2019, section 4).
     """
-    if not asked.pretrained.watched:
+    if not baseline.pretrained.recordable:
         return Contributions({}, {}, False)
-    free, maps = free_memory(), maps_bytes(asked.pretrained.model, len(asked.source))
-    cramped = asked.sloped and free is not None and SLOPES_TAKE * maps > free
-    sloped = asked.sloped and not cramped
-    output, watch = forward(asked.pretrained, asked.batch, whole=True, probe=sloped)
-    norms: dict[Place, np.ndarray] = {}
-    whole = True
-    for seen in watch.seen:
-        norms[seen.kind, seen.layer], known = value_norms(asked.pretrained.model, seen)
-        whole = whole and known
-    slopes = _slopes(asked.followed(asked.answer_in(asked.batch, output)), watch.seen) if sloped else {}
-    return Contributions(norms, slopes, whole, cramped)
+    free, maps = free_memory(), maps_bytes(baseline.pretrained.model, len(baseline.source))
+    out_of_memory = baseline.has_gradient and free is not None and GRADIENT_MEMORY * maps > free
+    with_gradients = baseline.has_gradient and not out_of_memory
+    output, recorder = forward(baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients)
+    norms: dict[LayerKey, np.ndarray] = {}
+    uses_output_matrix = True
+    for call in recorder.calls:
+        norms[call.kind, call.layer], known = value_norms(baseline.pretrained.model, call)
+        uses_output_matrix = uses_output_matrix and known
+    gradients = _gradients(baseline.target_value(baseline.answer_in(baseline.batch, output)),
+                           recorder.calls) if with_gradients else {}
+    return Contributions(norms, gradients, uses_output_matrix, out_of_memory)
 
 
-def _slopes(followed: Tensor, every: list[AttentionCall]) -> dict[Place, np.ndarray]:
-    probes = [seen.probe for seen in every if seen.probe is not None]
-    gradients = torch.autograd.grad(followed, probes, allow_unused=True)
-    return {(seen.kind, seen.layer): to_numpy((seen.weights.detach() * gradient.cpu())[0])
-            for seen, gradient in zip(every, gradients, strict=True) if gradient is not None}
+def _gradients(target: Tensor, every: list[AttentionCall]) -> dict[LayerKey, np.ndarray]:
+    probes = [call.probe for call in every if call.probe is not None]
+    gradients = torch.autograd.grad(target, probes, allow_unused=True)
+    return {(call.kind, call.layer): to_numpy((call.weights.detach() * gradient.cpu())[0])
+            for call, gradient in zip(every, gradients, strict=True) if gradient is not None}
 
 
-def value_norms(model: Any, seen: AttentionCall) -> tuple[Float[np.ndarray, "H S"], bool]:
+def value_norms(model: Any, call: AttentionCall) -> tuple[Float[np.ndarray, "H S"], bool]:
     """‖v·W_O‖ of each head and key, and whether W_O was found; without it ‖v‖. Kobayashi et al. 2020, equation 6."""
-    assert seen.v is not None
-    heads = seen.weights.shape[1]
-    values = repeat_kv(seen.v, heads)[0].detach()
-    matrix = output_matrix(model, seen)
+    assert call.v is not None
+    heads = call.weights.shape[1]
+    values = repeat_kv(call.v, heads)[0].detach()
+    matrix = output_matrix(model, call)
     if matrix is not None:
         values = torch.einsum("hse,hec->hsc", values, matrix)
     return to_numpy(values.norm(dim=-1)), matrix is not None
 
 
-def output_matrix(model: Any, seen: AttentionCall) -> Float[Tensor, "H E C"] | None:
-    """The rows of W_O that each head's output goes through; None where the family keeps it somewhere unknown."""
-    linear = output_layer(model, seen)
+def output_matrix(model: Any, call: AttentionCall) -> Float[Tensor, "H E C"] | None:
+    """W_O by head; None where it was not found."""
+    linear = output_layer(model, call)
     if linear is None:
         return None
     weight = linear.weight if _is_transposed(linear) else linear.weight.T
-    return weight.unflatten(0, (seen.weights.shape[1], -1)).detach().cpu()
+    return weight.unflatten(0, (call.weights.shape[1], -1)).detach().cpu()
 
 
-def output_layer(model: Any, seen: AttentionCall) -> Any:
-    """The layer that brings a layer's heads together: in the attention itself, or beside it, as BERT has it."""
-    assert seen.v is not None
-    wide = seen.weights.shape[1] * seen.v.shape[-1]
-    name = next(name for name, module in model.named_modules() if module is seen.module)
-    for room in (seen.module, model.get_submodule(name.rpartition(".")[0])):
+def output_layer(model: Any, call: AttentionCall) -> Any:
+    """The output projection W_O as a module: inside the attention module, or beside it, as in BERT."""
+    assert call.v is not None
+    wide = call.weights.shape[1] * call.v.shape[-1]
+    name = next(name for name, module in model.named_modules() if module is call.module)
+    for room in (call.module, model.get_submodule(name.rpartition(".")[0])):
         for inside, module in room.named_modules():
             if inside.rpartition(".")[2] in OUTPUT_NAMES and _inputs(module) == wide:
                 return module
@@ -124,6 +125,6 @@ def _inputs(module: Any) -> int | None:
 
 
 def _as_wide(values: np.ndarray, keys: int) -> np.ndarray:
-    """The values with a zero for each key that a trace has beyond them: a sink has no value and no token."""
+    """Pad the keys with zeros: a sink column has no value and no token."""
     more = [(0, 0)] * (values.ndim - 1) + [(0, max(0, keys - values.shape[-1]))]
     return np.pad(values, more)

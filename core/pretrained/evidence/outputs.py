@@ -13,52 +13,52 @@ NUMBER = re.compile(r"(?:.*\s)?#(\d{1,9})", re.DOTALL)
 QUOTED, LISTED = 40, 8  # characters of what was typed, and classes, that an error repeats
 
 
-def output_name(pretrained: Pretrained, found: Answer, output: int) -> str:
+def output_name(pretrained: Pretrained, answer: Answer, output: int) -> str:
     """The name of a class or token from which `output_id` finds it: its number stands behind where names meet."""
-    name = display_names(pretrained, found, [output])[0]
+    name = display_names(pretrained, answer, [output])[0]
     try:
-        if output_id(pretrained, found, name) == output:
+        if output_id(pretrained, answer, name) == output:
             return name
     except PretrainedError:
         pass
     return f"{name} #{output}"
 
 
-def output_id(pretrained: Pretrained, found: Answer, text: str) -> int:
+def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
     """The class or token that is meant by a name, as `output_name` writes it, or by #number.
 
     PretrainedError when there is none such, when the text is several tokens, and for an embedding.
     """
     text = text.strip()
-    if found.logits is None:
+    if answer.logits is None:
         raise PretrainedError(f"{pretrained.name} answers with an embedding: it has neither classes nor tokens.")
     if not text:
-        raise PretrainedError("Type a class." if found.kind == "class" else "Type a token of the vocabulary.")
-    by_name = _class(pretrained, text) if found.kind == "class" else _token(pretrained, text)
-    if by_name is not None and by_name < len(found.logits):
+        raise PretrainedError("Type a class." if answer.kind == "class" else "Type a token of the vocabulary.")
+    by_name = _class(pretrained, text) if answer.kind == "class" else _token(pretrained, text)
+    if by_name is not None and by_name < len(answer.logits):
         return by_name
     if number := NUMBER.fullmatch(text):
-        return check_output(pretrained, found, int(number[1]))
-    raise PretrainedError(_unknown_class(pretrained, found, text) if found.kind == "class" else
+        return check_output(pretrained, answer, int(number[1]))
+    raise PretrainedError(_unknown_class(pretrained, answer, text) if answer.kind == "class" else
                           _no_token(pretrained, text))
 
 
-def check_output(pretrained: Pretrained, found: Answer, output: int) -> int:
+def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
     """The number itself where the answer has such a logit; PretrainedError where it has none."""
-    assert found.logits is not None
-    if not 0 <= output < len(found.logits):
-        what = "class" if found.kind == "class" else "token"
+    assert answer.logits is not None
+    if not 0 <= output < len(answer.logits):
+        what = "class" if answer.kind == "class" else "token"
         raise PretrainedError(f"{pretrained.name} has no {what} #{output}: they are numbered from 0 to "
-                              f"{len(found.logits) - 1:,}.")
+                              f"{len(answer.logits) - 1:,}.")
     return output
 
 
 def _class(pretrained: Pretrained, text: str) -> int | None:
     names = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
     for match in (text, text.casefold()):
-        found = [one for one, name in names.items() if match in (name, name.casefold())]
-        if len(found) == 1:
-            return found[0]
+        matches = [one for one, name in names.items() if match in (name, name.casefold())]
+        if len(matches) == 1:
+            return matches[0]
     return None
 
 
@@ -83,11 +83,11 @@ def _encoded(pretrained: Pretrained, text: str) -> list[int]:
     return list(tokenized(pretrained, written, add_special_tokens=False)["input_ids"])
 
 
-def _unknown_class(pretrained: Pretrained, found: Answer, text: str) -> str:
-    assert found.logits is not None
-    names = display_names(pretrained, found, range(min(LISTED, len(found.logits))))
-    more = ", …" if len(found.logits) > LISTED else ""
-    return (f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(found.logits):,} are "
+def _unknown_class(pretrained: Pretrained, answer: Answer, text: str) -> str:
+    assert answer.logits is not None
+    names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
+    more = ", …" if len(answer.logits) > LISTED else ""
+    return (f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
             f"{', '.join(names)}{more}; #0 names one by its number.")
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a model, and the one number of its answer that is followed while parts of it are taken away."""
+"""A question to a model, and its baseline: the full model's answer, with which ablations are compared."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ CONFIDENT = 0.95  # a probability above which the softmax is so flat that it har
 
 @dataclass(frozen=True)
 class Question:
-    """What a model is given, and what of its answer is followed.
+    """The inputs of a model, and the target value in its answer.
 
-    `place` is the place that answers (the last or the masked one with None). `output` is the class or token that is
-    followed, the likeliest with None; `quantity` its probability, its logit, or its logit minus that of `contrast`,
-    which with None is the likeliest other one. With None it is the probability, or the logit where the likeliest has
-    more than 0.95. An embedding has none of these: its cosine with that of the sentence `against` is followed; with
-    none, with itself as it was.
+    `position` answers (None: the last or the masked one). `output` is the target class or token (None: the likeliest).
+    `quantity` is its probability, its logit, or its logit minus that of `contrast` (None: the likeliest other one);
+    with None it is the probability, or the logit where the likeliest has more than 0.95. An embedding has none of
+    these: its target value is the cosine with the embedding of `against`, or with its own baseline where that is empty.
     """
 
-    given: ModelInputs
-    place: int | None = None
+    inputs: ModelInputs
+    position: int | None = None
     against: str = ""
     output: int | None = None
     quantity: Quantity | None = None
@@ -39,10 +38,10 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A question with the model's own answer: what is run again, with parts gone, and held against it.
+    """A question with the full model's answer, to be rerun with parts ablated and compared.
 
-    `id` is the token or class that is followed, in which `quantity`, and against which `contrast` (None but for a
-    difference); `reference` is the vector that an embedding is held against.
+    `id` is the target token or class, `contrast` the one whose logit is subtracted (None unless `quantity` is
+    "difference"); `reference` is the vector that an embedding is compared with.
     """
 
     pretrained: Pretrained
@@ -56,109 +55,108 @@ class Baseline:
     quantity: Quantity = "probability"
     contrast: int | None = None
 
-    def again(self, batch: Batch | None = None, off: HeadSet = NO_HEADS, even: HeadSet = NO_HEADS) -> Answer:
-        """The answer once more, to another batch, or with heads that are off or look evenly."""
+    def rerun(self, batch: Batch | None = None, off: HeadSet = NO_HEADS, uniform: HeadSet = NO_HEADS) -> Answer:
+        """The answer to another batch, or with heads off or with uniform weights."""
         batch = self.batch if batch is None else batch
         with torch.no_grad():
-            output, _ = forward(self.pretrained, batch, off=off, even=even)
+            output, _ = forward(self.pretrained, batch, off=off, uniform=uniform)
         return self.answer_in(batch, output)
 
     def answer_in(self, batch: Batch, output: Any) -> Answer:
-        """The answer at the place that was asked; it keeps its gradients."""
-        return answer_of(self.pretrained, batch, output, self.question.place)
+        """The answer at the question's position; it keeps its gradients."""
+        return answer_of(self.pretrained, batch, output, self.question.position)
 
-    def followed(self, found: Answer) -> Tensor:
-        """The number that is followed: a probability, a logit, a difference of two, or a cosine."""
-        if found.logits is not None:
+    def target_value(self, answer: Answer) -> Tensor:
+        """The target value of an answer: a probability, a logit, a difference of two logits, or a cosine."""
+        if answer.logits is not None:
             assert self.id is not None
-            values = quantity_values(found, self.quantity)
+            values = quantity_values(answer, self.quantity)
             return values[self.id] if self.contrast is None else values[self.id] - values[self.contrast]
-        assert found.vector is not None and self.reference is not None
-        return found.vector @ self.reference
+        assert answer.vector is not None and self.reference is not None
+        return answer.vector @ self.reference
 
     @property
     def value(self) -> float:
-        """The followed number of the whole model."""
-        return float(self.followed(self.answer))
+        """The target value of the full model."""
+        return float(self.target_value(self.answer))
 
     @property
     def word(self) -> str | None:
-        """The token or class that is followed; None for an embedding."""
+        """The name of the target token or class; None for an embedding."""
         return None if self.id is None else display_names(self.pretrained, self.answer, [self.id])[0]
 
     @property
     def other(self) -> str | None:
-        """The token or class whose logit is subtracted; None where none is."""
+        """The name of the contrast token or class; None where there is none."""
         return None if self.contrast is None else display_names(self.pretrained, self.answer, [self.contrast])[0]
 
     @property
-    def likeliest(self) -> bool:
-        """Whether the token or class that is followed is the one that the whole model answers."""
+    def is_top(self) -> bool:
+        """Whether the target is the full model's likeliest token or class."""
         return self.answer.logits is not None and self.id == int(self.answer.logits.argmax())
 
     @property
-    def sloped(self) -> bool:
-        """Whether the followed number has a gradient: an embedding held against itself stands on its own summit."""
-        return self.pretrained.watched and (self.answer.vector is None or bool(self.question.against.strip()))
+    def has_gradient(self) -> bool:
+        """Whether the target value has a gradient: an embedding's cosine with itself has none."""
+        return self.pretrained.recordable and (self.answer.vector is None or bool(self.question.against.strip()))
 
 
 def ask(pretrained: Pretrained, question: Question) -> Baseline:
-    """The model's own answer, with everything that is needed to ask again.
+    """Answer a question with the full model.
 
-    PretrainedError as in `encode` and `answer`, and when the place is not one of the answering sequence, or the output
-    is none of the answer's.
+    PretrainedError as in `encode` and `answer`, and when the position or the output does not exist.
     """
-    batch, source, target, _ = encode(pretrained, question.given)
+    batch, source, target, _ = encode(pretrained, question.inputs)
     length = len(target or source)
-    if question.place is not None and not -length <= question.place < length:
-        raise PretrainedError(f"The place {question.place} does not answer: the sequence has {length}, 0 to "
+    if question.position is not None and not -length <= question.position < length:
+        raise PretrainedError(f"The place {question.position} does not answer: the sequence has {length}, 0 to "
                               f"{length - 1}.")
     with torch.no_grad():
         output, _ = forward(pretrained, batch)
-    found = answer_of(pretrained, batch, output, question.place)
-    if found.logits is not None:
-        followed = _followed(pretrained, question, found)
-        return Baseline(pretrained, question, batch, source, target, found, followed[0], None, *followed[1:])
+    answer = answer_of(pretrained, batch, output, question.position)
+    if answer.logits is not None:
+        defaults = _target(pretrained, question, answer)
+        return Baseline(pretrained, question, batch, source, target, answer, defaults[0], None, *defaults[1:])
     if (question.output, question.quantity, question.contrast) != (None, None, None):
         raise PretrainedError(f"{pretrained.name} answers with an embedding, of which the cosine alone is followed; it "
                               "has no output, quantity or contrast.")
     against = question.against.strip()
-    reference = found.vector if not against else _embedded(pretrained, against)
-    return Baseline(pretrained, question, batch, source, target, found, None, reference)
+    reference = answer.vector if not against else _embed(pretrained, against)
+    return Baseline(pretrained, question, batch, source, target, answer, None, reference)
 
 
-def quantity_values(found: Answer, quantity: Quantity) -> Tensor:
-    """Every class or token of an answer on the scale of a quantity (V,): probabilities, or logits."""
-    values = found.probabilities if quantity == "probability" else found.logits
+def quantity_values(answer: Answer, quantity: Quantity) -> Tensor:
+    """The probabilities, or the logits, of every class or token (V,)."""
+    values = answer.probabilities if quantity == "probability" else answer.logits
     assert values is not None
     return values
 
 
-def default_quantity(found: Answer) -> Quantity:
+def default_quantity(answer: Answer) -> Quantity:
     """The probability, or the logit where the likeliest has more than 0.95."""
-    assert found.probabilities is not None
-    return "logit" if float(found.probabilities.max()) > CONFIDENT else "probability"
+    assert answer.probabilities is not None
+    return "logit" if float(answer.probabilities.max()) > CONFIDENT else "probability"
 
 
-def _followed(pretrained: Pretrained, question: Question, found: Answer) -> tuple[int, Quantity, int | None]:
-    """The output, the quantity and the contrast of a question, with what it leaves open filled in."""
-    assert found.logits is not None
-    best = found.logits.topk(min(2, len(found.logits))).indices.tolist()
-    output = best[0] if question.output is None else check_output(pretrained, found, question.output)
-    quantity = question.quantity or default_quantity(found)
+def _target(pretrained: Pretrained, question: Question, answer: Answer) -> tuple[int, Quantity, int | None]:
+    """The output, quantity and contrast of a question, with defaults filled in."""
+    assert answer.logits is not None
+    best = answer.logits.topk(min(2, len(answer.logits))).indices.tolist()
+    output = best[0] if question.output is None else check_output(pretrained, answer, question.output)
+    quantity = question.quantity or default_quantity(answer)
     if quantity != "difference":
         return output, quantity, None
     rest = [one for one in best if one != output]
     if not rest:
         raise PretrainedError(f"{pretrained.name} has one output alone, so its logit has none to differ from; follow "
                               "the logit.")
-    contrast = rest[0] if question.contrast is None else check_output(pretrained, found, question.contrast)
+    contrast = rest[0] if question.contrast is None else check_output(pretrained, answer, question.contrast)
     if contrast == output:
         raise PretrainedError("The difference of a logit and itself is always 0; take two different ones.")
     return output, quantity, contrast
 
 
-def _embedded(pretrained: Pretrained, text: str) -> Tensor:
+def _embed(pretrained: Pretrained, text: str) -> Tensor:
     batch, *_ = encode(pretrained, ModelInputs(text))
     with torch.no_grad():
         output, _ = forward(pretrained, batch)

@@ -15,7 +15,7 @@ from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
 from dashboard.runtime.cache import shared
 from dashboard.widgets.model_picker import ModelRef, reading_of
-from dashboard.widgets.model_picker.asked import baseline_of
+from dashboard.widgets.model_picker.baseline import baseline_of
 
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 WHOLE_FLOW = 48  # tokens up to which the flow to every row is drawn; beyond, to the picked row alone
@@ -87,7 +87,7 @@ def scores(controls: Controls) -> dict[str, np.ndarray]:
 
 
 def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
-    trace = reading_of(ref, question.given).trace
+    trace = reading_of(ref, question.inputs).trace
     return token_scores(baseline_of(ref, question), trace, _contributions(ref, question))
 
 
@@ -104,10 +104,10 @@ def flow_map(controls: Controls, row: int, query: int) -> tuple[np.ndarray, np.n
     if longest > MOST_FLOW:
         return None
     if longest <= WHOLE_FLOW:
-        return shared(_flows, controls.ref, controls.question.given, row), None
+        return shared(_flows, controls.ref, controls.question.inputs, row), None
     flow_values = np.zeros((len(item.queries), len(item.keys)))
     known = np.zeros(flow_values.shape, bool)
-    flow_values[query], known[query] = shared(_flow, controls.ref, controls.question.given, row, query), True
+    flow_values[query], known[query] = shared(_flow, controls.ref, controls.question.inputs, row, query), True
     return flow_values, known
 
 

@@ -12,7 +12,7 @@ from core.pretrained.evidence import Question
 from dashboard.views.evidence.compute import Controls
 from dashboard.views.evidence.output import output_of
 from dashboard.widgets.model_picker import ModelChoice, reading_of
-from dashboard.widgets.model_picker.asked import baseline_of
+from dashboard.widgets.model_picker.baseline import baseline_of
 from dashboard.widgets.params import BOUND
 
 LINE, AT = "evidence:line", "at"
@@ -23,16 +23,16 @@ def draw_controls(chosen: ModelChoice) -> Controls:
     """Draw what the question leaves open, and ask it; PretrainedError when it cannot be asked."""
     model = chosen.pretrained
     if model is None:
-        return Controls(chosen.ref, chosen.reading, Question(chosen.given), None)
+        return Controls(chosen.ref, chosen.reading, Question(chosen.inputs), None)
     if model.head == "none":
         against = st.text_input("Held against the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
             "The page follows the cosine between both embeddings. Left empty, it follows the cosine with the text's "
             "own embedding as it was, which is 1 until something is taken away.")) if model.reads == "text" else ""
-        question = Question(chosen.given, against=(against or "").strip())
+        question = Question(chosen.inputs, against=(against or "").strip())
     else:
         with st.container(horizontal=True, vertical_alignment="top"):
             question = output_of(chosen.ref, _placed(model, chosen))
-    reading = chosen.reading if question.given == chosen.given else reading_of(chosen.ref, question.given)
+    reading = chosen.reading if question.inputs == chosen.inputs else reading_of(chosen.ref, question.inputs)
     return Controls(chosen.ref, reading, question, baseline_of(chosen.ref, question))
 
 
@@ -40,14 +40,14 @@ def _placed(model: Pretrained, chosen: ModelChoice) -> Question:
     """The question of what answers: a class, a masked word, or the next token at a place."""
     if model.head == "masked":
         return Question(_masked(model, chosen))
-    return Question(chosen.given) if model.head == "classify" else Question(chosen.given, _place(chosen))
+    return Question(chosen.inputs) if model.head == "classify" else Question(chosen.inputs, _place(chosen))
 
 
 def _masked(model: Pretrained, chosen: ModelChoice) -> ModelInputs:
     """The text with a word masked, where it holds no mask of its own."""
     line = chosen.reading.source
     if getattr(model.tokenizer, "mask_token_id", None) in line.ids:
-        return chosen.given
+        return chosen.inputs
     words = maskable_words(line)
     numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
     usual = max(words, key=lambda word: (len(words[word]), word))
@@ -55,7 +55,7 @@ def _masked(model: Pretrained, chosen: ModelChoice) -> ModelInputs:
     word = st.selectbox("Word to guess", numbers, numbers.index(linked if linked in words else usual), key=key,
                         format_func=words.__getitem__, on_change=_link, args=(key,), width=240,
                         help="It is masked; the page follows what the model puts in its place.")
-    return replace(chosen.given, text=mask_word(model, chosen.given.text, word))
+    return replace(chosen.inputs, text=mask_word(model, chosen.inputs.text, word))
 
 
 def _place(chosen: ModelChoice) -> int:

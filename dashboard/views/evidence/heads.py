@@ -158,9 +158,10 @@ def _several(controls: Controls, baseline: Baseline, picked: Head, effects: Mapp
 
 def _bars(baseline: Baseline, off: HeadSet) -> None:
     """The likeliest answers with all heads on and with these off; of an embedding, its similarity."""
-    answers = dict(zip(charts.WAYS, (baseline.answer, baseline.again(even=off), baseline.again(off=off)), strict=True))
+    answers = dict(zip(charts.WAYS, (baseline.answer, baseline.rerun(uniform=off), baseline.rerun(off=off)),
+                       strict=True))
     if baseline.id is None:
-        values = {"similarity": {way: float(baseline.followed(one)) for way, one in answers.items()}}
+        values = {"similarity": {way: float(baseline.target_value(one)) for way, one in answers.items()}}
     else:
         ids = [one.id for one in top_candidates(baseline.pretrained, baseline.answer, ANSWERS)]
         ids += [one.id for one in top_candidates(baseline.pretrained, answers["off"], 2)]
@@ -200,7 +201,7 @@ def _sureness(controls: Controls) -> dict[Head, float]:
 
 def gradient_estimates(controls: Controls) -> dict[Head, float]:
     """What switching a head off would change, to first order; none where the answer has no gradient."""
-    slopes = beside(controls).slopes
+    slopes = beside(controls).gradients
     return {head: -float(slopes[kind, layer][at].sum()) for head in controls.heads()
             for kind, layer, at in [controls.place(head)] if (kind, layer) in slopes}
 

@@ -37,12 +37,12 @@ def views(controls: Controls, head: Head, query: int) -> Views:
     item, views_ = controls.maps[head[0]], contributions_of(controls)
     keys = item.weights.shape[-1]
     maps, lengths = {"weights": item.weights[head[1]]}, None
-    written = views_.written(item.kind, item.layer, item.weights)
+    written = views_.norm_map(item.kind, item.layer, item.weights)
     if written is not None:
         own = written[head[1]]
         maps["written"] = own / np.maximum(own.sum(-1, keepdims=True), 1e-12)
         lengths = views_.norms[item.kind, item.layer][head[1]]
-    slopes = views_.sloped(item.kind, item.layer, keys)
+    slopes = views_.gradient_map(item.kind, item.layer, keys)
     if slopes is not None:
         maps["gradient"] = slopes[head[1]]
     maps["rollout"] = rollout_map(controls, head[0])
@@ -74,7 +74,7 @@ def section(controls: Controls, head: Head) -> Views:
     fact(_cell_sentence(controls, head, views_, row, column))
     if "flow" not in views_.maps:
         st.caption(f"Flow is left out: {max(len(item.queries), len(item.keys))} tokens are too many for it here.")
-    if contributions_of(controls).cramped:
+    if contributions_of(controls).out_of_memory:
         st.caption("The gradient is left out: it takes more memory than this computer has free. A shorter text has it.")
     return views_
 
@@ -110,7 +110,7 @@ def default_cell(controls: Controls, head: Head) -> tuple[int, int]:
         rows = answering_rows(controls.baseline, item.kind)
         if rows.max() == 1:
             return int(rows.argmax()), int(weights[rows.argmax()].argmax())
-    written = views_.written(item.kind, item.layer, item.weights)
+    written = views_.norm_map(item.kind, item.layer, item.weights)
     apart = weights
     if written is not None:
         apart = np.abs(weights - written[head[1]] / np.maximum(written[head[1]].sum(-1, keepdims=True), 1e-12))

@@ -10,7 +10,7 @@ from core.pretrained import PretrainedError
 from core.pretrained.answers import top_candidates
 from core.pretrained.evidence import Baseline, Quantity, Question, output_id, output_name
 from dashboard.widgets.model_picker import ModelRef
-from dashboard.widgets.model_picker.asked import baseline_of
+from dashboard.widgets.model_picker.baseline import baseline_of
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 

@@ -59,7 +59,7 @@ def _sections(controls: Controls) -> None:
     baseline = controls.baseline
     head: Head = (0, 0)
     pair = None
-    if baseline is None or not baseline.pretrained.watched:
+    if baseline is None or not baseline.pretrained.recordable:
         st.caption("Only the weights are known here, so what stands beside them is what follows from weights alone: "
                    "rollout and flow.")
         head = heads.head_field(controls)
@@ -96,7 +96,7 @@ def _equation(controls: Controls, head: Head, head_views: maps.Views) -> None:
 
 def _conditions(controls: Controls) -> str:
     text = f"{plain(controls.reading.trace.source)}, {controls.reading.source.count}"
-    watched = controls.baseline is not None and controls.baseline.pretrained.watched
+    watched = controls.baseline is not None and controls.baseline.pretrained.recordable
     text += "; fp32, no dropout" if controls.baseline else ", as they were uploaded"
     text += ", one forward pass a head." if watched else "."
     if controls.mixed:

@@ -21,7 +21,7 @@ def target_text(baseline: Baseline) -> str:
     """What the page follows, in a few words."""
     if baseline.word is None:
         return "the similarity with the other sentence" if baseline.question.against else "the similarity with itself"
-    kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.likeliest else "token"
+    kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.is_top else "token"
     name = f"{kind} **{plain(baseline.word)}**"
     if baseline.other is not None:
         return f"the logit of the {name} minus that of **{plain(baseline.other)}**"

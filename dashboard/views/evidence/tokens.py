@@ -59,7 +59,7 @@ def section(controls: Controls, baseline: Baseline) -> Agreed:
 
 def _strip(controls: Controls, measures: dict[str, np.ndarray], lost: np.ndarray) -> None:
     """Measures × tokens; of a picture, beside it the picture with the row that is looked at laid over its patches."""
-    source, picture = controls.reading.source, controls.question.given.picture
+    source, picture = controls.reading.source, controls.question.inputs.picture
     tokens, grid = source.tokens, source.grid
     named = [NAMES[name] for name in measures] + [LOST]
     values = np.stack([one / (one.max() or 1.0) for one in (*measures.values(), np.abs(lost))])

@@ -16,7 +16,7 @@ from dashboard.runtime.fine_tune_data import FOLLOW, FineTuneData
 from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.views.fine_tune.controls import SENTENCE
 from dashboard.widgets import fine_tuned_models
-from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.panels import plain
 
 HIGH = 280

@@ -34,7 +34,7 @@ def page() -> None:
     chosen = choose_model("generate", needs=("generate",))
     if chosen is not None and chosen.pretrained is not None:
         try:
-            search = current_search(Controls(chosen.ref, chosen.given, draw_settings()), chosen.pretrained)
+            search = current_search(Controls(chosen.ref, chosen.inputs, draw_settings()), chosen.pretrained)
             _run(search, chosen.pretrained)
             _shown(search, chosen.pretrained)
         except (PretrainedError, ValueError) as error:

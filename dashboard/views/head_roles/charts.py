@@ -22,7 +22,7 @@ END = 1.14  # of the bars' scale: right of every bar its number has room
 
 def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     """A cell a head, in the colour and with the mark of its role; a bare cell is none of these."""
-    roles = scores.found
+    roles = scores.head_roles
     rows = []
     for here in _heads(scores):
         place = roles.get(here)
@@ -53,8 +53,8 @@ def head_bars(scores: RoleScores, here: Head, theme: Theme) -> Spec:
     ink = Ink.of(theme)
     counts = scores.counts
     rows = [{"role": role.name, "score": float(scores.score[place][here]), "chance": float(scores.chance[place][here]),
-             "low": max(0.0, float(scores.chance[place][here] - 3 * scores.spread[place][here])),
-             "high": float(scores.chance[place][here] + 3 * scores.spread[place][here]),
+             "low": max(0.0, float(scores.chance[place][here] - 3 * scores.std[place][here])),
+             "high": float(scores.chance[place][here] + 3 * scores.std[place][here]),
              "fill": CATEGORIES[theme][place], "faint": not bool(counts[place][here]),
              "text": number(scores.score[place][here]), "by": number(scores.chance[place][here])}
             for place, role in enumerate(ROLES) if not np.isnan(scores.score[place][here])]
@@ -108,7 +108,7 @@ def _cell(scores: RoleScores, here: Head) -> Spec:
 
 
 def _figure(scores: RoleScores, place: int, here: Head) -> str:
-    score, chance, spread = (number(one[place][here]) for one in (scores.score, scores.chance, scores.spread))
+    score, chance, spread = (number(one[place][here]) for one in (scores.score, scores.chance, scores.std))
     return f"{ROLES[place].name} {score}, by chance {chance} ± {spread}"
 
 

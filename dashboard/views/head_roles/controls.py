@@ -11,8 +11,7 @@ from core.roles import ROLES, SENTENCES, RoleScores
 from core.trace import Kind
 from dashboard.views.head_roles.text import Head
 from dashboard.widgets.model_picker import ModelRef
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
-from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 
 ROLE, HEAD, KIND, OWN = (f"head_roles:{key}" for key in ("role", "head", "kind", "own"))
@@ -87,7 +86,7 @@ def follow_picked_head(scores: RoleScores, ref: ModelRef) -> None:
     here = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
     if here is None or np.isnan(scores.score[:, *here]).all() or st.session_state.get(KNOWN) == (ref, here):
         return
-    role = ROLES[scores.found.get(here, usual_role(scores))]
+    role = ROLES[scores.head_roles.get(here, usual_role(scores))]
     st.session_state[KNOWN] = ref, here
     st.session_state[ROLE], st.session_state[PICKED] = role.key, scores.name(here)
     # A widget writes into the link what a person sets in it, not what it was set to here.

@@ -44,8 +44,8 @@ def _roles(chosen: ModelChoice) -> None:
     if trouble:
         st.warning(trouble)
     with st.spinner("Measuring every head, once for each model"), st.skeleton(height=240):
-        inputs = inputs_of(chosen.ref, chosen.given, kind, own)
-        scores = role_scores_of(chosen.ref, chosen.given, kind, own)
+        inputs = inputs_of(chosen.ref, chosen.inputs, kind, own)
+        scores = role_scores_of(chosen.ref, chosen.inputs, kind, own)
     of = f"{chosen.ref} {kind}"
     controls.follow_picked_head(scores, chosen.ref)
     role = controls.role_of(scores, of, role_place)
@@ -98,7 +98,7 @@ def _on_a_text(chosen: ModelChoice, inputs: RoleInputs, scores: RoleScores, kind
         if where == SET and of_set:
             reading, example, given = readings[of_set.reading], of_set, inputs.givens[of_set.reading]
         else:
-            reading, example, given = chosen.reading, on_text, chosen.given
+            reading, example, given = chosen.reading, on_text, chosen.inputs
         _map(reading, kind, scores, here, example, given)
     with right:
         st.markdown(f"**{scores.name(here)} in every role**, the line is chance ± 3 spreads")

@@ -35,19 +35,19 @@ def fact(scores: RoleScores, here: Head, place: int, inputs: RoleInputs) -> str:
         line = (f":primary[**{scores.name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
                 f"with random scores it would be {chance}.")
     else:
-        line = (f":primary[**{scores.name(here)}**] puts **{number(score)}** of its weight on **{role.looks}**, "
+        line = (f":primary[**{scores.name(here)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
                 f"{measured}; shuffled, the same weights would put {chance} there.")
     return f"{line} {_verdict(scores, here, place)}"
 
 
 def _chance(scores: RoleScores, place: int, here: Head) -> str:
-    return f"{number(scores.chance[place][here])} ± {number(scores.spread[place][here])}"
+    return f"{number(scores.chance[place][here])} ± {number(scores.std[place][here])}"
 
 
 def _verdict(scores: RoleScores, here: Head, place: int) -> str:
     """Which role the head has, and how many others have this one."""
-    own = scores.found.get(here)
-    others = sum(one == place for one in scores.found.values())
+    own = scores.head_roles.get(here)
+    others = sum(one == place for one in scores.head_roles.values())
     total = int((~np.isnan(scores.score).all(0)).sum())
     count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[place].name.lower()}."
     if own == place:
@@ -68,15 +68,15 @@ def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, w
     query = f":primary[**{plain(rows[example.query])}**]"
     if role.targets is None:
         return f"In this {what}, {query} spreads widest: its row uses {number(example.value)} of its keys."
-    more = f" and {example.wanted - 1} more" if example.wanted > 1 else ""
+    more = f" and {example.expected - 1} more" if example.expected > 1 else ""
     key = f"**{plain(rows[example.key])}**{more}"
     return (f"In this {what}, {query} shows it most: it puts {number(example.value)} on {key}, "
-            f"where even attention would put {number(example.even)}.")
+            f"where even attention would put {number(example.uniform)}.")
 
 
 def equation(scores: RoleScores, here: Head, place: int) -> tuple[str, str, str]:
     """The score, the test of it against chance, and how much of what chance leaves over: with the head's numbers."""
-    score, chance, spread = (float(one[place][here]) for one in (scores.score, scores.chance, scores.spread))
+    score, chance, spread = (float(one[place][here]) for one in (scores.score, scores.chance, scores.std))
     share = float(scores.share[place][here])
     if ROLES[place].targets is None:
         score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
@@ -99,7 +99,7 @@ def caption(scores: RoleScores, place: int, inputs: RoleInputs, model: str, cut:
                  f"σ are the mean and spread of rows of random scores. From {number(UNIFORM)} on it is even, as before "
                  "training.")
     else:
-        line += (f" R are the {scores.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].looks}; c and σ are "
+        line += (f" R are the {scores.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].attends_to}; c and σ are "
                  "the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
     line += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(MIN_SHARE)} of "
              "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
@@ -111,7 +111,7 @@ def caption(scores: RoleScores, place: int, inputs: RoleInputs, model: str, cut:
 
 def table_rows(scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
     """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
-    rows, count = [], list(scores.found.values())
+    rows, count = [], list(scores.head_roles.values())
     for place, role in enumerate(ROLES):
         best = scores.best(place)
         if best is None:
@@ -144,10 +144,10 @@ def to_csv(scores: RoleScores) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["layer", "head", "role", "score", "chance", "spread", "rows", "above_baseline", "is_its_role"])
-    roles = scores.found
+    roles = scores.head_roles
     for layer, head in np.ndindex(*scores.score.shape[1:]):
         for place, role in enumerate(ROLES):
-            score, chance, spread = (one[place, layer, head] for one in (scores.score, scores.chance, scores.spread))
+            score, chance, spread = (one[place, layer, head] for one in (scores.score, scores.chance, scores.std))
             if not np.isnan(score):
                 writer.writerow([scores.numbers[layer], head, role.key, *(f"{x:.6f}" for x in (score, chance, spread)),
                                  int(scores.rows[place]), int(scores.counts[place, layer, head]),

@@ -16,8 +16,7 @@ from core.trace import AttentionTrace, Kind
 from dashboard.runtime.cache import shared
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.widgets.model_picker import ModelRef, load_model
-from dashboard.widgets.model_picker.head_choice import Head, choose_head, current_head_of
-from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.head_choice import KINDS, Head, choose_head, current_head_of
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.weight_link import KIND
 

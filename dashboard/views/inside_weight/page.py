@@ -33,8 +33,8 @@ def _weight(chosen: ModelChoice) -> None:
     first, *others = st.columns(4 if several else 3)
     kind = controls.kind_field(chosen.reading.trace, first) if several else chosen.reading.trace.kinds[0]
     trace = chosen.reading.trace.of(kind)
-    cell = controls.current_cell(chosen.reading, trace, (chosen.ref, chosen.given, kind))
-    layer = find_layer(controls.layers_of(chosen.ref, chosen.given), kind, cell.layer)
+    cell = controls.current_cell(chosen.reading, trace, (chosen.ref, chosen.inputs, kind))
+    layer = find_layer(controls.layers_of(chosen.ref, chosen.inputs), kind, cell.layer)
     one = break_down_weight(layer, cell.head, cell.query, cell.key)
     item = trace.map(cell.layer)
     query, key = item.queries[cell.query], item.keys[cell.key]
@@ -83,20 +83,21 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
                                  key="inside_weight:order", label_visibility="collapsed", **BOUND) or "own"
     places = np.arange(len(one.q)) if order == "own" else np.argsort(-np.abs(one.products), kind="stable")
     strips = [Strip(f"q · {query}", one.q), Strip(f"k · {key}", one.k)]
-    if one.plain_q is not None and one.plain_k is not None:
-        strips = [Strip(f"q · {query}, before rotation", one.plain_q), Strip(f"q · {query}, rotated", one.q),
-                  Strip(f"k · {key}, before rotation", one.plain_k), Strip(f"k · {key}, rotated", one.k)]
+    if one.unrotated_q is not None and one.unrotated_k is not None:
+        strips = [Strip(f"q · {query}, before rotation", one.unrotated_q), Strip(f"q · {query}, rotated", one.q),
+                  Strip(f"k · {key}, before rotation", one.unrotated_k), Strip(f"k · {key}, rotated", one.k)]
     _draw(charts.products_chart(strips, one.products, places, theme()), "meeting")
     st.caption("Each bar is the product of the two numbers above it, green where they agree in sign and purple where "
                "they differ; the line adds the bars up to q·k.")
-    if one.plain_q is not None:
+    if one.unrotated_q is not None:
         fact(text.rotation_fact(one, cell))
 
 
 def _carried(one: WeightBreakdown, query: str, key: str) -> None:
     """What passes through the weight."""
     st.markdown("### What the weight carries")
-    strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.carried), Strip(f"all that {query} gets", one.out)]
+    strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.contribution),
+              Strip(f"all that {query} gets", one.out)]
     _draw(charts.strips_alone(strips, theme()), "carried")
     fact(text.carried_fact(one, query, key))
 

@@ -32,11 +32,11 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
 
 def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
     """What turning q and k by their places does to their product."""
-    assert one.plain_q is not None and one.plain_k is not None
-    before = float(one.plain_q @ one.plain_k)
+    assert one.unrotated_q is not None and one.unrotated_k is not None
+    before = float(one.unrotated_q @ one.unrotated_k)
     apart = abs(cell.query - cell.key)
     places = "place" if apart == 1 else "places"
-    stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.plain_q))
+    stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.unrotated_q))
     more = (f"The rotation also stretches both by {number(stretch)}." if abs(stretch - 1) > 1e-3 else
             "At one and the same place they would give the former.")
     return (f"Before rotation their product is {number(before)}; {apart} {places} apart it is {number(one.dot)}. "
@@ -46,8 +46,8 @@ def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
 def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
     """How much of the head's output for this query came through this weight."""
     whole = float(np.linalg.norm(one.out))
-    share = float(one.carried @ one.out) / whole**2 if whole else 0.0
-    return (f"Through this weight, {plain(key)} sends α·v of length {number(float(np.linalg.norm(one.carried)))} to "
+    share = float(one.contribution @ one.out) / whole**2 if whole else 0.0
+    return (f"Through this weight, {plain(key)} sends α·v of length {number(float(np.linalg.norm(one.contribution)))} to "
             f"{plain(query)}; all keys together send {number(whole)}. Along that sum, this one gives "
             f"**{100 * share:.0f} %**, where the weight alone would say {100 * one.weight:.0f} %.".replace("-", "−"))
 
@@ -96,7 +96,7 @@ def symbols(layer: LayerAttention, one: WeightBreakdown) -> str:
 
 def conditions(source: str, cell: Cell, layer: LayerAttention, one: WeightBreakdown, own: float) -> str:
     """What the numbers were made from, and how far they are from the model's own."""
-    group, readers = layer.shared_with(cell.head)
+    group, readers = layer.kv_group(cell.head)
     parts = [f"{plain(source)}: q, k and what is added to the scores are the model's own; from them the weight comes "
             f"out as {one.weight:.7f}, the model's is {own:.7f}."]
     if len(readers) > 1:

@@ -144,7 +144,7 @@ def first_head(view_: TraceView, prefer: Pair | None) -> Pair:
 
 def shown_pins(view_: TraceView, own: Sequence[Pair]) -> list[Pair]:
     """Own cells as drawn cells, without those that are hidden."""
-    return [cell for pin in own if (cell := view_.lens.shown(pin)) is not None]
+    return [cell for pin in own if (cell := view_.lens.shown_cell(pin)) is not None]
 
 
 def patches_of(view_: TraceView, given: ModelInputs) -> Patches | None:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.pretrained import Line, Reading
 from core.trace import Kind
-from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.head_choice import KINDS
 from dashboard.widgets.params import BOUND
 
 Sentences = Literal["all", "ab", "ba", "aa", "bb"]

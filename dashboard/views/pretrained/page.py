@@ -30,7 +30,7 @@ def page() -> None:
         next_page("pretrained")
         return
     controls = draw_controls(chosen.reading)
-    roles = _known_roles(chosen.ref, chosen.given, controls.kind)
+    roles = _known_roles(chosen.ref, chosen.inputs, controls.kind)
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
     st.caption(conditions(chosen.reading, view, controls))
@@ -38,7 +38,7 @@ def page() -> None:
     next_page("pretrained")
     if skeleton is not None:
         with skeleton, st.spinner("Measuring what the heads do, first time only"):
-            roles_of(chosen.ref, chosen.given, controls.kind)
+            roles_of(chosen.ref, chosen.inputs, controls.kind)
             st.rerun()
 
 
@@ -52,12 +52,12 @@ def _figures(
 ) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """The grid, one head and what is measured of it; the maps, and a skeleton where the roles will be drawn."""
     pictures.reset_for_other_model(chosen.ref, controls)
-    view = view_of(chosen.ref, chosen.given, controls)
+    view = view_of(chosen.ref, chosen.inputs, controls)
     first, pins = pictures.first_head_and_pins(view, chosen.ref)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
         picked = pictures.all_heads(view, first, roles, len(chosen.reading.trace.kinds) > 1)
-    ranked, one = pictures.one_head(view, picked, pins, controls, chosen.given)
+    ranked, one = pictures.one_head(view, picked, pins, controls, chosen.inputs)
     if roles is not None:  # else the page runs again with the same link
         pictures.save_picks(chosen.ref, ranked, one, first, pins, controls)
     item = ranked.trace.map(one.layer)
@@ -67,7 +67,7 @@ def _figures(
         if sentence := pins_fact(item, one.head, one.pins):
             st.caption(sentence)
         column = int(item.weights[one.head, row].argmax()) if key is None else key
-        weight_link(chosen, controls.kind, (one.layer, one.head), ranked.lens.own((row, column)))
+        weight_link(chosen, controls.kind, (one.layer, one.head), ranked.lens.source_cell((row, column)))
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=SKELETON_HEIGHT) if roles is None else None

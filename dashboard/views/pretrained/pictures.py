@@ -19,8 +19,7 @@ from dashboard.views.pretrained.compute import (
 )
 from dashboard.views.pretrained.controls import Controls
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
-from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
 from dashboard.widgets.panels import plain
 
 COREFERENCE = (3, 1)  # the head of the embedded model in which "it" looks at "animal"
@@ -90,9 +89,10 @@ def save_picks(
     if head != first:
         choose_head(ref, ranked.trace.map(0).kind, head)
     write_pair("head", head if head != first or "head" in st.query_params else None)
-    hidden = [pin for pin in pins if ranked.lens.shown(pin) is None]
-    own = [pin for pin in pins if ranked.lens.shown(pin) in view.pins]
-    fresh = [ranked.lens.own(cell) for cell in view.pins if cell not in [ranked.lens.shown(pin) for pin in own]]
+    hidden = [pin for pin in pins if ranked.lens.shown_cell(pin) is None]
+    own = [pin for pin in pins if ranked.lens.shown_cell(pin) in view.pins]
+    fresh = [ranked.lens.source_cell(cell) for cell in view.pins
+             if cell not in [ranked.lens.shown_cell(pin) for pin in own]]
     write_pairs("pin", [*hidden, *own, *fresh])
     if fresh and controls.order != "text":
         st.rerun()  # the order follows the pin

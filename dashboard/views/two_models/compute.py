@@ -35,8 +35,8 @@ class Side:
 
 
 def second_text(chosen: ModelChoice, text: str) -> tuple[Side, Side]:
-    given = replace(chosen.given, text=text, target=None)
-    return (Side("Text A", short(chosen.given.text), chosen.reading),
+    given = replace(chosen.inputs, text=text, target=None)
+    return (Side("Text A", short(chosen.inputs.text), chosen.reading),
             Side("Text B", short(text), reading_of(chosen.ref, given)))
 
 
@@ -52,13 +52,13 @@ def second_model(chosen: ModelChoice, ref: ModelRef, name: str) -> tuple[Side, S
         raise PretrainedError(f"{name} reads a {other.reads}, and this compares two models on one text. Take one that "
                               "reads text.")
     return (Side("Model A", chosen.pretrained.name, chosen.reading),
-            Side("Model B", name, reading_of(ref, replace(chosen.given, target=None))))
+            Side("Model B", name, reading_of(ref, replace(chosen.inputs, target=None))))
 
 
 def with_untrained(chosen: ModelChoice, seed: int) -> tuple[Side, Side]:
     """The model, and one of its config with weights drawn by the seed; a decoder is given what the trained one said."""
     assert chosen.pretrained is not None
-    given = chosen.given
+    given = chosen.inputs
     if chosen.reading.target is not None:
         target = chosen.pretrained.tokenizer.decode(list(chosen.reading.target.ids), skip_special_tokens=True)
         given = replace(given, target=str(target))

@@ -14,8 +14,7 @@ from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.views.two_models import charts, compute, text
 from dashboard.views.two_models.compute import Side
 from dashboard.widgets.model_picker import ModelChoice, choose_model, examples
-from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
-from dashboard.widgets.model_picker.kinds import KINDS
+from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.params import BOUND
 

@@ -57,7 +57,7 @@ def embed(chosen: ModelChoice, pretrained: Pretrained) -> None:
         raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
     table = similarity_matrix(chosen.ref, every)
     pair = most_similar(torch.from_numpy(table), 0)
-    question = Question(chosen.given, against="" if chosen.given.picture else names[pair[1]])
+    question = Question(chosen.inputs, against="" if chosen.inputs.picture else names[pair[1]])
     with place:
         st.markdown("**How alike each two are** (cosine)")
         st.vega_lite_chart(charts.similarity_chart(table, names, pair, theme()), width="stretch")
@@ -73,12 +73,12 @@ def _compared(chosen: ModelChoice, pretrained: Pretrained) -> tuple[tuple[str, .
     if pretrained.reads == "picture":
         names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[:8]
         others = {name: ModelInputs(picture=examples.picture(name)) for name in names}
-        named = {"This picture": chosen.given} | {n: given for n, given in others.items() if given != chosen.given}
+        named = {"This picture": chosen.inputs} | {n: given for n, given in others.items() if given != chosen.inputs}
         return tuple(named), tuple(named.values())
     more = st.text_area("Other sentences, one a line", MORE, key="use_model:more", max_chars=MORE_SIGNS, height=150,
                         **BOUND) or ""
-    names = sentences(chosen.given.text, more)
-    return names, (chosen.given, *map(ModelInputs, names[1:]))
+    names = sentences(chosen.inputs.text, more)
+    return names, (chosen.inputs, *map(ModelInputs, names[1:]))
 
 
 def fill(chosen: ModelChoice, pretrained: Pretrained) -> None:
@@ -93,12 +93,12 @@ def masked(chosen: ModelChoice, pretrained: Pretrained) -> ModelInputs:
     """What was given if it holds a mask, else with a mask for the word that is picked."""
     line = chosen.reading.source
     if pretrained.tokenizer.mask_token_id in line.ids:
-        return chosen.given
+        return chosen.inputs
     answer_ = maskable_words(line)
     numbers, spoken = list(answer_), list(answer_.values())
     usual = next((i for i in reversed(range(len(numbers))) if spoken[i].isalpha() and len(spoken[i]) >= LONG_WORD), 0)
-    picked = _pick("Masked word", spoken, usual, f"use_model:masked:{chosen.given.text[:80]}")
-    return replace(chosen.given, text=mask_word(pretrained, chosen.given.text, numbers[picked]))
+    picked = _pick("Masked word", spoken, usual, f"use_model:masked:{chosen.inputs.text[:80]}")
+    return replace(chosen.inputs, text=mask_word(pretrained, chosen.inputs.text, numbers[picked]))
 
 
 def _pick(label: str, tokens: Sequence[str], usual: int, key: str) -> int:
@@ -124,9 +124,9 @@ def probabilities(chosen: ModelChoice, pretrained: Pretrained) -> None:
     """The likeliest classes of a text or a picture, or the likeliest next tokens."""
     more = ""
     if pretrained.head == "next":
-        before = " ".join(chosen.given.text.split()[-BEFORE:])
-        more = f"… {plain(before)} **{plain(cached(goes_on, chosen.ref, chosen.given))}** …"
-    _answer(chosen, Question(chosen.given), pretrained, more)
+        before = " ".join(chosen.inputs.text.split()[-BEFORE:])
+        more = f"… {plain(before)} **{plain(cached(goes_on, chosen.ref, chosen.inputs))}** …"
+    _answer(chosen, Question(chosen.inputs), pretrained, more)
 
 
 def goes_on(ref: ModelRef, given: ModelInputs) -> str:
@@ -158,9 +158,9 @@ def translate(chosen: ModelChoice, pretrained: Pretrained) -> None:
     assert produced is not None
     spoken = [place for place, special in enumerate(produced.special) if not special] or [0]
     usual = crossing(chosen.reading, spoken)
-    name = f"use_model:word:{chosen.given.text[:80]}:{chosen.given.target or ''}"
+    name = f"use_model:word:{chosen.inputs.text[:80]}:{chosen.inputs.target or ''}"
     place = spoken[_pick("Word that it says", [produced.tokens[i] for i in spoken], usual, name)]
-    question = Question(chosen.given, place=place)
+    question = Question(chosen.inputs, position=place)
     answer_ = answer(chosen.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
     with right:
@@ -185,7 +185,7 @@ def crossing(reading: Reading, spoken: list[int]) -> int:
 def measure_effects(ref: ModelRef, question: Question, answer_: Answer) -> Effects | None:
     """What the answer is without each head: measured at once where that is little work, else when it is asked for."""
     requested = f"use_model:measured:{ref.written}"
-    if not answer_.baseline.pretrained.watched:
+    if not answer_.baseline.pretrained.recordable:
         return None
     if answer_.work > AT_ONCE and not st.session_state.get(requested):
         st.button(f"Switch off each of {answer_.heads} heads, about {answer_.seconds:.0f} s", key="use_model:measure",
@@ -203,9 +203,9 @@ def look(chosen: ModelChoice, question: Question, what: str) -> tuple[Answer, He
     answer_ = answer(chosen.ref, question)
     known = measure_effects(chosen.ref, question, answer_)
     line, patches, first = answer_.baseline.source, None, default_head(answer_, known)
-    if line.grid is not None and chosen.given.picture is not None:
+    if line.grid is not None and chosen.inputs.picture is not None:
         rows, columns = line.grid
-        patches = Patches(chosen.given.picture.numpy(), rows, columns, len(line) - rows * columns)
+        patches = Patches(chosen.inputs.picture.numpy(), rows, columns, len(line) - rows * columns)
     st.markdown(f"**Head {first.name}**, " + (f"on which {what} hangs most" if first.effect else "the sharpest look"))
     view = attention_view(
         answer_.trace, key="use_model:head", layer=first.place, head=first.head, query=first.row, patches=patches,

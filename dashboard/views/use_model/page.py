@@ -57,8 +57,8 @@ def _other(job: ModelTask) -> None:
     description, buttons = st.columns([1.2, 1], vertical_alignment="center")
     description.markdown(f"**{job.name}**: {job.does}. It takes {job.needs}.")
     with buttons.container(horizontal=True):
-        if job.kept:
-            st.button(job.kept, key=f"use_model:use:{job.key}", on_click=select_model, args=(job.kept,),
+        if job.lab_model:
+            st.button(job.lab_model, key=f"use_model:use:{job.key}", on_click=select_model, args=(job.lab_model,),
                       help="Here, offline.")
         label = f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}"
         st.button(label, key=f"use_model:hub:{job.key}", on_click=select_model,

@@ -38,7 +38,7 @@ def translation_fact(answer: Answer, whole: str, head: Head) -> str:
     """What is written, or read of a target that was given, and by which look at the source one of its words is said."""
     keys, weights = _row(answer, head)
     best, word = int(weights.argmax()), answer.baseline.word or ""
-    verb = "It reads your target" if answer.baseline.question.given.target else "It writes"
+    verb = "It reads your target" if answer.baseline.question.inputs.target else "It writes"
     return (f"{verb} **{plain(whole)}**. Saying :primary[**{plain(word)}**], head **{head.name}** puts "
             f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; even attention would put "
             f"{number(1 / len(keys))} there. {_without(answer, head, word)}")

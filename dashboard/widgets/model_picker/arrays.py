@@ -1,4 +1,4 @@
-"""Attention computed elsewhere: a file is uploaded, judged, and becomes a source like any model."""
+"""Upload of attention weights computed elsewhere, which become a source like any model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dashboard.widgets.panels import plain
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
 
 
-def array_panel(place: Any) -> None:
-    """The limits, the file, its tokens, and an example to begin with."""
-    place.caption(f"{LIMITS} Expected: {SHAPES}. Tokens by the names tokens, or queries and keys: an array of text in "
-                  "an NPZ, a JSON list in the metadata of safetensors.")
+def array_panel(container: Any) -> None:
+    """Draw the limits, the file and token fields, and an example to download."""
+    container.caption(f"{LIMITS} Expected: {SHAPES}. Tokens by the names tokens, or queries and keys: an array of text "
+                  "in an NPZ, a JSON list in the metadata of safetensors.")
     file, tokens = st.columns([1, 1])
     file.file_uploader("Weights", ["npz", "safetensors"], key=FILE, max_upload_size=MOST_BYTES // 10**6,
                        on_change=_uploaded)
@@ -36,7 +36,7 @@ def array_panel(place: Any) -> None:
 
 
 def _uploaded() -> None:
-    """Read what was uploaded, and choose it where it can be read."""
+    """Read the upload, and select it if it is valid."""
     st.session_state.pop(WRONG, None)
     file = st.session_state.get(FILE)
     if file is None:

@@ -1,4 +1,4 @@
-"""The chooser that every page of Look inside begins with: a model, and what it is to read."""
+"""The model picker at the top of every page that looks inside a model: the model and its inputs."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ PANELS = {OTHER: other_panel, "Your own arrays…": array_panel}
 
 @dataclass(frozen=True, eq=False)
 class ModelChoice:
-    """The model and what it was given, and what it made of it; `pretrained` is None for an uploaded array."""
+    """The model, its inputs and its reading of them; `pretrained` is None for an uploaded array."""
 
     ref: ModelRef
-    given: ModelInputs
+    inputs: ModelInputs
     pretrained: Pretrained | None
     reading: Reading
 
 
 def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
-    """Draw the model and its inputs, and read; None after the page has been told why there is nothing to show.
+    """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
-    `needs` are what the page cannot do without, of "qkv", "head", "generate" and "model": a model that lacks one is
-    refused in words, beside one that has it.
+    `needs` are the features that the page requires, of "qkv", "head", "generate" and "model". A model that lacks one is
+    refused with a message, beside models that have it.
     """
     left, right = st.columns([1, 2])
     name = model_box(left, default_model(needs), tuple(PANELS))
@@ -69,45 +69,46 @@ def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
         return None
 
 
-def model_box(place: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
-    """The field of all models that are here, into which any other name may be typed; the name, or one of `panels`.
+def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
+    """A select box of the local models that takes any other name; returns the name, or one of `panels`.
 
-    Every page that has it goes on with the model that a person picked on another one.
+    The chosen model is kept from page to page.
     """
     state, names = st.session_state, [ref.name for ref in local_models()]
     state[PICKED] = state.get(PICKED, False) or MODEL in st.query_params
     if not state[PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
-        state[MODEL] = usual.name  # another page's usual model, which nobody has asked for here
+        state[MODEL] = usual.name  # another page's default, not the user's choice
     state[USUAL] = usual.name
     current = state.get(MODEL) or st.query_params.get(MODEL)
     options = list(dict.fromkeys([*names, *downloaded_models(), *panels, *filter(None, (current,))]))
-    chosen = place.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
+    choice = container.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
                              on_change=on_model_change, help=HELP)
-    state[BEFORE] = str(chosen or usual.name)
+    state[BEFORE] = str(choice or usual.name)
     return state[BEFORE]
 
 
-def _read(ref: ModelRef, needs: tuple[str, ...], place: Any) -> ModelChoice | None:
+def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice | None:
     pretrained = None
     if ref.source != "array":
-        with place, st.spinner(f"Loading {ref.name}, {format_bytes(stored_bytes(ref))}, first time only"):
+        with container, st.spinner(f"Loading {ref.name}, {format_bytes(stored_bytes(ref))}, first time only"):
             pretrained = load_model(ref)
     if missing := missing_feature(pretrained, needs):
         _refuse("An uploaded array" if pretrained is None else pretrained.name, missing, needs)
         return None
-    given = ModelInputs() if pretrained is None else model_inputs(ref, pretrained, place)
+    inputs = ModelInputs() if pretrained is None else model_inputs(ref, pretrained, container)
     with st.spinner("Reading"):
-        reading = reading_of(ref, given)
+        reading = reading_of(ref, inputs)
     if pretrained is None:
         layers, heads = reading.trace.shape
-        place.caption(f"{plain(reading.trace.source)}: {layers} layers of {heads} heads, {len(reading.source)} tokens.")
+        container.caption(f"{plain(reading.trace.source)}: {layers} layers of {heads} heads, "
+                          f"{len(reading.source)} tokens.")
     if reading.cut:
         st.warning(plain(reading.cut), icon=":material/content_cut:")
-    return ModelChoice(ref, given, pretrained, reading)
+    return ModelChoice(ref, inputs, pretrained, reading)
 
 
 def _refuse(who: str, missing: str, needs: tuple[str, ...]) -> None:
-    """Why this page has nothing to show of this model, and the models that it has something of."""
+    """Say what the model lacks, and offer up to three models that have it."""
     st.info(plain(f"{who} {missing}"), icon=":material/block:")
     with st.container(horizontal=True):
         for other in suitable_models(needs)[:3]:

@@ -1,4 +1,4 @@
-"""Downloads that outlive the page which began them: one for each model, whoever asks for it, in a thread of its own."""
+"""Downloads that outlive the page that started them: one thread a model, shared by all sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _downloads: dict[str, Download] = {}
 
 
 class Download:
-    """One model on its way: `done` bytes of `plan.size`; at its end either kept, or `error` says why not."""
+    """A running download: `done` bytes of `plan.size`; after it `ended`, `error` says why it failed, if it did."""
 
     def __init__(self, plan: DownloadPlan, token: str | None) -> None:
         self.plan, self.done = plan, 0
@@ -45,7 +45,7 @@ class Download:
 
 
 def start(plan: DownloadPlan, token: str | None) -> Download:
-    """The download of this model, begun now unless it runs already; PretrainedError when too many run."""
+    """The download of this model, started unless it is running; PretrainedError when too many run."""
     with _lock:
         running = [one for one in _downloads.values() if not one.ended]
         if plan.repo in _downloads and not _downloads[plan.repo].ended:
@@ -64,6 +64,6 @@ def find(repo: str) -> Download | None:
 
 
 def forget(repo: str) -> None:
-    """Take the download of this model off the list."""
+    """Remove the download of this model from the list."""
     with _lock:
         _downloads.pop(repo, None)

@@ -1,4 +1,4 @@
-"""What a model is given before a person gives it anything: a sentence of its own language, a picture, a sound."""
+"""Example inputs of the picker: a sentence in the model's own vocabulary, pictures and sounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDE = 512  # pixels of the longer edge of a picture that is kept
 
 
 def text_of(name: str) -> str:
-    """The sentence that the lab's own model of that name knows all words of, or the usual one."""
+    """The example text of a model: for the lab's own models, one whose words they know."""
     return OWN_TEXTS.get(name, TEXT)
 
 
@@ -35,9 +35,9 @@ def picture(name: str) -> Array:
     """A picture by its name: a digit that the lab's reader never saw in training, or a photograph."""
     if name in DIGITS:
         task = make_task(TaskConfig.of("digits"))
-        wanted = name.rsplit(" ", 1)[-1]
+        label = name.rsplit(" ", 1)[-1]
         for index in task.sides[True]:  # type: ignore[attr-defined]
-            if str(int(digits()[1][index])) == wanted:
+            if str(int(digits()[1][index])) == label:
                 return Array.of(to_numpy(digits()[0][index]))
     from sklearn.datasets import load_sample_image
 

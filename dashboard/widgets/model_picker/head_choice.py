@@ -1,4 +1,4 @@
-"""The head that a person picked: every page of Look inside goes on with it, until another model is chosen."""
+"""The head that a user chose: every page that looks inside a model starts with it, until another model is chosen."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import streamlit as st
 from core.trace import Kind
 from dashboard.widgets.model_picker.models import ModelRef
 
-PICKED = "inside:head"
+KINDS: dict[Kind, str] = {"self": "Encoder", "causal": "Decoder", "cross": "Cross"}  # as pages and links write them
+HEAD = "inside:head"
 Head = tuple[int, int]
 
 
 def choose_head(ref: ModelRef, kind: Kind, head: Head) -> None:
-    """Remember what a person picked, as (layer, head) among the maps of its kind; not what a page began with."""
-    st.session_state[PICKED] = ref, kind, head
+    """Store the user's choice, as (layer, head) among the maps of its kind; not a page's default."""
+    st.session_state[HEAD] = ref, kind, head
 
 
 def current_head(ref: ModelRef) -> tuple[Kind, Head] | None:
-    """The kind of attention and the head that was picked in this model, if any."""
-    was, kind, head = st.session_state.get(PICKED) or (None, None, None)
-    return (kind, head) if was == ref else None
+    """The kind of attention and the head that was chosen in this model, if any."""
+    model, kind, head = st.session_state.get(HEAD) or (None, None, None)
+    return (kind, head) if model == ref else None
 
 
 def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head | None:
-    """The picked head where it is one of this kind and of the (layers, heads) that are there."""
-    found = current_head(ref)
-    if found is None or found[0] != kind or not (found[1][0] < shape[0] and found[1][1] < shape[1]):
+    """The chosen head, if it is of this kind and within the (layers, heads) of `shape`."""
+    choice = current_head(ref)
+    if choice is None or choice[0] != kind or not (choice[1][0] < shape[0] and choice[1][1] < shape[1]):
         return None
-    return found[1]
+    return choice[1]

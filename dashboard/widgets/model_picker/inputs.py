@@ -1,4 +1,4 @@
-"""What a model reads, as widgets: a text, two sentences, a source and its target, a picture, or a sound."""
+"""Widgets for a model's inputs: a text, two sentences, a source and its target, a picture, or a sound."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MOST_PIXELS = 40_000_000
 MOST_SECONDS = 30
 
 
-def model_inputs(ref: ModelRef, pretrained: Pretrained, place: Any) -> ModelInputs:
-    """Draw what this model reads into `place`, and what was given; PretrainedError for an upload that is none."""
-    with place:
+def model_inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> ModelInputs:
+    """Draw the model's input widgets into `container`; returns the inputs. PretrainedError for an invalid upload."""
+    with container:
         if pretrained.reads == "picture":
             return ModelInputs(picture=_picture(pretrained))
         if pretrained.reads == "sound":
@@ -52,7 +52,7 @@ def _text(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
 
 
 def _change_language(group: str, usual: str) -> None:
-    """A model with a small vocabulary of its own has its own text; the others share one. Each comes back as it was."""
+    """Switch the text when a model has its own vocabulary; each vocabulary's text is restored when it is used again."""
     before = st.session_state.get(GROUP)
     if before is not None and before != group:
         texts = st.session_state.setdefault(TEXTS, {})
@@ -64,8 +64,8 @@ def _change_language(group: str, usual: str) -> None:
 
 def _picture(pretrained: Pretrained) -> Array:
     names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))
-    chosen, own = st.columns([1, 1.4], vertical_alignment="bottom")
-    name = chosen.selectbox("Picture", [*names, OWN], key=PICTURE, **BOUND)
+    choice, own = st.columns([1, 1.4], vertical_alignment="bottom")
+    name = choice.selectbox("Picture", [*names, OWN], key=PICTURE, **BOUND)
     if name != OWN:
         return examples.picture(name)
     file = own.file_uploader("PNG or JPEG, at most 10 MB", ["png", "jpg", "jpeg", "webp"], max_upload_size=10,
@@ -93,8 +93,8 @@ def decode_picture(data: bytes) -> Array:
 
 def _sound(pretrained: Pretrained) -> Array:
     rate = sampling_rate(pretrained)
-    chosen, own = st.columns([1, 1.4], vertical_alignment="bottom")
-    name = chosen.selectbox("Sound", [*examples.SOUNDS, OWN], key=SOUND, **BOUND)
+    choice, own = st.columns([1, 1.4], vertical_alignment="bottom")
+    name = choice.selectbox("Sound", [*examples.SOUNDS, OWN], key=SOUND, **BOUND)
     if name != OWN:
         return examples.sound(name, rate)
     file = own.file_uploader("WAV, at most 10 MB", ["wav"], max_upload_size=10, key="inside:sound-file")
@@ -117,5 +117,5 @@ def decode_wav(data: bytes, rate: int) -> Array:
         raise PretrainedError(f"The WAV has {8 * width} bits a sample; save it with 16.")
     samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
     one = samples.mean(1) / 32768
-    wanted = np.arange(int(len(one) * rate / own)) * own / rate
-    return Array.of(np.interp(wanted, np.arange(len(one)), one).astype(np.float32))
+    positions = np.arange(int(len(one) * rate / own)) * own / rate
+    return Array.of(np.interp(positions, np.arange(len(one)), one).astype(np.float32))

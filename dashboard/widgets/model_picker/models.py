@@ -1,4 +1,4 @@
-"""A model by name, so that a link, a cache key and a chooser speak of the same one; loaded once for every session."""
+"""Models by name, the same in links, cache keys and the picker; each is loaded once for every session."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from dashboard.runtime.cache import model, shared
 from dashboard.widgets.model_picker import uploads
 
 Source = Literal["embedded", "lab", "hub", "folder", "array"]
-MODEL, PICKED = "inside:model", "inside:picked"  # the key of the chooser, and whether a person or a link has used it
+MODEL, PICKED = "inside:model", "inside:picked"  # the picker's key, and whether a user or a link has set it
 
 
 @dataclass(frozen=True)
 class ModelRef:
-    """Where a model comes from, and its name there.
+    """The source of a model, and its name there.
 
-    `revision` is a hub model's branch, tag or commit, and tells two states of one folder apart.
+    `revision` is a hub model's branch, tag or commit; for a folder, its modification time.
     """
 
     source: Source
@@ -41,7 +41,7 @@ class ModelRef:
 
     @property
     def written(self) -> str:
-        """As the chooser and a link write it; `named` reads it back."""
+        """The name in the picker and in links; `parse_model` parses it."""
         return f"{self.name}@{self.revision}" if self.source == "hub" and self.revision else self.name
 
 
@@ -49,15 +49,15 @@ EMBEDDED = ModelRef("embedded", MINILM)
 
 
 def local_models() -> tuple[ModelRef, ...]:
-    """The models that are here without a download: the embedded one and the lab's own."""
-    kept = sorted(path.parent.name for path in LAB_MODELS.glob("*/config.json"))
-    return (EMBEDDED, *(ModelRef("lab", name) for name in kept))
+    """The models that need no download: the embedded one and the lab's own."""
+    names = sorted(path.parent.name for path in LAB_MODELS.glob("*/config.json"))
+    return (EMBEDDED, *(ModelRef("lab", name) for name in names))
 
 
 def parse_model(text: str) -> ModelRef:
-    """The model that a person or a link means: one that is here, a folder's path, or a name of the hub.
+    """The model that a typed name or a link refers to: a local model, a folder, or a model of the hub.
 
-    PretrainedError when it can be none of these.
+    PretrainedError when it is none of these.
     """
     text = text.strip()
     for ref in local_models():
@@ -65,7 +65,7 @@ def parse_model(text: str) -> ModelRef:
             return ref
     if uploads.UPLOAD_NAME.fullmatch(text):
         return ModelRef("array", text)
-    if re.match(r"[/\\]{2}", text):  # Windows would log in there, because a link said so
+    if re.match(r"[/\\]{2}", text):  # Windows would log in there because of a link
         raise PretrainedError(f"{text[:80]} lies on another computer; copy the folder here, and name that.")
     if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
         return ModelRef("folder", text)
@@ -83,7 +83,7 @@ def stored_bytes(ref: ModelRef) -> int:
 
 
 def load_model(ref: ModelRef) -> Pretrained:
-    """The model, from memory where it is there; PretrainedError says why it cannot be had."""
+    """The model, from the cache where possible; PretrainedError says why it cannot be loaded."""
     return model(_load, ref)
 
 
@@ -100,12 +100,12 @@ def _load(ref: ModelRef) -> Pretrained:
         return hub.load(ref.name, ref.revision)
 
 
-def reading_of(ref: ModelRef, given: ModelInputs) -> Reading:
-    """The model's reading of what it is given, shared by all sessions; never change it."""
-    return uploads.reading(ref.name) if ref.source == "array" else shared(_read, ref, given)
+def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
+    """The model's reading of its inputs, shared by all sessions; never change it."""
+    return uploads.reading(ref.name) if ref.source == "array" else shared(_read, ref, inputs)
 
 
-def _read(ref: ModelRef, given: ModelInputs) -> Reading:
+def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
     pretrained = load_model(ref)
     with wrap_errors(f"{ref.name} cannot read this"):
-        return read(pretrained, given)
+        return read(pretrained, inputs)

@@ -1,4 +1,4 @@
-"""What a page needs of a model, which models have it, and the words for one that has not."""
+"""The features that pages require of a model, which models have them, and the messages for those that do not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MISSING = {
 
 
 def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> str:
-    """What the model (None for arrays) lacks of what is needed, as the rest of a sentence; empty when nothing."""
+    """The first missing feature of a model (None for arrays), as the end of a sentence; empty where none is missing."""
     for need in needs:
         if pretrained is None:
             return MISSING["model"]
-        has = {"model": True, "qkv": pretrained.watched, "head": pretrained.head != "none",
+        has = {"model": True, "qkv": pretrained.recordable, "head": pretrained.head != "none",
                "generate": pretrained.head in ("next", "seq2seq")}  # fmt: skip
         if not has[need]:
             return MISSING[need]
@@ -26,21 +26,21 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
 
 
 def suitable_models(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
-    """The models, of those that are here, which have all of it; those that read text first."""
-    found = []
+    """The local models that have all features; those that read text come first."""
+    models = []
     for ref in local_models() if among is None else among:
         try:
             pretrained = load_model(ref)
         except PretrainedError:
             continue
         if not missing_feature(pretrained, needs):
-            found.append((pretrained.reads != "text", len(found), ref))
-    return [ref for *_, ref in sorted(found, key=lambda item: item[:2])]
+            models.append((pretrained.reads != "text", len(models), ref))
+    return [ref for *_, ref in sorted(models, key=lambda item: item[:2])]
 
 
 def default_model(needs: tuple[str, ...]) -> ModelRef:
-    """The model that a page shows with nothing chosen: the embedded one, or the first of the lab's own that fits."""
+    """The model that a page shows first: the embedded one, or the first of the lab's own that fits."""
     if set(needs) <= {"model", "qkv"}:
         return EMBEDDED
-    own = tuple(ref for ref in local_models() if ref.source == "lab")  # small, so that looking at each is quick
+    own = tuple(ref for ref in local_models() if ref.source == "lab")  # small, so that loading each is quick
     return next(iter(suitable_models(needs, own)), EMBEDDED)

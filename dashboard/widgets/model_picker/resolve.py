@@ -1,4 +1,4 @@
-"""From a name that a person typed or a link brought to a model that can be loaded: looked up, weighed, fetched."""
+"""From a model's name to a model that can be loaded: hub models are looked up, checked for size and downloaded."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-pat
 
 
 def select_model(name: str) -> None:
-    """Choose this model from the next run on; for callbacks."""
+    """Select this model from the next run on; for callbacks."""
     st.session_state[MODEL], st.session_state[PICKED] = name, True
 
 
 def on_model_change() -> None:
-    """The model in the field is a person's choice from now on, and stays theirs on every page."""
+    """Keep the user's choice on every page."""
     st.session_state[PICKED] = True
     if typed := st.session_state.get(MODEL):
-        st.session_state[MODEL] = _whole(st.session_state.get(BEFORE, ""), typed)
+        st.session_state[MODEL] = _full_name(st.session_state.get(BEFORE, ""), typed)
 
 
-def _whole(before: str, typed: str) -> str:
-    """What was typed: the field drops its beginning where that is the name which stood there before."""
+def _full_name(before: str, typed: str) -> str:
+    """What was typed, with the previous name that the field drops from its beginning."""
     if typed[0] in "@-":  # no name begins so
         return before + typed
     longer = typed[0] == "/" and folders_allowed() and not Path(typed).is_dir() and Path(before + typed).is_dir()
@@ -44,9 +44,9 @@ def _whole(before: str, typed: str) -> str:
 
 
 def resolve_model(name: str) -> ModelRef | None:
-    """The model of that name once it is on this computer; None after the page was told what is still to do.
+    """The model of that name if it is on this computer; None after drawing the next step (download, progress, error).
 
-    PretrainedError when it is none, or a folder that may not be opened.
+    PretrainedError when the name is invalid, or the folder may not be opened.
     """
     ref = parse_model(name)
     if ref.source == "folder":
@@ -54,10 +54,10 @@ def resolve_model(name: str) -> ModelRef | None:
     return _hub(ref) if ref.source == "hub" else ref
 
 
-def other_panel(place: Any) -> None:
-    """A field for any model of the hub, or a folder where folders may be opened."""
+def other_panel(container: Any) -> None:
+    """A text field for any model of the hub, or a folder where folders are allowed."""
     folders = ", or the path of a folder" if folders_allowed() else ""
-    place.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
+    container.text_input(f"Name on the hub{folders}", key=TYPED, placeholder="owner/name", on_change=_typed)
     st.caption(f"Such as {', '.join(plain(name) for name in SUGGESTED)}. It is looked up first and its size is said; "
                f"at most {format_bytes(hub.most_bytes())} are fetched, safetensors alone, and no code of its own is "
                "run.")
@@ -69,9 +69,9 @@ def _typed() -> None:
 
 
 def folders_allowed() -> bool:
-    """Whether a person may open folders of the computer that runs this: on one's own computer, or as the owner says.
+    """Whether a visitor may open folders of the server.
 
-    The setting ATTENTION_LAB_FOLDERS, 1 or 0, decides; without it, only a browser on the same computer may.
+    ATTENTION_LAB_FOLDERS, 1 or 0, decides; without it, only a browser on the same computer may.
     """
     setting = os.environ.get("ATTENTION_LAB_FOLDERS") or secret("ATTENTION_LAB_FOLDERS")
     if setting:
@@ -81,12 +81,12 @@ def folders_allowed() -> bool:
 
 
 def loopback(address: object) -> bool:
-    """Whether a browser's address (None says so too) is that of this computer itself."""
+    """Whether a browser's address is this computer's own; None counts as its own."""
     try:
-        found = ip_address(str(address or "127.0.0.1"))
+        ip = ip_address(str(address or "127.0.0.1"))
     except ValueError:
         return False
-    return bool((getattr(found, "ipv4_mapped", None) or found).is_loopback)
+    return bool((getattr(ip, "ipv4_mapped", None) or ip).is_loopback)
 
 
 def secret(name: str) -> str | None:
@@ -107,7 +107,7 @@ def _folder(ref: ModelRef) -> ModelRef:
 
 
 def _of_the_lab(text: str) -> bool:
-    """Whether a folder lies among the lab's runs or its own examples: what was fine-tuned here is everybody's."""
+    """Whether a folder lies among the lab's runs or examples: models fine-tuned here are open to everyone."""
     try:
         folder = Path(text).expanduser().resolve()
     except (OSError, ValueError, RuntimeError):
@@ -116,11 +116,11 @@ def _of_the_lab(text: str) -> bool:
 
 
 def _hub(ref: ModelRef) -> ModelRef | None:
-    kept = model_storage.downloaded_commits(ref.name)
-    if COMMIT.fullmatch(ref.revision) and ref.revision in kept:
+    commits = model_storage.downloaded_commits(ref.name)
+    if COMMIT.fullmatch(ref.revision) and ref.revision in commits:
         return ref
-    if kept and not ref.revision:
-        return ModelRef("hub", ref.name, kept[0])
+    if commits and not ref.revision:
+        return ModelRef("hub", ref.name, commits[0])
     on_way = downloads.find(ref.name)
     if on_way is not None and not on_way.ended:
         _poll_download(ref.name)
@@ -128,52 +128,52 @@ def _hub(ref: ModelRef) -> ModelRef | None:
     if on_way is not None and on_way.error:
         _failed(ref, on_way.error)
         return None
-    found = _look_up(ref)
-    if isinstance(found, DownloadPlan) and found.kept:
-        return ModelRef("hub", found.repo, found.commit)
-    if isinstance(found, DownloadPlan):
-        _offer(found)
+    plan = _look_up(ref)
+    if isinstance(plan, DownloadPlan) and plan.is_downloaded:
+        return ModelRef("hub", plan.repo, plan.commit)
+    if isinstance(plan, DownloadPlan):
+        _offer(plan)
     else:
-        _failed(ref, found)
+        _failed(ref, plan)
     return None
 
 
 def _look_up(ref: ModelRef) -> DownloadPlan | str:
-    """What the hub says of it, asked once for each name that is typed: a plan, or why there is none."""
-    looked = st.session_state.get(LOOKUP)
-    if looked is None or looked[0] != ref:
+    """The download plan, or why there is none; the hub is asked once for each name."""
+    lookup = st.session_state.get(LOOKUP)
+    if lookup is None or lookup[0] != ref:
         with st.spinner(f"Asking the hub for {ref.name}"):
             try:
-                looked = ref, hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
+                lookup = ref, hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
             except PretrainedError as error:
-                looked = ref, str(error)
-        st.session_state[LOOKUP] = looked
-    found: DownloadPlan | str = looked[1]
-    return found
+                lookup = ref, str(error)
+        st.session_state[LOOKUP] = lookup
+    plan: DownloadPlan | str = lookup[1]
+    return plan
 
 
-def _offer(found: DownloadPlan) -> None:
-    """What a download would fetch, and the button that begins it."""
-    said, button = st.columns([3, 1], vertical_alignment="center")
-    said.markdown(f"**{plain(found.repo)}** is a {plain(found.family)} model: {format_bytes(found.size)} to fetch in "
-                  f"{len(found.files)} files, {format_bytes(found.memory)} in memory, pinned to commit "
-                  f"{found.commit[:7]}.")
-    button.button(f"Load {format_bytes(found.size)}", type="primary", icon=":material/download:", width="stretch",
-                  on_click=_begin, args=(found,))
+def _offer(plan: DownloadPlan) -> None:
+    """Draw what a download would fetch, and the button that starts it."""
+    text, button = st.columns([3, 1], vertical_alignment="center")
+    text.markdown(f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to fetch in "
+                  f"{len(plan.files)} files, {format_bytes(plan.memory)} in memory, pinned to commit "
+                  f"{plan.commit[:7]}.")
+    button.button(f"Load {format_bytes(plan.size)}", type="primary", icon=":material/download:", width="stretch",
+                  on_click=_start_download, args=(plan,))
 
 
-def _begin(found: DownloadPlan) -> None:
+def _start_download(plan: DownloadPlan) -> None:
     try:
-        model_storage.make_room(found.size)
-        downloads.start(found, secret("HF_TOKEN"))
-        select_model(f"{found.repo}@{found.commit}")
+        model_storage.make_room(plan.size)
+        downloads.start(plan, secret("HF_TOKEN"))
+        select_model(f"{plan.repo}@{plan.commit}")
     except PretrainedError as error:
         st.session_state[LOOKUP] = parse_model(st.session_state[MODEL]), str(error)
 
 
 @st.fragment(run_every=0.5)
 def _poll_download(repo: str) -> None:
-    """A download on its way: how far it is, and Stop."""
+    """Draw a running download: progress and Stop."""
     on_way = downloads.find(repo)
     if on_way is None or on_way.ended:
         st.rerun()
@@ -197,6 +197,6 @@ def _again(repo: str) -> None:
 
 
 def downloaded_models() -> list[str]:
-    """The hub models that are on this computer already, as the chooser writes them."""
-    found = sorted(path for path in model_storage.storage_folder().glob("*/*") if COMMIT.fullmatch(path.name))
-    return [f"{model_storage.repo_of(path)}@{path.name}" for path in map(Path, found)]
+    """The hub models on this computer, as the picker writes them."""
+    folders = sorted(path for path in model_storage.storage_folder().glob("*/*") if COMMIT.fullmatch(path.name))
+    return [f"{model_storage.repo_of(path)}@{path.name}" for path in map(Path, folders)]

@@ -1,4 +1,4 @@
-"""Arrays that were uploaded, in memory by their content, so that a link of this session and every page finds them."""
+"""Uploaded arrays, in memory by a hash of their content, so that every page and links of this session find them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _readings = ByteLRUCache(at_most(400_000_000, 1 / 12), 16)
 
 
 def store(data: bytes, name: str, tokens: str) -> str:
-    """Read an uploaded file and keep its reading; the name under which `reading` has it. PretrainedError in words."""
+    """Read an uploaded file and store its reading; returns its name for `reading`. PretrainedError if it is invalid."""
     digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
     _readings.get(digest, lambda: read_arrays(data, name, tokens))
     return f"{name} (array {digest})"
 
 
 def reading(name: str) -> Reading:
-    """An upload's reading; PretrainedError once it has made room for others, or the server began anew."""
-    found = UPLOAD_NAME.fullmatch(name)
-    return _readings.get(found[1] if found else name, lambda: _gone(name))
+    """An upload's reading; PretrainedError after it was evicted or the server restarted."""
+    match = UPLOAD_NAME.fullmatch(name)
+    return _readings.get(match[1] if match else name, lambda: _missing(name))
 
 
-def _gone(name: str) -> Reading:
+def _missing(name: str) -> Reading:
     raise PretrainedError(f"The upload {name} is no longer in memory; upload the file again.")
