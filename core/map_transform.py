@@ -1,6 +1,6 @@
-"""A map of attention read through a lens: pieces merged into words, tokens hidden, one sentence to another, an order.
+"""Transforms of an attention map: merging word pieces, hiding tokens, reordering rows and columns. Pure numpy.
 
-Pure numpy. A lens says which of a map's own tokens stand together in each row and in each column that are shown.
+A `MapTransform` lists which tokens of the source map make up each shown row and column.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ CONTINUES = "##"
 
 @dataclass(frozen=True)
 class MapTransform:
-    """The rows and the columns that are shown, each a group of the map's own tokens; a token in no group is hidden."""
+    """The shown rows and columns, each a group of the source map's tokens; a token in no group is hidden."""
 
     rows: Groups
     columns: Groups
 
     @classmethod
     def plain(cls, rows: int, columns: int) -> MapTransform:
-        """Every token for itself."""
+        """The identity: every token is a group of its own."""
         return cls(single_tokens(rows), single_tokens(columns))
 
     def changes(self, item: AttentionMap) -> bool:
-        """Whether the map looks different through it."""
+        """Whether it changes the map."""
         return self != MapTransform.plain(len(item.queries), len(item.keys))
 
     def shown_cell(self, source: tuple[int, int]) -> tuple[int, int] | None:
-        """The cell in which an own (query, key) is shown; None where it is hidden."""
+        """The shown cell that contains a source (query, key); None where it is hidden."""
         row, column = _group_of(self.rows, source[0]), _group_of(self.columns, source[1])
         return None if row is None or column is None else (row, column)
 
     def source_cell(self, cell: tuple[int, int]) -> tuple[int, int]:
-        """The first own query and key of a shown cell."""
+        """The first source query and key of a shown cell."""
         return self.rows[cell[0]][0], self.columns[cell[1]][0]
 
 
@@ -54,7 +54,7 @@ def single_tokens(count: int) -> Groups:
 
 
 def group_by_word(words: Sequence[int | None]) -> Groups:
-    """Neighbouring pieces of one word together; what belongs to no word (None) alone."""
+    """Groups of neighbouring pieces of one word; a token of no word (None) is a group of its own."""
     groups: list[tuple[int, ...]] = []
     for index, word in enumerate(words):
         if groups and word is not None and words[index - 1] == word:
@@ -65,25 +65,25 @@ def group_by_word(words: Sequence[int | None]) -> Groups:
 
 
 def hide_tokens(groups: Groups, hidden: Iterable[bool]) -> Groups:
-    """The groups without the hidden tokens; a group of hidden tokens alone is gone."""
+    """The groups without the hidden tokens; empty groups are left out."""
     dropped = {index for index, hide in enumerate(hidden) if hide}
     remaining = (tuple(index for index in group if index not in dropped) for group in groups)
     return tuple(group for group in remaining if group)
 
 
 def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
-    """The groups with the largest value first; equals keep their order."""
+    """The groups sorted by value, largest first; the sort is stable."""
     return tuple(groups[index] for index in np.argsort(-np.asarray(values, dtype=float), kind="stable"))
 
 
 def group_name(tokens: Sequence[str], group: tuple[int, ...]) -> str:
-    """The pieces of a group as one word."""
+    """The text of a group: its pieces as one word."""
     first, *rest = (tokens[index] for index in group)
     return first + "".join(piece.removeprefix(CONTINUES) for piece in rest)
 
 
 def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
-    """What each key gets from a query that may see it, on average; 0 for a key that nobody sees."""
+    """The mean weight of each key over the queries that may attend to it; 0 where there are none."""
     if item.mask is None:
         return item.weights.mean(1, dtype=np.float32)
     visible = np.broadcast_to(item.mask, item.weights.shape).sum(1)
@@ -91,19 +91,19 @@ def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
 
 
 def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
-    """Which keys get more than 0.3 of the weight of every query that may see them, on average over all heads.
+    """Which keys receive a mean weight above 0.3, averaged over all heads: attention sinks.
 
-    After Gu et al. 2024, who ask it of one head. Only of maps with the same keys.
+    After Gu et al. 2024, who define it for one head. All maps must have the same keys.
     """
     heads = np.concatenate([received_weight(item) for item in trace.maps])
     return np.asarray(heads.mean(0) > SINK)
 
 
 def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
-    """The map as the lens shows it: the sum over the keys of a group, the mean over its queries.
+    """Apply a transform: sum the weights over the keys of a group, average them over its queries.
 
-    Where keys are hidden, each row is multiplied so that it sums to what it summed to with them. A row that spent
-    everything on hidden keys gives zeros. A cell may be attended to where any of its own cells may be.
+    Where keys are hidden, each row is rescaled to its former sum; a row with all its weight on hidden keys becomes 0.
+    The mask allows a cell where it allows any of its source cells.
     """
     if not transform.changes(item):
         return item
@@ -125,7 +125,7 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
 
 
 def transform_trace(trace: AttentionTrace, transform: MapTransform) -> AttentionTrace:
-    """Every map of the trace through the same lens."""
+    """Apply a transform to every map of the trace."""
     return AttentionTrace(tuple(transform_map(item, transform) for item in trace.maps), trace.source)
 
 
@@ -134,7 +134,7 @@ def _hides(item: AttentionMap, transform: MapTransform) -> bool:
 
 
 def _merged(values: np.ndarray, groups: Groups, axis: int, reduce: np.ufunc = np.add) -> np.ndarray:
-    """The groups' places of one axis, reduced group by group."""
+    """Reduce one axis group by group."""
     order = [index for group in groups for index in group]
     if order != list(range(values.shape[axis])):
         values = np.take(values, order, axis=axis)

@@ -1,4 +1,4 @@
-"""AttentionTrace: the one thing every picture is drawn from, whatever it came from."""
+"""AttentionTrace: the attention maps of one model on one input, from any source; every figure is drawn from it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Kind = Literal["self", "causal", "cross"]
 class AttentionMap:
     """The attention of one layer: weights (H, T, S) float32, the tokens of its rows and of its columns.
 
-    `mask` is bool, True = may attend, broadcastable to (H, T, S); None where nothing is masked. `layer` is its place
-    among the maps of its kind; `number` is the model's own number of the layer, another one where layers between those
-    drawn have no attention, and None where it is not known. ValueError when the tokens do not fit the weights.
+    `mask` is bool, True = may attend, broadcastable to (H, T, S); None where nothing is masked. `layer` is its index
+    among the maps of its kind; `number` is the model's own number of the layer, which differs where layers between them
+    have no attention; None where it is unknown. ValueError when the tokens do not fit the weights.
     """
 
     kind: Kind
@@ -46,13 +46,13 @@ class AttentionMap:
 
 @dataclass(frozen=True, eq=False)
 class AttentionTrace:
-    """The maps of one model on one input, in the order of its layers, and the words for where they came from."""
+    """The maps of one model on one input, in the order of its layers, and the name of their source."""
 
     maps: tuple[AttentionMap, ...]
     source: str
 
     def of(self, kind: Kind) -> AttentionTrace:
-        """The maps of that kind alone."""
+        """Only the maps of that kind."""
         return AttentionTrace(tuple(item for item in self.maps if item.kind == kind), self.source)
 
     @property
@@ -61,14 +61,14 @@ class AttentionTrace:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many layers, and how many heads each has (the most)."""
+        """The number of layers, and the largest number of heads in a layer."""
         return len(self.maps), max((len(item.weights) for item in self.maps), default=0)
 
     def map(self, layer: int) -> AttentionMap:
         return self.maps[layer]
 
     def number(self, layer: int) -> int:
-        """The model's own number of the layer of that map; its place where the model does not tell."""
+        """The model's own number of a map's layer; its index where that is unknown."""
         number = self.maps[layer].number
         return layer if number is None else number
 
@@ -82,7 +82,7 @@ class AttentionTrace:
 
 
 def to_numpy(values: Tensor) -> np.ndarray:
-    """A tensor's numbers, from whatever device; half precision, which NumPy lacks in part, as float32."""
+    """A tensor as a NumPy array, from any device; half precision becomes float32."""
     values = values.detach().cpu()
     array: np.ndarray = (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
     return array
@@ -92,7 +92,7 @@ def map_of(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], kind: 
            item: int = 0) -> AttentionMap:
     """The map of one batch item of a layer's Steps, cut to its tokens (what follows them is padding).
 
-    ValueError when the kernel kept no weights.
+    ValueError when the kernel recorded no weights.
     """
     if steps.weights is None:
         raise ValueError("Nothing was recorded, so there is nothing to draw; call the layer with record=True, or take "

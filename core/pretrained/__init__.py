@@ -1,4 +1,4 @@
-"""Any pretrained model → a reading of what it is given: the trace of its attention, and what stands beside it."""
+"""Pretrained models: loading them, and reading the attention they compute on an input."""
 
 from core.pretrained.answers import Answer, answer
 from core.pretrained.attention_recorder import AttentionCall, AttentionRecorder, record_attention

@@ -1,4 +1,4 @@
-"""A pretrained model as the lab's searches ask for one: it reads a source, and is then fed one token a row."""
+"""A pretrained model behind the decoder interface of `core.decoding`: encode a source, then feed one token a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.pretrained.devices import to_device
 
 @dataclass(frozen=True)
 class EncodedSource:
-    """What was read: the encoder's states, or the text itself where there is no encoder; and which of it is real."""
+    """The encoder's states, or the ids themselves where there is no encoder; and the padding mask."""
 
     ids: Tensor
     mask: Bool[Tensor, "B S"]
@@ -26,20 +26,20 @@ class EncodedSource:
 
 @dataclass(frozen=True)
 class DecoderState:
-    """All that each row has been fed, and the keys and values that the model made of it, if it keeps them."""
+    """The ids that each row has been fed, and the model's key–value cache, if it has one."""
 
     ids: Int[Tensor, "B T"]
     cache: Any = None
 
     def pick(self, rows: Int[Tensor, " R"]) -> DecoderState:
-        """Those rows; the cache is ours alone, so it is picked in place."""
+        """Select rows; the cache belongs to this search alone, so it is reordered in place."""
         if self.cache is not None and not torch.equal(rows, torch.arange(len(self.ids), device=rows.device)):
             self.cache.reorder_cache(rows)
         return DecoderState(self.ids[rows], self.cache)
 
 
 class DecoderAdapter:
-    """The `Decoder` of core.decoding over a model that sessions share: always in eval mode, one step a lock."""
+    """The `Decoder` of core.decoding over a shared model: always in eval mode; each step holds the model's lock."""
 
     training = False
 

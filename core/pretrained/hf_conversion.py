@@ -1,4 +1,4 @@
-"""Models trained here as models of Hugging Face's library: the same weights in the class that computes the same."""
+"""Converts models trained here into Hugging Face classes that compute the same, with the same weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
 
 @dataclass(frozen=True)
 class HFConversion:
-    """A class of the library, the settings with which a model here computes what it computes, and how one is made."""
+    """A class of the library, the settings a model here needs to be equal to it, and the function that converts one."""
 
     name: str
     kind: str
@@ -34,13 +34,13 @@ class HFConversion:
     needs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def lacks(self, config: ModelConfig) -> list[str]:
-        """What of the model's settings this class has no place for, each with what it has."""
+        """The model's settings that this class does not have, each with those it has."""
         return [f"{name} = {' or '.join(map(str, fits))}, not {value}" for name, fits in {**USUAL, **self.needs}.items()
                 if (value := _setting(config, name)) not in fits]
 
 
 def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
-    """The model of Hugging Face's library that says what this one says; `vocabulary` numbers its words.
+    """The equivalent Hugging Face model; `vocabulary` numbers its words.
 
     PretrainedError names the setting that no class there has.
     """
@@ -77,7 +77,7 @@ def rename_weights(state: Weights, names: Mapping[str, str]) -> Weights:
 def vocabulary_rows(
     table: Float[Tensor, "V ..."], own: Vocabulary, vocabulary: Vocabulary, other: float = 0.0
 ) -> Float[Tensor, "W ..."]:
-    """A row a word of the whole vocabulary; `other` where the model has no such word of its own."""
+    """A row for each word of `vocabulary`; `other` where the model's own vocabulary lacks the word."""
     table_rows = table.new_full((len(vocabulary), *table.shape[1:]), other)
     table_rows[vocabulary.encode(own.tokens)] = table
     return table_rows

@@ -1,7 +1,7 @@
-"""Models of the Hugging Face hub: looked up and judged before anything large is fetched, then fetched byte by byte.
+"""Models of the Hugging Face hub: checked by their config and file list first, then downloaded.
 
-Only the config, the tokenizer and safetensors of one commit are fetched, each no longer than the hub has said and,
-where the hub states a checksum, with that checksum. Nothing that a repository holds is ever run.
+Only the config, the tokenizer and safetensors of one commit are downloaded, none longer than the hub has stated, and
+checked by the hub's checksum where there is one. No code from a repository is ever run.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def most_bytes() -> int:
 
 
 def plan(repo: str, revision: str = "main", *, token: str | None = None) -> DownloadPlan:
-    """What the hub has under this name, pinned to a commit and judged by its file list and its config alone.
+    """The download plan of a model, pinned to a commit, from its file list and config alone.
 
-    PretrainedError for all that cannot be opened, or is larger than `most_bytes`, with what would help.
+    PretrainedError when it cannot be opened, or is larger than `most_bytes`.
     """
     from huggingface_hub import HfApi
 
@@ -132,9 +132,9 @@ def _refuse_size(plan: DownloadPlan, limit: int) -> None:
 
 def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,
              stopped: Callable[[], bool] = lambda: False) -> Path:  # fmt: skip
-    """Fetch what is planned into its folder on the shelf, whole or not at all; the folder.
+    """Download a plan into its folder, completely or not at all; returns the folder.
 
-    `progress` is told the bytes so far. Stopped once `stopped()` is true; PretrainedError when the hub fails.
+    `progress` gets the bytes so far. DownloadStopped once `stopped()` is true; PretrainedError when the hub fails.
     """
     folder = plan.folder
     if plan.is_downloaded:
@@ -164,7 +164,7 @@ def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable
 
 
 def load(repo: str, commit: str) -> Pretrained:
-    """A model from the shelf; PretrainedError when it is no longer there."""
+    """A downloaded model; PretrainedError when it is no longer there."""
     folder = model_storage.model_folder(repo, commit)
     if not folder.is_dir():
         raise PretrainedError(f"{repo} is no longer on this computer; look it up again to load it.")

@@ -1,4 +1,4 @@
-"""What the attention of a text that goes on says in numbers: does a head look at the very token that is said next?"""
+"""Induction scores of generated text: how much each head attends to earlier positions of the next token."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jaxtyping import Float
 from core.trace import AttentionMap, AttentionTrace
 
 
-def induction_score(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> Float[np.ndarray,
-                                                                                                " H"] | None:
-    """How much of its weight each head puts, a mean over the steps that can, on earlier places of the token it says.
+def induction_score(item: AttentionMap, keys: Sequence[int],
+                    generated: Sequence[int]) -> Float[np.ndarray, " H"] | None:  # fmt: skip
+    """The weight of each head on earlier positions of the token that each step generates, a mean over eligible steps.
 
-    A step can where such a place is. None where no step can. This is what a head of induction does (Olsson et al. 2022,
-    section 2). `keys` (S) and `said` (T) are the ids of the map's columns and of its rows.
+    A step is eligible where such a position is visible; None where no step is. Induction heads score high (Olsson et
+    al. 2022, section 2). `keys` (S) and `generated` (T) are the ids of the map's columns and of its rows.
     """
     same = _same(item, keys, generated)
     able = same.any(-1)
@@ -23,19 +23,19 @@ def induction_score(item: AttentionMap, keys: Sequence[int], generated: Sequence
 
 
 def uniform_induction_score(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> float:
-    """What attention that is even over all that it may see would put there; 0 where no step can."""
+    """The same score for uniform attention; 0 where no step is eligible."""
     same = _same(item, keys, generated)
     able = same.any(-1)
     return float((same.sum(-1) / count_visible_keys(item))[able].mean()) if able.any() else 0.0
 
 
 def count_eligible_steps(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> int:
-    """How many steps say a token that stands where they may look."""
+    """How many steps generate a token that is among their visible keys."""
     return int(_same(item, keys, generated).any(-1).sum())
 
 
 def count_visible_keys(item: AttentionMap) -> np.ndarray:
-    """How many keys each row (T) may see."""
+    """The number of visible keys of each row (T)."""
     rows, columns = item.weights.shape[1:]
     if item.mask is None:
         return np.full(rows, columns)
@@ -48,8 +48,9 @@ def _same(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> 
 
 
 def most_informative_head(trace: AttentionTrace, keys: Sequence[int], generated: Sequence[int]) -> tuple[int, int]:
-    """The (map, head) that looks most at the token it says next; where no token stood before, or the keys are another
-    text, the sharpest one. The first place counts for neither: heads that look for nothing rest there."""
+    """The (map, head) with the highest induction score; without one, that with the highest maximum weights.
+
+    The first position does not count: it is an attention sink."""
     best, head_index = -1.0, (0, 0)
     for layer, item in enumerate(trace.maps):
         scores = induction_score(item, keys, generated) if item.kind != "cross" else None

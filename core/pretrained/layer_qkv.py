@@ -1,4 +1,4 @@
-"""What one layer of an encoder attends with, before q and k meet."""
+"""The input, queries, keys and values of one encoder layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.pretrained.reading import encode, forward
 
 @dataclass(frozen=True, eq=False)
 class LayerQKV:
-    """What one layer attends with, on one text: its input x, and its own queries, keys and values, head by head."""
+    """The input x of one layer on one text, and its queries, keys and values by head."""
 
     x: Float[Tensor, "1 T C"]
     q: Float[Tensor, "1 H T D"]
@@ -27,9 +27,9 @@ class LayerQKV:
 
 
 def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
-    """The queries, keys and values of one layer on a text, as they meet; the model is only read.
+    """The queries, keys and values of one layer on a text, after any rotation.
 
-    softmax(q·k/√D) is the attention that `read` returns. What is too long is cut as there. PretrainedError when the
+    softmax(q·k/√D) is the attention that `read` returns. A long text is cut as there. PretrainedError when the
     text is empty, or the model has no such layer.
     """
     batch, line, _, cut = encode(pretrained, ModelInputs(text))

@@ -1,4 +1,4 @@
-"""The model's own number of each layer that attends, and what its other layers do in place of attention."""
+"""The model's own numbers of its attention layers, and what its other layers do instead."""
 
 from __future__ import annotations
 

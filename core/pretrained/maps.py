@@ -1,4 +1,4 @@
-"""The weights that a forward pass left behind, as maps whose rows and columns are the tokens of the reading."""
+"""The weights of a forward pass as attention maps between the tokens of the reading."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def maps_of(pretrained: Pretrained, output: Any, recorder: AttentionRecorder, re
 
 
 def weights_of(output: Any, recorder: AttentionRecorder) -> dict[Kind, list[Tensor]]:
-    """The weights (B, H, T, S) of each layer by kind: those that were watched, else those that the model returned."""
+    """The weights (B, H, T, S) of each layer by kind: recorded ones, else those that the model returned."""
     layers = _all_layers(output, recorder)
     return {kind: [weights for of, weights, _ in layers if of == kind] for kind in KINDS}
 
 
 def _all_layers(output: Any, recorder: AttentionRecorder) -> list[One]:
-    """What was watched, and of the other kinds what the model returned."""
+    """The recorded layers, and for kinds that were not recorded the returned ones."""
     call = [(call.kind, call.weights, call.mask) for call in recorder.calls]
     kinds = {kind for kind, *_ in call}
     return call + [one for one in _returned(output) if one[0] not in kinds]
@@ -73,7 +73,7 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
 
 
 def allowed_of(mask: Tensor | None, keys: int) -> Bool[Tensor, "... S"] | None:
-    """Where a mask of the first text, added to the scores or bool, lets a query see a key."""
+    """The mask of the first batch item as bool, True = may attend; masks added to the scores are converted."""
     if mask is None:
         return None
     mask = mask[0, ..., :keys].detach()
@@ -81,7 +81,7 @@ def allowed_of(mask: Tensor | None, keys: int) -> Bool[Tensor, "... S"] | None:
 
 
 def _returned(output: Any) -> Iterator[One]:
-    """The attentions that a model returned by itself, of the kinds that can be told."""
+    """The attentions that a model returned itself, by kind."""
     if banded := [name for name in ("encoder_global_attentions", "global_attentions") if hasattr(output, name)]:
         own, far = _all(output, "encoder_attentions") or _all(output, "attentions"), _all(output, banded[0])
         yield from (("self", *unpacked(one[0], far[layer][0, :, :one.shape[2]] if far else None))
@@ -101,7 +101,7 @@ def _all(output: Any, name: str, axes: int = 4) -> list[Tensor]:
 
 def unpacked(band: Float[Tensor, "H T band"], far: Float[Tensor, "H T X"] | None
              ) -> tuple[Float[Tensor, "1 H T T"], Bool[Tensor, "1 1 T T"]]:  # fmt: skip
-    """Longformer's band as the matrix it stands for, and where that matrix can be other than zero.
+    """Longformer's banded weights as a full matrix, and its mask.
 
     A row of the band holds the weights of the X tokens that all see, then those of the 2·w + 1 tokens around its own.
     `far` holds what those X tokens themselves give to all. Beltagy et al. 2020, section 3.1.
@@ -123,7 +123,7 @@ def unpacked(band: Float[Tensor, "H T band"], far: Float[Tensor, "H T X"] | None
 
 def unblocked(blocks: Float[Tensor, "N H L three_L"], length: int
               ) -> tuple[Float[Tensor, "1 H T T"], Bool[Tensor, "1 1 T T"]]:  # fmt: skip
-    """LongT5's blocks as the matrix of T tokens that they stand for, and where it can be other than zero.
+    """LongT5's block weights as a full matrix over T tokens, and its mask.
 
     Each of N blocks of L rows meets the keys of the block before, its own and the next. Guo et al. 2022, section 3.1.1.
     """
@@ -137,7 +137,7 @@ def unblocked(blocks: Float[Tensor, "N H L three_L"], length: int
 
 
 def with_sink(trace: AttentionTrace) -> AttentionTrace:
-    """The same maps with one key more, `sink`: what each row gave to no token. For models that learned a sink."""
+    """The maps with one more key, `sink`: the weight that each row gave to no token. For models with a learned sink."""
     return AttentionTrace(tuple(map(_with_sink, trace.maps)), trace.source)
 
 
@@ -151,13 +151,13 @@ def _with_sink(item: AttentionMap) -> AttentionMap:
 
 
 def sink_line(line: Line) -> Line:
-    """The keys of such a map: the sink stands after all of them, and is no token of the text."""
+    """The keys of such a map: the sink comes last and is a special token."""
     return replace(line, ids=(*line.ids, -1), tokens=(*line.tokens, SINK), special=(*line.special, True),
                    word=(*line.word, None), segment=(*line.segment, line.segment[-1]))
 
 
 def note_of(pretrained: Pretrained, recorder: AttentionRecorder, kinds: Sequence[Kind]) -> str | None:
-    """What a reader must know of maps of these kinds before reading them, where there is something."""
+    """Notes that explain maps of these kinds; None where there are none."""
     notes = []
     if has_sinks(recorder):
         notes.append("A learned sink, which is no token, takes a part of each row, so that its tokens share less than "
@@ -180,7 +180,7 @@ def has_sinks(recorder: AttentionRecorder) -> bool:
 
 
 def _shapes(output: Any) -> list[tuple[int, ...]]:
-    """The shapes of whatever a model returned under the name of attention."""
+    """The shapes of the attentions that a model returned."""
     names = ("attentions", *(name for name, _ in RETURNED))
     tensors = [one for name in names for one in getattr(output, name, None) or ()]
     return [tuple(one.shape) for one in tensors if isinstance(one, Tensor)]

@@ -1,4 +1,4 @@
-"""How the process treats memory that a reading has left."""
+"""The memory that the process keeps after a reading."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MAX_FREED, MMAP_FROM = 256 << 20, 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let glibc hold up to 256 MB of freed memory for the next reading; elsewhere, nothing.
+    """Let glibc keep up to 256 MB of freed memory for the next reading; does nothing on other systems.
 
-    Otherwise the pages of every map go back to the system and are taken again one by one, which makes a reading of
-    512 tokens a fifth slower than the forward pass that it watches.
+    Otherwise the pages of every map return to the system and are requested again one by one, which makes a reading of
+    512 tokens a fifth slower than its forward pass.
     """
     if sys.platform != "linux":
         return

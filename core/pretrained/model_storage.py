@@ -1,4 +1,4 @@
-"""Where models stand on disk: the bounded shelf of what was downloaded, and folders of a person's own."""
+"""Models on disk: the folder of downloads, with a size limit, and the user's own folders."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ STALE_SECONDS = 6 * 3600.0
 
 
 def storage_folder() -> Path:
-    """The folder of everything downloaded here, in HF_HOME; other programs' models beside it are never touched."""
+    """The folder of downloaded models, in HF_HOME; models of other programs beside it are never touched."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(home).expanduser() / "attention-lab"
 
 
 def storage_limit() -> int:
-    """How much the shelf may hold, by ATTENTION_LAB_MODELS_MB or 3 GB."""
+    """The size limit of the folder in bytes, from ATTENTION_LAB_MODELS_MB or 3 GB."""
     return int(float(os.environ.get("ATTENTION_LAB_MODELS_MB") or MOST_BYTES / 1e6) * 1e6)
 
 
 def model_folder(repo: str, commit: str) -> Path:
-    """The folder of one commit of one model, there or not."""
+    """The folder of one commit of one model, whether it exists or not."""
     return storage_folder() / repo.replace("/", "--") / commit
 
 
 def repo_of(folder: Path) -> str:
-    """The name of the model whose commit that folder of the shelf is."""
+    """The model's name of a download's folder."""
     return folder.parent.name.replace("--", "/")
 
 
 def downloaded_commits(repo: str) -> tuple[str, ...]:
-    """The commits of a model that are on the shelf, the last used first."""
+    """The downloaded commits of a model, most recently used first."""
     folders = [path for path in _folders() if path.parent.name == repo.replace("/", "--")]
     return tuple(path.name for path in sorted(folders, key=_used, reverse=True))
 
 
 def mark_used(folder: Path) -> None:
-    """Say that a model on the shelf was used just now."""
+    """Mark a downloaded model as used now."""
     os.utime(folder)
 
 
 def make_room(need: int) -> None:
-    """Let the models that were used longest ago go until `need` more bytes fit; PretrainedError when they cannot."""
+    """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
     most = storage_limit()
     if need > most:
         raise PretrainedError(f"The model has {format_bytes(need)} and the shelf for downloads holds "
@@ -73,7 +73,7 @@ def _folders() -> list[Path]:
 
 
 def _drop_stale() -> None:
-    """What a download left behind whose process has ended."""
+    """Delete partial downloads whose process has ended."""
     for part in storage_folder().glob("*/*.part"):
         if time.time() - _used(part) > STALE_SECONDS:
             shutil.rmtree(part, ignore_errors=True)
@@ -92,7 +92,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that a new model could take, where the system tells: of the computer, and of its container."""
+    """The free memory in bytes, of the computer or its container; None where the system does not report it."""
     free = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -105,7 +105,7 @@ def free_memory() -> int | None:
 
 
 def check_folder(text: str, limit: int) -> Path:
-    """A person's own folder that holds a model: its path, resolved. PretrainedError says what it lacks.
+    """The resolved path of a user's folder with a model in it; PretrainedError says what it lacks.
 
     `limit` is the most bytes of weights that are opened.
     """
@@ -130,7 +130,7 @@ def check_folder(text: str, limit: int) -> Path:
 
 
 def format_bytes(count: int) -> str:
-    """A size in words: kB, MB or GB, in tens as the hub counts."""
+    """A size as text in kB, MB or GB (powers of ten, as the hub counts)."""
     for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB")):
         if count >= unit:
             return f"{count / unit:,.1f} {name}" if count < 10 * unit else f"{count / unit:,.0f} {name}"

@@ -1,4 +1,4 @@
-"""What a person gave → what the model takes → every map of attention that it made of it."""
+"""From inputs to tensors, through the forward pass, to the attention maps of a reading."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Batch", "encode", "encode_source", "forward", "read", "weights_of"]
 
 
 def read(pretrained: Pretrained, inputs: ModelInputs | str) -> Reading:
-    """The attention of every layer and head on what was given: text of at most 20,000 characters, a picture or sound.
+    """The attention of every layer and head on the inputs: text of at most 20,000 characters, a picture or sound.
 
     A text longer than `max_tokens` is cut, and `Reading.cut` says so. An encoder–decoder that is given no target
     decodes it first. PretrainedError when there is nothing to read, or the model has no attention to draw.
@@ -60,7 +60,7 @@ def encode(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, Li
 
 
 def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
-    """The same without a decoder's: what an encoder, or a model that has only one line, reads."""
+    """The same without the decoder's inputs: for the encoder, or a model with a single line."""
     with wrap_errors(f"{pretrained.name} cannot read this"):
         if pretrained.reads == "picture":
             return *_picture(pretrained, inputs), None
@@ -69,10 +69,10 @@ def encode_source(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, L
 
 def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: HeadSet = NO_HEADS, probe: bool = False,
             uniform: HeadSet = NO_HEADS, **more: Any) -> tuple[Any, AttentionRecorder]:  # fmt: skip
-    """One forward pass under the model's lock, watched; `probe` keeps what gradients need (see `recorder.watching`).
+    """One recorded forward pass under the model's lock; arguments as in `attention_recorder.record_attention`.
 
-    PretrainedError when the model does not take what it was given, or is asked for more than its weights although its
-    layers cannot be watched.
+    PretrainedError when the model does not accept the inputs, or when more than its weights is requested of a model
+    that is not recordable.
     """
     if not pretrained.recordable:
         if with_qkv or off or probe or uniform:
@@ -84,7 +84,7 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
         try:
             output = pretrained.model(**to_device(pretrained.model, batch), **more)
             return to_cpu(output, recorder), recorder
-        except Exception as error:  # whatever a foreign family's code raises on what it was given
+        except Exception as error:  # any error of the family's own code
             raise PretrainedError(not_taken(pretrained, batch, error)) from error
 
 
@@ -94,7 +94,7 @@ def sampling_rate(pretrained: Pretrained) -> int:
 
 
 def _extractor(pretrained: Pretrained) -> Any:
-    """What prepares the sound, alone or in a processor beside a tokenizer."""
+    """The feature extractor, alone or in a processor beside a tokenizer."""
     return getattr(pretrained.tokenizer, "feature_extractor", pretrained.tokenizer)
 
 
@@ -104,7 +104,7 @@ def tokenizer_of(pretrained: Pretrained) -> Any:
 
 
 def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
-    """What the tokenizer makes of texts. It keeps between calls whether it cuts, so sessions ask it one at a time."""
+    """The tokenizer's encoding of texts. Truncation settings persist between calls, so it holds the lock."""
     with pretrained.lock, wrap_errors(f"{pretrained.name} has a tokenizer that cannot read this"):
         return tokenizer_of(pretrained)(*texts, verbose=False, **how)
 
@@ -141,7 +141,7 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
 
 
 def _caption(pretrained: Pretrained) -> Batch:
-    """The start of a caption, for a model that reads a picture and writes of it in one pass; nothing for others."""
+    """The start token of a caption, for a model that reads a picture and its caption in one pass; empty for others."""
     model, takes = pretrained.model, inspect.signature(pretrained.model.forward).parameters
     start = getattr(text_config(model), "bos_token_id", None)
     optional = "input_ids" in takes and takes["input_ids"].default is None  # else it needs more
@@ -195,7 +195,7 @@ def _target_ids(pretrained: Pretrained, inputs: ModelInputs) -> list[int]:
 
 
 def _produced(pretrained: Pretrained, target: Line) -> Line:
-    """The target one place on, closed by the end mark: what each place of the decoder answers."""
+    """The target shifted by one and closed by the end token: what each decoder position predicts."""
     tokenizer = tokenizer_of(pretrained)
     end = tokenizer.eos_token_id
     ids = (*target.ids[1:], end if end is not None else target.ids[0])

@@ -1,4 +1,4 @@
-"""The same model before it learned anything: its config, and weights drawn anew."""
+"""The same architecture with randomly initialized weights."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from core.seeding import seeded_rng
 
 
 def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
-    """A model of the same config whose weights are drawn as its family draws them before training, by the seed.
+    """A model of the same config, initialized as its family does before training, by the seed.
 
-    The trained model is only read; torch's generator comes out as it went in.
+    The trained model and torch's global generator are left unchanged.
     """
     config = deepcopy(pretrained.model.config)
     config._attn_implementation = "eager"

@@ -1,4 +1,4 @@
-"""One weight taken apart: the query and the key that meet, dimension by dimension, up to what the weight carries."""
+"""One attention weight broken down: query, key and their products by dimension, score, row, and contribution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = Float[np.ndarray, " S"]
 
 @dataclass(frozen=True, eq=False)
 class LayerAttention:
-    """What one layer attends with on one input, head by head; G key and value heads are shared by H query heads.
+    """What one layer computes its attention from, by head; H query heads share G key and value heads.
 
     `unrotated_q` and `unrotated_k` are before rotation, None where the family does not rotate. `bias` is added to the
     scaled scores; `softcap` and `sinks` are None where the family has none.
@@ -45,7 +45,7 @@ class LayerAttention:
     sinks: Float[Tensor, " H"] | None = None
 
     def kv_group(self, head: int) -> tuple[int, list[int]]:
-        """The key and value head that this head reads, and every query head that reads it."""
+        """The key and value head of a query head, and all query heads that share it."""
         each = len(self.q) // len(self.k)
         group = head // each
         return group, list(range(group * each, (group + 1) * each))
@@ -53,11 +53,11 @@ class LayerAttention:
 
 @dataclass(frozen=True, eq=False)
 class WeightBreakdown:
-    """Every number between a query and the weight it gives to one key; rows run over all the keys it meets.
+    """Every intermediate value of one weight; rows run over all keys.
 
     `products` are q·k by dimension, `dot` their sum. `scores` are those that the softmax takes, −inf where masked;
-    `weights` is the row made of them here, which is the model's own to 1e-6. `value` is what the key offers, `out` all
-    that the head gives to the query.
+    `weights` is the row made of them here, which is the model's own to 1e-6. `value` is the key's v, `out` the
+    head's output at the query.
     """
 
     q: Vector
@@ -84,12 +84,12 @@ class WeightBreakdown:
 
     @property
     def contribution(self) -> Float[np.ndarray, " E"]:
-        """What this weight adds to the head's output: α·v."""
+        """The weight's contribution to the head's output: α·v."""
         return self.value * self.weights[self.key]
 
 
 def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[LayerAttention, ...]:
-    """What each layer of each kind attends with, in the order of its maps; PretrainedError where none can be opened."""
+    """The q, k, v, scale, bias and mask of each layer, in map order; PretrainedError where none is recorded."""
     batch, *_ = encode(pretrained, inputs)
     with torch.no_grad():
         _, recorder = forward(pretrained, batch, with_qkv=True)
@@ -99,12 +99,12 @@ def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Layer
 
 
 def find_layer(layers: Sequence[LayerAttention], kind: Kind, layer: int) -> LayerAttention:
-    """The layer of that kind and place."""
+    """The layer of that kind and index."""
     return next(one for one in layers if (one.kind, one.layer) == (kind, layer))
 
 
 def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) -> WeightBreakdown:
-    """One weight of that layer, with all that leads to it. ValueError when it has no such head, query or key."""
+    """Break one weight of a layer down. ValueError when there is no such head, query or key."""
     heads, rows, columns = len(layer.q), layer.q.shape[1], layer.k.shape[1]
     if not (0 <= head < heads and 0 <= query < rows and 0 <= key < columns):
         raise ValueError(f"head {head}, query {query}, key {key} are not all in this layer; it has {heads} heads, "
@@ -150,9 +150,9 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
 
 
 def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Tensor | None]:
-    """q and k turned back by the family's own rotation with the sine's sign changed.
+    """q and k before rotation, by the family's own rotation function with the sign of the sine changed.
 
-    None where it has no rotation, or where its code turns only a part of what reached us, which cannot be told apart.
+    None where the family has no rotation, or where its code rotates only a part of q and k.
     """
     module, q, k = call.module, call.q, call.k
     rotate = getattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb", None)
@@ -166,7 +166,7 @@ def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Te
             cos, sin = angles[0](q, positions, kinds[module.layer_idx])
         else:
             cos, sin = angles[0](q, positions)
-        stretch = cos[0, 0].square() + sin[0, 0].square()  # above one where a family also stretches (YaRN)
+        stretch = cos[0, 0].square() + sin[0, 0].square()  # above 1 where a family also scales (YaRN)
         back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
     except (RuntimeError, TypeError, AttributeError):
         return None, None

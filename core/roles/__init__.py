@@ -1,4 +1,4 @@
-"""What each head of a model does, measured over sentences: nine roles, each beside the chance of it."""
+"""The roles of a model's heads, measured over sentences: nine roles, each with its chance level."""
 
 from core.roles.examples import Example, clearest_example
 from core.roles.inputs import RoleInputs, read_all, role_inputs

@@ -1,4 +1,4 @@
-"""Where a head shows its role most clearly: one query, its key and the weight between them."""
+"""The clearest example of a head's role: one query, its key and the weight between them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ NEARLY = 0.95  # of the clearest row: as clear to the eye
 
 
 def clearest_example(readings: Sequence[Reading], kind: Kind, role: Role, layer: int, head: int) -> Example | None:
-    """The row of all readings in which a head is most as its role would have it; None where no row could be.
+    """The row of all readings with the most weight on the role's targets; None where no row has targets.
 
-    Of rows that are nearly as clear the one of the longest words is taken, which says most to a reader.
+    Among rows within 5 % of the best, the one with the longest words is taken.
     """
     candidates = [(example, letters) for index, reading in enumerate(readings)
              for example, letters in _rows(index, reading, kind, role, layer, head)]
@@ -46,7 +46,7 @@ def clearest_example(readings: Sequence[Reading], kind: Kind, role: Role, layer:
 
 def _rows(reading_index: int, reading: Reading, kind: Kind, role: Role, layer: int,
           head: int) -> list[tuple[Example, int]]:
-    """Every row that could show the role, and how many letters its query and its key have."""
+    """Every row that has targets, with the number of letters of its query and key."""
     item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
     weights = item.weights[head]
     visible = np.ones(weights.shape, dtype=bool) if item.mask is None else np.broadcast_to(

@@ -1,4 +1,4 @@
-"""What a model's roles are measured on: the kept sentences where it knows their words, else what it does know."""
+"""The inputs on which roles are measured: the example sentences where the model knows their words, else others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nine roles, in the order of their colours: what each looks at, in words and as a rule over tokens."""
+"""The nine roles, in the order of their colours: what each attends to, in words and as a rule over tokens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from core.roles.targets import Rule
 
 @dataclass(frozen=True)
 class Role:
-    """What a head may do: the keys it would look at, as a rule (None: no keys, it spreads) and in words; and a source.
+    """A role of a head: its target keys, as a rule (None for Broad, which has none) and in words; and a source.
 
-    `acts` is whether it picks something out; to rest on the first token and to lie broad are what heads do meanwhile.
+    `acts` is False for First token and Broad, the roles of heads that have nothing to act on.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Every head's score in every role, over a set of readings, beside what shuffled attention would score."""
+"""The score of every head in every role over a set of readings, with the chance level of shuffled attention."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class RoleScores:
 
     @property
     def share(self) -> Scores:
-        """Of the weight that chance leaves over, how much the head puts where the role wants it; 1 is all of it."""
+        """The score rescaled so that chance is 0 and the maximum is 1."""
         return (self.score - self.chance) / (1 - self.chance)
 
     @property
     def counts(self) -> Bool[np.ndarray, "R L H"]:
-        """Where a role is above its baseline: by 3 standard deviations, and by a fifth of what chance leaves over."""
+        """Where a score is significant: 3 standard deviations above chance, and a share of at least 0.2."""
         with np.errstate(invalid="ignore"):
             above = (self.score > self.chance + MIN_STDS * self.std) & (self.share >= MIN_SHARE)
         above &= (self.rows >= FEWEST_ROWS)[:, None, None]
@@ -64,10 +64,10 @@ class RoleScores:
 
     @property
     def head_roles(self) -> dict[tuple[int, int], int]:
-        """The role of each head (layer, head), as its place in ROLES: of those that count the one with most share.
+        """The role of each head (layer, head) as an index into ROLES: the significant one with the largest share.
 
-        A head that rests on the first token, or lies broad, has that role only where no other counts: many heads rest
-        and act when there is something to act on (Kobayashi et al. 2020). A head in none is none of these: left out.
+        First token and Broad count only where no other role is significant: many heads rest until there is something
+        to act on (Kobayashi et al. 2020). Heads without a significant role are left out.
         """
         acts = np.asarray([role.acts for role in ROLES])[:, None, None]
         rank = np.where(self.counts, self.share + acts, -1.0)
@@ -84,7 +84,7 @@ class RoleScores:
 
 
 class Sums(NamedTuple):
-    """What rows add up to, for each head: their score, and the mean and variance of it under chance."""
+    """Sums over rows, by head: the score, and its mean and variance under chance."""
 
     score: Float[np.ndarray, " H"]
     chance: Float[np.ndarray, " H"]
@@ -93,9 +93,9 @@ class Sums(NamedTuple):
 
 
 def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
-    """Every role's score in every head over some readings of one model; only kinds whose rows are its columns.
+    """The score of every head in every role, over readings of one model.
 
-    A score is the mean, over the rows that can show the role, of the weight on the keys that the role speaks of.
+    A score is the mean weight on the role's target keys, over the rows that have such keys.
     ValueError for cross-attention, or when there is no map of that kind.
     """
     if kind == "cross":
@@ -125,7 +125,7 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
 
 
 def _sums(role: Role, item: AttentionMap, text: Text, expected: Targets | None) -> Sums:
-    """One map's part in one role's score."""
+    """The sums of one map for one role."""
     visible = np.ones(item.weights.shape[1:], dtype=bool)
     if item.mask is not None:
         visible = np.asarray(np.broadcast_to(item.mask, item.weights.shape).any(0))
@@ -135,11 +135,11 @@ def _sums(role: Role, item: AttentionMap, text: Text, expected: Targets | None) 
 
 
 def weight_on_targets(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text, expected: Targets) -> Sums:
-    """The weight on the wanted keys, and what shuffled keys would put there: mean and variance in closed form.
+    """The weight on the expected keys, and its mean and variance when keys are shuffled, in closed form.
 
-    One shuffle serves all rows of a text, since heads look in stripes. For rows i and i' that see the same n keys, with
-    their weights and wanted keys centred, the covariance is (w·w')(m·m') / (n − 1): Hoeffding 1951, theorem 2. Where a
-    mask lets rows see different numbers of keys, n − 1 is the geometric mean of both.
+    One shuffle serves all rows of a text, since maps are striped. For rows i and i' that see the same n keys, with
+    their weights and expected keys centred, the covariance is (w·w')(m·m') / (n − 1): Hoeffding 1951, theorem 2. Where
+    a mask lets rows see different numbers of keys, n − 1 is the geometric mean of both.
     """
     rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) > 1))
     w, keys, right = weights[:, rows].astype(np.float64), visible[rows], expected[rows]
@@ -152,7 +152,7 @@ def weight_on_targets(weights: Float[np.ndarray, "H T T"], visible: Targets, tex
 
 
 def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) -> Sums:
-    """The share of its keys that a row uses, and what rows of random scores would use."""
+    """The share of its keys that a row uses, and its chance level for random scores."""
     n = visible.sum(-1)
     rows = np.flatnonzero(text.ordinary & (n >= FEWEST_KEYS))
     used = share_used(weights[:, rows].astype(np.float64), n[rows])
@@ -162,7 +162,7 @@ def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) ->
 
 
 def share_used(rows: Float[np.ndarray, "... T S"], keys: Int[np.ndarray, " T"]) -> Float[np.ndarray, "... T"]:
-    """On how many of its keys each row effectively lies, e^entropy / keys: 1 when even, 1 / keys when on one."""
+    """The effective share of keys of each row, e^entropy / keys: 1 when uniform, 1 / keys on a single key."""
     rows = rows / np.maximum(rows.sum(-1, keepdims=True), 1e-12)
     return np.exp(-(rows * np.log(np.where(rows > 0, rows, 1.0))).sum(-1)) / keys
 

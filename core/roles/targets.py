@@ -1,4 +1,4 @@
-"""Which keys a role speaks of: for each query of a line, the keys that would be right, from its tokens alone."""
+"""The target keys of each role: for each query of a line, from its tokens alone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Text:
 
 
 def previous(text: Text) -> Targets:
-    """The token before; not where that is the first or a special one, at which heads look for other reasons."""
+    """The token before; not where that is the first or a special token, which heads attend to for other reasons."""
     return (text.distance == -1) & _plain_key(text)
 
 
@@ -98,9 +98,9 @@ def rare_word(text: Text) -> Targets:
 
 
 def induction(text: Text) -> Targets:
-    """The token behind an earlier (or, without a mask, any other) place of this token, where what follows is the same.
+    """The token after an earlier (without a mask: any other) occurrence of this token, if the continuation matches.
 
-    Elhage et al. 2021; Olsson et al. 2022: "… A B … A" looks at B. The last token has nothing after it and counts, too.
+    Elhage et al. 2021; Olsson et al. 2022: "… A B … A" attends to B. The last token has no continuation and counts too.
     """
     pieces = np.asarray(text.pieces, dtype=object)
     size = len(text)

@@ -223,9 +223,10 @@ def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(tmp_path, monke
     """The field of the browser hands over the rest alone."""
     (tmp_path / "bert").mkdir()
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    assert resolve._whole(str(tmp_path), "/bert") == f"{tmp_path}/bert"
-    assert resolve._whole(str(tmp_path), "/nowhere") == "/nowhere"
-    assert resolve._whole(str(tmp_path), str(tmp_path / "bert")) == f"{tmp_path}/bert"
-    assert resolve._whole("lab/bert", "@main") == "lab/bert@main" and resolve._whole("lab", "lab/bert") == "lab/bert"
+    assert resolve._full_name(str(tmp_path), "/bert") == f"{tmp_path}/bert"
+    assert resolve._full_name(str(tmp_path), "/nowhere") == "/nowhere"
+    assert resolve._full_name(str(tmp_path), str(tmp_path / "bert")) == f"{tmp_path}/bert"
+    assert resolve._full_name("lab/bert", "@main") == "lab/bert@main"
+    assert resolve._full_name("lab", "lab/bert") == "lab/bert"
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "0")
-    assert resolve._whole(str(tmp_path), "/bert") == "/bert", "a visitor learns nothing of folders"
+    assert resolve._full_name(str(tmp_path), "/bert") == "/bert", "a visitor learns nothing of folders"

@@ -31,11 +31,11 @@ WATCHED = [name for name in READABLE if tiny(name).recordable and name != "diffl
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 
 
-def asked_of(family: str, place: int | None = None, against: str = "Nine boats wait."):
+def asked_of(family: str, position: int | None = None, against: str = "Nine boats wait."):
     """A question that the family answers: a mask for those that fill one."""
     model = tiny(family)
     text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
-    return ask(model, Question(given(family, text), place, against))
+    return ask(model, Question(given(family, text), position, against))
 
 
 def scaled(family: str, seen, heads: list[int], by: float, exact: bool = False):
@@ -94,7 +94,7 @@ def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
     """‖α·v·W_O‖ against the vectors themselves, keys and heads one by one."""
     asked = asked_of(family)
     measured, trace = measure_contributions(asked), read(asked.pretrained, asked.question.inputs).trace
-    assert measured.whole
+    assert measured.uses_output_matrix
     every = seen_of(family)
     for seen in (every[0], every[-1]):
         item = next(one for one in trace.maps if (one.kind, one.layer) == (seen.kind, seen.layer))
@@ -122,7 +122,7 @@ def test_without_a_matrix_of_its_own_a_head_writes_its_value():
     """Differential attention subtracts one half of the heads from the other before W_O: no rows belong to one head."""
     asked = asked_of("diffllama")
     measured, seen = measure_contributions(asked), seen_of("diffllama")[0]
-    assert not measured.whole
+    assert not measured.uses_output_matrix
     expected = seen.v[0].norm(dim=-1).repeat_interleave(seen.weights.shape[1] // seen.v.shape[1], 0)
     np.testing.assert_allclose(measured.norms["causal", 0], expected, rtol=1e-5)
 
