@@ -99,8 +99,8 @@ def caption(scores: RoleScores, place: int, inputs: RoleInputs, model: str, cut:
                  f"σ are the mean and spread of rows of random scores. From {number(UNIFORM)} on it is even, as before "
                  "training.")
     else:
-        line += (f" R are the {scores.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].attends_to}; c and σ are "
-                 "the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
+        line += (f" R are the {scores.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].attends_to}; c and σ "
+                 "are the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
     line += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(MIN_SHARE)} of "
              "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
     if cut:

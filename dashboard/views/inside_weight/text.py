@@ -47,8 +47,9 @@ def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
     """How much of the head's output for this query came through this weight."""
     whole = float(np.linalg.norm(one.out))
     share = float(one.contribution @ one.out) / whole**2 if whole else 0.0
-    return (f"Through this weight, {plain(key)} sends α·v of length {number(float(np.linalg.norm(one.contribution)))} to "
-            f"{plain(query)}; all keys together send {number(whole)}. Along that sum, this one gives "
+    return (f"Through this weight, {plain(key)} sends α·v of length "
+            f"{number(float(np.linalg.norm(one.contribution)))} to {plain(query)}; all keys "
+            f"together send {number(whole)}. Along that sum, this one gives "
             f"**{100 * share:.0f} %**, where the weight alone would say {100 * one.weight:.0f} %.".replace("-", "−"))
 
 
