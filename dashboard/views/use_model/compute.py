@@ -75,7 +75,7 @@ def answer(ref: ModelRef, question: Question) -> Answer:
 
 
 def _answer(ref: ModelRef, question: Question) -> Answer:
-    reading = reading_of(ref, question.given)
+    reading = reading_of(ref, question.inputs)
     trace = reading.trace.of(reading.trace.kinds[-1])
     heads = sum(len(item.weights) for item in trace.maps)
     work = float((len(reading.source) + len(reading.target or ())) * _maps(load_model(ref).model))
@@ -95,7 +95,7 @@ def _quickest(baseline: Baseline) -> float:
     least, began = float("inf"), time.perf_counter()
     while time.perf_counter() - began < PROBE or least == float("inf"):
         start = time.perf_counter()
-        baseline.again()
+        baseline.rerun()
         least = min(least, time.perf_counter() - start)
     return least
 
