@@ -121,13 +121,13 @@ def score_continuation(pretrained: Pretrained, start: GenerationStart, tokens: S
     name = "input_ids" if start.batch is None else "decoder_input_ids"
     with torch.no_grad():
         output, recorder = forward(pretrained, {**(start.batch or {}), name: torch.tensor([fed])})
-    line, said = text_line(tokenizer_of(pretrained), fed), text_line(tokenizer_of(pretrained), tokens).tokens
+    line, generated = text_line(tokenizer_of(pretrained), fed), text_line(tokenizer_of(pretrained), tokens).tokens
     reading = Reading(AttentionTrace((), pretrained.name), line)
     if start.batch is not None:
         reading = replace(reading, source=start.read, target=line, produced=line)
-    found = maps_of(pretrained, output, recorder, reading)
-    note = note_of(pretrained, recorder, [one.kind for one in found])
-    maps = [_rows(one, first, said) for one in found
+    all_maps = maps_of(pretrained, output, recorder, reading)
+    note = note_of(pretrained, recorder, [one.kind for one in all_maps])
+    maps = [_rows(one, first, generated) for one in all_maps
             if start.batch is None or one.kind != "self"]  # the encoder runs before the first step
     maps.sort(key=lambda one: one.kind != "cross")
     trace = AttentionTrace(tuple(maps), pretrained.name)
