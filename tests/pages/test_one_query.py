@@ -250,3 +250,10 @@ def test_a_row_without_keys_is_drawn():
     at = put(opened(), "selectbox", "mask", "padding")
     at = put(at, "number_input", "real", 0)
     assert r"\mathbf{0}" in live(at)
+
+
+def test_the_formula_is_shown_as_a_textbook_writes_it():
+    at = opened()
+    at.session_state["one:sources"] = True
+    code = "\n".join(block.value for block in at.run().code)
+    assert "scores = q @ k.mT" in code and "def exact(inputs" in code

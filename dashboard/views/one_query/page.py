@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import AXES, AttentionConfig, ConfigError, Entry, Steps, entry
+from core.attention import AXES, AttentionConfig, ConfigError, Entry, Steps, entry, reference
 from core.attention.kernels import exact
 from dashboard.charts.palette import Ink
 from dashboard.components.step_view import Reading, payload, read, step_view
@@ -179,7 +179,10 @@ def sources(config: AttentionConfig) -> None:
     if not panel.open:
         return
     with panel:
+        st.markdown("The formula as a textbook writes it, against which every choice here is tested:")
+        source_panel(reference.attention)
         entries_panel(entries_of(config))
+        st.markdown("The kernel that just ran, the same steps for every choice of the six axes:")
         source_panel(exact)
 
 
