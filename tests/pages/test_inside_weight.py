@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import ModelInputs, load_minilm, read
 from core.pretrained.weight_breakdown import break_down_weight
 from dashboard.charts.numbers import number
-from dashboard.views.inside_weight import charts, controls, text
+from dashboard.views.inside_weight import charts, compute, controls, text
 from dashboard.views.inside_weight.charts import Strip
-from dashboard.views.inside_weight.controls import Cell
+from dashboard.views.inside_weight.compute import Cell
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from tests.tiny_models import save
 
@@ -162,7 +162,7 @@ def test_a_masked_cell_says_why_its_weight_is_nothing(app):
 def test_what_is_carried_adds_up_to_the_head_s_output():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the dark river . the old")
     trace = reading_of(ref, given).trace
-    layer = controls.layers_of(ref, given)[1]
+    layer = compute.layers_of(ref, given)[1]
     all_of = [break_down_weight(layer, 3, 9, key) for key in range(len(trace.map(1).keys))]
     np.testing.assert_allclose(sum(one.contribution for one in all_of), all_of[0].out, atol=1e-5)
     shares = [float(re.search(r"gives \*\*(−?\d+) %", text.carried_fact(one, "a", "b")).group(1).replace("−", "-"))
@@ -174,7 +174,7 @@ def test_the_telling_cell_is_between_words_far_apart():
     ref = ModelRef("lab", "numbers")
     reading = reading_of(ref, ModelInputs("nine thousand three hundred and twelve ; forty-seven"))
     cross = reading.trace.of("cross")
-    cell = controls.default_cell(reading, cross)
+    cell = compute.default_cell(reading, cross)
     assert cell.inside(cross) and 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
     assert not Cell(0, 0, 99, 0).inside(cross) and not Cell(9, 0, 0, 0).inside(cross)
     assert load_model(ref).reads == "pair"

@@ -13,7 +13,7 @@ from dashboard.charts.vega import Spec, axis_style, figure, layer, quoted, text_
 
 NAME, STRIP, GAP, BARS = 18, 16, 6, 150  # pixels: a strip's name, its height, what is left under it; the bars
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
-MOST_NAMES = 48  # keys; beyond, their places are written
+MOST_NAMES = 48  # keys; beyond, their positions are written
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ def products_chart(strips: Sequence[Strip], products: np.ndarray, order: np.ndar
     """q and k as strips, and under each dimension its product as a bar; a line adds the products up to q·k."""
     ink, top = Ink.of(theme), _tall(strips)
     at = _across(len(order))
-    rows = [{"at": place, "dimension": int(one), "product": float(products[one]),
-             "told": number(products[one]), **_numbers(strips, int(one))} for place, one in enumerate(order)]
+    rows = [{"at": index, "dimension": int(one), "product": float(products[one]),
+             "told": number(products[one]), **_numbers(strips, int(one))} for index, one in enumerate(order)]
     running = np.cumsum(products[order])
     low, high = (1.2 * float(end) for end in (min(0.0, products.min(), running.min()),
                                               max(0.0, products.max(), running.max())))
@@ -42,7 +42,7 @@ def products_chart(strips: Sequence[Strip], products: np.ndarray, order: np.ndar
                                "y2": {"datum": 0}, "tooltip": tips,
                                "color": {"condition": {"test": "datum.product < 0", "value": negative},
                                          "value": positive}})
-    sums = [{"at": place, "sum": float(value)} for place, value in enumerate(running)]
+    sums = [{"at": index, "sum": float(value)} for index, value in enumerate(running)]
     line = {"x": {**at, "field": "at"}, "y": {**y, "field": "sum"}}
     end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
     return _figure([
@@ -67,10 +67,10 @@ def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, na
     """
     ink = Ink.of(theme)
     finite = np.isfinite(values)
-    rows = [{"at": place, "from": place - 0.42, "to": place + 0.42, "token": f"{place} · {tokens[place]}",
-             name: float(values[place]) if finite[place] else 0.0,
-             "told": number(values[place] if finite[place] else 0.0), "seen": "" if finite[place] else "masked",
-             "picked": bool(place == picked)} for place in range(len(tokens))]
+    rows = [{"at": index, "from": index - 0.42, "to": index + 0.42, "token": f"{index} · {tokens[index]}",
+             name: float(values[index]) if finite[index] else 0.0,
+             "told": number(values[index] if finite[index] else 0.0), "seen": "" if finite[index] else "masked",
+             "picked": bool(index == picked)} for index in range(len(tokens))]
     few = len(tokens) <= MOST_NAMES
     axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
     axis |= {"values": list(range(len(tokens))), "labelAngle": -90, "labelOverlap": True,
@@ -112,15 +112,15 @@ def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -
     most = max(float(np.abs(strip.values).max()) for strip in strips) or 1.0
     colour = {"type": "quantitative", "legend": None,
               "scale": {"range": colour_scale(theme, signed=True), "domain": [-most, most], "domainMid": 0}}
-    rows = [{"at": place, "dimension": int(one), **_numbers(strips, int(one))} for place, one in enumerate(order)]
-    for place, strip in enumerate(strips):
-        top = place * (NAME + STRIP + GAP)
+    rows = [{"at": index, "dimension": int(one), **_numbers(strips, int(one))} for index, one in enumerate(order)]
+    for index, strip in enumerate(strips):
+        top = index * (NAME + STRIP + GAP)
         layers.append(layer("text", [{"text": strip.name}], {"x": {"value": 0}, "y": {"value": top + NAME - 5},
                                                              "text": {"field": "text"}},
                             align="left", baseline="bottom", fontSize=12, color=ink.quiet))
         layers.append(_bars_around(layer("rect", rows, {
             "x": {**at, "field": "from"}, "x2": {"field": "to"}, "y": {"value": top + NAME - 2},
-            "y2": {"value": top + NAME - 2 + STRIP}, "color": {**colour, "field": f"strip{place}"},
+            "y2": {"value": top + NAME - 2 + STRIP}, "color": {**colour, "field": f"strip{index}"},
             "tooltip": _tips(strips)})))
     return layers
 
@@ -132,13 +132,13 @@ def _bars_around(marks: Spec) -> Spec:
 
 
 def _numbers(strips: Sequence[Strip], dimension: int) -> Spec:
-    return {f"strip{place}": float(strip.values[dimension]) for place, strip in enumerate(strips)} | {
-        f"told{place}": number(strip.values[dimension]) for place, strip in enumerate(strips)}
+    return {f"strip{index}": float(strip.values[dimension]) for index, strip in enumerate(strips)} | {
+        f"told{index}": number(strip.values[dimension]) for index, strip in enumerate(strips)}
 
 
 def _tips(strips: Sequence[Strip]) -> list[Spec]:
     return [whole_tip("dimension", "dimension"),
-            *(text_tip(f"told{place}", strip.name) for place, strip in enumerate(strips))]
+            *(text_tip(f"told{index}", strip.name) for index, strip in enumerate(strips))]
 
 
 def _figure(layers: Sequence[Spec], height: int) -> Spec:

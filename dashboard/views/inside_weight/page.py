@@ -5,40 +5,34 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight, find_layer
+from core.pretrained import Reading
+from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown, break_down_weight
 from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
 from dashboard.components.attention_view import attention_view
-from dashboard.views.inside_weight import charts, controls, text
+from dashboard.views.inside_weight import charts, text
 from dashboard.views.inside_weight.charts import Strip
-from dashboard.views.inside_weight.controls import Cell
-from dashboard.widgets.model_picker import ModelChoice, choose_model
+from dashboard.views.inside_weight.compute import Cell, cell_attention
+from dashboard.views.inside_weight.controls import MAP, Controls, draw_controls, order_field
+from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
-from dashboard.widgets.params import BOUND
-
-ORDERS = {"own": "By dimension", "largest": "Largest first"}
 
 
 def page() -> None:
-    """Everything from top to bottom."""
+    """Draw the page from top to bottom."""
     title("Inside one weight", "One cell of one head: how a query and a key make a weight, number by number.")
     chosen = choose_model("inside_weight", needs=("qkv",))
     if chosen is not None:
-        _weight(chosen)
+        _weight(draw_controls(chosen), chosen.reading)
     next_page("inside_weight")
 
 
-def _weight(chosen: ModelChoice) -> None:
-    several = len(chosen.reading.trace.kinds) > 1
-    first, *others = st.columns(4 if several else 3)
-    kind = controls.kind_field(chosen.reading.trace, first) if several else chosen.reading.trace.kinds[0]
-    trace = chosen.reading.trace.of(kind)
-    cell = controls.current_cell(chosen.reading, trace, (chosen.ref, chosen.inputs, kind))
-    layer = find_layer(controls.layers_of(chosen.ref, chosen.inputs), kind, cell.layer)
-    one = break_down_weight(layer, cell.head, cell.query, cell.key)
+def _weight(controls: Controls, reading: Reading) -> None:
+    trace, cell = controls.trace, controls.cell
+    attention = cell_attention(controls.ref, controls.inputs, controls.kind, cell)
+    layer, one = attention.layer, attention.weight
     item = trace.map(cell.layer)
     query, key = item.queries[cell.query], item.keys[cell.key]
-    controls.fields(trace, others if several else [first, *others])
     left, right = st.columns([1, 1.15], gap="large")
     with left:
         _map(trace, cell)
@@ -50,22 +44,22 @@ def _weight(chosen: ModelChoice) -> None:
     for line in text.equation(cell, layer, one, query, key):
         st.latex(line)
     own = float(item.weights[cell.head, cell.query, cell.key])
-    note = chosen.reading.note if one.sink is None else None  # a sink has a sentence of its own
-    st.caption(" ".join(filter(None, (text.conditions(chosen.reading.trace.source, cell, layer, one, own), note))))
+    note = reading.note if one.sink is None else None  # a sink has a sentence of its own
+    st.caption(" ".join(filter(None, (text.conditions(reading.trace.source, cell, layer, one, own), note))))
     _sources(layer)
 
 
 def _map(trace: AttentionTrace, cell: Cell) -> None:
     name = trace.label(cell.layer, cell.head)
-    attention_view(trace, key=controls.MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
+    attention_view(trace, key=MAP, layer=cell.layer, head=cell.head, pin=(cell.query, cell.key),
                    query=cell.query, show="matrix", height=420, title=f"Head {name}: press a cell to open it",
                    fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}")
 
 
 def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
     """The scores that the softmax takes, and what it makes of them."""
-    seen = int(np.isfinite(one.scores).sum())
-    even = number(1 / seen)
+    visible = int(np.isfinite(one.scores).sum())
+    even = number(1 / visible)
     names = (*keys, "sink") if one.sink is not None else keys
     scores = one.scores if one.sink is None else np.append(one.scores, np.float32(one.sink))
     weights = one.weights if one.sink is None else np.append(one.weights, 1 - one.weights.sum())
@@ -73,20 +67,19 @@ def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
     st.markdown(":small[**Scores of the row**]")
     _draw(charts.row(names, scores, key, theme(), "score", named=False), "scores")
     st.markdown(f":small[**Weights of the row**; the dotted line is even attention, {even}]")
-    _draw(charts.row(names, weights, key, theme(), "weight", 1 / seen), "weights")
+    _draw(charts.row(names, weights, key, theme(), "weight", 1 / visible), "weights")
 
 
 def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     """q and k dimension by dimension, before and after rotation where the family rotates."""
     st.markdown("### Where the query and the key agree")
-    order = st.segmented_control("Order", list(ORDERS), default="own", format_func=ORDERS.__getitem__, required=True,
-                                 key="inside_weight:order", label_visibility="collapsed", **BOUND) or "own"
-    places = np.arange(len(one.q)) if order == "own" else np.argsort(-np.abs(one.products), kind="stable")
+    by_size = order_field() == "largest"
+    dimensions = np.argsort(-np.abs(one.products), kind="stable") if by_size else np.arange(len(one.q))
     strips = [Strip(f"q · {query}", one.q), Strip(f"k · {key}", one.k)]
     if one.unrotated_q is not None and one.unrotated_k is not None:
         strips = [Strip(f"q · {query}, before rotation", one.unrotated_q), Strip(f"q · {query}, rotated", one.q),
                   Strip(f"k · {key}, before rotation", one.unrotated_k), Strip(f"k · {key}, rotated", one.k)]
-    _draw(charts.products_chart(strips, one.products, places, theme()), "meeting")
+    _draw(charts.products_chart(strips, one.products, dimensions, theme()), "meeting")
     st.caption("Each bar is the product of the two numbers above it, green where they agree in sign and purple where "
                "they differ; the line adds the bars up to q·k.")
     if one.unrotated_q is not None:

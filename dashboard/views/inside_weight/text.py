@@ -1,4 +1,4 @@
-"""What the page says of one weight: the fact, the equation with its numbers, and under which conditions."""
+"""Sentences about one weight, its equation with numbers, and the conditions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from core.pretrained.weight_breakdown import LayerAttention, WeightBreakdown
 from dashboard.charts.latex import added, name, signed
 from dashboard.charts.numbers import latex, number
-from dashboard.views.inside_weight.controls import Cell
+from dashboard.views.inside_weight.compute import Cell
 from dashboard.widgets.panels import plain
 
 MOST_TERMS = 2
@@ -22,24 +22,24 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     largest = np.sort(one.products)[::-1] if one.dot >= 0 else np.sort(one.products)
     share, agree = float(largest[:TELLING].sum()), int((one.products > 0).sum())
     rank = 1 + int((one.scores > one.score).sum())
-    seen = int(np.isfinite(one.scores).sum())
-    place = "the largest" if rank == 1 else f"number {rank}"
+    visible = int(np.isfinite(one.scores).sum())
+    rank_text = "the largest" if rank == 1 else f"number {rank}"
     return (f"{pair} with q·k = **{number(one.dot)}**: they agree in sign in {agree} of {len(one.products)} "
             f"dimensions, and the {TELLING} largest products add {number(share)}. Its score, {number(one.score)}, "
-            f"is {place} of {seen} and gets the weight **{number(one.weight)}**; "
-            f"even attention would give {number(1 / seen)}.")
+            f"is {rank_text} of {visible} and gets the weight **{number(one.weight)}**; "
+            f"even attention would give {number(1 / visible)}.")
 
 
 def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
-    """What turning q and k by their places does to their product."""
+    """The product of q and k before and after rotation by their positions."""
     assert one.unrotated_q is not None and one.unrotated_k is not None
     before = float(one.unrotated_q @ one.unrotated_k)
     apart = abs(cell.query - cell.key)
-    places = "place" if apart == 1 else "places"
+    unit = "place" if apart == 1 else "places"
     stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.unrotated_q))
     more = (f"The rotation also stretches both by {number(stretch)}." if abs(stretch - 1) > 1e-3 else
             "At one and the same place they would give the former.")
-    return (f"Before rotation their product is {number(before)}; {apart} {places} apart it is {number(one.dot)}. "
+    return (f"Before rotation their product is {number(before)}; {apart} {unit} apart it is {number(one.dot)}. "
             f"{more}")
 
 
