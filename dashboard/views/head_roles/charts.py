@@ -10,8 +10,7 @@ from core.roles import ROLES, RoleScores
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
 from dashboard.charts.vega import Spec, axis_style, layer
-
-Head = tuple[int, int]
+from dashboard.views.head_roles.compute import Head
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)
@@ -24,40 +23,40 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     """A cell a head, in the colour and with the mark of its role; a bare cell is none of these."""
     roles = scores.head_roles
     rows = []
-    for here in _heads(scores):
-        place = roles.get(here)
-        fill = WEIGHTS[theme][0] if place is None else CATEGORIES[theme][place]
-        rows.append(_cell(scores, here) | {"fill": fill, "ink": readable_on(fill),
-                                   "mark": "" if place is None else ROLES[place].mark,
-                                   "says": "none of these" if place is None else _figure(scores, place, here)})
+    for head in _heads(scores):
+        index = roles.get(head)
+        fill = WEIGHTS[theme][0] if index is None else CATEGORIES[theme][index]
+        rows.append(_cell(scores, head) | {"fill": fill, "ink": readable_on(fill),
+                                   "mark": "" if index is None else ROLES[index].mark,
+                                   "says": "none of these" if index is None else _figure(scores, index, head)})
     return _grid(scores, rows, picked, theme)
 
 
-def score_grid(scores: RoleScores, place: int, picked: Head, theme: Theme) -> Spec:
+def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Spec:
     """A cell a head, with its score in one role in blue ink from 0 to 1; faint where it is not above its baseline."""
     rows = []
-    for here in _heads(scores):
-        score = scores.score[place][here]
+    for head in _heads(scores):
+        score = scores.score[index][head]
         if np.isnan(score):
             bare = {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
-            rows.append(_cell(scores, here) | bare)
+            rows.append(_cell(scores, head) | bare)
             continue
         fill = ink_of(float(score), theme)
-        rows.append(_cell(scores, here) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
-                                   "faint": not bool(scores.counts[place][here]), "says": _figure(scores, place, here)})
+        rows.append(_cell(scores, head) | {"fill": fill, "ink": readable_on(fill), "mark": cell(number(score)),
+                                   "faint": not bool(scores.counts[index][head]), "says": _figure(scores, index, head)})
     return _grid(scores, rows, picked, theme)
 
 
-def head_bars(scores: RoleScores, here: Head, theme: Theme) -> Spec:
+def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
     """One head: a bar for its score in each role, and a tick with a whisker of 3 spreads where chance would have it."""
     ink = Ink.of(theme)
     counts = scores.counts
-    rows = [{"role": role.name, "score": float(scores.score[place][here]), "chance": float(scores.chance[place][here]),
-             "low": max(0.0, float(scores.chance[place][here] - 3 * scores.std[place][here])),
-             "high": float(scores.chance[place][here] + 3 * scores.std[place][here]),
-             "fill": CATEGORIES[theme][place], "faint": not bool(counts[place][here]),
-             "text": number(scores.score[place][here]), "by": number(scores.chance[place][here])}
-            for place, role in enumerate(ROLES) if not np.isnan(scores.score[place][here])]
+    rows = [{"role": role.name, "score": float(scores.score[index][head]), "chance": float(scores.chance[index][head]),
+             "low": max(0.0, float(scores.chance[index][head] - 3 * scores.std[index][head])),
+             "high": float(scores.chance[index][head] + 3 * scores.std[index][head]),
+             "fill": CATEGORIES[theme][index], "faint": not bool(counts[index][head]),
+             "text": number(scores.score[index][head]), "by": number(scores.chance[index][head])}
+            for index, role in enumerate(ROLES) if not np.isnan(scores.score[index][head])]
     y = {"field": "role", "type": "nominal", "title": None, "sort": [row["role"] for row in rows],
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130}}
     x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
@@ -83,9 +82,9 @@ def cell_size(scores: RoleScores) -> int:
 def ink_of(share: float, theme: Theme) -> str:
     """The colour of a weight from 0 to 1, as maps have it."""
     stops = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in WEIGHTS[theme]], dtype=float)
-    place = float(np.clip(share, 0, 1)) * (len(stops) - 1)
-    low = min(int(place), len(stops) - 2)
-    return "#" + "".join(f"{round(one):02x}" for one in stops[low] + (stops[low + 1] - stops[low]) * (place - low))
+    position = float(np.clip(share, 0, 1)) * (len(stops) - 1)
+    low = min(int(position), len(stops) - 2)
+    return "#" + "".join(f"{round(one):02x}" for one in stops[low] + (stops[low + 1] - stops[low]) * (position - low))
 
 
 def readable_on(fill: str) -> str:
@@ -103,13 +102,13 @@ def _heads(scores: RoleScores) -> Iterator[Head]:
             yield layer_, head
 
 
-def _cell(scores: RoleScores, here: Head) -> Spec:
-    return {"layer": scores.numbers[here[0]], "head": here[1], "name": scores.name(here), "faint": False}
+def _cell(scores: RoleScores, head: Head) -> Spec:
+    return {"layer": scores.numbers[head[0]], "head": head[1], "name": scores.name(head), "faint": False}
 
 
-def _figure(scores: RoleScores, place: int, here: Head) -> str:
-    score, chance, spread = (number(one[place][here]) for one in (scores.score, scores.chance, scores.std))
-    return f"{ROLES[place].name} {score}, by chance {chance} ± {spread}"
+def _figure(scores: RoleScores, index: int, head: Head) -> str:
+    score, chance, spread = (number(one[index][head]) for one in (scores.score, scores.chance, scores.std))
+    return f"{ROLES[index].name} {score}, by chance {chance} ± {spread}"
 
 
 def _literal(field: str) -> Spec:
@@ -136,14 +135,14 @@ def _grid(scores: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> S
     tips = [{"field": "name", "title": "head"}, {"field": "says", "title": "role"}]
     description = {"description": {"field": "tells", "type": "nominal"}}
     rows = [row | {"tells": f"{row['name']}: {row['says']}"} for row in rows]
-    chosen = [row for row in rows if row["name"] == scores.name(picked)]
-    drawn = [layer("rect", rows, {**at, **description, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
+    picked_cell = [row for row in rows if row["name"] == scores.name(picked)]
+    layers = [layer("rect", rows, {**at, **description, "color": _literal("fill"), "tooltip": tips}, cornerRadius=2,
                    stroke=ink.hairline, strokeWidth=1, cursor="pointer")
              | {"name": "cells"},
-             layer("rect", chosen, at, fillOpacity=0, stroke=ink.pick, strokeWidth=2.25, cornerRadius=3)]
+             layer("rect", picked_cell, at, fillOpacity=0, stroke=ink.pick, strokeWidth=2.25, cornerRadius=3)]
     if size >= LETTERS:
-        drawn.append(layer("text", rows, {**at, "text": {"field": "mark"}, "color": _literal("ink"),
+        layers.append(layer("text", rows, {**at, "text": {"field": "mark"}, "color": _literal("ink"),
                                           "opacity": _faint(0.62)}, fontSize=11, baseline="middle"))
     pick = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["cells"]}
-    return {"layer": drawn, "params": [pick], "width": {"step": size}, "height": {"step": size},
+    return {"layer": layers, "params": [pick], "width": {"step": size}, "height": {"step": size},
             "config": {"view": {"stroke": None}}, "padding": {"left": 2, "right": 4, "top": 2, "bottom": 2}}

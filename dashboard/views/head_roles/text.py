@@ -12,56 +12,55 @@ from core.roles import ROLES, Example, RoleInputs, RoleScores
 from core.roles.scores import MIN_SHARE, MIN_STDS, UNIFORM
 from core.trace import Kind
 from dashboard.charts.numbers import number
+from dashboard.views.head_roles.compute import Head
 from dashboard.widgets.panels import plain
-
-Head = tuple[int, int]
 
 LONGEST = 38  # letters of an example's text
 
 
-def rows_of(scores: RoleScores, place: int, inputs: RoleInputs) -> str:
+def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
     """On how much a role was measured: "454 rows of 30 kept sentences"."""
     count = len(inputs.givens)
     what = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
-    return f"{scores.rows[place]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
+    return f"{scores.rows[index]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
 
 
-def fact(scores: RoleScores, here: Head, place: int, inputs: RoleInputs) -> str:
+def fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
     """A head's score in a role beside its chance, whether that is its role, and how many heads have it."""
-    role, score = ROLES[place], scores.score[place][here]
-    chance = _chance(scores, place, here)
-    measured = f"over {rows_of(scores, place, inputs)}"
+    role, score = ROLES[index], scores.score[index][head]
+    chance = _chance(scores, index, head)
+    measured = f"over {rows_of(scores, index, inputs)}"
     if role.targets is None:
-        line = (f":primary[**{scores.name(here)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
+        line = (f":primary[**{scores.name(head)}**] uses **{number(score)}** of the keys that it may see, {measured}; "
                 f"with random scores it would be {chance}.")
     else:
-        line = (f":primary[**{scores.name(here)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
+        line = (f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
                 f"{measured}; shuffled, the same weights would put {chance} there.")
-    return f"{line} {_verdict(scores, here, place)}"
+    return f"{line} {_verdict(scores, head, index)}"
 
 
-def _chance(scores: RoleScores, place: int, here: Head) -> str:
-    return f"{number(scores.chance[place][here])} ± {number(scores.std[place][here])}"
+def _chance(scores: RoleScores, index: int, head: Head) -> str:
+    return f"{number(scores.chance[index][head])} ± {number(scores.std[index][head])}"
 
 
-def _verdict(scores: RoleScores, here: Head, place: int) -> str:
+def _verdict(scores: RoleScores, head: Head, index: int) -> str:
     """Which role the head has, and how many others have this one."""
-    own = scores.head_roles.get(here)
-    others = sum(one == place for one in scores.head_roles.values())
+    own = scores.head_roles.get(head)
+    others = sum(one == index for one in scores.head_roles.values())
     total = int((~np.isnan(scores.score).all(0)).sum())
-    count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[place].name.lower()}."
-    if own == place:
+    count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[index].name.lower()}."
+    if own == index:
         return count
     if own is not None:
         return f"Its role is {ROLES[own].name.lower()}; {count}"
-    even = ROLES[place].targets is None and scores.score[place][here] >= UNIFORM
+    even = ROLES[index].targets is None and scores.score[index][head] >= UNIFORM
     why = "so even that it has not chosen" if even else "above the baseline of no role"
     return f"It is none of these: {why}. {count}"
 
 
-def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, what: str) -> str:
+def on_text(reading: Reading, kind: Kind, example: Example | None, index: int, what: str) -> str:
     """What the head does in what is drawn (a text, a picture), at the row where its role is clearest."""
-    role = ROLES[place]
+    role = ROLES[index]
     if example is None:
         return f"Nothing in this {what} could show the role {role.name.lower()}."
     rows = reading.lines(kind)[0].tokens
@@ -74,11 +73,11 @@ def on_text(reading: Reading, kind: Kind, example: Example | None, place: int, w
             f"where even attention would put {number(example.uniform)}.")
 
 
-def equation(scores: RoleScores, here: Head, place: int) -> tuple[str, str, str]:
+def equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str, str]:
     """The score, the test of it against chance, and how much of what chance leaves over: with the head's numbers."""
-    score, chance, spread = (float(one[place][here]) for one in (scores.score, scores.chance, scores.std))
-    share = float(scores.share[place][here])
-    if ROLES[place].targets is None:
+    score, chance, spread = (float(one[index][head]) for one in (scores.score, scores.chance, scores.std))
+    share = float(scores.share[index][head])
+    if ROLES[index].targets is None:
         score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
     else:
         score_of = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
@@ -89,17 +88,17 @@ def equation(scores: RoleScores, here: Head, place: int) -> tuple[str, str, str]
             rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(MIN_SHARE)}")
 
 
-def caption(scores: RoleScores, place: int, inputs: RoleInputs, model: str, cut: int) -> str:
+def caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut: int) -> str:
     """Under which conditions the page's numbers hold."""
     attention = "self-attention" if scores.kind == "self" else "causal self-attention"
     on = f"{len(inputs.givens)} {inputs.what}" if inputs.what != "input above" else "the input above alone"
     line = f"{model}, {attention}, measured on {on}."
-    if ROLES[place].targets is None:
-        line += (f" R are the {scores.rows[place]:,} rows of four keys or more, nᵢ the keys that row i may see; c and "
+    if ROLES[index].targets is None:
+        line += (f" R are the {scores.rows[index]:,} rows of four keys or more, nᵢ the keys that row i may see; c and "
                  f"σ are the mean and spread of rows of random scores. From {number(UNIFORM)} on it is even, as before "
                  "training.")
     else:
-        line += (f" R are the {scores.rows[place]:,} rows that could show it, Mᵢ is {ROLES[place].attends_to}; c and σ "
+        line += (f" R are the {scores.rows[index]:,} rows that could show it, Mᵢ is {ROLES[index].attends_to}; c and σ "
                  "are the mean and spread of s when the keys of each text are shuffled, alike for all of its rows.")
     line += (f" A head has the role that it is furthest above chance in, by 3 spreads and by {number(MIN_SHARE)} of "
              "what chance leaves over; to rest on the first token or to lie broad is its role only where no other is.")
@@ -112,22 +111,22 @@ def caption(scores: RoleScores, place: int, inputs: RoleInputs, model: str, cut:
 def table_rows(scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]) -> list[list[str]]:
     """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
     rows, count = [], list(scores.head_roles.values())
-    for place, role in enumerate(ROLES):
-        best = scores.best(place)
+    for index, role in enumerate(ROLES):
+        best = scores.best(index)
         if best is None:
             rows.append([role.name, "–", "–", "–", "–", "nothing here could show it"])
             continue
-        line = example_of(*examples[place], inputs, scores.kind, place) if place in examples else "–"
-        rows.append([role.name, str(count.count(place)), scores.name(best), number(scores.score[place][best]),
-                     _chance(scores, place, best), line])
+        line = example_of(*examples[index], inputs, scores.kind, index) if index in examples else "–"
+        rows.append([role.name, str(count.count(index)), scores.name(best), number(scores.score[index][best]),
+                     _chance(scores, index, best), line])
     return rows
 
 
-def example_of(reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, place: int) -> str:
+def example_of(reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int) -> str:
     """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
     tokens = reading.lines(kind)[0].tokens
     line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
-    if ROLES[place].targets is None:
+    if ROLES[index].targets is None:
         line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
     given = inputs.givens[example.reading]
     if given.picture is not None:
@@ -146,10 +145,10 @@ def to_csv(scores: RoleScores) -> bytes:
     writer.writerow(["layer", "head", "role", "score", "chance", "spread", "rows", "above_baseline", "is_its_role"])
     roles = scores.head_roles
     for layer, head in np.ndindex(*scores.score.shape[1:]):
-        for place, role in enumerate(ROLES):
-            score, chance, spread = (one[place, layer, head] for one in (scores.score, scores.chance, scores.std))
+        for index, role in enumerate(ROLES):
+            score, chance, spread = (one[index, layer, head] for one in (scores.score, scores.chance, scores.std))
             if not np.isnan(score):
                 writer.writerow([scores.numbers[layer], head, role.key, *(f"{x:.6f}" for x in (score, chance, spread)),
-                                 int(scores.rows[place]), int(scores.counts[place, layer, head]),
-                                 int(roles.get((layer, head)) == place)])
+                                 int(scores.rows[index]), int(scores.counts[index, layer, head]),
+                                 int(roles.get((layer, head)) == index)])
     return out.getvalue().encode("utf-8")

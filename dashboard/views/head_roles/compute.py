@@ -1,0 +1,72 @@
+"""The scores of every head in every role, and the reading in which one head shows a role; cached in role_scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.pretrained import ModelInputs, Reading
+from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
+from core.trace import Kind
+from dashboard.runtime.role_scores import inputs_of, readings_of, role_scores_of
+from dashboard.widgets.model_picker import ModelChoice
+
+Head = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """The inputs on which the roles were measured, and the scores of every head."""
+
+    inputs: RoleInputs
+    scores: RoleScores
+
+    def left_out(self, sentences: tuple[str, ...]) -> int:
+        """The number of these sentences that were not measured, as the model knows too few of their words."""
+        texts = {inputs.text for inputs in self.inputs.givens}
+        return sum(sentence not in texts for sentence in sentences)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadReading:
+    """The inputs on which one head is drawn, the model's reading of them, and its clearest example of a role there."""
+
+    inputs: ModelInputs
+    reading: Reading
+    example: Example | None
+
+
+def measure_roles(choice: ModelChoice, kind: Kind, sentences: tuple[str, ...]) -> Measurements:
+    """Score every head in every role, on these sentences or else on the example sentences."""
+    return Measurements(inputs_of(choice.ref, choice.inputs, kind, sentences),
+                        role_scores_of(choice.ref, choice.inputs, kind, sentences))
+
+
+def default_role(scores: RoleScores) -> int:
+    """The index of the role with the largest share above chance, of the active roles that some head has; else of all.
+    """
+    best = np.nanmax(np.where(np.isnan(scores.share), -1.0, scores.share), (1, 2))
+    acts = np.asarray([role.acts for role in ROLES])
+    return int((best + np.where(acts & scores.counts.any((1, 2)), 2.0, 0.0)).argmax())
+
+
+def ranked_heads(scores: RoleScores, role: int) -> list[Head]:
+    """The heads that have a score in this role, those furthest above chance first."""
+    share = scores.share[role]
+    heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(share))]
+    return sorted(heads, key=lambda head: -share[head])
+
+
+def best_reading(choice: ModelChoice, measurements: Measurements, role: int, head: Head) -> HeadReading | None:
+    """The measured input on which the head shows the role most clearly; None if none can show it."""
+    readings = readings_of(choice.ref, measurements.inputs, measurements.scores.kind)
+    example = clearest_example(readings, measurements.scores.kind, ROLES[role], *head)
+    if example is None:
+        return None
+    return HeadReading(measurements.inputs.givens[example.reading], readings[example.reading], example)
+
+
+def own_reading(choice: ModelChoice, kind: Kind, role: int, head: Head) -> HeadReading:
+    """The user's own input, with the head's clearest example of the role in it."""
+    return HeadReading(choice.inputs, choice.reading, clearest_example([choice.reading], kind, ROLES[role], *head))
