@@ -1,4 +1,4 @@
-"""What the page says, as text; makes no st call."""
+"""Sentences and figures of the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from core.difference import NOTHING, Aligned, HeadChange
 from core.pretrained import Pretrained
 from dashboard.charts.numbers import number
-from dashboard.views.two_models.compute import Side
+from dashboard.views.two_models.compute import Comparison
 from dashboard.widgets.panels import plain
 
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
@@ -21,12 +21,11 @@ def modes(pretrained: Pretrained | None) -> dict[str, str]:
     return {**MODES, "texts": other} if other else MODES
 
 
-def fact(
-    pair: Aligned, head: HeadChange, sides: tuple[Side, Side], in_place: bool, heads: Sequence[HeadChange],
-) -> str:
+def fact(comparison: Comparison, head: HeadChange) -> str:
     """How far the picked head is apart, in which cell most, and what is usual over all heads."""
+    pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
     usual = float(np.median([item.moved for item in heads]))
-    if in_place:
+    if comparison.in_place:
         out = f"Head **{head.name}** has **{number(head.moved)}** of its weight on other tokens"
     else:
         out = (f"Head **{head.name}** of A and the nearest of B, **{head.other}**, have **{number(head.moved)}** of "
@@ -47,7 +46,7 @@ def fact(
 def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
     """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
     (first, _), (second, _) = pair.drawn(0, head.layer, head.head), pair.drawn(1, *head.to)
-    rows, columns = ([place for place, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
+    rows, columns = ([index for index, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
                      for line in (pair.rows, pair.columns))
     if not rows or not columns:
         return None
@@ -67,20 +66,21 @@ def figures(heads: Sequence[HeadChange]) -> list[tuple[str, str, str]]:
              "heads with a quarter of their weight or more on other tokens")]
 
 
-def conditions(pair: Aligned, sides: tuple[Side, Side], merged: bool, in_place: bool, mode: str) -> str:
-    """Under which conditions the numbers hold."""
-    shared, places = len(pair.rows.both), len(pair.rows.pairs)
+def conditions(comparison: Comparison, mode: str) -> str:
+    """The conditions under which the numbers hold."""
+    pair, sides = comparison.pair, comparison.sides
+    shared, rows = len(pair.rows.both), len(pair.rows.pairs)
     who = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
-    out = [plain(who), f"{shared} of {places} rows are in both and are what is measured"]
-    if merged:
+    out = [plain(who), f"{shared} of {rows} rows are in both and are what is measured"]
+    if comparison.merged:
         out.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
                     "averaged over queries")
     if any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys)):
         out.append("words that differ are paired by their place")
-    if shared < places:
+    if shared < rows:
         out.append("a token that one side lacks is hatched there")
     text = "; ".join(out) + "."
-    if not in_place:
+    if not comparison.in_place:
         text += (" Heads of two models have nothing to do with each other by their place, so each head of A stands "
                  "beside the head of B that is most like it.")
     if mode == "untrained":

@@ -1,0 +1,118 @@
+"""The controls: what is compared, the second side, the kind of attention, how heads are paired, and the head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from core.difference import HeadChange
+from core.pretrained import ModelInputs, PretrainedError
+from core.trace import Kind
+from dashboard.runtime.query_params import read_pair, write_pair
+from dashboard.views.two_models import charts, text
+from dashboard.views.two_models.compute import FINE_TUNED, Side, second_models
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
+from dashboard.widgets.model_picker.head_choice import KINDS, Head, choose_head, current_head_of
+from dashboard.widgets.params import BOUND
+
+TEXT_B = "two_models:text"
+SECOND = {"numbers": "nine thousand three hundred and twelve ; forty-eight",
+          "induction": "the old queen walked to the dark river . the old queen walked to the dark",
+          "": "The animal didn't cross the street because it was too wide."}
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The mode, a key of `text.MODES`, and the second side: a seed of untrained weights, a named model, or inputs."""
+
+    mode: str
+    second: int | tuple[str, ModelRef] | ModelInputs
+
+
+def draw_controls(choice: ModelChoice) -> Controls:
+    """Draw the mode and the control of the second side; PretrainedError where this model cannot be compared so."""
+    row = st.columns([1.25, 1.75], vertical_alignment="bottom")
+    mode = row[0].segmented_control("Compare", list(text.MODES), default="texts", required=True,
+                                    format_func=text.modes(choice.pretrained).get, key="two_models:mode",
+                                    **BOUND) or "texts"
+    with row[1]:
+        second = {"untrained": _seed, "models": _model, "texts": _inputs}[mode](choice)
+    return Controls(mode, second)
+
+
+def _seed(choice: ModelChoice) -> int:
+    return int(st.number_input("Seed of the untrained weights", 0, 9999, 0, key="two_models:seed", **BOUND))
+
+
+def _model(choice: ModelChoice) -> tuple[str, ModelRef]:
+    assert choice.pretrained is not None
+    if choice.pretrained.reads not in ("text", "pair"):
+        raise PretrainedError(f"{choice.ref.name} reads a {choice.pretrained.reads}, and two models are compared on "
+                              "one text. Compare it trained and untrained, or take a model that reads text.")
+    models = second_models(choice)
+    name = str(st.selectbox("Model B", list(models), key=f"two_models:model:{choice.ref.name}", **BOUND,
+                            help="Any model of the hub, once it was loaded in the field above, stands here too."))
+    return name, models[name]
+
+
+def _inputs(choice: ModelChoice) -> ModelInputs:
+    """The second picture or text."""
+    assert choice.pretrained is not None
+    if choice.pretrained.reads == "picture":
+        names = examples.pictures(int(getattr(choice.pretrained.model.config, "num_channels", 3)))
+        name = st.selectbox("Picture B", list(names), min(1, len(names) - 1), key="two_models:picture", **BOUND)
+        return ModelInputs(picture=examples.picture(str(name)))
+    if choice.pretrained.reads == "sound":
+        raise PretrainedError(f"{choice.ref.name} reads sound; compare it trained and untrained.")
+    default = SECOND.get(choice.ref.name, SECOND[""])
+    return ModelInputs(st.text_input(
+        "Text B", default, key=f"{TEXT_B}:{choice.ref.name}", **BOUND,
+        help="The words that both texts share are aligned; what differs stands side by side.") or "")
+
+
+def draw_kind(kinds: Sequence[Kind]) -> Kind:
+    """Draw the choice of the kind of attention, where both sides have several."""
+    if len(kinds) == 1:
+        return kinds[0]
+    names = [kind for kind in KINDS if kind in kinds]
+    return st.segmented_control("Attention", names, default=kinds[0], required=True, format_func=KINDS.get,
+                                key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed", **BOUND) or kinds[0]
+
+
+def draw_nearest(second: Side) -> bool:
+    """Draw whether each head is paired with its nearest; the heads of a fine-tuned model keep their positions."""
+    fine_tuned = second.note.startswith(FINE_TUNED)
+    return st.toggle("Beside each head its nearest", not fine_tuned, key="two_models:nearest",
+                     help="Off: beside each head the one in the same place, as when one model came from the other.")
+
+
+def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Kind) -> HeadChange:
+    """The head pressed in the grid, else the link's, else the one picked on another page, else the first in rank."""
+    if st.session_state.setdefault("two_models:of", (ref, mode)) != (ref, mode):
+        st.session_state["two_models:of"] = ref, mode
+        write_pair("head", None)  # another comparison is about other heads
+    by_index = {(item.layer, item.head): item for item in heads}
+    pressed = _pressed_head(heads)
+    if pressed is not None:
+        choose_head(ref, kind, pressed)
+        write_pair("head", pressed)
+        return by_index[pressed]
+    shape = max(layer for layer, _ in by_index) + 1, max(head for _, head in by_index) + 1
+    linked, error = read_pair("head", shape)
+    if error:
+        st.warning(error)
+    if linked in by_index:
+        choose_head(ref, kind, linked)
+        return by_index[linked]
+    stored = current_head_of(ref, kind, shape)
+    if stored in by_index:
+        write_pair("head", stored)
+        return by_index[stored]
+    return heads[0]
+
+
+def _pressed_head(heads: Sequence[HeadChange]) -> Head | None:
+    points = st.session_state.get("two_models:grid", {}).get("selection", {}).get(charts.PICKED) or []
+    return next(((item.layer, item.head) for item in heads if points and item.name == points[0]["name"]), None)
