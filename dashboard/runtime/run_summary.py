@@ -40,13 +40,13 @@ class RunSummary:
     loss: float | None
     curve: tuple[float, ...]  # held-out loss
     last: Record | None  # the latest in which the model ran free
-    kept: tuple[int, ...]  # steps at which weights were kept
+    checkpoint_steps: tuple[int, ...]  # at which weights are saved
     bytes: int
     parent: str = ""
     sweep: str = ""
     trouble: str = ""
     tuned: FineTuneConfig | None = None
-    asked_steps: int = 0
+    planned_steps: int = 0
 
     @property
     def example(self) -> bool:
@@ -86,12 +86,12 @@ def _read(run: Run, _changed: tuple[tuple[int, int], ...]) -> RunSummary:
     return RunSummary(
         run=run, name=name or run_label(config, run in EXAMPLE_RUNS, tuned), named=bool(name),
         config=config, task=task_entry(config.task.key).name if config else fine_tune_label(tuned),
-        status=status_of(run), tuned=tuned, asked_steps=config.steps if config else _count(about(run).get("steps")),
+        status=status_of(run), tuned=tuned, planned_steps=config.steps if config else _count(about(run).get("steps")),
         created=seconds_of(metadata.get("created")), steps=records[-1].step if records else 0,
         trained=records[-1].trained if records else 0.0, loss=losses[-1] if losses else None,
         curve=tuple(losses[::every]),
         last=next((r for r in reversed(records) if r.exact is not None or r.error is not None), None),
-        kept=tuple(run.checkpoint_steps()), bytes=size(run), trouble=trouble,
+        checkpoint_steps=tuple(run.checkpoint_steps()), bytes=size(run), trouble=trouble,
         parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}" if isinstance(parent, dict) else "",
         sweep=f"sweep {_shown(sweep, 'id')}" if isinstance(sweep, dict) else "",
     )

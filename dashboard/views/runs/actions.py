@@ -70,15 +70,16 @@ def _compare(chosen: Sequence[RunSummary]) -> None:
 
 def _fork(item: RunSummary) -> None:
     """Go on from a kept step, perhaps otherwise; the run itself stays as it is."""
-    popover = st.popover("Fork", icon=":material/fork_right:", disabled=not item.kept or item.config is None,
-                         key="runs:fork", on_change="rerun",
-                         help=TUNED if item.tuned else None if item.kept else "It has kept no weights yet.")
+    popover = st.popover("Fork", icon=":material/fork_right:", key="runs:fork", on_change="rerun",
+                         disabled=not item.checkpoint_steps or item.config is None,
+                         help=TUNED if item.tuned else None if item.checkpoint_steps else "It has kept no weights yet.")
     if not popover.open or item.config is None:
         return
     config, own = item.config, f"runs:fork:{item.run.id}"
     with popover:
         st.caption("A new run with this one's past up to a step; from there it trains as you say.")
-        step = st.selectbox("From step", item.kept[::-1], key=f"{own}:step", format_func=lambda at: f"{at:,}")
+        step = st.selectbox("From step", item.checkpoint_steps[::-1], key=f"{own}:step",
+                            format_func=lambda at: f"{at:,}")
         steps = st.number_input("To step", step + 1, int(BOUNDS["steps"][1]), max(config.steps, 2 * step, step + 100),
                                 key=f"{own}:steps:{step}")
         rates = sorted({*RATES, config.learning_rate})

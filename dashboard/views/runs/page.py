@@ -80,7 +80,7 @@ def _chosen(chosen: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:
 
 def _curves(item: RunSummary) -> None:
     records, ink = records_of(item.run), Ink.of(theme())
-    last = max(records[-1].step, item.asked_steps if item.live else 0)
+    last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
     left.markdown(":small[**Loss**]")
     loss = [Curve("held-out", [(r.step, r.loss) for r in records]),

@@ -49,16 +49,16 @@ def fact(picked: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
 def state(item: RunSummary) -> str:
     """How a run stands, and at which step of how many."""
     name = STATES.get(item.status.state, item.status.state)
-    if item.live and item.asked_steps and item.steps:
-        return f"{name}, {percent(item.steps / item.asked_steps)}"
+    if item.live and item.planned_steps and item.steps:
+        return f"{name}, {percent(item.steps / item.planned_steps)}"
     return name
 
 
 def about(item: RunSummary) -> str:
     """The line under the name: how it stands, what was kept of it, where it comes from."""
     parts = [item.status.message or state(item)]
-    if item.kept:
-        parts.append(f"weights kept at {len(item.kept)} step{'s' if len(item.kept) != 1 else ''}")
+    if count := len(item.checkpoint_steps):
+        parts.append(f"weights kept at {count} step{'s' if count != 1 else ''}")
     if item.parent:
         parts.append(f"forked from {item.parent}")
     if machine := line(item.run.metadata().get("machines")):
