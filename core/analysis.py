@@ -48,4 +48,4 @@ def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
 def strongest(trace: AttentionTrace, score: Callable[[Weights], np.ndarray]) -> tuple[int, int, float]:
     """The layer and head in which a score is largest, and that score."""
     return max(((item.layer, int(head), float(value)) for item in trace.maps
-                for head, value in enumerate(score(item.weights))), key=lambda found: found[2])
+                for head, value in enumerate(score(item.weights))), key=lambda entry: entry[2])

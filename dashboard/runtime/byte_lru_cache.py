@@ -34,7 +34,7 @@ class ByteLRUCache:
     def __init__(self, most_bytes: int, most: int) -> None:
         self.most_bytes, self.most = most_bytes, most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._making: WeakValueDictionary[Any, _Making] = WeakValueDictionary()
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
@@ -43,23 +43,23 @@ class ByteLRUCache:
             making = self._making.setdefault(key, _Making())
         with making.lock:
             with self._lock:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    kept: T = self._kept[key][0]
-                    return kept
+                if key in self._entries:
+                    self._entries.move_to_end(key)
+                    entry: T = self._entries[key][0]
+                    return entry
             value = make()
             with self._lock:
-                self._kept[key] = value, size_bytes(value)
-                while len(self._kept) > 1 and (len(self._kept) > self.most or self.bytes > self.most_bytes):
-                    self._kept.popitem(last=False)
+                self._entries[key] = value, size_bytes(value)
+                while len(self._entries) > 1 and (len(self._entries) > self.most or self.bytes > self.most_bytes):
+                    self._entries.popitem(last=False)
         return value
 
     @property
     def bytes(self) -> int:
-        return sum(weight for _, weight in self._kept.values())
+        return sum(weight for _, weight in self._entries.values())
 
     def __contains__(self, key: object) -> bool:
-        return key in self._kept
+        return key in self._entries
 
 
 def size_bytes(value: Any) -> int:
@@ -84,13 +84,13 @@ def at_most(count: int, share: float) -> int:
 
 def _machine() -> float:
     """Bytes of memory of the computer and of its container, whichever has less; infinite where neither is told."""
-    found = [float("inf")]
+    limits = [float("inf")]
     for path, line in (("/proc/meminfo", "MemTotal:"), ("/sys/fs/cgroup/memory.max", "")):
         try:
-            told = next(one for one in Path(path).read_text().splitlines() if one.startswith(line))
+            row = next(one for one in Path(path).read_text().splitlines() if one.startswith(line))
         except (OSError, StopIteration):
             continue
-        count = told.removeprefix(line).split()[0]
+        count = row.removeprefix(line).split()[0]
         if count.isdigit():
-            found.append(float(count) * (1024 if line else 1))
-    return min(found)
+            limits.append(float(count) * (1024 if line else 1))
+    return min(limits)

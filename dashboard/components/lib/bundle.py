@@ -44,7 +44,7 @@ def _join(file: Path, modules: dict[Path, str], exports: dict[Path, list[str]], 
             raise ValueError(f"{file.name} imports {missing} from {other.name}, which does not export it")
     exports[file] = EXPORT.findall(text)
     order = list(modules)
-    body = IMPORT.sub(lambda found: _constant(found, file, order), EXPORT.sub("", text))
+    body = IMPORT.sub(lambda match: _constant(match, file, order), EXPORT.sub("", text))
     if other_form := OTHER.search(body):
         raise ValueError(f"{file.name}: cannot join the line {other_form.group()!r}")
     return body

@@ -103,16 +103,16 @@ def examples(side: ComparedRun) -> list[str]:
 
 def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights | None:
     """The maps of a run at the step, or at the last it kept before; None where it has none of its source."""
-    before = [kept for kept in steps_with_maps(side.data) if kept <= step]
+    before = [at for at in steps_with_maps(side.data) if at <= step]
     if not before:
         return None
-    kept, config, task = side.summary.run.frame(before[-1]), side.data.config, side.data.task()
+    frame, config, task = side.summary.run.frame(before[-1]), side.data.config, side.data.task()
     watched = watched_examples(config.task, config.watch)
     if example >= len(watched):
         return None
     source = task.display_tokens(watched[example])[0]
     for kind in KINDS:
-        weights = kept.get(f"{example}:{kind}")
+        weights = frame.get(f"{example}:{kind}")
         if weights is None:
             continue
         rows, columns = tokens(side.data, example, kind)

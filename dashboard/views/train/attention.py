@@ -24,7 +24,7 @@ from dashboard.widgets.panels import theme
 class Head:
     """The map that is drawn: its example, type, layer and head; `of` is (layers, heads) of that type.
 
-    `looks` says whether a kind is the one by which outputs look at their source, and so the one that is measured.
+    `attends` says whether a kind is the one by which outputs look at their source, and so the one that is measured.
     """
 
     example: int
@@ -32,7 +32,7 @@ class Head:
     layer: int
     head: int
     of: tuple[int, int]
-    looks: bool = True
+    attends: bool = True
 
     @property
     def name(self) -> str:

@@ -113,7 +113,7 @@ def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
         training_curves.title("By length of the source")
         st.html(prediction_tables.lengths(record.buckets, ink.hairline))
     head = moment.head
-    place = (head.layer, head.head) if head is not None and head.looks else attention_frames.best_head(record)
+    place = (head.layer, head.head) if head is not None and head.attends else attention_frames.best_head(record)
     fact(text.fact(record, data.task(), place, data.baselines(record.held_out)))
     if data.live:
         st.session_state.setdefault("train:follow", True)

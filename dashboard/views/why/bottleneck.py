@@ -61,7 +61,7 @@ def save(result: Result, folder: Path = SAVED) -> None:
     shown = result.sentence
     data: dict[str, Any] = {
         "machine": result.machine, "setting": vars(result.setting), "seconds": list(result.seconds.items()),
-        "sentence": {"source": shown.source, "target": shown.target, "said": list(shown.said.items())},
+        "sentence": {"source": shown.source, "target": shown.target, "said": list(shown.outputs.items())},
         "learned": [one.to_json() for one in result.learned]}
     (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
     alignment = folder / "alignment.safetensors"

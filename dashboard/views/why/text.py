@@ -121,7 +121,7 @@ def sentence_table(sentence: Sentence, called: Mapping[Model, str], pick: str, l
     cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
     rows = [("source", html.escape(" ".join(sentence.source)), ""),
             ("wanted", html.escape(" ".join(sentence.target)), "")]
-    for model, output in sentence.said.items():
+    for model, output in sentence.outputs.items():
         wrong = sum(wrong_tokens(sentence.target, output)) + missing(sentence.target, output)
         prediction = Prediction(sentence.source, sentence.target, output)
         rows.append((called[model], marked(prediction, " ", pick), f"{wrong}"))

@@ -65,7 +65,7 @@ class Sentence:
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    said: Mapping[Model, tuple[str, ...]] = field(default_factory=dict)
+    outputs: Mapping[Model, tuple[str, ...]] = field(default_factory=dict)
     frames: tuple[tuple[int, np.ndarray], ...] = ()
 
 
