@@ -40,16 +40,16 @@ def test_peak_bytes_stops_recording_when_a_call_fails():
     assert peak_bytes(lambda: torch.ones(10)) == 10 * FLOAT
 
 
-def points(found):
-    return [point for report in found for point in report.points]
+def points(reports):
+    return [point for report in reports for point in report.points]
 
 
 def test_a_race_measures_each_at_each_length():
     configs = {key: AttentionConfig(16, 2, kernel=key) for key in ("exact", "linear")}
     reports = list(race(configs, [64, 32], rounds=2))
-    found = points(reports)
-    assert [(p.name, p.length) for p in found] == [("exact", 32), ("linear", 32), ("exact", 64), ("linear", 64)]
-    assert all(p.seconds > 0 and p.bytes > 0 and not p.skipped for p in found)
+    by_point = points(reports)
+    assert [(p.name, p.length) for p in by_point] == [("exact", 32), ("linear", 32), ("exact", 64), ("linear", 64)]
+    assert all(p.seconds > 0 and p.bytes > 0 and not p.skipped for p in by_point)
     fractions = [report.fraction for report in reports]
     assert fractions == sorted(fractions) and fractions[-1] == pytest.approx(1.0)
 
@@ -70,14 +70,14 @@ def test_a_race_can_be_stopped_between_reports():
 
 
 def test_what_is_too_large_is_said_instead_of_made():
-    found = points(measure(AttentionConfig(16, 2), [32, 100_000], rounds=1))
-    assert found[0].skipped == "" and "MB; the limit is 512 MB" in found[1].skipped
-    assert found[1] == Measurement("exact", 100_000, skipped=found[1].skipped)
+    by_point = points(measure(AttentionConfig(16, 2), [32, 100_000], rounds=1))
+    assert by_point[0].skipped == "" and "MB; the limit is 512 MB" in by_point[1].skipped
+    assert by_point[1] == Measurement("exact", 100_000, skipped=by_point[1].skipped)
 
 
 def test_what_would_take_too_long_is_said_instead_of_made():
-    found = points(measure(AttentionConfig(16, 2), [64, 128], rounds=1, limits=Limits(seconds=1e-9)))
-    assert "s a call; the limit is" in found[1].skipped and not found[0].skipped
+    by_point = points(measure(AttentionConfig(16, 2), [64, 128], rounds=1, limits=Limits(seconds=1e-9)))
+    assert "s a call; the limit is" in by_point[1].skipped and not by_point[0].skipped
 
 
 def test_every_kernel_can_be_measured():
@@ -99,22 +99,22 @@ class FakeCuda:
     """A graphics card that holds `held` bytes, `high` at most since the last reset, and notes what is asked of it."""
 
     def __init__(self, monkeypatch):
-        self.held, self.high, self.asked = 1000, 9000, []
-        for name, found in (("is_available", True), ("synchronize", None)):
-            monkeypatch.setattr(torch.cuda, name, lambda name=name, found=found: self.note(name, found))
+        self.held, self.high, self.calls = 1000, 9000, []
+        for name, value in (("is_available", True), ("synchronize", None)):
+            monkeypatch.setattr(torch.cuda, name, lambda name=name, value=value: self.note(name, value))
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: self.note("held", self.held))
         monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: self.note("high", self.high))
         monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", self.reset)
 
-    def note(self, name, found):
-        self.asked.append(name)
-        return found
+    def note(self, name, value):
+        self.calls.append(name)
+        return value
 
     def reset(self):
         self.high = self.held
 
     def work(self):
-        self.asked.append("work")
+        self.calls.append("work")
         self.held = 1500  # a workspace, which stays
         self.high = max(self.high, self.held + 700)
 
@@ -129,13 +129,13 @@ def test_a_card_is_offered_where_there_is_one(monkeypatch):
 def test_a_call_on_a_card_is_timed_to_the_end_of_its_work(monkeypatch):
     card = FakeCuda(monkeypatch)
     seconds(card.work, lambda: card.note("clock", 0.0), "cuda")
-    assert card.asked == ["synchronize", "clock", "work", "synchronize", "clock"]
+    assert card.calls == ["synchronize", "clock", "work", "synchronize", "clock"]
 
 
 def test_peak_bytes_of_a_card_are_its_allocators_beyond_what_stays(monkeypatch):
     card = FakeCuda(monkeypatch)
     assert peak_bytes(card.work, "cuda") == 700
-    assert card.asked == ["work", "synchronize", "held", "work", "synchronize", "high"]
+    assert card.calls == ["work", "synchronize", "held", "work", "synchronize", "high"]
 
 
 class Places(TorchDispatchMode):
@@ -143,11 +143,11 @@ class Places(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.found = set()
+        self.types = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.found |= {x.device.type for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor)}
+        self.types |= {x.device.type for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor)}
         return out
 
 
@@ -157,7 +157,7 @@ def test_a_workload_lives_on_its_device(kernel):
     work = workload(AttentionConfig(16, 2, mask="causal", kernel=kernel), 8, real=6, device="meta")
     with Places() as places:
         work()
-    assert places.found == {"meta"}
+    assert places.types == {"meta"}
 
 
 def test_a_race_measures_on_its_device(monkeypatch):

@@ -37,10 +37,10 @@ def test_parameters_are_those_of_the_built_layer(preset):
 def test_parameters_in_closed_form():
     c, rank, longest = 64, 8, 100
     plain = AttentionConfig(c, 4, kernel=Choice.of("linformer", rank=rank, max_len=longest), position="learned")
-    found = parameters(plain)
-    assert found["projection"] == 4 * (c * c + c) and found["score"] == found["normalizer"] == found["mask"] == 0
-    assert found["kernel"] == 2 * longest * rank
-    assert found["position"] == plain.position["max_len"] * c
+    counts = parameters(plain)
+    assert counts["projection"] == 4 * (c * c + c) and counts["score"] == counts["normalizer"] == counts["mask"] == 0
+    assert counts["kernel"] == 2 * longest * rank
+    assert counts["position"] == plain.position["max_len"] * c
     assert parameters(AttentionConfig(c, 4, score="general"))["score"] == c * c // 4
 
 
@@ -86,11 +86,11 @@ DRAWN = 100
 def measured():
     """DRAWN configurations that fit together, each with its closed form and what PyTorch counts and allocates."""
     torch.manual_seed(0)
-    rng, found = random.Random(11), []
-    while len(found) < DRAWN:
+    rng, rows = random.Random(11), []
+    while len(rows) < DRAWN:
         one = drawn(rng)
-        found.append((one, attention_cost(one.config, one.queries, one.keys, one.real), *taken(one)))
-    return found
+        rows.append((one, attention_cost(one.config, one.queries, one.keys, one.real), *taken(one)))
+    return rows
 
 
 def test_flops_of_any_configuration_are_those_that_pytorch_counts():

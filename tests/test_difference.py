@@ -37,15 +37,15 @@ def test_moved_is_the_total_variation_between_the_rows():
 
 
 def test_a_word_put_in_is_nobodys():
-    found = align(["the", "cat", "sat", "."], ["the", "black", "cat", "sat", "."])
-    assert found.pairs == ((0, 0), (None, 1), (1, 2), (2, 3), (3, 4))
-    assert found.both == ((0, 0), (1, 2), (2, 3), (3, 4))
+    alignment = align(["the", "cat", "sat", "."], ["the", "black", "cat", "sat", "."])
+    assert alignment.pairs == ((0, 0), (None, 1), (1, 2), (2, 3), (3, 4))
+    assert alignment.both == ((0, 0), (1, 2), (2, 3), (3, 4))
 
 
 def test_a_word_put_for_another_stands_beside_it():
     first, second = ["It", "was", "too", "tired", "."], ["it", "was", "wide", "."]
-    found = align(first, second)
-    assert names(first, second, found.pairs) == ["It", "was", "too / wide", "tired / –", "."]
+    alignment = align(first, second)
+    assert names(first, second, alignment.pairs) == ["It", "was", "too / wide", "tired / –", "."]
 
 
 @given(WORDS, WORDS)
@@ -61,8 +61,8 @@ def test_spreading_a_map_keeps_its_weight_and_leaves_the_rest_empty(first, secon
     item = trace(first, layers=1, heads=1).map(0)
     places = [a for a, _ in align(first, second).pairs]
     wide = place_on_grid(item.weights[0], places, places)
-    kept = [place for place, a in enumerate(places) if a is not None]
-    np.testing.assert_array_equal(wide[np.ix_(kept, kept)], item.weights[0])
+    aligned = [place for place, a in enumerate(places) if a is not None]
+    np.testing.assert_array_equal(wide[np.ix_(aligned, aligned)], item.weights[0])
     assert wide.sum() == pytest.approx(item.weights[0].sum(), rel=1e-5)
 
 
@@ -72,11 +72,12 @@ def test_changes_finds_the_head_that_was_changed():
     weights[1][2] = np.eye(7, dtype=np.float32)
     second = AttentionTrace(tuple(AttentionMap("self", layer, one, *[tuple("abcdefg")] * 2)
                                   for layer, one in enumerate(weights)), "changed")
-    found = changes(first, second)
-    assert (found[0].layer, found[0].head, found[0].to) == (1, 2, (1, 2)) and found[0].moved > 0.3
-    assert [item.moved for item in found[1:]] == [0.0] * 5 and found[0].name == "L1·H2"
+    differences = changes(first, second)
+    assert (differences[0].layer, differences[0].head, differences[0].to) == (1, 2, (1, 2))
+    assert differences[0].moved > 0.3
+    assert [item.moved for item in differences[1:]] == [0.0] * 5 and differences[0].name == "L1·H2"
     own = first.map(1).weights[2]
-    assert found[0].moved == pytest.approx(float((1 - np.diagonal(own)).mean()), abs=1e-6)
+    assert differences[0].moved == pytest.approx(float((1 - np.diagonal(own)).mean()), abs=1e-6)
 
 
 def test_changes_refuses_models_of_other_shapes():
@@ -90,9 +91,9 @@ def test_the_nearest_head_is_found_among_other_layers_and_heads():
     first, tokens = trace("abcdefg", layers=2, heads=3), tuple("abcdefg")
     shuffled = np.stack([first.head(1, 0), first.head(0, 2), first.head(0, 1), first.head(1, 2), first.head(1, 1)])
     second = AttentionTrace((AttentionMap("self", 0, shuffled, tokens, tokens),), "other")
-    found = {(item.layer, item.head): item for item in Aligned.of(first, second).nearest()}
-    assert [found[head].to for head in ((1, 0), (0, 2), (0, 1), (1, 2), (1, 1))] == [(0, i) for i in range(5)]
-    assert found[1, 0].moved == 0 and found[0, 0].moved > 0.1
+    nearest_heads = {(item.layer, item.head): item for item in Aligned.of(first, second).nearest()}
+    assert [nearest_heads[head].to for head in ((1, 0), (0, 2), (0, 1), (1, 2), (1, 1))] == [(0, i) for i in range(5)]
+    assert nearest_heads[1, 0].moved == 0 and nearest_heads[0, 0].moved > 0.1
     assert not Aligned.of(first, second).same_shape
 
 
@@ -102,12 +103,12 @@ def test_only_rows_that_both_have_are_measured():
     wide = place_on_grid(first.map(0).weights[0], [0, 1, None, 2, 3], [0, 1, None, 2, 3])
     wide[2] = 0.2
     item = AttentionMap("self", 0, np.stack([wide, wide]), tuple("abxcd"), tuple("abxcd"))
-    found = Aligned.of(first, AttentionTrace((item,), "wider"))
-    assert found.keys == ["a", "b", "– / x", "c", "d"]
-    by_head = {item.head: item for item in found.in_place()}
+    aligned = Aligned.of(first, AttentionTrace((item,), "wider"))
+    assert aligned.keys == ["a", "b", "– / x", "c", "d"]
+    by_head = {item.head: item for item in aligned.in_place()}
     assert by_head[0].moved == pytest.approx(0, abs=1e-6) and by_head[0].difference == pytest.approx(0, abs=1e-6)
     assert by_head[1].moved == pytest.approx(float(weight_moved(first.map(0).weights[1:], first.map(0).weights[:1])[0]))
-    weights, allowed = found.drawn(0, 0, 0)
+    weights, allowed = aligned.drawn(0, 0, 0)
     assert allowed.tolist()[2] == [False] * 5 and not weights[:, 2].any()
 
 
@@ -115,5 +116,5 @@ def test_what_may_not_be_attended_to_stays_so():
     tokens = tuple("abc")
     causal = AttentionMap("causal", 0, np.tril(np.ones((1, 3, 3), np.float32)) / 3, tokens, tokens,
                           np.tri(3, dtype=bool)[None])
-    found = Aligned.of(*[AttentionTrace((causal,), "causal")] * 2)
-    np.testing.assert_array_equal(found.drawn(1, 0, 0)[1], np.tri(3, dtype=bool))
+    aligned = Aligned.of(*[AttentionTrace((causal,), "causal")] * 2)
+    np.testing.assert_array_equal(aligned.drawn(1, 0, 0)[1], np.tri(3, dtype=bool))

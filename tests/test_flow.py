@@ -30,14 +30,14 @@ def translator(seed: int = 0) -> AttentionTrace:
         *stack("cross", [uneven(rng, 2, 3, 5) for _ in range(2)], "abc", "vwxyz")), "test")
 
 
-def largest_by_networkx(found: Graph, row: int, column: int) -> float:
+def largest_by_networkx(flow_graph: Graph, row: int, column: int) -> float:
     """The same flow by another library: nodes (step, place), from the top down."""
     network = networkx.DiGraph()
-    for at, step in enumerate(found.steps):
+    for at, step in enumerate(flow_graph.steps):
         for to, come in zip(*np.nonzero(step), strict=True):
             network.add_edge((at + 1, int(to)), (at, int(come)), capacity=float(step[to, come]))
-    places = range(len(found.steps[-1]))
-    source, sink = (len(found.steps), places[found.rows][row]), (0, places[found.columns][column])
+    places = range(len(flow_graph.steps[-1]))
+    source, sink = (len(flow_graph.steps), places[flow_graph.rows][row]), (0, places[flow_graph.columns][column])
     if not (network.has_node(source) and network.has_node(sink)):
         return 0.0
     return networkx.maximum_flow_value(network, source, sink)
@@ -64,18 +64,19 @@ def test_flow_of_two_layers_by_hand():
 def test_flow_is_networkx_maximum_flow(seed):
     rng = np.random.default_rng(seed)
     layers = [uneven(rng, 3, 7, 7, causal=bool(seed % 2)) for _ in range(3)]
-    found = graph(AttentionTrace(stack("self", layers, "abcdefg", "abcdefg"), "test"), "self", 2)
+    flow_graph = graph(AttentionTrace(stack("self", layers, "abcdefg", "abcdefg"), "test"), "self", 2)
     for row in (0, 4, 6):
-        expected = [largest_by_networkx(found, row, column) for column in range(7)]
-        np.testing.assert_allclose(flow(found, row), expected, atol=1e-6)
+        expected = [largest_by_networkx(flow_graph, row, column) for column in range(7)]
+        np.testing.assert_allclose(flow(flow_graph, row), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_flow_from_decoder_to_encoder_is_networkx_maximum_flow(layer):
-    found = graph(translator(), "cross", layer)
-    got = flows(found)
+    flow_graph = graph(translator(), "cross", layer)
+    got = flows(flow_graph)
     assert got.shape == (3, 5)
-    np.testing.assert_allclose(got, [[largest_by_networkx(found, i, j) for j in range(5)] for i in range(3)], atol=1e-6)
+    largest = [[largest_by_networkx(flow_graph, i, j) for j in range(5)] for i in range(3)]
+    np.testing.assert_allclose(got, largest, atol=1e-6)
 
 
 def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
@@ -84,10 +85,10 @@ def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
     own, back, over = uneven(rng, 1, 5, 5), uneven(rng, 1, 3, 3, True), uneven(rng, 1, 3, 5)
     trace = AttentionTrace((*stack("self", [own], "vwxyz", "vwxyz"), *stack("causal", [back], "abc", "abc"),
                             *stack("cross", [over], "abc", "vwxyz")), "test")
-    found = graph(trace, "cross", 0)
+    flow_graph = graph(trace, "cross", 0)
     expected = 0.5 * over[0] @ (0.5 * own[0] + 0.5 * np.eye(5))
-    np.testing.assert_allclose(rollout(found), expected, atol=1e-6)
-    whole = np.linalg.multi_dot(found.steps[::-1]) if len(found.steps) > 1 else found.steps[0]
+    np.testing.assert_allclose(rollout(flow_graph), expected, atol=1e-6)
+    whole = np.linalg.multi_dot(flow_graph.steps[::-1]) if len(flow_graph.steps) > 1 else flow_graph.steps[0]
     np.testing.assert_allclose(whole.sum(-1), 1.0)
 
 
@@ -107,8 +108,8 @@ def test_what_holds_for_any_attention(size, depth, seed):
     rng = np.random.default_rng(seed)
     tokens = "abcdef"[:size]
     trace = AttentionTrace(stack("self", [uneven(rng, 2, size, size) for _ in range(depth)], tokens, tokens), "test")
-    found = graph(trace, "self", depth - 1)
-    shares, most = rollout(found), flows(found)
+    flow_graph = graph(trace, "self", depth - 1)
+    shares, most = rollout(flow_graph), flows(flow_graph)
     np.testing.assert_allclose(shares.sum(-1), 1.0)
     assert (most >= shares - 1e-6).all(), "what one way of sending carries, the best way carries too"
     assert (most <= 1 + 1e-6).all()

@@ -48,8 +48,8 @@ def test_any_lens_is_what_the_loops_say(through, masked):
         for i, own_rows in enumerate(through.rows):
             row = [np.mean([sum(item.weights[head, r, c] for c in own) for r in own_rows]) for own in through.columns]
             whole = np.mean([item.weights[head, r].sum() for r in own_rows])
-            wanted = np.array(row) * (whole / sum(row) if hidden and sum(row) else 1)
-            np.testing.assert_allclose(shown.weights[head, i], wanted, atol=1e-5)
+            expected = np.array(row) * (whole / sum(row) if hidden and sum(row) else 1)
+            np.testing.assert_allclose(shown.weights[head, i], expected, atol=1e-5)
     if masked:
         for i, own_rows in enumerate(through.rows):
             for j, own_columns in enumerate(through.columns):
@@ -96,9 +96,9 @@ def test_a_sink_gets_more_than_three_tenths_of_every_query_that_sees_it(weight):
     sunk = rows * (1 - weight)
     sunk[:, 0] += weight
     item = AttentionMap("causal", 0, sunk[None], tuple("abcdef"), tuple("abcdef"), np.tri(6, dtype=bool))
-    found = map_transform.find_sinks(AttentionTrace((item,), "test"))
+    sinks = map_transform.find_sinks(AttentionTrace((item,), "test"))
     expected = [np.mean([sunk[i, j] for i in range(j, 6)]) > 0.3 for j in range(6)]
-    assert found.tolist() == expected
-    assert found[0]
+    assert sinks.tolist() == expected
+    assert sinks[0]
     # The last token is seen by itself alone, so its mean is its own weight.
     assert map_transform.received_weight(item)[0, 5] == pytest.approx(sunk[5, 5])

@@ -27,28 +27,29 @@ def test_the_formula(tmp_path, monkeypatch, capsys):
 
 
 def test_attention(tmp_path, monkeypatch, capsys):
-    said = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
+    output = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
     for number in ("0.140", "0.284", "0.576", "0.355", "0.617"):
-        assert any(abs(float(found) - float(number)) < 6e-4 for found in re.findall(r"\d\.\d+", said)), said
-    assert "[2, 10, 64]" in said and "[2, 4, 10, 10]" in said
+        assert any(abs(float(value) - float(number)) < 6e-4 for value in re.findall(r"\d\.\d+", output)), output
+    assert "[2, 10, 64]" in output and "[2, 4, 10, 10]" in output
 
 
 def test_a_pretrained_model(tmp_path, monkeypatch, capsys):
-    said = run(BLOCKS[2], tmp_path, monkeypatch, capsys)
-    assert said.startswith("(16, 16) ('[CLS]', 'the', 'animal'") and "[(0, 2), " in said
+    output = run(BLOCKS[2], tmp_path, monkeypatch, capsys)
+    assert output.startswith("(16, 16) ('[CLS]', 'the', 'animal'") and "[(0, 2), " in output
 
 
 def test_training(tmp_path, monkeypatch, capsys):
-    said = run(BLOCKS[3], tmp_path, monkeypatch, capsys)
-    assert len(said.splitlines()) >= 3 and said.startswith("0 ")
+    output = run(BLOCKS[3], tmp_path, monkeypatch, capsys)
+    assert len(output.splitlines()) >= 3 and output.startswith("0 ")
 
 
 def test_every_command_of_the_shell_is_one():
     from core.training.__main__ import _parser
 
     lines = re.findall(r"^ {4}\.venv/bin/python -m core\.training (.*)$", TEXT, re.MULTILINE)
-    asked = [_parser().parse_args(shlex.split(re.split(r"[>#]", line)[0])) for line in lines]
-    assert [found.run.__name__ for found in asked] == ["recipe", "train", "resume", "recipe", "sweep", "pack", "listed"]
+    commands = [_parser().parse_args(shlex.split(re.split(r"[>#]", line)[0])) for line in lines]
+    names = [command.run.__name__ for command in commands]
+    assert names == ["recipe", "train", "resume", "recipe", "sweep", "pack", "listed"]
 
 
 def test_the_mechanism_that_it_adds():

@@ -161,25 +161,25 @@ def _small(name: str, value: Any) -> Any:
 
 def shrunk(kind: type[PreTrainedConfig], special: dict[str, Any] | None = None) -> Any:
     """A config of that class with small numbers, down to those of its parts."""
-    told, parts = {}, getattr(kind, "sub_configs", {})
+    sizes, parts = {}, getattr(kind, "sub_configs", {})
     for name, field in inspect.signature(kind).parameters.items():
         value = field.default
         if value is not field.empty and name not in parts and (small := _small(name, value)) != value:
-            told[name] = small
-    told |= deepcopy({**SPECIAL.get(kind.model_type, {}), **(special or {})})  # configs change what they are given
+            sizes[name] = small
+    sizes |= deepcopy({**SPECIAL.get(kind.model_type, {}), **(special or {})})  # configs change what they are given
     usual = _usual(kind)
     for name, part in parts.items():
         own = getattr(usual, name, None)
         if own is not None or part is not transformers.AutoConfig:
             of = type(own) if isinstance(own, PreTrainedConfig) else part
-            if of is not transformers.AutoConfig and (isinstance(told.get(name), dict) or own is not None):
-                told[name] = shrunk(of, told.get(name)).to_dict()
-    config = kind(**told)
+            if of is not transformers.AutoConfig and (isinstance(sizes.get(name), dict) or own is not None):
+                sizes[name] = shrunk(of, sizes.get(name)).to_dict()
+    config = kind(**sizes)
     types, usual_types = (getattr(one, "layer_types", None) or [] for one in (config, usual))
     without = [one for one in usual_types if one not in ATTENDS]
     if without and not set(types) & set(ATTENDS) and "layer_types" in inspect.signature(kind).parameters:
         attends = next((one for one in usual_types if one in ATTENDS), "full_attention")
-        config = kind(**{**told, "num_hidden_layers": 3, "layer_types": [without[0], without[-1], attends]})
+        config = kind(**{**sizes, "num_hidden_layers": 3, "layer_types": [without[0], without[-1], attends]})
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = IDS["decoder_start"]
     _fit_sections(config)
@@ -209,9 +209,9 @@ def class_of(model_type: str) -> type | None:
     tables = [getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES") for table in TABLES]
     for table in (*tables, modeling_auto.MODEL_MAPPING_NAMES):
         names = table.get(model_type) or ()
-        found = getattr(transformers, names if isinstance(names, str) else names[0], None) if names else None
-        if found is not None and getattr(found, "config_class", None) in (config, None):
-            return found
+        cls = getattr(transformers, names if isinstance(names, str) else names[0], None) if names else None
+        if cls is not None and getattr(cls, "config_class", None) in (config, None):
+            return cls
     home = config.__module__.replace("configuration_", "modeling_")
     try:
         module = importlib.import_module(home)
@@ -248,8 +248,8 @@ def reader_of(model: Any) -> Any:
     if model.main_input_name == "input_values":
         kind = transformers.Wav2Vec2FeatureExtractor
     bands = getattr(config, "num_mel_bins", None) or 16
-    told = {"feature_size": bands, "num_mel_bins": bands, "chunk_length": 1}
+    options = {"feature_size": bands, "num_mel_bins": bands, "chunk_length": 1}
     takes = inspect.signature(kind).parameters
     if model.main_input_name == "input_values":
         return Ears(kind())
-    return Ears(kind(**{name: value for name, value in told.items() if name in takes}))
+    return Ears(kind(**{name: value for name, value in options.items() if name in takes}))

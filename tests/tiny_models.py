@@ -130,8 +130,8 @@ def save(family: str, folder: Path) -> Path:
     kind, reader, config = FAMILIES[family]
     more = dict(config)
     if reader == "picture":
-        told = {"size": {"height": 12, "width": 12}, "image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4]}
-        (folder / "preprocessor_config.json").write_text(json.dumps(told), "utf-8")
+        options = {"size": {"height": 12, "width": 12}, "image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4]}
+        (folder / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
     else:
         read = tokenizer(reader)
         more |= ids_of(read, kind)
@@ -160,11 +160,11 @@ def build(kind: str, config: dict[str, Any], seed: int = 5) -> Any:
 
 def ids_of(read: Any, kind: str) -> dict[str, Any]:
     """What a config says of its vocabulary."""
-    found = {"vocab_size": len(read), "pad_token_id": read.pad_token_id, "bos_token_id": read.bos_token_id,
+    ids = {"vocab_size": len(read), "pad_token_id": read.pad_token_id, "bos_token_id": read.bos_token_id,
              "eos_token_id": read.eos_token_id}  # fmt: skip
     if made := getattr(transformers, kind).config_class().is_encoder_decoder:
-        found["decoder_start_token_id"] = read.pad_token_id
-    return found | ({"forced_eos_token_id": None} if made else {})
+        ids["decoder_start_token_id"] = read.pad_token_id
+    return ids | ({"forced_eos_token_id": None} if made else {})
 
 
 SPECIAL = {"wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), "bytes": ("<|end|>", "<|pad|>"),

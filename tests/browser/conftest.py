@@ -89,9 +89,9 @@ def server(tmp_path_factory) -> Iterator[Server]:
 def browser() -> Iterator[Browser]:
     """The machine's Chromium, else the one Playwright brought."""
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
+    executable = next((path for name in names if (path := shutil.which(name))), None)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield browser
         browser.close()
 

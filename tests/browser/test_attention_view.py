@@ -195,14 +195,14 @@ def test_frames_scrub_play_and_report_once_released(open_view, page):
 
 
 def test_tokens_are_never_read_as_html(open_view, page):
-    asked = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     view = open_view("html")
     hover(view, 0, 1)
     view.locator(".tool", has_text="Table").click()
     assert view.locator("img, td b, .status b").count() == 0
     assert "<b>bold</b>" in view.locator(".tip").inner_text()
-    assert not asked
+    assert not dialogs
 
 
 @pytest.mark.parametrize("width", [390])
@@ -247,9 +247,9 @@ def test_a_tap_pins_and_a_second_tap_releases(browser, server):
     page.locator(".av[data-ready='1']").last.wait_for()
     wait_ready(page)
     view = page.locator(".av").last
-    for said in ("pin (10, 2)", "pin None"):
+    for message in ("pin (10, 2)", "pin None"):
         page.touchscreen.tap(*place(view, 10, 2))
-        expect(page.get_by_text(said)).to_be_visible()
+        expect(page.get_by_text(message)).to_be_visible()
         wait_ready(page)
     context.close()
 

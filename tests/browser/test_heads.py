@@ -18,11 +18,11 @@ def opened(page, **link):
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_every_idea_is_drawn_within_the_page(page, width):
     opened(page)
-    for idea, told in (("One head or many", "look in four ways"), ("Shared keys and values", "they look"),
+    for idea, sentence in (("One head or many", "look in four ways"), ("Shared keys and values", "they look"),
                        ("Two maps, subtracted", "fall below zero")):
         page.get_by_text(idea, exact=True).click()
         wait_ready(page)
-        expect(page.locator(FACT)).to_contain_text(told)
+        expect(page.locator(FACT)).to_contain_text(sentence)
         expect(page.locator(".mu canvas").first).to_be_visible()
         assert_no_exception(page)
         main = page.locator("[data-testid='stMain']")
@@ -32,12 +32,12 @@ def test_every_idea_is_drawn_within_the_page(page, width):
 
 def test_a_pinned_cell_is_what_the_sentence_and_the_equation_speak_of(page):
     opened(page, idea="Two maps, subtracted")
-    said = page.locator(FACT)
-    before = said.inner_text()
+    fact = page.locator(FACT)
+    before = fact.inner_text()
     canvas = page.locator(".mu canvas.over").first
     box = canvas.bounding_box()
     canvas.click(position={"x": box["width"] * 0.92, "y": box["height"] * 0.92})
     wait_ready(page)
-    expect(said).not_to_have_text(before)
-    assert said.inner_text().startswith(". gives")
+    expect(fact).not_to_have_text(before)
+    assert fact.inner_text().startswith(". gives")
     assert_no_exception(page)

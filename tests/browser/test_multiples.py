@@ -60,9 +60,9 @@ def test_one_crosshair_reads_every_map_and_their_difference(board):
     for tile, i, j in [(0, 10, 0), (3, 4, 7), (4, 15, 15)]:
         hover(shown, tile, i, j)
         first, second = MAPS[0, i, j], MAPS[1, i, j]
-        found = values(shown)
-        assert found[:2] == pytest.approx([first, second], abs=1e-5)
-        assert found[3:] == pytest.approx([1 / 16, second - first], abs=1e-5)
+        readings = values(shown)
+        assert readings[:2] == pytest.approx([first, second], abs=1e-5)
+        assert readings[3:] == pytest.approx([1 / 16, second - first], abs=1e-5)
     hover(shown, 1, 10, 2)
     assert under(shown)[2:4] == ["masked", "0.063"]
     assert shown.locator(".tile .pair").all_inner_texts() == ["it → animal"] * 5
@@ -72,11 +72,11 @@ def test_the_tooltip_of_a_difference_is_a_sum_that_is_right(board):
     shown = board("four")
     hover(shown, 4, 10, 13)
     a, b = MAPS[1, 10, 13], MAPS[0, 10, 13]
-    title, said = shown.locator(".tip").inner_text().split("\n")
+    title, equation = shown.locator(".tip").inner_text().split("\n")
     assert title == "it → tired"
-    left, right = said.split(" = ")
-    said_a, said_b = left.split(" − ")
-    assert (float(said_a), float(said_b)) == pytest.approx((a, b), abs=0.005)
+    left, right = equation.split(" = ")
+    minuend, subtrahend = left.split(" − ")
+    assert (float(minuend), float(subtrahend)) == pytest.approx((a, b), abs=0.005)
     assert float(right.replace("−", "-")) == pytest.approx(a - b, abs=0.005)
 
 
@@ -111,8 +111,8 @@ def test_keys_walk_pin_speak_and_read_the_row_of_every_map(board, page):
     expect(shown.locator(".live")).to_contain_text("Sliding window masked")
     page.keyboard.press("t")
     assert shown.locator("th").all_inner_texts()[:3] == ["because → key", "Dot product", "ALiBi"]
-    said = shown.locator("tbody tr td:nth-child(2)").all_inner_texts()
-    first = [0.0 if text.startswith("below") else float(text) for text in said]
+    cells = shown.locator("tbody tr td:nth-child(2)").all_inner_texts()
+    first = [0.0 if text.startswith("below") else float(text) for text in cells]
     assert first == sorted(first, reverse=True)
     assert (first[0], len(first)) == (pytest.approx(MAPS[0, 9].max(), abs=0.005), 16)
     page.keyboard.press("Enter")
@@ -150,14 +150,14 @@ def test_negative_weights_are_drawn_signed_beside_the_others(board):
 
 
 def test_tokens_and_names_are_never_read_as_html(board, page):
-    asked = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    dialogs = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     shown = board("html")
     hover(shown, 0, 0, 1)
     shown.locator(".tool", has_text="Table").click()
     assert shown.locator("img, .name i, .note u, td b").count() == 0
     assert "<i>a</i>" in shown.locator(".name").first.inner_text()
-    assert not asked
+    assert not dialogs
 
 
 @pytest.mark.parametrize("width", [390])

@@ -48,10 +48,10 @@ def test_the_sidebar_leads_to_every_page(page, part):
 
 def test_nothing_is_asked_of_another_host(page, server):
     """A dashboard for a closed room: every request goes to the server itself."""
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls = []
+    page.on("request", lambda request: urls.append(request.url))
     page.goto("/")
     wait_ready(page)
     wait_picture(page)
     ours = (server.url, server.url.replace("http", "ws"), "data:", "blob:")
-    assert not [url for url in asked if not url.startswith(ours)]
+    assert not [url for url in urls if not url.startswith(ours)]

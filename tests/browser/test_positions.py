@@ -17,8 +17,8 @@ def opened(page, **link):
 
 def test_shuffling_again_draws_another_order_and_a_fact(page):
     opened(page)
-    said = page.locator(FACT)
-    expect(said).to_contain_text("its output changes by")
+    fact = page.locator(FACT)
+    expect(fact).to_contain_text("its output changes by")
     expect(page.locator(".mu canvas").first).to_be_visible()
     before = page.locator(".mu .note").nth(1).inner_text()
     page.get_by_role("button", name="Shuffle again").click()

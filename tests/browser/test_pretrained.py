@@ -90,11 +90,11 @@ def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
     expect(page.get_by_text("Pieces of a word are one")).to_be_visible(timeout=10_000)
     expect(head).not_to_have_attribute("data-pin", "7,2")
     expect(head).to_have_attribute("data-pin", "6,1")
-    said = head.locator(".status").inner_text()
-    assert "unfair → tokenization" in said
+    status = head.locator(".status").inner_text()
+    assert "unfair → tokenization" in status
     page.get_by_text("Both by weight").click()
     expect(head).not_to_have_attribute("data-pin", "6,1", timeout=10_000)
-    assert head.locator(".status").inner_text() == said, "the pinned pair is the same wherever it stands"
+    assert head.locator(".status").inner_text() == status, "the pinned pair is the same wherever it stands"
     expect(page).to_have_url(re.compile(r"pin=7\.[12]"))
 
 

@@ -59,9 +59,9 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
     field.press("Enter")
     expect(page.get_by_text("the best of all").last).to_be_visible()
     assert run.name == "the best of all"
-    with page.expect_download() as found:
+    with page.expect_download() as download:
         page.get_by_test_id("stDownloadButton").get_by_role("button").click()
-    packed = found.value.path()
+    packed = download.value.path()
     page.get_by_role("button", name="Delete", exact=True).click()
     button(page, "delete-go").click()
     expect(page.get_by_text("Deleted the best of all.")).to_be_visible()

@@ -17,7 +17,7 @@ STEP = re.compile(r"Step [1-9][\d,]* of")
 LONG = dict(steps=20_000, seconds=300.0, finish_early=False, record_every=50)
 
 
-def asked_for(folder) -> Run:
+def queue_run(folder) -> Run:
     """A run in the queue, as a page leaves it; whichever server looks first begins it."""
     return create_run(small_run(**LONG), root=folder)
 
@@ -41,7 +41,7 @@ def stop(run: Run) -> None:
 
 
 def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server):
-    run = asked_for(server.runs)
+    run = queue_run(server.runs)
     opened(page, f"/train?run={run.id}")
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
     page.reload()
@@ -57,7 +57,7 @@ def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server
 
 
 def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, server):
-    run = asked_for(server.runs)
+    run = queue_run(server.runs)
     opened(page, f"/train?run={run.id}")
     wait_for(lambda: run.status().state == "running" and run.records())
     os.kill(run.status().pid, signal.SIGKILL)
@@ -74,7 +74,7 @@ def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, ser
 
 def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(tmp_path, browser: Browser):
     first, before = start_server(tmp_path)
-    runs = [asked_for(before.runs) for _ in range(3)]  # more than train at once on a small machine
+    runs = [queue_run(before.runs) for _ in range(3)]  # more than train at once on a small machine
     context = browser.new_context(base_url=before.url)
     try:
         page = opened(context.new_page(), f"/train?run={runs[0].id}")

@@ -194,13 +194,13 @@ def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
     values = RNG.random((1, *shape)).astype(np.float32)
     mask = RNG.random(shape) > 0.3
     blocks = Blocks.of(shape, window)
-    found = blocks.weights(values, mask, pool)[0]
-    assert max(found.shape) <= 512
-    for i, j in [(0, 0), (found.shape[0] - 1, found.shape[1] - 1), (found.shape[0] // 2, found.shape[1] // 3)]:
+    pooled = blocks.weights(values, mask, pool)[0]
+    assert max(pooled.shape) <= 512
+    for i, j in [(0, 0), (pooled.shape[0] - 1, pooled.shape[1] - 1), (pooled.shape[0] // 2, pooled.shape[1] // 3)]:
         part = (slice(*blocks.rows[i:i + 2]), slice(*blocks.columns[j:j + 2]))
         seen = values[0][part][mask[part]]
-        wanted = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
-        assert found[i, j] == pytest.approx(wanted, abs=1e-6)
+        expected = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
+        assert pooled[i, j] == pytest.approx(expected, abs=1e-6)
         assert blocks.pool_mask(mask)[i, j] == bool(seen.size)
     top, bottom, left, right = window or (0, shape[0], 0, shape[1])
     assert (blocks.rows[0], blocks.rows[-1], blocks.columns[0], blocks.columns[-1]) == (top, bottom, left, right)

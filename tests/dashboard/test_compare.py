@@ -42,7 +42,7 @@ def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
     assert from_query(to_query(setup)) == (setup, [])
 
 
-@pytest.mark.parametrize(("name", "value", "said"), [
+@pytest.mark.parametrize(("name", "value", "warning"), [
     ("m", ["score=dot"], "It has 1 mechanisms; expected 2 to 6"),
     ("m", ["score=dot", "score=warp"], "expected one of"),
     ("m", ["("] * 7, "It has 7 mechanisms"),
@@ -54,9 +54,9 @@ def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
     ("seed", "-1", "whole numbers"),
     ("length", "7", "expected one of 128"),
 ])
-def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, said):
+def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, warning):
     setup, refused = from_query({name: value, "text": "kept"})
-    assert len(refused) == 1 and said in refused[0]
+    assert len(refused) == 1 and warning in refused[0]
     assert setup == replace(default_controls(), text="kept")
 
 
@@ -68,8 +68,8 @@ def test_the_constants_are_the_model_s():
 
 def test_minilm_s_map_is_minilm_s_own_attention():
     setup = replace(default_controls(), source="2.7")
-    found = compute_map(setup, setup.mechanisms[0])
-    np.testing.assert_allclose(found.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5)
+    result = compute_map(setup, setup.mechanisms[0])
+    np.testing.assert_allclose(result.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5)
     assert tokens_of(setup).names == read(load_model(EMBEDDED), setup.text).trace.map(0).keys
 
 
@@ -85,9 +85,9 @@ def test_alibi_is_minilm_s_scores_with_its_slope():
 
 def test_what_minilm_s_queries_cannot_have_is_said():
     setup = default_controls()
-    for config, said in ((AttentionConfig(384, 12, Choice("multi_query")), "makes queries and keys of its own"),
+    for config, reason in ((AttentionConfig(384, 12, Choice("multi_query")), "makes queries and keys of its own"),
                          (AttentionConfig(384, 12, position=Choice("sinusoidal")), "is added before queries")):
-        assert said in compute_map(setup, config).error
+        assert reason in compute_map(setup, config).error
         assert not compute_map(replace(setup, source=SEEDED), config).error
 
 
@@ -98,9 +98,9 @@ def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
             config = item.config(*setup.sizes)
         except ConfigError:
             continue
-        found = compute_map(setup, config)
-        assert found.error or np.isfinite(found.weights).all()
-        assert found.error or found.weights.shape == (len(tokens_of(setup).names),) * 2
+        result = compute_map(setup, config)
+        assert result.error or np.isfinite(result.weights).all()
+        assert result.error or result.weights.shape == (len(tokens_of(setup).names),) * 2
         assert text.name_of(config) and text.heading_note(config)
     assert not compute_map(SETUP, item.config()).error, "the seeded layer draws every preset"
 
@@ -112,28 +112,28 @@ def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
             config = AttentionConfig(16, 2, **{axis: Choice(item.key)})
         except ConfigError:
             continue
-        found = compute_map(SETUP, config)
-        assert found.error.endswith(".") or found.weights.shape == (5, 5), item.key
+        result = compute_map(SETUP, config)
+        assert result.error.endswith(".") or result.weights.shape == (5, 5), item.key
         assert text.heading_note(config) and "{" not in text.heading_note(config)
         assert text.name_of(config) == (item.name if getattr(config, axis) != getattr(DOT, axis) else "Dot product")
 
 
 def test_equal_names_are_equal_weights():
     config = AttentionConfig(16, 2, Choice("gated"), score=Choice("additive"))
-    alike, own, counts = shared_weights(SETUP, [DOT, config])
-    assert "projection.query.weight" in alike
+    shared, own, counts = shared_weights(SETUP, [DOT, config])
+    assert "projection.query.weight" in shared
     assert own[0] == [] and any(name.startswith("score") for name in own[1])
     assert counts[0] == 4 * (16 * 16 + 16) < counts[1]
-    said = text.shared_weights_text(alike, own, ["Dot", "Gated"], True)
-    assert plain("projection.query") in said and "Of its own has Gated: " in said
+    sentence = text.shared_weights_text(shared, own, ["Dot", "Gated"], True)
+    assert plain("projection.query") in sentence and "Of its own has Gated: " in sentence
 
 
 def test_measures_by_hand():
     weights = np.array([[0.5, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]])
-    found = MapResult(weights)
-    assert found.entropy == pytest.approx(np.log(2) / 4)
-    assert found.distance == pytest.approx((0.5 + 0 + 1 + 3) / 4)
-    assert found.near == pytest.approx(3 / 4) == MapResult(-7 * weights).near, "a share, whatever the rows sum to"
+    result = MapResult(weights)
+    assert result.entropy == pytest.approx(np.log(2) / 4)
+    assert result.distance == pytest.approx((0.5 + 0 + 1 + 3) / 4)
+    assert result.near == pytest.approx(3 / 4) == MapResult(-7 * weights).near, "a share, whatever the rows sum to"
     assert MapResult(np.zeros((3, 3))).near == 0
     assert MapResult(-weights).entropy is None and MapResult(-weights).distance is None
 
@@ -146,22 +146,23 @@ def test_the_cell_worth_reading_is_no_neighbour_and_no_special_token():
 
 def test_the_fact_is_what_is_measured():
     setup = default_controls()
-    found = [compute_map(setup, config) for config in setup.mechanisms]
+    results = [compute_map(setup, config) for config in setup.mechanisms]
     names = text.names_of(setup.mechanisms)
     tokens = tokens_of(setup)
-    cell = default_cell(found[0].weights, tokens.special)
-    said = text.fact(setup, names, found, tokens, cell)
-    assert said == ("ALiBi spends **0.52** of its weight within two tokens, the dot product **0.33**; even attention "
-                    "would spend 0.29. :primary[**it**] still prefers animal, at 0.41 instead of 0.68.")
-    hidden = text.fact(replace(setup, minus=(2, 0)), names, found, tokens, cell)
+    cell = default_cell(results[0].weights, tokens.special)
+    sentence = text.fact(setup, names, results, tokens, cell)
+    assert sentence == ("ALiBi spends **0.52** of its weight within two tokens, the dot product **0.33**; even "
+                        "attention would spend 0.29. :primary[**it**] still prefers animal, at 0.41 instead of 0.68.")
+    hidden = text.fact(replace(setup, minus=(2, 0)), names, results, tokens, cell)
     assert "does not see animal under the local window; otherwise it gives 0.68 there." in hidden
 
 
 def test_mechanisms_that_weigh_alike_are_said_to():
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
-    found = [compute_map(setup, config) for config in setup.mechanisms]
-    said = text.fact(setup, ["Dot product", "Gated output"], found, tokens_of(setup), (0, 2))
-    assert said.startswith("Gated output and the dot product weigh every cell alike") and said.endswith("in both.")
+    results = [compute_map(setup, config) for config in setup.mechanisms]
+    sentence = text.fact(setup, ["Dot product", "Gated output"], results, tokens_of(setup), (0, 2))
+    assert sentence.startswith("Gated output and the dot product weigh every cell alike")
+    assert sentence.endswith("in both.")
 
 
 def test_two_of_a_kind_are_told_apart_by_name():
@@ -188,8 +189,10 @@ def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
 
 def test_a_caption_names_what_is_implied_and_what_is_signed():
     tokens = Tokens(("a", "b"), (False, False))
-    said = text.caption(SETUP, tokens, [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))], ["Linear", "Diff"])
-    assert "Linear: the implied matrix" in said and "Diff: weights may be negative" in said and "seed 126" in said
+    results = [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))]
+    caption = text.caption(SETUP, tokens, results, ["Linear", "Diff"])
+    assert "Linear: the implied matrix" in caption and "Diff: weights may be negative" in caption
+    assert "seed 126" in caption
 
 
 def test_costs_by_hand():
@@ -212,18 +215,18 @@ def test_costs_by_hand():
 def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
     able, unable = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice.of("learned", max_len=8))
     forms = AttentionConfig(16, 2, position=Choice.of("formula", formula="score / (i - j)"))
-    found = {}
-    fractions = list(measure_costs([able, able, unable, forms], 32, found))
+    results = {}
+    fractions = list(measure_costs([able, able, unable, forms], 32, results))
     assert fractions[-1] == 1.0 and fractions == sorted(fractions)
-    assert found[able, 32].seconds > 0 and found[able, 32].bytes >= 2 * 32 * 32 * 4
-    assert found[forms, 32].skipped and not found[forms, 32].seconds
+    assert results[able, 32].seconds > 0 and results[able, 32].bytes >= 2 * 32 * 32 * 4
+    assert results[forms, 32].skipped and not results[forms, 32].seconds
 
 
 def test_nothing_is_measured_beside_another_measurement():
     with ONE_AT_A_TIME:
-        steps = measure_costs([DOT], 8, found := {})
-        assert [next(steps), next(steps)] == [0.0, 0.0] and not found
-    assert list(steps)[-1] == 1.0 and found
+        steps = measure_costs([DOT], 8, results := {})
+        assert [next(steps), next(steps)] == [0.0, 0.0] and not results
+    assert list(steps)[-1] == 1.0 and results
     steps = measure_costs([DOT], 8, {})
     next(steps)
     steps.close()  # the page went on to something else
@@ -232,9 +235,9 @@ def test_nothing_is_measured_beside_another_measurement():
 
 
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
-    weighed = MapResult(np.eye(3))
+    result = MapResult(np.eye(3))
     measured = Measurement("x", 8, 0.0123, 2_000_000)
-    line = cost_table.row("x", weighed, ClosedFormCost(90, 1e6, True), 1, 100, measured)
+    line = cost_table.row("x", result, ClosedFormCost(90, 1e6, True), 1, 100, measured)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
     assert cost_table.row("x", MapResult(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6
 

@@ -28,64 +28,64 @@ def grown(width=16, longest=9) -> Tree:
 
 
 def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
-    found = grown()
-    path = found.path(found.hypotheses[-1].leaf)
-    spots = search_tree.spots(found, path)
+    tree = grown()
+    path = tree.path(tree.hypotheses[-1].leaf)
+    spots = search_tree.spots(tree, path)
     places = {spot.place for spot in spots}
-    assert set(path) <= places and len(places) < len(found.candidates)
+    assert set(path) <= places and len(places) < len(tree.candidates)
     for spot in spots:
-        one = found.candidates[spot.place]
+        one = tree.candidates[spot.place]
         assert one.step == spot.step
         assert one.fate == "dropped" or one.parent in (*places, -1)
     for step in range(9):
         ranks = [spot for spot in spots if spot.step == step]
-        totals = [found.candidates[spot.place].total for spot in sorted(ranks, key=lambda spot: spot.rank)]
+        totals = [tree.candidates[spot.place].total for spot in sorted(ranks, key=lambda spot: spot.rank)]
         assert totals == sorted(totals, reverse=True) and len(ranks) >= 1
-        best = max(one.total for one in found.candidates if one.step == step)
+        best = max(one.total for one in tree.candidates if one.step == step)
         assert totals[0] == best or len(ranks) > search_tree.RANKS
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
-    found = grown(width=3)
-    path = found.path(found.hypotheses[0].leaf)
-    svg = search_tree.picture(found, NAMES, path, theme)
+    tree = grown(width=3)
+    path = tree.path(tree.hypotheses[0].leaf)
+    svg = search_tree.picture(tree, NAMES, path, theme)
     boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
-    assert [int(place) for place, _ in boxes] == [spot.place for spot in search_tree.spots(found, path)]
+    assert [int(place) for place, _ in boxes] == [spot.place for spot in search_tree.spots(tree, path)]
     for place, parent in boxes:
-        assert found.candidates[int(place)].parent == int(parent)
-        chance = math.exp(found.candidates[int(place)].logp)
+        assert tree.candidates[int(place)].parent == int(parent)
+        chance = math.exp(tree.candidates[int(place)].logp)
         assert re.search(rf'data-place="{place}".*?>{number(chance)}</text></g>', svg)
     assert svg.count('class="') == len(boxes) and svg.count(" picked") == 1
 
 
 def test_words_in_the_picture_are_escaped_and_cut():
-    found = Tree([Candidate(0, -1, 0, -0.1, -0.1, "ended")])
-    found.finish(0, -0.1)
-    svg = search_tree.picture(found, ["<script>alert(1)</script>"], [0], "light")
+    tree = Tree([Candidate(0, -1, 0, -0.1, -0.1, "ended")])
+    tree.finish(0, -0.1)
+    svg = search_tree.picture(tree, ["<script>alert(1)</script>"], [0], "light")
     assert "<script>" not in svg and "&lt;script" in svg and "…" in svg
 
 
 def test_equations_have_the_paths_own_numbers():
-    found = grown(width=3)
-    path = found.path(found.hypotheses[0].leaf)
-    total = found.candidates[path[-1]].total
+    tree = grown(width=3)
+    path = tree.path(tree.hypotheses[0].leaf)
+    total = tree.candidates[path[-1]].total
     beam_search = SearchSettings("beam", length_penalty=0.7)
-    assert number(total / ((5 + len(path)) / 6) ** 0.7) in text.equation(beam_search, found, path)
-    own = number(math.exp(found.candidates[path[-1]].logp))
-    assert f"p = {own}" in text.equation(SearchSettings("greedy"), found, path)
-    found.candidates[path[-1]].chance = 0.4321
-    said = text.equation(SearchSettings("sampling", temperature=0.5, top_k=7), found, path)
-    assert said.endswith(r"\to 0.43") and "top-k 7" in said and "T = 0.5" in said
+    assert number(total / ((5 + len(path)) / 6) ** 0.7) in text.equation(beam_search, tree, path)
+    own = number(math.exp(tree.candidates[path[-1]].logp))
+    assert f"p = {own}" in text.equation(SearchSettings("greedy"), tree, path)
+    tree.candidates[path[-1]].chance = 0.4321
+    equation = text.equation(SearchSettings("sampling", temperature=0.5, top_k=7), tree, path)
+    assert equation.endswith(r"\to 0.43") and "top-k 7" in equation and "T = 0.5" in equation
 
 
 @pytest.mark.parametrize(("exact", "logp", "says"), [
     (0.6, -1.0, "is likelier than what greedy decoding finds, −1.00 against −2.00 in log-probability, and right 10"),
     (0.5, -1.0, "as often right"), (0.4, -2.0, "no likelier")])
 def test_likelier_is_not_called_better(exact, logp, says):
-    said = text.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
-    assert says in said
-    assert ("more often" in said) == (exact > 0.5) and ("less often" in said) == (exact < 0.5)
+    fact = text.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
+    assert says in fact
+    assert ("more often" in fact) == (exact > 0.5) and ("less often" in fact) == (exact < 0.5)
 
 
 def test_bars_have_the_picked_token_even_where_it_is_unlikely():

@@ -54,18 +54,18 @@ def grown():
 
 def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
     tree = grown()
-    said = tree.hypotheses
-    assert picked_path(tree, said, None) == ([0, 2], 0)
-    assert picked_path(tree, said, (2, 1)) == ([0, 2], 1) and picked_path(tree, said, (2, 9)) == ([0, 2], 1)
-    assert picked_path(tree, said, (1, 0)) == ([1, 3], 0), "a beginning that was picked goes on to its output"
-    assert picked_path(tree, said, (4, 1)) == ([1, 4], 1) and picked_path(tree, said, (4, 0)) == ([1, 4], 0)
+    hypotheses = tree.hypotheses
+    assert picked_path(tree, hypotheses, None) == ([0, 2], 0)
+    assert picked_path(tree, hypotheses, (2, 1)) == ([0, 2], 1) and picked_path(tree, hypotheses, (2, 9)) == ([0, 2], 1)
+    assert picked_path(tree, hypotheses, (1, 0)) == ([1, 3], 0), "a beginning that was picked goes on to its output"
+    assert picked_path(tree, hypotheses, (4, 1)) == ([1, 4], 1) and picked_path(tree, hypotheses, (4, 0)) == ([1, 4], 0)
 
 
 def search(**settings):
     model, settings = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
-    begun = prepare_generation(model, ModelInputs("the street"))
+    started = prepare_generation(model, ModelInputs("the street"))
     controls = Controls(EMBEDDED, ModelInputs("the street"), settings)
-    return Search(controls, begun, generate_steps(model, begun, settings))
+    return Search(controls, started, generate_steps(model, started, settings))
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):

@@ -107,10 +107,10 @@ def test_a_restarted_server_finds_its_runs(workers):
 def test_a_run_that_is_waited_for_goes_before_a_sweep(workers):
     first, *swept = jobs.start_all([(small_run(seed=i), {"sweep": {"id": "s"}}) for i in range(3)])
     wait_for(lambda: first.status().state == "running")
-    asked = jobs.start(small_run(seed=9))
-    assert [jobs.queue_position(r) for r in (asked, *swept)] == [1, 2, 3]
+    urgent = jobs.start(small_run(seed=9))
+    assert [jobs.queue_position(r) for r in (urgent, *swept)] == [1, 2, 3]
     jobs.stop(first)
-    wait_for(lambda: asked.status().state == "running")
+    wait_for(lambda: urgent.status().state == "running")
     assert {r.status().state for r in swept} == {"queued"}
 
 

@@ -27,7 +27,7 @@ def app() -> AppTest:
     return AppTest.from_function(_page, default_timeout=20)
 
 
-def said(app: AppTest) -> str:
+def shown_text(app: AppTest) -> str:
     assert not app.exception, app.exception[0].message
     return app.text[0].value
 
@@ -38,9 +38,9 @@ def select(app: AppTest, name: str, value) -> AppTest:
 
 
 def test_it_starts_from_what_the_page_says_and_follows_a_new_wish(app):
-    assert said(app.run()) == "d=16 h=2"
+    assert shown_text(app.run()) == "d=16 h=2"
     app.session_state["start"] = AttentionConfig(24, 3, position=Choice("alibi"))
-    assert said(app.run()) == "d=24 h=3 position=alibi"
+    assert shown_text(app.run()) == "d=24 h=3 position=alibi"
     assert app.selectbox(key="demo:position").value == "alibi"
 
 
@@ -51,23 +51,23 @@ def test_every_entry_of_every_axis_can_be_chosen_or_is_refused_in_words(app):
             continue
         for item in entries:
             select(app, axis, item.key)
-            assert said(app) != "nothing" or app.error, f"{axis} = {item.key}: neither a mechanism nor a reason"
-            if said(app) != "nothing":
-                assert getattr(from_text(said(app)), axis).key == item.key
+            assert shown_text(app) != "nothing" or app.error, f"{axis} = {item.key}: neither a mechanism nor a reason"
+            if shown_text(app) != "nothing":
+                assert getattr(from_text(shown_text(app)), axis).key == item.key
         select(app, axis, getattr(AttentionConfig(), axis).key)
 
 
 def test_a_parameter_is_a_widget_and_its_value_is_the_config_s(app):
     app.run()
     app.number_input(key="demo:normalizer:softmax:temperature").set_value(0.5).run()
-    assert said(app) == "d=16 h=2 normalizer=softmax(temperature=0.5)"
+    assert shown_text(app) == "d=16 h=2 normalizer=softmax(temperature=0.5)"
 
 
 def test_the_heads_offered_divide_d_model(app):
     app.run()
     app.number_input(key="demo:d_model").set_value(15).run()
     assert app.selectbox(key="demo:heads:15").options == ["1", "3", "5", "15"]
-    assert said(app) == "d=15 h=1"
+    assert shown_text(app) == "d=15 h=1"
 
 
 def test_masks_are_joined_and_turned(app):
@@ -76,11 +76,11 @@ def test_masks_are_joined_and_turned(app):
     select(app, "mask:1", "local")
     app.toggle(key="demo:mask:1:not").set_value(True).run()
     turned = Choice.of("not", Choice.of("local", window=2))
-    assert from_text(said(app)).mask == Choice.of("and", Choice("causal"), turned)
+    assert from_text(shown_text(app)).mask == Choice.of("and", Choice("causal"), turned)
     select(app, "mask:2", "local")
-    assert len(from_text(said(app)).mask.parts) == 3
+    assert len(from_text(shown_text(app)).mask.parts) == 3
     select(app, "mask:join", "one")
-    assert from_text(said(app)).mask.key == "causal"
+    assert from_text(shown_text(app)).mask.key == "causal"
 
 
 @pytest.mark.parametrize("mask", [
@@ -91,13 +91,13 @@ def test_masks_are_joined_and_turned(app):
 ])
 def test_any_mask_passes_through_the_editor_unharmed(app, mask):
     app.session_state["start"] = AttentionConfig(16, 2, mask=mask)
-    assert from_text(said(app.run())) == AttentionConfig(16, 2, mask=mask)
+    assert from_text(shown_text(app.run())) == AttentionConfig(16, 2, mask=mask)
 
 
 def test_a_preset_sets_every_axis_and_a_change_makes_it_one_s_own(app):
     app.run()
     app.selectbox(key="demo:preset").set_value("causal").run()
-    assert from_text(said(app)) == preset("causal").config(16, 2)
+    assert from_text(shown_text(app)) == preset("causal").config(16, 2)
     assert app.selectbox(key="demo:preset").value == "causal"
     assert plain(preset("causal").changed(16, 2)[0]) in app.caption[0].value, "what it changed against Vaswani 2017"
     select(app, "score", "dot")
@@ -106,26 +106,26 @@ def test_a_preset_sets_every_axis_and_a_change_makes_it_one_s_own(app):
 
 @pytest.mark.parametrize("item", PRESETS, ids=lambda item: item.key)
 def test_every_preset_is_known_again(item):
-    found = preset_of(item.config())
-    assert preset(found).config() == item.config()
+    key = preset_of(item.config())
+    assert preset(key).config() == item.config()
 
 
 def test_what_cannot_go_together_is_said_beside_the_control_with_a_button_that_mends_it(app):
     select(app.run(), "score", "additive")
     select(app, "kernel", "fused")
-    assert said(app) == "nothing"
+    assert shown_text(app) == "nothing"
     assert "additive" in app.error[0].value
     words = [button.label for button in app.button]
     assert "Use kernel = exact" in words and "Use score = scaled_dot" in words
     app.button(key="demo:repair:kernel:exact").click().run()
-    assert said(app) == "d=16 h=2 score=additive" and not app.error
+    assert shown_text(app) == "d=16 h=2 score=additive" and not app.error
     assert app.selectbox(key="demo:kernel").value == "exact"
 
 
 def test_the_editor_lists_what_does_not_go_with_the_rest():
-    found = {(axis, item.key) for axis, item, _ in clashes(AttentionConfig(16, 2, score=Choice("additive")))}
-    assert ("kernel", "fused") in found
-    assert ("score", "dot") not in found
+    pairs = {(axis, item.key) for axis, item, _ in clashes(AttentionConfig(16, 2, score=Choice("additive")))}
+    assert ("kernel", "fused") in pairs
+    assert ("score", "dot") not in pairs
 
 
 def test_a_repair_is_offered_only_where_it_mends():
@@ -137,7 +137,7 @@ def test_a_repair_is_offered_only_where_it_mends():
 
 def test_the_link_brings_the_mechanism_and_carries_it_on(app):
     app.query_params["m"] = "d=32 h=4 score=dot mask=local(window=5)"
-    assert said(app.run()) == "d=32 h=4 score=dot mask=local(window=5)"
+    assert shown_text(app.run()) == "d=32 h=4 score=dot mask=local(window=5)"
     select(app, "score", "general")
     assert app.query_params["m"] == "d=32 h=4 score=general mask=local(window=5)"
     app.selectbox(key="demo:score").set_value("scaled_dot").run()
@@ -149,7 +149,7 @@ def test_the_link_brings_the_mechanism_and_carries_it_on(app):
 
 def test_a_broken_link_is_said_and_the_page_s_own_is_drawn(app):
     app.query_params["m"] = "d=32 h=5"
-    assert said(app.run()) == "d=16 h=2"
+    assert shown_text(app.run()) == "d=16 h=2"
     assert "does not divide" in app.warning[0].value
 
 

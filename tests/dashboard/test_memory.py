@@ -83,15 +83,15 @@ def test_models_and_results_are_shared_as_they_are():
     assert cache.shared(made, "x") is not cache.shared(made, "y")
 
 
-@pytest.mark.parametrize("told, most", [
+@pytest.mark.parametrize("files, most", [
     ({"/proc/meminfo": "MemFree: 9 kB\nMemTotal:       2000 kB\n", "/sys/fs/cgroup/memory.max": "max\n"}, 512_000),
     ({"/proc/meminfo": "MemTotal: 2000 kB\n", "/sys/fs/cgroup/memory.max": "400000\n"}, 100_000),
     ({"/proc/meminfo": "MemTotal: 9000000000 kB\n"}, 700_000), ({}, 700_000)])
-def test_a_small_machine_keeps_less(monkeypatch, told, most):
+def test_a_small_machine_keeps_less(monkeypatch, files, most):
     def read_text(path: Path) -> str:
-        if str(path) not in told:
+        if str(path) not in files:
             raise FileNotFoundError(path)
-        return told[str(path)]
+        return files[str(path)]
 
     monkeypatch.setattr(Path, "read_text", read_text)
     assert at_most(700_000, 1 / 4) == most
@@ -99,8 +99,8 @@ def test_a_small_machine_keeps_less(monkeypatch, told, most):
 
 def test_a_result_that_is_kept_does_not_hold_its_model():
     question = Question(ModelInputs("A small green dog."), against="A dog.")
-    found = answer(EMBEDDED, question)
-    assert found.baseline.pretrained is load_model(EMBEDDED) and baseline_of(EMBEDDED,
+    result = answer(EMBEDDED, question)
+    assert result.baseline.pretrained is load_model(EMBEDDED) and baseline_of(EMBEDDED,
                                                                           question).pretrained is load_model(EMBEDDED)
-    kept = [value for value, _ in cache._results()._kept.values()]
-    assert kept and max(map(size_bytes, kept)) < size_bytes(load_model(EMBEDDED)) / 50
+    values = [value for value, _ in cache._results()._entries.values()]
+    assert values and max(map(size_bytes, values)) < size_bytes(load_model(EMBEDDED)) / 50

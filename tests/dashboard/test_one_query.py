@@ -33,7 +33,7 @@ def shown(config=CONFIG, stage=5, real=None, **more):
     return payload(r, text.stage_words(config, r, real, False), stage, r.best, whys, sentence, "")
 
 
-def said(parts):
+def joined_text(parts):
     return "".join(text for text, _ in parts)
 
 
@@ -149,7 +149,7 @@ def test_the_signed_scale_ends_on_a_plain_number():
 
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
-    sentence = said(facts.fact(r, CONFIG, 5, text.reasons(r, None)))
+    sentence = joined_text(facts.fact(r, CONFIG, 5, text.reasons(r, None)))
     assert sentence == ("tired gives 0.60 to animal. The full stop scored highest, 3.67, but comes later, "
                     "so the mask removes it.")
     assert r.raw[4].argmax() == 5
@@ -159,7 +159,7 @@ def test_the_opening_sentence_says_what_the_numbers_say():
 @pytest.mark.parametrize("stage", range(1, 7))
 def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
     r = reading(CONFIG.with_(mask=Choice("padding")), real=0)
-    assert said(facts.fact(r, CONFIG, stage, {})) == "tired sees no key: every weight is 0 and its output is 0."
+    assert joined_text(facts.fact(r, CONFIG, stage, {})) == "tired sees no key: every weight is 0 and its output is 0."
     assert np.array_equal(r.out, np.zeros_like(r.out))
 
 
@@ -173,7 +173,7 @@ def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, sen
     latex = "".join(equations.equation(r, config, stage, len(r.keys) - 1, "#B8430F"))
     assert latex.count("{") == latex.count("}")
     assert "−" not in latex  # LaTeX sets its own minus
-    assert said(facts.fact(r, config, stage, text.reasons(r, real))).endswith((".", "…"))
+    assert joined_text(facts.fact(r, config, stage, text.reasons(r, real))).endswith((".", "…"))
 
 
 def test_the_equation_holds_the_live_numbers():
@@ -194,8 +194,8 @@ def test_the_rule_of_the_third_stage_names_scale_and_slope():
 
 def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts():
     config = CONFIG.with_(mask=BOTH)
-    found = [item.key for item in entries_of(config)]
-    assert found == ["multi_head", "alibi", "scaled_dot", "causal", "local", "softmax"]
+    keys = [item.key for item in entries_of(config)]
+    assert keys == ["multi_head", "alibi", "scaled_dot", "causal", "local", "softmax"]
 
 
 # √D

@@ -9,7 +9,7 @@ from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import COMPOSITIONS
 from dashboard.charts.numbers import latex, number
 from dashboard.views.one_query import equations, facts, text
-from tests.dashboard.test_one_query import CONFIG, reading, said, shown
+from tests.dashboard.test_one_query import CONFIG, joined_text, reading, shown
 
 
 def every_choice():
@@ -35,7 +35,7 @@ def test_every_entry_has_words_numbers_and_equations_in_every_stage():
                 latex = "".join(equations.equation(r, config, stage, r.best, "#B8430F"))
                 assert latex.count("{") == latex.count("}"), name
                 assert "NaN" not in latex, name
-                assert said(facts.fact(r, config, stage, whys, 1)).endswith((".", "…")), name
+                assert joined_text(facts.fact(r, config, stage, whys, 1)).endswith((".", "…")), name
             shown(config, real=real, head=1)
 
 
@@ -81,7 +81,7 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     np.testing.assert_allclose(r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5)  # σ = D/2 = 1
     live = "".join(equations.equation(r, config, 5, 3, "#B8430F"))
     assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in live
-    assert f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00." in said(
+    assert f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00." in joined_text(
         facts.fact(r, config, 5, text.reasons(r, None)))
 
 
@@ -96,7 +96,7 @@ def test_a_row_that_does_not_sum_to_one_says_what_it_sums_to():
     config = CONFIG.with_(normalizer=Choice("sink"))
     r = reading(config)
     assert r.sum < 0.99
-    assert f"Its row sums to {number(r.sum)}." in said(facts.fact(r, config, 5, {}))
+    assert f"Its row sums to {number(r.sum)}." in joined_text(facts.fact(r, config, 5, {}))
     assert rf"\sum_m w_{{im}} = {number(r.sum)}" in "".join(equations.equation(r, config, 5, 1, "#B8430F"))
 
 

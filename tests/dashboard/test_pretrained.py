@@ -41,9 +41,9 @@ def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
 
 def seen_by(settings: Controls, trace=None, line=LINE) -> TraceView:
     trace = trace or a_trace()
-    found = transform_of(trace, line, line, settings)
-    maps = tuple(transform_map(item, found) for item in trace.maps)
-    return TraceView(AttentionTrace(maps, "test"), found, line, line)
+    transform = transform_of(trace, line, line, settings)
+    maps = tuple(transform_map(item, transform) for item in trace.maps)
+    return TraceView(AttentionTrace(maps, "test"), transform, line, line)
 
 
 @pytest.mark.parametrize(("settings", "rows", "columns"), [
@@ -125,9 +125,9 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
     weights[0, 1] = [0.7, 0.2, 0.1, 0.0]
     weights[1, 1] = [0.8, 0.1, 0.1, 0.0]
     trace = AttentionTrace((AttentionMap("cross", 0, weights, tuple("xyz"), tuple("abca")),), "test")
-    said = head_fact(trace, 0, 0, 1)
-    assert "puts **0.70** of its weight on **a \\(0\\)** and 0.20 on b; even attention would give each 0.25." in said
-    assert "1 of 1 other head puts as much there, most L0·H1, 0.80." in said
+    fact = head_fact(trace, 0, 0, 1)
+    assert "puts **0.70** of its weight on **a \\(0\\)** and 0.20 on b; even attention would give each 0.25." in fact
+    assert "1 of 1 other head puts as much there, most L0·H1, 0.80." in fact
     assert "**0.20** of its weight on **b**" in head_fact(trace, 0, 0, 1, 1)
     assert pins_fact(trace.map(0), 0, ((1, 1), (1, 0))) == "Pinned beside it: y → b **0.20**."
     assert pins_fact(trace.map(0), 0, ((1, 1),)) == ""

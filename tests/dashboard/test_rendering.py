@@ -18,10 +18,10 @@ def script():
         log.append("controls")
         return st.slider("n", 0, 10, 5, key="n")
 
-    def show(asked):
-        log.append(f"show {asked}")
-        st.markdown(f"picture of {asked}")
-        return -asked
+    def show(number):
+        log.append(f"show {number}")
+        st.markdown(f"picture of {number}")
+        return -number
 
     st.session_state["out"] = render_before_widgets("ready", settings, controls, show)
 

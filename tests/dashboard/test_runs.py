@@ -28,18 +28,18 @@ def made(name: str | None = None, exact: float | None = None, trained: float = 1
     return run
 
 
-@pytest.mark.parametrize("kept", EXAMPLE_RUNS, ids=lambda run: run.id)
-def test_a_kept_example_has_learned_and_can_be_used(kept, tmp_path):
-    records = kept.records()
+@pytest.mark.parametrize("example", EXAMPLE_RUNS, ids=lambda run: run.id)
+def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
+    records = example.records()
     assert records[-1].final and records[-1].exact >= 0.99
-    assert kept.frame_steps() == sorted({record.step for record in records})
-    model, task = kept.model()
+    assert example.frame_steps() == sorted({record.step for record in records})
+    model, task = example.model()
     batch = task.collate(task.held_out(50))
     with torch.no_grad():
-        said = model(batch.source, batch.source_mask, batch.target_in).logits.argmax(-1)
-    asked = batch.target_out != 0
-    assert (said == batch.target_out)[asked].float().mean() > 0.99, "the kept weights still fit the code"
-    assert unpack(pack(kept), tmp_path).records() == records
+        prediction = model(batch.source, batch.source_mask, batch.target_in).logits.argmax(-1)
+    real = batch.target_out != 0
+    assert (prediction == batch.target_out)[real].float().mean() > 0.99, "the kept weights still fit the code"
+    assert unpack(pack(example), tmp_path).records() == records
 
 
 def test_both_examples_learn_one_task_and_are_found_by_link():
@@ -69,16 +69,16 @@ def test_a_run_that_cannot_be_read_says_so():
     assert text.about(item) and text.result(item) and text.state(item)
 
 
-@pytest.mark.parametrize("asked, found", [
+@pytest.mark.parametrize("query, names", [
     ("", {"dear", "slow", "no"}), ("DEAR", {"dear"}), ("recurrent", {"slow", "no"}), ("recurrent additive", {"slow"}),
     ("reverse no attention", {"no"}), ("finished", {"dear", "slow", "no"}), ("seed 7", {"dear"}), ("nothing", set()),
 ])
-def test_a_search_wants_every_word(asked, found):
+def test_a_search_wants_every_word(query, names):
     made("dear", seed=7)
     made("slow", model=ModelConfig.recurrent(8, "additive"))
     made("no", model=ModelConfig.recurrent(8, None))
     mine = [item for item in list_summaries() if not item.example]
-    assert {item.name for item in search(mine, asked)} == found
+    assert {item.name for item in search(mine, query)} == names
 
 
 def test_the_fact_names_the_best_other_run_of_the_task():
@@ -87,14 +87,14 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made("worse", 0.25, seed=1)
     made("better", 0.75, seed=2)
     first = made("first", 0.5, trained=3.0)
-    told = text.fact([summarize(first)], list_summaries())
-    assert "**50\u00a0% exact** after 4 steps, 3\u00a0s" in told and "**better** reaches 75" in told
+    fact = text.fact([summarize(first)], list_summaries())
+    assert "**50\u00a0% exact** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
     assert rival(summarize(made("alone", task=TaskConfig.of("copy", length=5))), list_summaries()) is None
 
 
-@pytest.mark.parametrize("share, said", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
-def test_only_all_is_called_all(share, said):
-    assert percent(share).replace("\u00a0", " ") == said
+@pytest.mark.parametrize("share, percentage", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
+def test_only_all_is_called_all(share, percentage):
+    assert percent(share).replace("\u00a0", " ") == percentage
 
 
 def test_a_fork_goes_on_for_as_long_again():

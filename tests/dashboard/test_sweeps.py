@@ -189,9 +189,9 @@ def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
 
 
 def test_figures_stay_within_their_scale():
-    found = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
+    results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
     scale = charts.Scale.around([0.0, 99.0], 100.0)
-    spec = charts.seeds("Title", ["a", "b"], found, scale, "light")
+    spec = charts.seeds("Title", ["a", "b"], results, scale, "light")
     rules = [layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert rules[0]["high"] == 100.0 and rules[0]["low"] > 0 and rules[1]["low"] == rules[1]["high"] == 5.0
     marks = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]

@@ -56,10 +56,10 @@ def test_a_patch_has_the_colour_of_its_weight():
 ])
 def test_what_outputs_looked_at_in_three_places(config, kind, rows, columns, expected):
     weights = np.arange(rows * columns, dtype=float).reshape(rows, columns)
-    found = source_attention.source_weights(config, kind, weights, [str(i) for i in range(rows)], 3)
-    assert (None if found is None else found[1].shape) == expected
-    if found is not None:
-        assert len(found[0]) == expected[0]
+    shares = source_attention.source_weights(config, kind, weights, [str(i) for i in range(rows)], 3)
+    assert (None if shares is None else shares[1].shape) == expected
+    if shares is not None:
+        assert len(shares[0]) == expected[0]
 
 
 def text(html: str) -> str:
@@ -68,10 +68,10 @@ def text(html: str) -> str:
 
 def test_what_a_reader_typed_is_never_markup():
     bad = "<script>alert(1)</script>"
-    told = [Prediction((bad,), (bad,), (f"{bad}!",))]
-    drawn = (prediction_tables.written(told, " ", "#f00", "#000"),
-             prediction_tables.continued(told, "", "#f00", "#000"),
-             prediction_tables.answers([prediction_tables.escaped(bad)], told, " ", "#f00", "#000"))
+    predictions = [Prediction((bad,), (bad,), (f"{bad}!",))]
+    drawn = (prediction_tables.written(predictions, " ", "#f00", "#000"),
+             prediction_tables.continued(predictions, "", "#f00", "#000"),
+             prediction_tables.answers([prediction_tables.escaped(bad)], predictions, " ", "#f00", "#000"))
     for table in drawn:
         assert "<script" not in table and "&lt;script&gt;" in table
 
@@ -119,9 +119,9 @@ def test_names_at_the_ends_do_not_meet():
 def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
     spec = source_attention.forecast_chart([1.0, 2.0], [3.0], [2.5], [1.0], np.array([[0.25, 0.75]]), LIGHT_INK,
                                            "light")
-    past, naive, came, said = layers_of(spec, "line")
+    past, naive, came, forecast = layers_of(spec, "line")
     assert [row["x"] for row in came["data"]["values"]] == [1, 2]
-    assert said["data"]["values"][-1] == {"x": 2, "y": 2.5, "told": "2.50"}
+    assert forecast["data"]["values"][-1] == {"x": 2, "y": 2.5, "told": "2.50"}
     assert [row["w"] for row in layers_of(spec, "circle")[0]["data"]["values"]] == [0.25, 0.75]
 
 

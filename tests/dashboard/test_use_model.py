@@ -16,56 +16,56 @@ QUESTION = Question(ModelInputs("the old king walked to the red house . the old 
 
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
-    found, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
-    assert len(known) == found.heads == 8
-    head = compute.default_head(found, known)
+    result, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    assert len(known) == result.heads == 8
+    head = compute.default_head(result, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
-    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities[found.baseline.id]
+    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities[result.baseline.id]
     assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
-    assert head.row == len(found.baseline.source) - 1
-    told = text.answer_fact(found, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)
-    assert f"**{head.name}** looks most at **house**" in told and "of 8 heads, none changes that more" in told
+    assert head.row == len(result.baseline.source) - 1
+    fact = text.answer_fact(result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head)
+    assert f"**{head.name}** looks most at **house**" in fact and "of 8 heads, none changes that more" in fact
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
-    found = compute.answer(INDUCTION, QUESTION)
-    head = compute.default_head(found, None)
-    special = np.asarray(found.baseline.source.special)
-    rows = np.stack([item.weights[:, -1] for item in found.trace.maps])  # (L, H, S)
+    result = compute.answer(INDUCTION, QUESTION)
+    head = compute.default_head(result, None)
+    special = np.asarray(result.baseline.source.special)
+    rows = np.stack([item.weights[:, -1] for item in result.trace.maps])  # (L, H, S)
     rows[..., special] = 0
     assert rows[head.place, head.head].max() == rows.max()
-    assert "not measured yet" in text.head_fact(found, head, "mat")
-    assert "takes about" in text.conditions(found, head)
+    assert "not measured yet" in text.head_fact(result, head, "mat")
+    assert "takes about" in text.conditions(result, head)
 
 
 def test_another_head_that_is_taken_has_its_own_effect_and_rank():
-    found, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
-    ranks = [compute.head_at(found, known, place, head).before for place in (0, 1) for head in range(4)]
+    result, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    ranks = [compute.head_at(result, known, place, head).before for place in (0, 1) for head in range(4)]
     assert sorted(ranks) == list(range(8))
-    last = next(compute.head_at(found, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
+    last = next(compute.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
     assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
-    told = text.head_fact(found, last, "house")
-    assert "7 of 8 heads change that more" in told
+    fact = text.head_fact(result, last, "house")
+    assert "7 of 8 heads change that more" in fact
 
 
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
-    found = compute.answer(INDUCTION, QUESTION)
+    result = compute.answer(INDUCTION, QUESTION)
     model = load_lab_model("induction").model
     numbers = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
-    assert found.work == 8 * len(found.baseline.source) * numbers < compute.AT_ONCE / 100
+    assert result.work == 8 * len(result.baseline.source) * numbers < compute.AT_ONCE / 100
     minilm = compute.answer(EMBEDDED,
                               Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."))
     assert compute.AT_ONCE / 30 < minilm.work < compute.AT_ONCE
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
-    found = compute.answer(INDUCTION, QUESTION)
-    head = compute.Head(1, 1, 0, 3, Effect(found.baseline.value + 1e-5, 1e-5, 3))
-    assert "without any one of the 8 heads" in text.head_fact(found, head, "mat")
-    other = compute.Head(1, 1, 0, 3, Effect(found.baseline.value + 1e-5, 1e-5, 3), before=1)
-    assert "stays at" in text.head_fact(found, other, "mat")
-    assert "1 of 8 heads changes that more" in text.head_fact(found, other, "mat")
+    result = compute.answer(INDUCTION, QUESTION)
+    head = compute.Head(1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
+    assert "without any one of the 8 heads" in text.head_fact(result, head, "mat")
+    other = compute.Head(1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
+    assert "stays at" in text.head_fact(result, other, "mat")
+    assert "1 of 8 heads changes that more" in text.head_fact(result, other, "mat")
 
 
 def test_the_first_word_of_another_order_is_shown_first():

@@ -61,16 +61,16 @@ def test_seeds_are_averaged_and_their_spread_told():
 
 
 def test_models_stand_in_one_order_and_the_larger_says_its_size():
-    found = (*FOUR, learned(Model(None, 16), 0, (1, 1), (9, 9)), learned(Model("general", 8), 0, (1, 1), (9, 9)))
-    assert models(found) == [NONE, DOT, Model("general", 8), Model(None, 16)]
-    assert list(text.names(found).values()) == ["one vector", "dot product", "general", "one vector, 16"]
+    curves = (*FOUR, learned(Model(None, 16), 0, (1, 1), (9, 9)), learned(Model("general", 8), 0, (1, 1), (9, 9)))
+    assert models(curves) == [NONE, DOT, Model("general", 8), Model(None, 16)]
+    assert list(text.names(curves).values()) == ["one vector", "dot product", "general", "one vector, 16"]
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
-    said = text.fact(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
-    assert said.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
+    sentence = text.fact(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
+    assert sentence.startswith("Of sentences of 11–20 words, the model that looks back gets **70 ± 14 %** wholly right "
                            "(BLEU 92 ± 3); through one vector of 8 numbers it is **20 ± 14 %** (BLEU 32 ± 3)")
-    assert said.endswith("At 1–10 words it is 100 % and 80 ± 14 %.")
+    assert sentence.endswith("At 1–10 words it is 100 % and 80 ± 14 %.")
     more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
     assert "of 16 numbers 50 % (BLEU 51)" in text.fact(Comparison(Controls(8), more, None)).replace("\u00a0", " ")
     assert text.fact(Comparison(Controls(8), FOUR[:2], None)) == "", "one model alone is compared with nothing"
@@ -117,32 +117,32 @@ def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
             run.append(Record(step, exact=0.0, bleu=1.0, examples=(short, long) if step else (),
                               maps=maps if model.score else {}))
         runs[model] = (run, run.records())
-    found = sentence(runs)
-    assert (found.source, found.target) == (("a", "c"), ("b", "d"))
-    assert found.said == {NONE: ("None",), DOT: ("dot",)}
-    assert [step for step, _ in found.frames] == [0, 1, 2, 3] and found.frames[0][1].shape == (3, 2)
+    longest = sentence(runs)
+    assert (longest.source, longest.target) == (("a", "c"), ("b", "d"))
+    assert longest.outputs == {NONE: ("None",), DOT: ("dot",)}
+    assert [step for step, _ in longest.frames] == [0, 1, 2, 3] and longest.frames[0][1].shape == (3, 2)
     assert sentence({NONE: (runs[NONE][0], [])}) is None
 
 
-@pytest.mark.parametrize(("count", "kept"), [
+@pytest.mark.parametrize(("count", "frames"), [
     (0, []), (1, [0]), (4, [0, 1, 2, 3]), (5, [0, 2, 4]), (6, [0, 2, 4, 5]), (9, [0, 4, 8])])
-def test_as_frames_come_the_kept_ones_stay(count, kept):
-    assert thinned(range(count), 4) == kept
+def test_as_frames_come_the_kept_ones_stay(count, frames):
+    assert thinned(range(count), 4) == frames
 
 
 def test_the_kept_measurement_is_whole():
     """Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one."""
-    kept = bottleneck.load()
-    assert set(models(kept.learned)) == set(bottleneck.MODELS) == set(kept.seconds), "run make bottleneck"
-    assert all([b.lengths for b in one.buckets][-1] == "51–60" and one.held_out == 1000 for one in kept.learned)
-    assert len({one.points[-1].step for one in kept.learned}) == 1, "equal steps; run make bottleneck when it is quiet"
-    weights = kept.sentence.frames[-1][1]
-    assert weights.shape == (len(kept.sentence.target) + 1, len(kept.sentence.source))
+    saved = bottleneck.load()
+    assert set(models(saved.learned)) == set(bottleneck.MODELS) == set(saved.seconds), "run make bottleneck"
+    assert all([b.lengths for b in one.buckets][-1] == "51–60" and one.held_out == 1000 for one in saved.learned)
+    assert len({one.points[-1].step for one in saved.learned}) == 1, "equal steps; run make bottleneck when it is quiet"
+    weights = saved.sentence.frames[-1][1]
+    assert weights.shape == (len(saved.sentence.target) + 1, len(saved.sentence.source))
     assert weights.sum(-1) == pytest.approx(np.ones(len(weights)), abs=0.01)
-    exact = {model: by_length(kept.learned, model, "exact")["51–60"].mean for model in models(kept.learned)}
-    likeness = {model: by_length(kept.learned, model, "bleu")["51–60"].mean for model in models(kept.learned)}
+    exact = {model: by_length(saved.learned, model, "exact")["51–60"].mean for model in models(saved.learned)}
+    bleu = {model: by_length(saved.learned, model, "bleu")["51–60"].mean for model in models(saved.learned)}
     without, with_it = Controls().pair
-    assert likeness[with_it] >= 90 and likeness[without] < 45, "the budget of the design"
+    assert bleu[with_it] >= 90 and bleu[without] < 45, "the budget of the design"
     assert exact[with_it] > 50 and exact[without] < 1
 
 
@@ -155,11 +155,11 @@ def test_the_experiment_in_small(tmp_path, monkeypatch):
     monkeypatch.setattr(bottleneck, "ProcessPoolExecutor", _Here)
     result = bottleneck.measure(small, 1, 1, tmp_path)
     bottleneck.save(result, tmp_path)
-    kept = bottleneck.load()
-    assert [one.model for one in kept.learned] == list(kept.seconds) == list(small.pair)
-    assert all(one.held_out == 20 and one.points[-1].step == 1 for one in kept.learned)
-    assert kept.sentence.said == result.sentence.said and all(seconds > 0 for seconds in kept.seconds.values())
-    assert kept.sentence.frames[-1][1].sum(-1) == pytest.approx(1, abs=0.01)
+    saved = bottleneck.load()
+    assert [one.model for one in saved.learned] == list(saved.seconds) == list(small.pair)
+    assert all(one.held_out == 20 and one.points[-1].step == 1 for one in saved.learned)
+    assert saved.sentence.outputs == result.sentence.outputs and all(seconds > 0 for seconds in saved.seconds.values())
+    assert saved.sentence.frames[-1][1].sum(-1) == pytest.approx(1, abs=0.01)
 
 
 class _Here:

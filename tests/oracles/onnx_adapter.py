@@ -44,8 +44,8 @@ def outputs(case: Any) -> dict[str, Tensor]:
     names = [name for name in node.input if name]
     given = {name: tensor(value) for name, value in zip(names, case.data_sets[0][0], strict=True)}
     how = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    found = attention(given, how) if node.op_type == "Attention" else {"output": rotary(given, how)}
-    return {name: found[name] for name in node.output if name}
+    results = attention(given, how) if node.op_type == "Attention" else {"output": rotary(given, how)}
+    return {name: results[name] for name in node.output if name}
 
 
 def expected(case: Any) -> dict[str, Tensor]:
@@ -73,9 +73,9 @@ def attention(given: Given, how: Mapping[str, Any]) -> dict[str, Tensor]:
     normalizer = Softcap(1.0, cap) if cap else None
     steps = attend(q, k, v, mask, bias=bias, scale=how.get("scale"), normalizer=normalizer)
     scaled = steps.raw * steps.scale
-    asked = {RAW: scaled, CAPPED: normalizer.prepare(scaled, None) if normalizer else scaled, MASKED: steps.masked,
+    stages = {RAW: scaled, CAPPED: normalizer.prepare(scaled, None) if normalizer else scaled, MASKED: steps.masked,
              WEIGHTS: steps.weights}
-    met = asked[how.get("qk_matmul_output_mode", RAW)]
+    met = stages[how.get("qk_matmul_output_mode", RAW)]
     out = steps.out.transpose(1, 2).flatten(2) if flat else steps.out
     return {"Y": out, "present_key": k, "present_value": v, "qk_matmul_output": met}
 
@@ -129,6 +129,6 @@ def rotary(given: Given, how: Mapping[str, Any]) -> Tensor:
         cos, sin = cos[given["position_ids"]], sin[given["position_ids"]]
     turned = x[..., :how.get("rotary_embedding_dim", 0) or None]
     layout = "interleaved" if how.get("interleaved", 0) else "halves"
-    found = [rotate_pairs(one, *angles, layout) for one, *angles in zip(turned, cos, sin, strict=True)]
-    out = torch.cat((torch.stack(found), x[..., turned.shape[-1]:]), -1)
+    rotated = [rotate_pairs(one, *angles, layout) for one, *angles in zip(turned, cos, sin, strict=True)]
+    out = torch.cat((torch.stack(rotated), x[..., turned.shape[-1]:]), -1)
     return out.transpose(1, 2).flatten(2) if flat else out

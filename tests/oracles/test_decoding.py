@@ -102,16 +102,16 @@ def test_the_order_of_the_three_is_that_of_hugging_face():
 def test_no_repeat_is_that_of_hugging_face(n):
     from transformers import NoRepeatNGramLogitsProcessor
 
-    said = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed(n))
-    assert torch.equal(no_repeat(LOGITS, said.tolist(), n), NoRepeatNGramLogitsProcessor(n)(said, LOGITS))
+    sequences = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed(n))
+    assert torch.equal(no_repeat(LOGITS, sequences.tolist(), n), NoRepeatNGramLogitsProcessor(n)(sequences, LOGITS))
 
 
 def every_output(longest, vocab):
     """All token sequences that end on EOS, or that were cut at the longest."""
     words = [token for token in range(vocab) if token != EOS]
     for length in range(longest):
-        for said in itertools.product(words, repeat=length):
-            yield (*said, EOS)
+        for output in itertools.product(words, repeat=length):
+            yield (*output, EOS)
     yield from itertools.product(words, repeat=longest)
 
 
@@ -132,12 +132,12 @@ def tiny(kind, vocab=4):
 def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
     """Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them."""
     model, prompt = tiny(kind), next(prompts())
-    ranked = sorted(((float(force_tokens(model, prompt, said).logp.gather(1, torch.tensor(said)[:, None]).sum())
-                      / penalty(len(said), alpha), said) for said in every_output(3, 4)), reverse=True)
-    found = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
-    assert len(found) == len(ranked) == 40
-    for ours, (score, said) in zip(found, ranked, strict=True):
-        assert ours.tokens == said
+    ranked = sorted(((float(force_tokens(model, prompt, output).logp.gather(1, torch.tensor(output)[:, None]).sum())
+                      / penalty(len(output), alpha), output) for output in every_output(3, 4)), reverse=True)
+    hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
+    assert len(hypotheses) == len(ranked) == 40
+    for ours, (score, output) in zip(hypotheses, ranked, strict=True):
+        assert ours.tokens == output
         assert ours.score == pytest.approx(score, abs=1e-4)
 
 
@@ -147,18 +147,18 @@ def test_samples_come_as_often_as_they_are_likely(how):
     model, prompt, draws = tiny("transformer"), next(prompts()), 200
     torch.nn.init.normal_(model.output.weight, std=0.3)
     expected = {}
-    for said in every_output(3, 4):
-        chances = how.reshape(force_tokens(model, prompt, said).logp).softmax(-1)
-        expected[said] = float(chances.gather(1, torch.tensor(said)[:, None]).prod())
+    for output in every_output(3, 4):
+        chances = how.reshape(force_tokens(model, prompt, output).logp).softmax(-1)
+        expected[output] = float(chances.gather(1, torch.tensor(output)[:, None]).prod())
     assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
     generator, counts = torch.Generator().manual_seed(0), dict.fromkeys(expected, 0)
     for _ in range(20):
         for one in sample(model, prompt, generator, samples=draws, sampling=how, max_length=3).hypotheses:
             counts[one.tokens] += one.samples
-    assert not any(counts[said] for said, chance in expected.items() if chance == 0)
-    likely = [said for said, chance in expected.items() if chance * 20 * draws >= 5]
+    assert not any(counts[output] for output, chance in expected.items() if chance == 0)
+    likely = [output for output, chance in expected.items() if chance * 20 * draws >= 5]
     assert len(likely) > 3
-    wanted = {said: expected[said] * 20 * draws for said in likely}
-    statistic = sum((counts[said] - wanted[said]) ** 2 / wanted[said] for said in likely)
+    expected_counts = {output: expected[output] * 20 * draws for output in likely}
+    statistic = sum((counts[output] - expected_counts[output]) ** 2 / expected_counts[output] for output in likely)
     freedom = len(likely)
     assert statistic < freedom + 3.09 * (2 * freedom) ** 0.5 + 4  # Wilson and Hilferty's is a little tighter

@@ -150,13 +150,13 @@ def test_forgetting_is_its_recurrence():
     position, x = Forgetting(12, H, 1.0).double(), torch.randn(B, T, 12, dtype=torch.float64)
     q, k = some(dtype=torch.float64)
     gates = position.gate(x).sigmoid().mT  # (B, H, T)
-    kept = torch.zeros(B, H, T, T, dtype=torch.float64)
+    decay = torch.zeros(B, H, T, T, dtype=torch.float64)
     for i in range(T):
         if i:
-            kept[:, :, i] = gates[:, :, i, None] * kept[:, :, i - 1]
-        kept[:, :, i, i] = 1.0
+            decay[:, :, i] = gates[:, :, i, None] * decay[:, :, i - 1]
+        decay[:, :, i, i] = 1.0
     bias = position.bias(cells(q, k, x=x, context=x))
-    torch.testing.assert_close(bias.exp().tril(), kept)
+    torch.testing.assert_close(bias.exp().tril(), decay)
     torch.testing.assert_close(bias, bias.mT)  # of what comes later it has forgotten as much
 
 

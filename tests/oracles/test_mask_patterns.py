@@ -121,10 +121,10 @@ def test_local_p_is_the_papers_with_its_gradients():
     ours = layer(x, context).merged
     theirs = luong(x[0], context[0], context[0], layer.mask.weight[0], layer.mask.vector[0], 2)
     torch.testing.assert_close(ours[0], theirs, rtol=1e-10, atol=1e-12)
-    wanted = (context, layer.mask.weight, layer.mask.vector)
+    inputs = (context, layer.mask.weight, layer.mask.vector)
     pull = torch.randn_like(theirs)
-    for got, want in zip(torch.autograd.grad((ours[0] * pull).sum(), wanted),
-                         torch.autograd.grad((theirs * pull).sum(), wanted), strict=True):
+    for got, want in zip(torch.autograd.grad((ours[0] * pull).sum(), inputs),
+                         torch.autograd.grad((theirs * pull).sum(), inputs), strict=True):
         assert want.abs().sum() > 0
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
 

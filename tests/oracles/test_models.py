@@ -161,13 +161,13 @@ def test_a_classifier_of_a_tables_rows(kind):
     rows = torch.tensor([[0.3, 2.0, -1.0], [1.2, 0.0, 0.4], [-0.7, 1.0, 0.9]])
 
     def table(w):
-        said = []
+        outputs = []
         for number, category, other in rows:
             x = torch.stack((number * w["source.weight"][0], w["source.categories.0.weight"][int(category)],
                              other * w["source.weight"][1])) + w["source.bias"]
             x = torch.cat((w["first"][None], x)) if kind == "classifier" else x.sum(0, keepdim=True)
-            said.append(linear(w, "output", encoder(w, x, "post")[0]))
-        return torch.stack(said)
+            outputs.append(linear(w, "output", encoder(w, x, "post")[0]))
+        return torch.stack(outputs)
 
     agree(model, lambda: model(rows, torch.ones(3, 3, dtype=torch.bool)).logits, table)
 
@@ -177,13 +177,13 @@ def test_a_forecaster_reads_a_window_and_asks_the_places_after_it():
     windows = torch.randn(B, S, 2) * 3 + 2
 
     def forecast(w):
-        said = []
+        forecasts = []
         for row in windows:
             mean, spread = row.mean(0), (row.var(0, correction=0) + 1e-6).sqrt()
             x = torch.cat((linear(w, "source", (row - mean) / spread), w["asked"].expand(3, -1)))
             x = encoder(w, x + w["places.position.table.weight"][: len(x)], "pre")
-            said.append(linear(w, "output", x[S:])[:, 0] * spread[0] + mean[0])
-        return torch.stack(said)
+            forecasts.append(linear(w, "output", x[S:])[:, 0] * spread[0] + mean[0])
+        return torch.stack(forecasts)
 
     agree(model, lambda: model(windows, torch.ones(B, S, dtype=torch.bool)).logits, forecast)
 
@@ -220,7 +220,7 @@ def torch_transformer(norm):
 
 def renamed(w):
     """Our weights by torch's names."""
-    found = {}
+    weights = {}
     for side, stack, parts in (
         ("encoder", "encoder.layers", {"attention": ("self_attn", "norm1"), "feed_forward": (None, "norm2")}),
         ("decoder", "layers", {"causal": ("self_attn", "norm1"), "cross": ("multihead_attn", "norm2"),
@@ -230,25 +230,25 @@ def renamed(w):
             at, to = f"{stack}.{i}", f"{side}.layers.{i}"
             for part, (theirs, norm) in parts.items():
                 for kind in ("weight", "bias"):
-                    found[f"{to}.{norm}.{kind}"] = w[f"{at}.around_{part}.norm.{kind}"]
+                    weights[f"{to}.{norm}.{kind}"] = w[f"{at}.around_{part}.norm.{kind}"]
                     if theirs:
                         packed = [w[f"{at}.{part}.projection.{name}.{kind}"] for name in ("query", "key", "value")]
-                        found[f"{to}.{theirs}.in_proj_{kind}"] = torch.cat(packed)
-                        found[f"{to}.{theirs}.out_proj.{kind}"] = w[f"{at}.{part}.projection.output.{kind}"]
+                        weights[f"{to}.{theirs}.in_proj_{kind}"] = torch.cat(packed)
+                        weights[f"{to}.{theirs}.out_proj.{kind}"] = w[f"{at}.{part}.projection.output.{kind}"]
                     else:
-                        found[f"{to}.linear1.{kind}"] = w[f"{at}.feed_forward.inner.{kind}"]
-                        found[f"{to}.linear2.{kind}"] = w[f"{at}.feed_forward.outer.{kind}"]
+                        weights[f"{to}.linear1.{kind}"] = w[f"{at}.feed_forward.inner.{kind}"]
+                        weights[f"{to}.linear2.{kind}"] = w[f"{at}.feed_forward.outer.{kind}"]
         for kind in ("weight", "bias"):
             name = "encoder.norm" if side == "encoder" else "norm"
             if f"{name}.{kind}" in w:
-                found[f"{side}.norm.{kind}"] = w[f"{name}.{kind}"]
-    return found
+                weights[f"{side}.norm.{kind}"] = w[f"{name}.{kind}"]
+    return weights
 
 
 def test_label_smoothing_and_loss_are_what_torch_says_of_the_logits():
     model = made(Shape(V, 3, 10, output="label"), kind="classifier")
     logits = model(torch.randint(4, V, (B, S)), REAL).logits
-    wanted = torch.tensor([0, 1, 2, 1])
+    targets = torch.tensor([0, 1, 2, 1])
     even = -F.log_softmax(logits, -1).mean(-1)
-    right = -F.log_softmax(logits, -1)[torch.arange(B), wanted]
-    torch.testing.assert_close(F.cross_entropy(logits, wanted, label_smoothing=0.1), (0.9 * right + 0.1 * even).mean())
+    right = -F.log_softmax(logits, -1)[torch.arange(B), targets]
+    torch.testing.assert_close(F.cross_entropy(logits, targets, label_smoothing=0.1), (0.9 * right + 0.1 * even).mean())

@@ -17,10 +17,10 @@ OUT_OF_SCOPE: dict[str, str] = {
 
 
 def compare(case):
-    found, wanted = adapter.outputs(case), adapter.expected(case)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value, rtol=RTOL.get(value.dtype, case.rtol), atol=1e-6)
+    outputs, expected = adapter.outputs(case), adapter.expected(case)
+    assert outputs.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(outputs[name], value, rtol=RTOL.get(value.dtype, case.rtol), atol=1e-6)
 
 
 def test_the_suite_is_whole():

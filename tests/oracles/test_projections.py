@@ -77,8 +77,8 @@ def test_neighbours_share_a_key_head():
 
 
 def test_a_number_of_key_heads_that_does_not_fit_is_refused():
-    said = "grouped_query.*kv_heads = 4.*num_heads = 6; take kv_heads = one of 1, 2, 3, 6"
-    with pytest.raises(ConfigError, match=said):
+    message = "grouped_query.*kv_heads = 4.*num_heads = 6; take kv_heads = one of 1, 2, 3, 6"
+    with pytest.raises(ConfigError, match=message):
         AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=4))
 
 
@@ -156,12 +156,12 @@ def test_latent_scores_see_distance_and_decode_from_a_cache():
     assert (layer(x.flip(1)).merged.flip(1) - layer(x).merged).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(("wrong", "said"), [
+@pytest.mark.parametrize(("wrong", "message"), [
     (dict(projection=Choice.of("latent", rope=3)), "rope = 3 is odd; take rope = 2 or 4"),
     (dict(projection="latent", position="rope"), "latent.*position = rope.*take position = none"),
 ])
-def test_latent_refuses_in_words(wrong, said):
-    with pytest.raises(ConfigError, match=said):
+def test_latent_refuses_in_words(wrong, message):
+    with pytest.raises(ConfigError, match=message):
         AttentionConfig(C, H, **wrong)
 
 
@@ -268,8 +268,8 @@ ALL = pytest.mark.parametrize("choice", [
 @ALL
 def test_the_cache_is_as_large_as_it_says(choice):
     config = AttentionConfig(C, H, choice)
-    kept = Attention(config).projection.cached(torch.randn(B, S, C))
-    assert sum(part.numel() for part in kept) == B * S * config.sizes.cache
+    cache = Attention(config).projection.cached(torch.randn(B, S, C))
+    assert sum(part.numel() for part in cache) == B * S * config.sizes.cache
 
 
 @ALL

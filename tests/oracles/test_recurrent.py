@@ -57,7 +57,7 @@ def read(model, source):
     return torch.stack([torch.cat((hidden(f), hidden(b))) for f, b in both]), forward[-1], backward[-1]
 
 
-def found(model, query, states):
+def context_of(model, query, states):
     """Σ α h, the scores as the papers write them."""
     score = model.attention.score
     if hasattr(score, "vector"):
@@ -78,7 +78,7 @@ def luong(model, source, target):
         x = torch.cat((word, h)) if model.config.feeding == "input" else word
         state = cell_of(model.decoder)(x, state)
         s = hidden(state)
-        h = torch.tanh(model.readout.weight @ torch.cat((found(model, s, states), s)) + model.readout.bias)
+        h = torch.tanh(model.readout.weight @ torch.cat((context_of(model, s, states), s)) + model.readout.bias)
         logits.append(model.output.weight @ h + model.output.bias)
     return torch.stack(logits)
 
@@ -88,7 +88,7 @@ def bahdanau(model, source, target):
     states, _, backward = read(model, source)
     s, logits = torch.tanh(model.enter.weight @ backward + model.enter.bias), []
     for i in target:
-        word, context = model.target.weight[i], found(model, s, states)
+        word, context = model.target.weight[i], context_of(model, s, states)
         pairs = model.readout.weight @ torch.cat((s, word, context)) + model.readout.bias
         logits.append(model.output.weight @ pairs.reshape(SIZE, 2).amax(1) + model.output.bias)
         s = cell_of(model.decoder)(torch.cat((word, context)), s)
@@ -100,10 +100,10 @@ def hybrid(model, source, target):
     states, forward, backward = read(model, source)
     inner = model.inner.projection
     heads = [inner.query, inner.key, inner.value]
-    looked, _ = torch.nn.functional.multi_head_attention_forward(
+    attended, _ = torch.nn.functional.multi_head_attention_forward(
         *[states[:, None]] * 3, SIZE, 2, torch.cat([m.weight for m in heads]), torch.cat([m.bias for m in heads]), None,
         None, False, 0.0, inner.output.weight, inner.output.bias)
-    states = torch.nn.functional.layer_norm(states + looked[:, 0], (SIZE,), model.norm.weight, model.norm.bias)
+    states = torch.nn.functional.layer_norm(states + attended[:, 0], (SIZE,), model.norm.weight, model.norm.bias)
     cross, state, logits = model.attention.projection, side_by_side(forward, backward), []
     for i in target:
         state = cell_of(model.decoder)(model.target.weight[i], state)

@@ -25,7 +25,7 @@ def shown(app: AppTest, model: str, **link: str) -> AppTest:
     return app.run()
 
 
-def said(app: AppTest) -> str:
+def fact_text(app: AppTest) -> str:
     """All sentences and tables of the page, without the tags."""
     assert not app.exception
     return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html")))

@@ -7,12 +7,12 @@ from streamlit.testing.v1 import AppTest
 DEMO = Path(__file__).parent / "inside_demo.py"
 
 
-def said(app: AppTest) -> str:
+def code_text(app: AppTest) -> str:
     assert not app.exception
     return app.code[0].value
 
 
-def told(app: AppTest) -> str:
+def message_text(app: AppTest) -> str:
     """What the page says beside the controls, without the signs that keep Markdown off."""
     parts = [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
     return " ".join(part.value for part in parts).replace("\\", "")

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.pages.app import html_text
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDED = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
 
@@ -22,11 +24,6 @@ def opened(app: AppTest, **query) -> AppTest:
     app.run()
     assert not app.exception, app.exception[0].message
     return app
-
-
-def said(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    return " ".join(element.proto.body for element in app.get("html"))
 
 
 def order(app: AppTest) -> list[str]:
@@ -47,11 +44,11 @@ def with_list(app: AppTest) -> AppTest:
 def test_first_sight_measures_something_with_nothing_pressed(app):
     app.run()
     assert order(app) == ["Dot product", "ALiBi", "Local window", "Linear"]
-    assert "0.52</b> of its weight within two tokens" in said(app)
-    assert "591,360" in said(app)
-    assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s", said(app))) == 4
-    assert len(re.findall(r"<td>[\d.]+\u00a0[kM]B", said(app))) == 4
-    assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s¹", said(app))) == 1, "the window is computed dense and masked"
+    assert "0.52</b> of its weight within two tokens" in html_text(app)
+    assert "591,360" in html_text(app)
+    assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s", html_text(app))) == 4
+    assert len(re.findall(r"<td>[\d.]+\u00a0[kM]B", html_text(app))) == 4
+    assert len(re.findall(r"<td>[\d.]+\u00a0[mµ]s¹", html_text(app))) == 1, "the window is computed dense and masked"
     assert any("the implied matrix" in caption.value for caption in app.caption)
     assert not app.query_params and not app.warning and not app.error
 
@@ -87,7 +84,7 @@ def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
         assert not app.exception, app.exception[0].message
     assert any("3 tokens, d_model 24, head 2 of 3" in caption.value for caption in app.caption)
     assert app.query_params["sizes"] == "24.3.2" and app.query_params["seed"] == "5"
-    assert "2,400" in said(app), "four maps of 24 × 24 with their biases"
+    assert "2,400" in html_text(app), "four maps of 24 × 24 with their biases"
     app.run()
     assert app.query_params["text"] == "one two three", "a closed popover forgets nothing"
 
@@ -116,7 +113,7 @@ def test_the_link_brings_all_of_it(app):
     assert app.selectbox(key="compare:minuend").value == 2
     caption = " ".join(each.value for each in app.caption)
     assert "d_model 24, head 2 of 3" in caption and "seed 7" in caption
-    assert ">tired</b></span>" in said(app), "the pinned query is spoken of"
+    assert ">tired</b></span>" in html_text(app), "the pinned query is spoken of"
 
 
 def test_a_pin_that_a_shorter_sentence_loses_is_dropped_without_a_word(app):
@@ -132,18 +129,18 @@ def test_a_pin_that_a_shorter_sentence_loses_is_dropped_without_a_word(app):
 def test_a_broken_link_is_said_and_nothing_breaks(app, name, value):
     opened(app, **{name: value})
     assert app.warning or app.info
-    assert name == "text" or "of its weight within two tokens" in said(app) or "both spend" in said(app)
+    assert name == "text" or "of its weight within two tokens" in html_text(app) or "both spend" in html_text(app)
 
 
 def test_what_changes_is_measured_on_a_press(app):
     opened(app)
-    assert said(app).count("\u00a0ms") == 4
+    assert html_text(app).count("\u00a0ms") == 4
     with_list(app).selectbox(key="compare:add").set_value("score=cosine").run()
-    assert said(app).count("\u00a0ms") == 4
+    assert html_text(app).count("\u00a0ms") == 4
     app.button(key="compare:measure").click().run()
-    assert said(app).count("\u00a0ms") == 5
+    assert html_text(app).count("\u00a0ms") == 5
     app.selectbox(key="compare:length").set_value(256).run()
-    assert "\u00a0ms" not in said(app) and app.query_params["length"] == "256"
+    assert "\u00a0ms" not in html_text(app) and app.query_params["length"] == "256"
     assert any("T = 256, d_model 16, 2 heads" in caption.value for caption in app.caption)
 
 
@@ -166,7 +163,7 @@ def test_the_difference_of_a_mechanism_and_itself_is_refused_in_words(app):
 @pytest.mark.parametrize("source", ["seeded", "3.1"])
 def test_any_sentence_gives_a_picture_and_a_fact(app, text, source):
     opened(app, text=text, source=source)
-    assert "tokens" in said(app) and "<script>" not in said(app)
+    assert "tokens" in html_text(app) and "<script>" not in html_text(app)
     if len(text) > 2000:
         assert any("the first 256 are compared" in caption.value for caption in app.caption)
 

@@ -18,6 +18,7 @@ from dashboard.runtime.run_summary import list_summaries, summarize
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.compute import expected, latest, names, sides
 from dashboard.views.compare_runs.controls import runs_to_compare
+from tests.pages.app import page_text
 from tests.training.small import small_run
 
 
@@ -32,12 +33,12 @@ def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = No
     """A run of three records, at 0, 2 and 4 steps, that takes `speed` seconds a step."""
     config = small_run(**changes)
     run, task = create_run(config, name=name), make_task(config.task)
-    told = tuple(Prediction(*task.display_tokens(example), ()) for example in task.held_out(2))
+    predictions = tuple(Prediction(*task.display_tokens(example), ()) for example in task.held_out(2))
     for step in (0, 2, 4):
         weights = np.full((1, config.model.num_heads, 7, 6), (step + 1) / 10)
         maps = {f"{i}:{kind}": value for kind, value in (kinds or {"cross": weights}).items() for i in range(2)}
         run.append(Record(step, loss=4.0 - step, letters=0.9, exact=step / 4, trained=speed * step, held_out=11,
-                          expected=((0.1, 0.2 + step / 10),), even=0.17, examples=told, maps=maps))
+                          expected=((0.1, 0.2 + step / 10),), even=0.17, examples=predictions, maps=maps))
     run.set_status("finished", "Finished.")
     return run
 
@@ -51,45 +52,39 @@ def opened(*runs: str, **link: str) -> AppTest:
     return app.run()
 
 
-def said(app: AppTest) -> str:
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
-
-
 def test_first_sight_compares_the_two_examples():
     app = opened()
     assert not app.exception and not app.warning
-    told = said(app)
-    step = int(re.search(r"At step (\d+), whole sequences right: \d+\u00a0% for Transformer", told)[1])
+    page = page_text(app)
+    step = int(re.search(r"At step (\d+), whole sequences right: \d+\u00a0% for Transformer", page)[1])
     assert step in {r.step for r in EXAMPLE_RUNS[0].records()}
-    assert f"After the same {duration(EXAMPLE_RUNS[0].records()[-1].trained)} of" in told
-    assert "attention.score" in told and "57,822" in told and len(app.get("vega_lite_chart")) == 2
+    assert f"After the same {duration(EXAMPLE_RUNS[0].records()[-1].trained)} of" in page
+    assert "attention.score" in page and "57,822" in page and len(app.get("vega_lite_chart")) == 2
 
 
 def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
     fast, slow = made("fast", 1.0), made("slow", 2.0)
-    told = said(opened(fast.id, slow.id))
-    assert "At step 4, whole sequences right: 100\u00a0% for fast, 100\u00a0% for slow" in told
-    assert "After the same 4\u00a0s of training it is 100\u00a0% and 50\u00a0%" in told
-    assert "They were trained in the very same way." in told
+    page = page_text(opened(fast.id, slow.id))
+    assert "At step 4, whole sequences right: 100\u00a0% for fast, 100\u00a0% for slow" in page
+    assert "After the same 4\u00a0s of training it is 100\u00a0% and 50\u00a0%" in page
+    assert "They were trained in the very same way." in page
 
 
 def test_another_measure_and_another_step_are_told():
     app = opened(made("a").id, made("b").id)
     app.button_group(key="compare_runs:measure").set_value("loss").run()
-    assert not app.exception and "held-out loss: 0.00 for a, 0.00 for b" in said(app)
+    assert not app.exception and "held-out loss: 0.00 for a, 0.00 for b" in page_text(app)
     slider = next(item for item in app.select_slider if item.label == "Step")
     slider.set_value(2).run()
-    assert "At step 2, held-out loss: 2.00 for a, 2.00 for b" in said(app)
+    assert "At step 2, held-out loss: 2.00 for a, 2.00 for b" in page_text(app)
 
 
 def test_step_and_measure_are_in_the_link():
     link = {"step": "2", "compare_runs:measure": "Loss"}
     app = opened(made("a").id, made("b").id, **link)
-    assert not app.exception and "At step 2, held-out loss: 2.00 for a" in said(app)
+    assert not app.exception and "At step 2, held-out loss: 2.00 for a" in page_text(app)
     app = opened(made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"})
-    assert not app.exception and "At step 4, whole sequences right" in said(app)
+    assert not app.exception and "At step 4, whole sequences right" in page_text(app)
 
 
 def test_choosing_another_run_changes_the_link():
@@ -97,26 +92,26 @@ def test_choosing_another_run_changes_the_link():
     app = opened(first.id, second.id)
     app.selectbox(key="compare_runs:2").set_value(third.id).run()
     assert not app.exception
-    asked = app.query_params["runs"]
-    assert (asked if isinstance(asked, str) else asked[0]) == ",".join((first.id, second.id, third.id))
-    assert "for c" in said(app)
+    ids = app.query_params["runs"]
+    assert (ids if isinstance(ids, str) else ids[0]) == ",".join((first.id, second.id, third.id))
+    assert "for c" in page_text(app)
 
 
 def test_a_link_to_runs_that_are_not_here_says_so():
     app = opened("../../etc/passwd", made("a").id)
-    assert not app.exception and "1 of the runs in the link is not on this machine" in said(app)
+    assert not app.exception and "1 of the runs in the link is not on this machine" in page_text(app)
 
 
 def test_of_five_runs_four_are_compared():
     runs = [made(name).id for name in "abcde"]
-    app = opened(*runs)
-    assert not app.exception and "At most 4 runs" in said(app) and "for d" in said(app) and "for e" not in said(app)
+    page = page_text(opened(*runs))
+    assert "At most 4 runs" in page and "for d" in page and "for e" not in page
 
 
 def test_runs_of_other_tasks_have_curves_but_no_map():
     other = made("copier", task=TaskConfig.of("copy", length=6, vocab=12))
     app = opened(made("a").id, made("b").id, other.id)
-    assert not app.exception and "No map here of copier" in said(app) and "for copier" in said(app)
+    assert not app.exception and "No map here of copier" in page_text(app) and "for copier" in page_text(app)
 
 
 def test_runs_without_attention_say_so():
@@ -125,7 +120,7 @@ def test_runs_without_attention_say_so():
         for step in run.frame_steps():
             run.frame_path(step).unlink()
     app = opened(*(run.id for run in runs))
-    assert not app.exception and "None of these runs kept any attention" in said(app)
+    assert not app.exception and "None of these runs kept any attention" in page_text(app)
 
 
 def test_nothing_measured_yet_says_so():
@@ -133,7 +128,7 @@ def test_nothing_measured_yet_says_so():
     for run in runs:
         run.set_status("stopped")
     app = opened(*(run.id for run in runs))
-    assert not app.exception and "None of these runs has measured anything yet" in said(app)
+    assert not app.exception and "None of these runs has measured anything yet" in page_text(app)
 
 
 def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
@@ -141,11 +136,11 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
     decoder = made("one line", kinds={"causal": both}, model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder",
                                                                                      position="learned"))
-    first, second = found = sides([summarize(made("cross")), summarize(decoder)])
-    looks = [compute.source_weights(side, 4, 0) for side in found]
-    assert looks[0].weights.shape == looks[1].weights.shape == (1, 2, 7, 6)
-    np.testing.assert_allclose(looks[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
-    tiles, rows, columns, other = compute.tiles([(first, looks[0], (0, 0)), (second, looks[1], (0, 1))])
+    first, second = both_sides = sides([summarize(made("cross")), summarize(decoder)])
+    maps = [compute.source_weights(side, 4, 0) for side in both_sides]
+    assert maps[0].weights.shape == maps[1].weights.shape == (1, 2, 7, 6)
+    np.testing.assert_allclose(maps[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
+    tiles, rows, columns, other = compute.tiles([(first, maps[0], (0, 0)), (second, maps[1], (0, 1))])
     assert [tile.marker for tile in tiles] == [0, 1] and not other and len(rows) == 7 and len(columns) == 6
 
 
@@ -158,11 +153,11 @@ def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
 
 def test_settings_that_differ_are_named_once():
     runs = [made("a"), made("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))]
-    rows, alike = text.differences(sides(list(map(summarize, runs))))
-    told = {row[0]: row[1:] for row in rows}
-    assert told["learning_rate"] == ["0.003", "0.01"] and told["kind"] == ["transformer", "recurrent"]
-    assert told["attention.score"] == ["scaled_dot", "additive"] and "attention.num_heads" not in told
-    assert alike == len(set(text.settings(runs[0].config())) | set(text.settings(runs[1].config()))) - len(rows) - 3
+    rows, equal = text.differences(sides(list(map(summarize, runs))))
+    values = {row[0]: row[1:] for row in rows}
+    assert values["learning_rate"] == ["0.003", "0.01"] and values["kind"] == ["transformer", "recurrent"]
+    assert values["attention.score"] == ["scaled_dot", "additive"] and "attention.num_heads" not in values
+    assert equal == len(set(text.settings(runs[0].config())) | set(text.settings(runs[1].config()))) - len(rows) - 3
 
 
 def test_the_two_examples_are_the_first_choice_and_a_rival_the_second():

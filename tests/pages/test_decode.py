@@ -15,6 +15,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, create_run, prepare, recommended
 from dashboard.charts.numbers import number
 from dashboard.views.decode.compute import HALF_TRAINED
+from tests.pages.app import assert_no_exception, html_text
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
@@ -23,16 +24,7 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[name] = value
-    return calm(at.switch_page("../pages/decode.py").run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
-
-
-def html(at):
-    return " ".join(e.proto.body for e in at.get("html"))
+    return assert_no_exception(at.switch_page("../pages/decode.py").run())
 
 
 def tree(at):
@@ -56,11 +48,11 @@ def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
     batch = task.collate([task.example(typed)])
     one, four = (beam(model, Prompt(batch.source, batch.source_mask), width=width, max_length=task.max_target + 1)
                  .hypotheses[0] for width in (1, 4))
-    wanted = next(e.target for e in task.held_out(40) if e.source == tuple(typed.split()))
-    assert tuple(task.target_vocab.decode(four.tokens)) == wanted != tuple(task.target_vocab.decode(one.tokens))
-    said = html(at)
-    assert f"{' '.join(wanted)}</b>, which is right" in said and "which is wrong" in said
-    assert number(four.logp) in said and f"probability {number(math.exp(four.logp))}" in said
+    target = next(e.target for e in task.held_out(40) if e.source == tuple(typed.split()))
+    assert tuple(task.target_vocab.decode(four.tokens)) == target != tuple(task.target_vocab.decode(one.tokens))
+    body = html_text(at)
+    assert f"{' '.join(target)}</b>, which is right" in body and "which is wrong" in body
+    assert number(four.logp) in body and f"probability {number(math.exp(four.logp))}" in body
     assert any(number(four.logp) in e.value for e in at.latex)
 
 
@@ -70,8 +62,8 @@ def test_each_strategy_says_what_it_found(strategy, words):
     at = opened()
     before = tree(at)
     at.segmented_control(key="decode:strategy").set_value(strategy)
-    calm(at.run())
-    assert words in html(at) and tree(at) != before
+    assert_no_exception(at.run())
+    assert words in html_text(at) and tree(at) != before
 
 
 def test_every_setting_changes_the_tree_and_a_link_brings_it():
@@ -80,43 +72,43 @@ def test_every_setting_changes_the_tree_and_a_link_brings_it():
                               ("slider", "top_p", 0.5), ("slider", "samples", 7), ("number_input", "seed", 3)):
         before = tree(at)
         getattr(at, kind)(key=f"decode:{name}").set_value(value)
-        calm(at.run())
+        assert_no_exception(at.run())
         assert tree(at) != before, name
     at = opened(**{"decode:width": "2", "decode:penalty": "1.0"})
     assert at.slider(key="decode:width").value == 2
-    assert html(at).count("<th scope=\"row\"") == 2
+    assert html_text(at).count("<th scope=\"row\"") == 2
 
 
 def test_another_source_and_one_that_is_typed():
     at = opened()
     first = at.text_input(key="decode:source").value
     at.button(key="decode:another").click()
-    calm(at.run())
+    assert_no_exception(at.run())
     second = at.text_input(key="decode:source").value
     assert second != first
     at.text_input(key="decode:source").set_value("seven ; banana")
-    calm(at.run())
+    assert_no_exception(at.run())
     assert "Unknown to this model, and read as <unk\\>: banana" in at.caption[0].value.replace("\\<", "<").replace(
         "\\:", ":")
-    assert "which is" not in html(at), "nobody knows what is right for it"
+    assert "which is" not in html_text(at), "nobody knows what is right for it"
 
 
 @pytest.mark.parametrize(("typed", "words"), [("", "type at least one token"), ("one " * 30, "at most 20")])
 def test_what_cannot_be_read_is_said_where_one_looks(typed, words):
     at = opened()
     at.text_input(key="decode:source").set_value(typed)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert words in at.error[0].value
 
 
 def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
     at = opened()
     at.button(key="decode:measure").click()
-    calm(at.run())
-    said = html(at)
-    assert "Greedy" in said and "Beam of 4, α 0" in said
-    found = re.search(r"likelier than what greedy decoding finds, −([\d.]+) against −([\d.]+) in log-probability", said)
-    assert found and float(found[1]) < float(found[2])
+    assert_no_exception(at.run())
+    body = html_text(at)
+    assert "Greedy" in body and "Beam of 4, α 0" in body
+    match = re.search(r"likelier than what greedy decoding finds, −([\d.]+) against −([\d.]+) in log-probability", body)
+    assert match and float(match[1]) < float(match[2])
 
 
 @pytest.mark.parametrize(("key", "kind", "changes"), [
@@ -131,12 +123,12 @@ def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
     assert at.selectbox(key="decode:run").value == run.id
     for strategy in ("Sampling", "Greedy"):
         at.segmented_control(key="decode:strategy").set_value(strategy)
-        calm(at.run())
+        assert_no_exception(at.run())
         assert not at.error and "data-place" in tree(at)
     if changes and changes["model"].attention is None:
         assert any("no attention" in c.value for c in at.caption)
     if key == "pictures":
-        assert html(at).count("<figure") > 0
+        assert html_text(at).count("<figure") > 0
 
 
 def test_a_run_that_says_no_tokens_is_not_offered():
@@ -151,7 +143,7 @@ def test_the_run_trained_last_is_the_one_that_is_shown():
     run = made(TaskConfig.of("copy", length=6), "transformer")
     at = AppTest.from_file(APP, default_timeout=60)
     at.session_state["train:last"] = run.id
-    calm(at.switch_page("../pages/decode.py").run())
+    assert_no_exception(at.switch_page("../pages/decode.py").run())
     assert at.selectbox(key="decode:run").value == run.id
     assert len(at.text_input(key="decode:source").value) == 6
 
@@ -169,5 +161,5 @@ def test_a_kept_step_can_be_chosen():
     assert "step 10" in at.caption[0].value
     before = tree(at)
     at.selectbox(key=f"decode:step:{run.id}").set_value(0)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert "step 0" in at.caption[0].value and tree(at) != before

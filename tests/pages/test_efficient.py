@@ -16,6 +16,7 @@ from dashboard.runtime import racing
 from dashboard.views.efficient import compute, controls, example, text
 from dashboard.views.efficient.compute import Result, start_race
 from dashboard.views.efficient.controls import ENTRIES, Controls
+from tests.pages.app import assert_no_exception, html_text
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 QUICK = ("fused", "linear")
@@ -25,16 +26,7 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"efficient:{name}"] = value
-    return calm(at.switch_page("../pages/efficient.py").run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
-
-
-def html(at):
-    return " ".join(e.proto.body for e in at.get("html"))
+    return assert_no_exception(at.switch_page("../pages/efficient.py").run())
 
 
 def charts(at):
@@ -52,7 +44,7 @@ def named(chart):
 
 def put(at, kind, name, value):
     getattr(at, kind)(key=f"efficient:{name}").set_value(value)
-    return calm(at.run())
+    return assert_no_exception(at.run())
 
 
 def until_measured(at):
@@ -60,14 +52,14 @@ def until_measured(at):
     while "efficient:race" in at.session_state:
         assert time.monotonic() < end
         time.sleep(0.1)
-        calm(at.run())
+        assert_no_exception(at.run())
     return at
 
 
 def test_opens_with_the_kept_measurement_and_nothing_pressed():
-    at, kept = opened(), example.load()
+    at, saved = opened(), example.load()
     assert [named(chart) for chart in charts(at)] == [[ENTRIES[kernel].name for kernel in controls.USUAL]] * 2
-    assert text.fact(kept, list(controls.USUAL)).replace("**", "") in html(at).replace(
+    assert text.fact(saved, list(controls.USUAL)).replace("**", "") in html_text(at).replace(
         "<b style='font-weight:600'>", "").replace("</b>", "")
     assert "`make measured`" in at.caption[0].value
     assert "exact from 4,096 tokens (would hold" in at.caption[0].value
@@ -75,13 +67,13 @@ def test_opens_with_the_kept_measurement_and_nothing_pressed():
 
 def test_the_kept_measurement_is_whole():
     """Every kernel there is, each at least to 2,048 tokens, with the closed forms' memory."""
-    kept = example.load()
-    assert set(kept.controls.keys) == set(ENTRIES), "run make measured"
+    saved = example.load()
+    assert set(saved.controls.keys) == set(ENTRIES), "run make measured"
     for kernel in ENTRIES:
-        points = kept.of(kernel)
+        points = saved.of(kernel)
         assert points[-1].length >= 2048
         if kernel != "fused":
-            closed = attention_cost(kept.controls.config(kernel), points[-1].length, points[-1].length).bytes
+            closed = attention_cost(saved.controls.config(kernel), points[-1].length, points[-1].length).bytes
             assert points[-1].bytes == pytest.approx(closed, rel=0.2)
 
 
@@ -90,7 +82,7 @@ def test_a_race_is_measured_here_and_shown():
     at.multiselect(key="efficient:kernels").set_value(list(QUICK))
     put(at, "selectbox", "longest", 512)
     at.button(key="efficient:measure").click()
-    until_measured(calm(at.run()))
+    until_measured(assert_no_exception(at.run()))
     result = at.session_state["efficient:result"]
     assert {p.name for p in result.points} == set(QUICK) and {p.length for p in result.points} == {128, 256, 512}
     assert all(p.seconds > 0 and p.bytes > 0 for p in result.points)
@@ -105,10 +97,10 @@ def test_a_parameter_goes_into_the_race():
     at.multiselect(key="efficient:kernels").set_value(["chunked"])
     at = put(at, "selectbox", "longest", 512)
     at.number_input(key="efficient:params:chunked:block").set_value(32)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert any("measured before" in caption.value for caption in at.caption)
     at.button(key="efficient:measure").click()
-    until_measured(calm(at.run()))
+    until_measured(assert_no_exception(at.run()))
     result = at.session_state["efficient:result"].controls
     assert result.kernels == (Choice.of("chunked", block=32),) and result.config("chunked").kernel["block"] == 32
 
@@ -141,11 +133,11 @@ def test_no_kernel_is_said():
 
 def test_the_implied_weights_follow_their_controls():
     at = opened()
-    first = html(at)
+    first = html_text(at)
     assert "misses exact" in first
     for name, value in (("features", 1024), ("few", 6), ("head", 2)):
-        before = html(at) if name != "head" else ""
-        assert html(put(at, "selectbox", name, value)) != before
+        before = html_text(at) if name != "head" else ""
+        assert html_text(put(at, "selectbox", name, value)) != before
     at = put(at, "toggle", "implied_causal", True)
     assert "mask = causal" in at.caption[-1].value and "nystrom" in at.caption[-1].value
     assert "no word here" in put(at, "text_input", "sentence", "").warning[0].value

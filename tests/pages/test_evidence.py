@@ -14,7 +14,7 @@ from dashboard.views.evidence.compute import Controls
 from dashboard.views.evidence.heads import csv_of
 from dashboard.views.evidence.text import moves, short
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
-from tests.pages.evidence_app import captions, evidence_app, said, shown
+from tests.pages.evidence_app import captions, evidence_app, fact_text, shown
 from tests.tiny_models import save
 
 
@@ -25,14 +25,14 @@ def app(monkeypatch, tmp_path) -> AppTest:
 
 def numbers(pattern: str, text: str) -> list[float]:
     """What stands in the groups of the pattern, as numbers."""
-    found = re.search(pattern, text)
-    assert found, text
-    return [float(group.replace("−", "-")) for group in found.groups()]
+    match = re.search(pattern, text)
+    assert match, text
+    return [float(group.replace("−", "-")) for group in match.groups()]
 
 
 def test_first_sight_measures_every_head_with_nothing_pressed(app):
     app.run()
-    text = said(app)
+    text = fact_text(app)
     assert "Followed as" not in [one.label for one in app.selectbox], "an embedding has no output to choose"
     assert re.search(r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+", text)
     assert "the largest change of 72 heads; without all of L" in text
@@ -49,9 +49,9 @@ def test_first_sight_measures_every_head_with_nothing_pressed(app):
 
 def test_without_another_sentence_an_embedding_is_held_against_itself(app, tmp_path):
     shown(app, str(save("bert_encoder", tmp_path)))
-    assert "Gradient" in said(app)
+    assert "Gradient" in fact_text(app)
     app.text_input(key="evidence:against").set_value("").run()
-    text = said(app)
+    text = fact_text(app)
     assert "the similarity with itself falls from 1.00" in text
     assert "gradient foresees" not in text and "Gradient" not in text
 
@@ -60,7 +60,7 @@ def test_without_another_sentence_an_embedding_is_held_against_itself(app, tmp_p
     ("induction", "the probability of the answer river falls"), ("numbers", "the logit of the answer sieben"),
     ("digits", "the logit of the class 3")])  # fmt: skip
 def test_each_of_the_labs_models_is_asked(app, model, answer):
-    text = said(shown(app, model))
+    text = fact_text(shown(app, model))
     assert answer in text
     for name in ("Weights", "Written", "Gradient", "Rollout", "Flow", "Measured"):
         assert name in text
@@ -70,7 +70,7 @@ def test_each_of_the_labs_models_is_asked(app, model, answer):
 
 def test_the_induction_model_needs_its_induction_head(app):
     """What came after the same word before is what it answers: hidden, the answer is gone."""
-    text = said(shown(app, "induction"))
+    text = fact_text(shown(app, "induction"))
     before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
     assert before > 0.5 and after < 0.5 * before
     assert "this head's part in the answer is where it looks" in " ".join(one.value for one in app.markdown)
@@ -81,34 +81,35 @@ def test_another_place_is_another_question(app):
     shown(app, "numbers")
     box = next(one for one in app.selectbox if one.label == "Answer at place")
     box.set_value(2).run()
-    assert "the logit of the answer drei" in said(app)
+    assert "the logit of the answer drei" in fact_text(app)
     assert app.query_params["at"] in ("2", ["2"])
     app.text_input(key="inside:text").set_value("seven hundred").run()
-    assert "at" not in app.query_params and "the logit of the answer hundert" in said(app)
+    assert "at" not in app.query_params and "the logit of the answer hundert" in fact_text(app)
 
 
 def test_a_link_opens_its_place(app):
-    assert "the logit of the answer drei" in said(shown(app, "numbers", at="2"))
+    assert "the logit of the answer drei" in fact_text(shown(app, "numbers", at="2"))
 
 
 def test_a_link_with_a_place_of_five_thousand_digits_opens_the_usual_one(app):
-    assert "the logit of the answer" in said(shown(app, "numbers", at="1" * 5000))
+    assert "the logit of the answer" in fact_text(shown(app, "numbers", at="1" * 5000))
 
 
 def test_a_link_opens_its_head_and_a_broken_one_is_said(app):
-    assert "In L0·H2, " in said(shown(app, "induction", head="0.2"))
+    assert "In L0·H2, " in fact_text(shown(app, "induction", head="0.2"))
     app.query_params["head"] = "9.9"
     app.run()
-    assert "The link says" in app.warning[0].value and "Without L" in said(app)
+    assert "The link says" in app.warning[0].value and "Without L" in fact_text(app)
 
 
 def test_heads_and_layers_can_be_switched_off_together(app):
     shown(app, "induction")
-    alone = said(app)
+    alone = fact_text(app)
     app.multiselect[0].set_value(["all of L0", "all of L1"]).run()
-    told = captions(app).replace("\\", "")
-    assert said(app) == alone  # the sentence of one head stays
-    together, added = numbers(r"the answer by ([−+]\d\.\d+); one at a time their changes add up to ([−+]\d\.\d+)", told)
+    caption = captions(app).replace("\\", "")
+    assert fact_text(app) == alone  # the sentence of one head stays
+    changes = r"the answer by ([−+]\d\.\d+); one at a time their changes add up to ([−+]\d\.\d+)"
+    together, added = numbers(changes, caption)
     assert abs(added) > abs(together) > 0.5
 
 
@@ -117,16 +118,16 @@ def test_a_masked_model_is_asked_for_a_word(app, tmp_path):
     shown(app, str(folder))
     box = next(one for one in app.selectbox if one.label == "Word to guess")
     assert "animal" in box.options
-    first = said(app)
+    first = fact_text(app)
     box.set_value(box.options.index("animal")).run()
-    assert said(app) != first and "the probability of the answer" in said(app)
+    assert fact_text(app) != first and "the probability of the answer" in fact_text(app)
     app.text_input(key="inside:text").set_value("The [MASK] saw the street.").run()
     assert "Word to guess" not in [one.label for one in app.selectbox]
-    assert "the probability of the answer" in said(app)
+    assert "the probability of the answer" in fact_text(app)
 
 
 def test_a_family_of_its_own_way_shows_what_follows_from_weights(app, tmp_path):
-    text = said(shown(app, str(save("bloom", tmp_path))))
+    text = fact_text(shown(app, str(save("bloom", tmp_path))))
     assert "Only the weights are known here" in captions(app)
     assert "Rollout" in text and "Written" not in text and "Hiding" in text
 
@@ -135,7 +136,7 @@ def test_any_text_is_measured_and_an_empty_one_asks_for_a_sentence(app, tmp_path
     shown(app, str(save("bert_encoder", tmp_path)))
     for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too"):
         app.text_input(key="inside:text").set_value(text).run()
-        assert "Without L" in said(app) and "Hiding" in said(app)
+        assert "Without L" in fact_text(app) and "Hiding" in fact_text(app)
         assert not any("<script" in element.proto.body for element in app.get("html"))
     app.text_input(key="inside:text").set_value("  ").run()
     assert not app.exception and "write a sentence" in app.info[0].value
@@ -149,16 +150,16 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert "Only the weights are known here" in captions(app)
-    assert "In L0·H0, a puts 0.33 of its weight on a. By all paths through the layers 0.67 of it" in said(app)
+    assert "In L0·H0, a puts 0.33 of its weight on a. By all paths through the layers 0.67 of it" in fact_text(app)
     assert "as they were uploaded" in captions(app) and "forward pass" not in captions(app), "no model was asked"
     field = next(one for one in app.selectbox if one.label == "Head")
     field.set_value("L1·H1").run()
-    assert "In L1·H1, a puts 0.33" in said(app)
+    assert "In L1·H1, a puts 0.33" in fact_text(app)
 
 
 def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
     monkeypatch.setattr(maps, "MOST_DRAWN", 8)
-    text = said(shown(app, "induction"))
+    text = fact_text(shown(app, "induction"))
     assert "17 × 17 cells are too many to stand side by side, so row 16 stands alone" in captions(app)
     assert re.search(r"In L\d·H\d, dark puts", text)
 
@@ -167,9 +168,9 @@ def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
     monkeypatch.setattr(progress, "AT_ONCE", 0.0)
     shown(app, "digits")
     assert "3 of 10 heads and layers measured; the rest takes about 1 s." in captions(app)
-    assert "Without L" not in said(app)
+    assert "Without L" not in fact_text(app)
     next(one for one in app.button if one.label == "Measure 7 heads and layers").click().run()
-    assert "the largest change of 8 heads" in said(app)
+    assert "the largest change of 8 heads" in fact_text(app)
 
 
 def test_stop_keeps_what_is_there(monkeypatch):
@@ -203,19 +204,19 @@ def test_what_is_written_alike_is_told_by_its_change():
 
 def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
-    asked = ask(load_model(ref), Question(given))
-    setup = Controls(ref, reading_of(ref, given), Question(given), asked)
-    effects = single_heads({off: ablate_heads(asked, off) for off in head_sets(setup.reading.trace)})
+    baseline = ask(load_model(ref), Question(given))
+    setup = Controls(ref, reading_of(ref, given), Question(given), baseline)
+    effects = single_heads({off: ablate_heads(baseline, off) for off in head_sets(setup.reading.trace)})
     lines = csv_of(setup, {(layer, head): one for (_, layer, head), one in effects.items()}).splitlines()
     assert lines[0].split(",")[:4] == ["kind", "layer", "head", "answer"] and len(lines) == 9
     cells = lines[3].split(",")
     assert cells[:3] == ["causal", "0", "2"]
     np.testing.assert_allclose(float(cells[3]), effects["causal", 0, 2].value, rtol=1e-6)
-    np.testing.assert_allclose(float(cells[3]) - asked.value, float(cells[4]), atol=1e-6)
+    np.testing.assert_allclose(float(cells[3]) - baseline.value, float(cells[4]), atol=1e-6)
 
 
 def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
-    text = said(shown(app, str(save("gpt_oss", tmp_path))))
+    text = fact_text(shown(app, str(save("gpt_oss", tmp_path))))
     assert "sink" in captions(app)
     assert "Written" in text and "Without L" in text
 
@@ -224,4 +225,4 @@ def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monk
     monkeypatch.setattr("core.pretrained.evidence.contributions.free_memory", lambda: 10_000)
     text = {"inside:text": "the dark river . the dark"}
     assert "The gradient is left out" in captions(shown(app, "induction", **text))
-    assert "Gradient" not in said(app) and "Written" in said(app)
+    assert "Gradient" not in fact_text(app) and "Written" in fact_text(app)

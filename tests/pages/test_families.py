@@ -34,20 +34,20 @@ def captions(app: AppTest) -> str:
     return " ".join(one.value for one in app.caption)
 
 
-@pytest.mark.parametrize(("family", "said"), [
+@pytest.mark.parametrize(("family", "sentence"), [
     ("deepseek_v3", "deepseek\\_v3, 13 tokens"), ("longformer_classifier", "15 tokens (2 special)"),
     ("bloom", "13 tokens"), ("diffllama", "the model subtracts a learned share"), ("t5", "columns: 17 tokens"),
     ("vit", "10 tokens (1 special)"), ("whisper", "columns: 50 tokens"),
     ("gpt_oss", "columns: 14 tokens (1 special). A learned sink")])
-def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, said):
+def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, sentence):
     text = opened(app, tmp_path, family)
     kind = "cross" if family in ("t5", "whisper") else None
     maps = [item for item in read(tiny(family), given(family)).trace.maps if kind in (None, item.kind)]
     layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", text).groups())
-    assert layer < len(maps) and head < len(maps[layer].weights) and said in text
+    assert layer < len(maps) and head < len(maps[layer].weights) and sentence in text
 
 
-@pytest.mark.parametrize(("family", "said"), [("mamba", "never weigh a token"), ("big_bird_sparse", "original")])
-def test_a_family_without_maps_says_why(app, tmp_path, family, said):
+@pytest.mark.parametrize(("family", "reason"), [("mamba", "never weigh a token"), ("big_bird_sparse", "original")])
+def test_a_family_without_maps_says_why(app, tmp_path, family, reason):
     opened(app, tmp_path, family)
-    assert said in app.info[0].value and "Take" in app.info[0].value or "open that folder" in app.info[0].value
+    assert reason in app.info[0].value and "Take" in app.info[0].value or "open that folder" in app.info[0].value

@@ -15,6 +15,7 @@ from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS
 from dashboard.views.decode.compute import decodable_runs
 from dashboard.views.sweeps.controls import _own_runs
 from dashboard.views.transformer.controls import sources
+from tests.pages.app import page_text
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +34,6 @@ def opened(page: str = "fine_tune", sentence: str | None = None, **query: str) -
     return app.run()
 
 
-def said(app: AppTest) -> str:
-    assert not app.exception, app.exception
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
-
-
 def by_key(elements, key):
     return next(element for element in elements if element.key == key)
 
@@ -47,7 +41,7 @@ def by_key(elements, key):
 def test_first_sight_is_the_kept_run_beside_what_it_beats():
     run = EXAMPLE_RUNS["classify"]
     records, app = run.records(), opened()
-    text = said(app)
+    text = page_text(app)
     share = f"{round(100 * records[-1].exact)}\u00a0%"
     assert f"At step {records[-1].step:,}, {share} of {records[-1].held_out} held-out texts" in text
     assert f"before training it was {round(100 * records[0].exact)}\u00a0%" in text and "the majority class" in text
@@ -61,14 +55,14 @@ def test_the_slider_goes_back_to_before_training():
     app = opened()
     slider = next(one for one in app.select_slider if one.label == "Step")
     slider.set_value(0)
-    text = said(app.run())
+    text = page_text(app.run())
     assert "At step 0," in text and "has moved" not in text
 
 
 def test_pairs_show_how_cross_attention_turned():
     app = opened()
     app.selectbox(key="fine_tune:task").set_value("pairs").run()
-    text = said(app)
+    text = page_text(app)
     assert "held-out sources are written all right" in text and "10 words were new to it" in text
     assert "sieben tausend drei hundert vier" in text and "7 3 0 4" in text
     assert len(by_key(app.selectbox, "fine_tune:head").options) == 8
@@ -96,7 +90,7 @@ def test_the_button_takes_what_has_been_read_since_the_page_was_made():
 
 def test_a_sentence_that_the_kept_run_did_not_watch_is_said():
     app = opened(sentence="is the library open")
-    assert "does not watch your sentence" in said(app)
+    assert "does not watch your sentence" in page_text(app)
 
 
 def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
@@ -109,7 +103,7 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     run.append(Record(6, loss=1.3, exact=0.5, held_out=28, final=True))
     run.set_status("finished", "Finished.")
     app = opened(sentence="is the library open", run=run.id)
-    text = said(app)
+    text = page_text(app)
     shares = [float(share) for share in re.findall(r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*", text)]
     assert len(shares) == 4 and shares == sorted(shares, reverse=True) and abs(sum(shares) - 1) < 0.03
     assert "has moved" not in text and "At step 6, 50" in text
@@ -120,11 +114,11 @@ def test_a_file_that_cannot_be_learned_says_its_line():
     app = opened()
     app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(f"{i},a" for i in range(9)) + "\nx,"
     app.run()
-    assert "There is no label in line 11" in said(app)
+    assert "There is no label in line 11" in page_text(app)
     assert by_key(app.button, "fine_tune:start").disabled
     app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(16))
     app.run()
-    assert "The next run learns 12 of your rows and holds out 4." in said(app)
+    assert "The next run learns 12 of your rows and holds out 4." in page_text(app)
     assert not by_key(app.button, "fine_tune:start").disabled
 
 
@@ -133,8 +127,8 @@ def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
     run.append(Record(0, loss=9.0, exact=0.0, letters=0.1, held_out=100))
     run.set_status("failed", "It had no room.")
     app = opened(run=run.id)
-    assert app.selectbox(key="fine_tune:task").value == "pairs" and "It had no room." in said(app)
-    assert "not on this machine" in said(opened(run="20200101-000000-abcdef"))
+    assert app.selectbox(key="fine_tune:task").value == "pairs" and "It had no room." in page_text(app)
+    assert "not on this machine" in page_text(opened(run="20200101-000000-abcdef"))
 
 
 def test_runs_lists_it_and_opens_it_here():
@@ -143,7 +137,7 @@ def test_runs_lists_it_and_opens_it_here():
     run.append(Record(48, loss=0.3, exact=0.9, held_out=28, final=True))
     run.set_status("finished", "Finished after 48 steps.")
     app = opened("runs", run=run.id)
-    text = said(app)
+    text = page_text(app)
     assert "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% exact after 48 steps" in text
     assert by_key(app.button, "runs:duplicate").disabled
     assert run.id not in decodable_runs() and run.id not in sources() and run not in _own_runs()

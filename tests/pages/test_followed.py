@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.evidence import progress
-from tests.pages.evidence_app import captions, evidence_app, said, shown
+from tests.pages.evidence_app import captions, evidence_app, fact_text, shown
 from tests.tiny_models import save
 
 
@@ -20,36 +20,36 @@ def field(app: AppTest, label: str):
 
 
 def test_above_95_percent_the_logit_is_followed_and_a_link_without_a_choice_means_that_too(app):
-    text = said(shown(app, "digits"))
+    text = fact_text(shown(app, "digits"))
     assert "the logit of the class 3 falls from" in text
     assert re.search(r"The likeliest has a probability of 0\.9\d+, which hardly moves", captions(app))
     field(app, "Followed as").set_value("probability").run()
-    assert "the probability of the class 3" in said(app) and "hardly moves" not in captions(app)
+    assert "the probability of the class 3" in fact_text(app) and "hardly moves" not in captions(app)
 
 
 def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(app, monkeypatch, tmp_path):
     shown(app, "digits")
     field(app, "Class that is followed").set_value("5").run()
-    assert "the logit of the class 5" in said(app) and field(app, "Minus the logit of") is None
+    assert "the logit of the class 5" in fact_text(app) and field(app, "Minus the logit of") is None
     field(app, "Followed as").set_value("logit difference").run()
-    assert "the logit of the class 5 minus that of 3" in said(app)
+    assert "the logit of the class 5 minus that of 3" in fact_text(app)
     field(app, "Minus the logit of").set_value("8").run()
-    text = said(app)
+    text = fact_text(app)
     assert "the logit of the class 5 minus that of 8" in text
     again = evidence_app(monkeypatch, tmp_path)
-    assert said(shown(again, "digits", **{"evidence:quantity": "logit difference", "evidence:output:digits": "5",
+    assert fact_text(shown(again, "digits", **{"evidence:quantity": "logit difference", "evidence:output:digits": "5",
                                           "evidence:contrast:digits": "8"})) == text
 
 
-@pytest.mark.parametrize(("model", "typed", "told"), [
+@pytest.mark.parametrize(("model", "typed", "sentence"), [
     ("induction", "king", "the probability of the token king"),
     ("induction", "zebra", "is not in the vocabulary of induction"), ("induction", "#99999", "has no token #99999"),
     ("digits", "ten", "has no class “ten”"), ("digits", "#7", "the logit of the class 7")])
-def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed, told):
-    sentences = said(shown(app, model, **{f"evidence:output:{model}": typed}))
-    told_there = " ".join(one.value for one in app.markdown).replace("\\", "")
-    assert told in sentences or told in told_there and "the likeliest" in told_there
-    assert ("Until then" in told_there) == (told not in sentences)
+def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed, sentence):
+    sentences = fact_text(shown(app, model, **{f"evidence:output:{model}": typed}))
+    markdown = " ".join(one.value for one in app.markdown).replace("\\", "")
+    assert sentence in sentences or sentence in markdown and "the likeliest" in markdown
+    assert ("Until then" in markdown) == (sentence not in sentences)
     assert len(field(app, "Class that is followed" if model == "digits" else "Token that is followed").options) >= 10
 
 
@@ -67,6 +67,6 @@ def test_the_masked_word_is_in_the_link(app, monkeypatch, tmp_path):
     shown(app, folder)
     box = field(app, "Word to guess")
     box.set_value(box.options.index("animal")).run()
-    text, at = said(app), app.query_params["at"]
+    text, at = fact_text(app), app.query_params["at"]
     again = evidence_app(monkeypatch, tmp_path)
-    assert said(shown(again, folder, at=at[0] if isinstance(at, list) else at)) == text
+    assert fact_text(shown(again, folder, at=at[0] if isinstance(at, list) else at)) == text

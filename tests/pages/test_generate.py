@@ -13,6 +13,7 @@ from core.pretrained.induction_scores import induction_score, most_informative_h
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute
 from dashboard.widgets.model_picker import examples
+from tests.pages.app import assert_no_exception
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
@@ -27,12 +28,7 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[name] = value
-    return calm(at.switch_page("../pages/generate.py").run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
+    return assert_no_exception(at.switch_page("../pages/generate.py").run())
 
 
 def html(at):
@@ -40,8 +36,8 @@ def html(at):
 
 
 def at_of(at):
-    found = at.query_params["at"]
-    return found if isinstance(found, str) else found[0]
+    value = at.query_params["at"]
+    return value if isinstance(value, str) else value[0]
 
 
 def strip(at):
@@ -58,32 +54,32 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     assert not at.error and not at.warning and not at.info
     model, given = load_lab_model("induction"), ModelInputs(examples.text_of("induction"))
     best = generate(model, given, SearchSettings()).hypotheses[0]
-    begun = prepare_generation(model, given)
-    path = score_continuation(model, begun, best.tokens)
-    keys = (*begun.read.ids, *best.tokens[:-1])
+    started = prepare_generation(model, given)
+    path = score_continuation(model, started, best.tokens)
+    keys = (*started.read.ids, *best.tokens[:-1])
     layer, head = most_informative_head(path.trace, keys, best.tokens)
     item = path.trace.map(layer)
-    said = html(at)
-    assert decode_text(model, best.tokens)[:30] in said
+    body = html(at)
+    assert decode_text(model, best.tokens)[:30] in body
     assert decode_text(model, best.tokens) in [code.value for code in at.code], "the whole text, to be copied"
     first = float(path.logits[0].softmax(-1)[best.tokens[0]])
-    assert f"At step 1 the model gives {item.queries[0]} {number(first)}" in said
-    assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in said
+    assert f"At step 1 the model gives {item.queries[0]} {number(first)}" in body
+    assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in body
     own, even = induction_score(item, keys, best.tokens)[head], uniform_induction_score(item, keys, best.tokens)
     assert own > 3 * even, "the head that is shown first copies"
-    assert f"it puts {number(own)} on that very token; even attention would put {number(even)}" in said
-    assert number(best.logp) in said
+    assert f"it puts {number(own)} on that very token; even attention would put {number(even)}" in body
+    assert number(best.logp) in body
 
 
 def test_the_translator_s_words_are_aligned_with_its_source():
     at = opened(**{"inside:model": "numbers", "inside:text": "forty-seven"})
-    said = html(at)
-    assert "sieben und vier zig" in said and "Where each new token looked in the source" in str(
+    body = html(at)
+    assert "sieben und vier zig" in body and "Where each new token looked in the source" in str(
         [e.proto.json for e in at.get("bidi_component")])
     shown = [json.loads(e.proto.json).get("show") for e in at.get("bidi_component")]
     assert "both" in shown, "lines between source and answer"
     at.segmented_control(key="generate:kind").set_value("causal")
-    calm(at.run())
+    assert_no_exception(at.run())
     assert "looked in what stood before" in str([e.proto.json for e in at.get("bidi_component")])
 
 
@@ -100,7 +96,7 @@ def test_each_strategy_says_what_it_found(strategy, words):
     at = opened()
     before = tree(at)
     at.segmented_control(key="generate:strategy").set_value(strategy)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert words in html(at) and tree(at) != before
 
 
@@ -113,7 +109,7 @@ def test_every_setting_changes_what_is_found(strategy, key, value):
     before = tree(at) + html(at)
     next(e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)
          if e.key == f"generate:{key}").set_value(value)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert tree(at) + html(at) != before
 
 
@@ -122,7 +118,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     before = strip(at)
     slider = next(e for e in at.slider if e.key.startswith("generate:step"))
     slider.set_value(5)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert "At step 5 the model gives" in html(at) and strip(at) != before
     now = at.session_state[compute.GOING]
     assert at_of(at) == f"{now.tree.hypotheses[0].leaf}.4"
@@ -134,13 +130,13 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
     at = opened(**{"generate:strategy": "Beam"})
     now = at.session_state[compute.GOING]
     at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf)
-    calm(at.run())
+    assert_no_exception(at.run())
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two)
     assert at_of(at) == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
     slider = next(e for e in at.slider if e.key.startswith("generate:step"))
     slider.set_value(1)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert at_of(at) == f"{other[-1]}.0", "still on that output, though the best begins alike"
 
 
@@ -170,7 +166,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[compute.GOING].tree
     at.button(key="generate:go-on").click()
-    calm(at.run())
+    assert_no_exception(at.run())
     assert at.session_state[compute.GOING].tree is first and at.session_state[compute.GOING].done
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
     assert "Stopped" not in " ".join(m.value for m in at.markdown)

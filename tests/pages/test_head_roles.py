@@ -14,6 +14,7 @@ from core.roles.scores import UNIFORM
 from dashboard.charts.numbers import number
 from dashboard.views.head_roles import charts, text
 from dashboard.views.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
+from tests.pages.app import html_text
 from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,12 +32,8 @@ def inputs() -> RoleInputs:
 
 
 @pytest.fixture(scope="module")
-def found(inputs) -> RoleScores:
+def scores(inputs) -> RoleScores:
     return score_roles(read_all(load_lab_model("induction"), inputs), "causal")
-
-
-def said(app: AppTest) -> str:
-    return " ".join(element.proto.body for element in app.get("html"))
 
 
 def conditions(app: AppTest) -> str:
@@ -55,8 +52,8 @@ def test_first_sight_shows_minilm_s_previous_token_head_with_nothing_pressed(app
     app.run()
     assert not app.exception
     assert (app.selectbox(key=ROLE).value, app.selectbox(key=HEAD).value) == ("previous", "L0·H2")
-    assert "L0·H2</b></span> puts <b style='font-weight:600'>0.99" in said(app)
-    assert "shuffled, the same weights would put 0.055 ± 0.0" in said(app)
+    assert "L0·H2</b></span> puts <b style='font-weight:600'>0.99" in html_text(app)
+    assert "shuffled, the same weights would put 0.055 ± 0.0" in html_text(app)
     assert "measured on 30 kept sentences" in conditions(app)
     assert len(figures(app)) == 3
 
@@ -66,16 +63,16 @@ def test_the_induction_model_opens_with_its_induction_head(app):
     app.run()
     assert not app.exception
     assert app.selectbox(key=ROLE).value == "induction" and app.selectbox(key=HEAD).value.startswith("L1")
-    assert "what followed this token before" in said(app)
+    assert "what followed this token before" in html_text(app)
 
 
 def test_another_role_brings_its_best_head(app):
     app.run()
     app.selectbox(key=HEAD).set_value("L2·H11").run()
-    assert "L2·H11</b></span> puts" in said(app)
+    assert "L2·H11</b></span> puts" in html_text(app)
     app.selectbox(key=ROLE).set_value("same").run()
     assert not app.exception
-    assert app.selectbox(key=HEAD).value == "L2·H9" and "the same word elsewhere" in said(app)
+    assert app.selectbox(key=HEAD).value == "L2·H9" and "the same word elsewhere" in html_text(app)
 
 
 def test_another_model_begins_with_what_is_clearest_in_it(app):
@@ -92,7 +89,7 @@ def test_a_head_that_was_picked_in_a_grid_is_looked_at(app):
     app.run()
     assert not app.exception
     assert app.selectbox(key=HEAD).value == "L3·H11"
-    assert "Its role is delimiter; 4 of 72 heads have the role previous token." in said(app)
+    assert "Its role is delimiter; 4 of 72 heads have the role previous token." in html_text(app)
 
 
 def test_an_encoder_decoder_is_measured_in_both_its_halves(app):
@@ -109,7 +106,7 @@ def test_pictures_have_places_but_no_words(app):
     app.query_params["inside:model"] = "digits"
     app.run()
     assert not app.exception
-    assert "30 handwritten digits" in conditions(app) and "In this picture" in said(app)
+    assert "30 handwritten digits" in conditions(app) and "In this picture" in html_text(app)
     assert "Same word" not in app.selectbox(key=ROLE).options
 
 
@@ -143,22 +140,22 @@ def test_lines_are_read_once_each_and_what_is_left_out_is_said():
     assert "first 60" in trouble and "1 of the lines" in trouble
 
 
-def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(found):
-    rows = list(csv.DictReader(io.StringIO(text.to_csv(found).decode())))
-    able = [role.key for role, count in zip(ROLES, found.rows, strict=True) if count]
-    assert len(rows) == len(able) * found.score.shape[1] * found.score.shape[2]
+def test_the_csv_holds_every_head_in_every_role_that_could_be_measured(scores):
+    rows = list(csv.DictReader(io.StringIO(text.to_csv(scores).decode())))
+    able = [role.key for role, count in zip(ROLES, scores.rows, strict=True) if count]
+    assert len(rows) == len(able) * scores.score.shape[1] * scores.score.shape[2]
     own = {(int(row["layer"]), int(row["head"])): row["role"] for row in rows if row["is_its_role"] == "1"}
-    assert own == {head: ROLES[at].key for head, at in found.head_roles.items()}
+    assert own == {head: ROLES[at].key for head, at in scores.head_roles.items()}
     one = next(row for row in rows if (row["layer"], row["head"], row["role"]) == ("1", "2", "induction"))
-    assert float(one["score"]) == pytest.approx(found.score[place("induction"), 1, 2], abs=1e-6)
+    assert float(one["score"]) == pytest.approx(scores.score[place("induction"), 1, 2], abs=1e-6)
 
 
-def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(found):
-    spec = charts.role_grid(found, (1, 0), "light")
+def test_every_head_is_a_cell_of_its_role_and_the_picked_one_is_ringed(scores):
+    spec = charts.role_grid(scores, (1, 0), "light")
     cells = {(row["layer"], row["head"]): row for row in spec["layer"][0]["data"]["values"]}
-    assert set(cells) == set(np.ndindex(found.score.shape[1:]))
+    assert set(cells) == set(np.ndindex(scores.score.shape[1:]))
     for head, row in cells.items():
-        role = found.head_roles.get(head)
+        role = scores.head_roles.get(head)
         assert row["mark"] == ("" if role is None else ROLES[role].mark)
     ringed = spec["layer"][1]["data"]["values"]
     assert [(row["layer"], row["head"]) for row in ringed] == [(1, 0)]
@@ -177,21 +174,21 @@ def test_letters_can_be_read_on_every_colour(theme):
         assert (high + 0.05) / (low + 0.05) > 3.9, fill
 
 
-def test_the_equation_says_what_was_measured(found, inputs):
-    best = found.best(place("induction"))
-    score, above, share = text.equation(found, best, place("induction"))
-    assert f"= {number(found.score[place('induction')][best])}" in score and ">" in above and r"\ge" in share
-    other = found.best(place("previous"))
-    assert r"\le" in text.equation(found, other, place("induction"))[1]
-    assert "Its role is previous token" in text.fact(found, other, place("induction"), inputs)
+def test_the_equation_says_what_was_measured(scores, inputs):
+    best = scores.best(place("induction"))
+    score, above, share = text.equation(scores, best, place("induction"))
+    assert f"= {number(scores.score[place('induction')][best])}" in score and ">" in above and r"\ge" in share
+    other = scores.best(place("previous"))
+    assert r"\le" in text.equation(scores, other, place("induction"))[1]
+    assert "Its role is previous token" in text.fact(scores, other, place("induction"), inputs)
 
 
 def test_an_even_head_is_said_not_to_have_chosen():
     even = RoleScores("self", *(np.full((len(ROLES), 1, 1), value) for value in (UNIFORM + 0.05, 0.7, 0.01)),
                     rows=np.full(len(ROLES), 9), numbers=(0,))
     even.score[:-1] = 0.1
-    said_of_it = text.fact(even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "kept sentences"))
-    assert "so even that it has not chosen" in said_of_it and "1 kept sentence;" in said_of_it
+    fact = text.fact(even, (0, 0), place("broad"), RoleInputs((ModelInputs("a"),), "kept sentences"))
+    assert "so even that it has not chosen" in fact and "1 kept sentence;" in fact
 
 
 def test_arrays_alone_are_measured_on_themselves(app):
@@ -206,10 +203,10 @@ def test_arrays_alone_are_measured_on_themselves(app):
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     assert not app.exception
-    assert "measured on the input above alone" in conditions(app) and "In this array" in said(app)
-    assert app.selectbox(key=HEAD).value == "L0·H0" and "1 of 2 heads has the role previous token" in said(app)
+    assert "measured on the input above alone" in conditions(app) and "In this array" in html_text(app)
+    assert app.selectbox(key=HEAD).value == "L0·H0" and "1 of 2 heads has the role previous token" in html_text(app)
     app.selectbox(key=ROLE).set_value("induction").run()
-    assert app.selectbox(key=HEAD).value == "L0·H1" and "1 of 2 heads has the role induction" in said(app)
+    assert app.selectbox(key=HEAD).value == "L0·H1" and "1 of 2 heads has the role induction" in html_text(app)
 
 
 def test_a_model_that_hears_is_measured_on_its_sound(app, tmp_path, monkeypatch):
@@ -217,5 +214,5 @@ def test_a_model_that_hears_is_measured_on_its_sound(app, tmp_path, monkeypatch)
     app.query_params["inside:model"] = str(save("whisper", tmp_path / "whisper"))
     app.run()
     assert not app.exception
-    assert "measured on the input above alone" in conditions(app) and "In this sound" in said(app)
+    assert "measured on the input above alone" in conditions(app) and "In this sound" in html_text(app)
     assert not app.get("text_area")

@@ -12,6 +12,7 @@ from dashboard.charts.numbers import byte_size, number
 from dashboard.views.heads import compute, page, text
 from dashboard.views.heads.charts import overlap_square
 from dashboard.views.heads.controls import IDEAS, Controls
+from tests.pages.app import assert_no_exception
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/heads.py"
@@ -22,15 +23,10 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"heads:{name}"] = value
-    return calm(at.switch_page(PAGE).run())
+    return assert_no_exception(at.switch_page(PAGE).run())
 
 
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
-
-
-def said(at):
+def page_text(at):
     """Facts, tables and captions: everything that is written on the page."""
     return " ".join([*(part.value for part in at.markdown), *(part.value for part in at.caption),
                      *(part.proto.body for part in at.get("html"))])
@@ -38,45 +34,45 @@ def said(at):
 
 def put(at, kind, name, value):
     getattr(at, kind)(key=f"heads:{name}").set_value(value)
-    return calm(at.run())
+    return assert_no_exception(at.run())
 
 
 @pytest.mark.parametrize("idea", IDEAS)
 def test_each_idea_opens_with_a_picture_and_no_complaint(idea):
     at = opened(idea=IDEAS[idea])
     assert not at.warning and not at.error
-    told = {"split": "share 0.", "shared": "as many as the formula says", "subtract": "fall below zero"}
-    assert told[idea] in said(at)
+    sentences = {"split": "share 0.", "shared": "as many as the formula says", "subtract": "fall below zero"}
+    assert sentences[idea] in page_text(at)
 
 
 def test_numbers_follow_the_controls():
     at = opened()
-    before = said(at)
+    before = page_text(at)
     at = put(at, "select_slider", "heads:False:64", 8)
-    assert "eight heads look in eight ways" in said(at)
-    assert said(put(at, "text_input", "tokens", "Other words here")) not in (before, said(opened()))
-    assert "seed 5" in said(put(at, "number_input", "seed", 5))
+    assert "eight heads look in eight ways" in page_text(at)
+    assert page_text(put(at, "text_input", "tokens", "Other words here")) not in (before, page_text(opened()))
+    assert "seed 5" in page_text(put(at, "number_input", "seed", 5))
 
 
 def test_one_head_is_said_as_one():
     at = put(opened(), "select_slider", "heads:False:64", 1)
-    assert "One head has one map" in said(at)
+    assert "One head has one map" in page_text(at)
 
 
 def test_the_cache_follows_its_sizes():
     at = opened(idea=IDEAS["shared"])
     at = put(at, "select_slider", "length", 1024)
-    assert "1,024 tokens multi-head attention holds" in said(at) and "524\u00a0kB" in said(at)
+    assert "1,024 tokens multi-head attention holds" in page_text(at) and "524\u00a0kB" in page_text(at)
     at = put(at, "number_input", "latent:64:4", 8)
-    assert ",   16 numbers a token" in said(at)
+    assert ",   16 numbers a token" in page_text(at)
     at = put(at, "select_slider", "kv:4", 1)
-    assert "1 shared key head 131\u00a0kB" in said(at)
+    assert "1 shared key head 131\u00a0kB" in page_text(at)
 
 
 def test_the_layer_moves_lambda():
     at = opened(idea=IDEAS["subtract"])
-    assert "0.6·e^(−0.3·3) = 0.56" in said(at)
-    assert "= 0.20" in said(put(at, "slider", "depth", 1))
+    assert "0.6·e^(−0.3·3) = 0.56" in page_text(at)
+    assert "= 0.20" in page_text(put(at, "slider", "depth", 1))
 
 
 def test_no_words_and_wrong_links_are_answered_in_words():

@@ -13,7 +13,7 @@ from core.pretrained.arrays import read_arrays
 from dashboard.widgets.model_picker.arrays import _example
 from dashboard.widgets.model_picker.inputs import decode_picture, decode_wav
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, stored_bytes
-from tests.pages.inside_app import DEMO, button, said, told
+from tests.pages.inside_app import DEMO, button, code_text, message_text
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def app() -> AppTest:
 
 def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
     app.run()
-    assert said(app).startswith("embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal")
+    assert code_text(app).startswith("embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal")
 
 
 @pytest.mark.parametrize(("name", "starts"), [
@@ -37,8 +37,8 @@ def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
 def test_each_of_the_labs_models_reads_its_own_example(app, name, starts):
     app.run()
     app.selectbox(key="inside:model").set_value(name).run()
-    assert said(app).startswith(starts)
-    assert "<unk>" not in said(app)
+    assert code_text(app).startswith(starts)
+    assert "<unk>" not in code_text(app)
 
 
 def test_the_text_of_each_language_comes_back_as_it_was(app):
@@ -46,59 +46,60 @@ def test_the_text_of_each_language_comes_back_as_it_was(app):
     app.text_input(key="inside:text").set_value("My own sentence.").run()
     app.selectbox(key="inside:model").set_value("numbers").run()
     app.text_input(key="inside:text").set_value("seven hundred").run()
-    assert "seven hundred | <bos> sieben hundert" in said(app)
+    assert "seven hundred | <bos> sieben hundert" in code_text(app)
     app.text_input(key="inside:target").set_value("acht").run()
-    assert "| <bos> acht" in said(app)
+    assert "| <bos> acht" in code_text(app)
     app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
-    assert "my own sentence" in said(app)
+    assert "my own sentence" in code_text(app)
     app.selectbox(key="inside:model").set_value("numbers").run()
-    assert "seven hundred | <bos> sieben hundert" in said(app)
+    assert "seven hundred | <bos> sieben hundert" in code_text(app)
 
 
 def test_a_second_sentence_is_read_with_the_first(app):
     app.run()
     app.text_input(key="inside:text").set_value("One.").run()
     app.text_input(key="inside:second").set_value("Two.").run()
-    assert "[CLS] one . [SEP] two ." in said(app)
+    assert "[CLS] one . [SEP] two ." in code_text(app)
 
 
 @pytest.mark.parametrize("text", ["", "   \n"])
 def test_an_empty_text_asks_for_one(app, text):
     app.run()
     app.text_input(key="inside:text").set_value(text).run()
-    assert said(app) == "nothing" and "write a sentence" in told(app)
+    assert code_text(app) == "nothing" and "write a sentence" in message_text(app)
 
 
 def test_ten_thousand_words_are_cut_and_it_is_said(app):
     app.run()
     app.text_input(key="inside:text").set_value("word " * 10_000).run()
-    assert "(6, 12)" in said(app) and "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in told(app)
+    assert "(6, 12)" in code_text(app)
+    assert "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
     app.text_input(key="inside:text").set_value("word " * 600).run()
-    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in told(app)
+    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
 
 
 def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_others_in_words(app):
     app.session_state["needs"] = ("generate",)
     app.run()
-    assert said(app).startswith("lab induction")
+    assert code_text(app).startswith("lab induction")
     app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
-    assert said(app) == "nothing" and "all-MiniLM-L6-v2 writes no text" in told(app)
+    assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 writes no text" in message_text(app)
     button(app, "Use numbers").click().run()
-    assert said(app).startswith("lab numbers")
+    assert code_text(app).startswith("lab numbers")
 
 
 def test_what_nobody_chose_gives_way_to_what_the_next_page_needs(app):
     app.run()
     app.session_state["needs"] = ("generate",)
     app.run()
-    assert said(app).startswith("lab induction")
+    assert code_text(app).startswith("lab induction")
     app.session_state["needs"] = ()
     app.run()
-    assert said(app).startswith("embedded")
+    assert code_text(app).startswith("embedded")
     app.selectbox(key="inside:model").set_value("numbers").run()
     app.session_state["needs"] = ("generate",)
     app.run()
-    assert said(app).startswith("lab numbers"), "what a person chose stays"
+    assert code_text(app).startswith("lab numbers"), "what a person chose stays"
 
 
 def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
@@ -114,13 +115,13 @@ def test_what_a_model_lacks_is_named(app, needs, name, why):
     app.session_state["needs"] = needs
     app.query_params["inside:model"] = name
     app.run()
-    assert said(app) == "nothing" and why in told(app) and button(app, "Use induction")
+    assert code_text(app) == "nothing" and why in message_text(app) and button(app, "Use induction")
 
 
 def test_the_example_of_arrays_can_itself_be_uploaded():
-    found = read_arrays(_example(), "attention.npz")
-    assert found.trace.shape == (6, 12) and found.source.tokens[:3] == ("[CLS]", "the", "animal")
-    assert found.special[0] and not found.special[1]
+    arrays = read_arrays(_example(), "attention.npz")
+    assert arrays.trace.shape == (6, 12) and arrays.source.tokens[:3] == ("[CLS]", "the", "animal")
+    assert arrays.special[0] and not arrays.special[1]
 
 
 def npz(**arrays: np.ndarray) -> bytes:
@@ -139,11 +140,11 @@ def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
     app.query_params["inside:model"] = "digits"
     app.run()
     app.selectbox(key="inside:picture").set_value("Your own…").run()
-    assert said(app) == "nothing" and "Upload a picture" in told(app)
+    assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
     app.file_uploader(key="inside:picture-file").upload("a.png", b"no picture", "image/png").run()
-    assert said(app) == "nothing" and "no picture that can be opened" in told(app)
+    assert code_text(app) == "nothing" and "no picture that can be opened" in message_text(app)
     app.file_uploader(key="inside:picture-file").set_value(("b.png", png(30, 20), "image/png")).run()
-    assert said(app).startswith("lab digits (2, 4)")
+    assert code_text(app).startswith("lab digits (2, 4)")
 
 
 def test_pictures_and_sounds_are_bounded():
@@ -167,12 +168,12 @@ def test_pictures_and_sounds_are_bounded():
 def test_arrays_become_a_source_and_the_limits_are_said_first(app):
     app.run()
     app.selectbox(key="inside:model").set_value("Your own arrays…").run()
-    assert "at most 200 MB" in told(app) and "2,048 tokens" in told(app)
+    assert "at most 200 MB" in message_text(app) and "2,048 tokens" in message_text(app)
     app.file_uploader(key="inside:array-file").upload("mine.npz", npz(scores=np.full((2, 3, 3), -1.5)), "").run()
-    assert said(app) == "nothing" and "softmax" in told(app)
+    assert code_text(app) == "nothing" and "softmax" in message_text(app)
     even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
     app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
-    assert said(app).startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in said(app)
+    assert code_text(app).startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in code_text(app)
     app.session_state["needs"] = ("model",)
     app.run()
-    assert said(app) == "nothing" and "weights of attention alone" in told(app)
+    assert code_text(app) == "nothing" and "weights of attention alone" in message_text(app)

@@ -90,11 +90,11 @@ def test_a_link_opens_its_cell_and_a_bad_one_says_so(app):
     assert fields(app) == ["L2·H5", 3, 9]
 
 
-@pytest.mark.parametrize(("head", "cell", "told"), [("9.1", "1.1", "0.0 to 5.11"), ("1.1", "99.1", "0.0 to 15.15"),
+@pytest.mark.parametrize(("head", "cell", "warning"), [("9.1", "1.1", "0.0 to 5.11"), ("1.1", "99.1", "0.0 to 15.15"),
                                                     ("x", "1.1", "two whole numbers")])
-def test_a_link_to_no_cell_says_so(app, head, cell, told):
+def test_a_link_to_no_cell_says_so(app, head, cell, warning):
     shown(app, head=head, cell=cell)
-    assert any(told in one.value for one in app.warning) and fields(app) == ["L3·H1", 10, 2]
+    assert any(warning in one.value for one in app.warning) and fields(app) == ["L3·H1", 10, 2]
 
 
 def test_a_link_from_another_page_opens_its_cell(app):
@@ -114,25 +114,25 @@ def test_another_text_opens_a_cell_of_its_own(app):
     assert query < 5 and key < 5
 
 
-@pytest.mark.parametrize(("model", "said"), [
+@pytest.mark.parametrize(("model", "sentences"), [
     ("induction", ("At one and the same place they would give", "query heads share 2")), ("numbers", ("q·k",)),
     ("digits", ("sends α·v of length",))])
-def test_the_lab_s_own_models_open(app, model, said):
+def test_the_lab_s_own_models_open(app, model, sentences):
     shown(app, model)
     text = facts(app) + " ".join(one.value for one in app.caption)
-    assert all(part in text for part in said)
+    assert all(part in text for part in sentences)
     made, own = re.search(r"comes out as (0\.\d+), the model's is (0\.\d+)", text).groups()
     assert float(made) == pytest.approx(float(own), abs=2e-6) and 0.3 < float(own) < 0.95
 
 
-@pytest.mark.parametrize(("family", "said"), [
+@pytest.mark.parametrize(("family", "equation"), [
     ("gpt2", r"q_i^\top k_j}{\sqrt{D}"), ("t5", r"q_i^\top k_j + b_{i-j}"), ("gemma2", r"\kappa \tanh"),
     ("gpt_oss", r"e^{\text{sink}}"), ("gemma3", r"c\, q_i^\top k_j")])
-def test_each_family_has_its_own_equation(app, tmp_path, family, said):
+def test_each_family_has_its_own_equation(app, tmp_path, family, equation):
     (folder := tmp_path / family).mkdir()
     link = {"inside_weight:kind": "Encoder"} if family == "t5" else {}
     shown(app, str(save(family, folder)), **link)
-    assert said in app.latex[0].value
+    assert equation in app.latex[0].value
 
 
 def test_what_must_be_known_of_the_maps_is_said(app, tmp_path):

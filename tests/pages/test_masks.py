@@ -6,6 +6,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, Choice
 from core.masks import COMPOSITIONS
+from tests.pages.app import assert_no_exception
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
@@ -16,17 +17,12 @@ def opened(**link):
     at.switch_page(str(ROOT / "pages" / "masks.py"))
     for name, value in link.items():
         at.query_params[f"masks:{name}"] = value
-    return calm(at.run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
+    return assert_no_exception(at.run())
 
 
 def put(at, kind, name, value):
     getattr(at, kind)(key=f"masks:{name}").set_value(value)
-    return calm(at.run())
+    return assert_no_exception(at.run())
 
 
 def facts(at):
@@ -132,7 +128,7 @@ def test_the_stack_and_the_batch_are_measured():
 def test_the_rule_that_ran_is_shown():
     at = opened()
     at.session_state["masks:sources"] = True
-    at = calm(at.run())
+    at = assert_no_exception(at.run())
     assert any("def causal_local" in c.value for c in at.code)
     known = {}
     exec(at.code[-1].value, known)

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import AXES, AttentionConfig, Choice, entry
 from dashboard.views.normalizers import charts, compute, controls, text
 from dashboard.views.normalizers.controls import ScoresError
+from tests.pages.app import assert_no_exception, html_text
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 KEYS = [item.key for item in AXES["normalizer"]]
@@ -21,16 +22,7 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"normalizers:{name}"] = value
-    return calm(at.switch_page("../pages/normalizers.py").run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
-
-
-def html(at):
-    return " ".join(e.proto.body for e in at.get("html"))
+    return assert_no_exception(at.switch_page("../pages/normalizers.py").run())
 
 
 def live(at):
@@ -39,14 +31,14 @@ def live(at):
 
 def put(at, kind, name, value):
     getattr(at, kind)(key=f"normalizers:{name}").set_value(value)
-    return calm(at.run())
+    return assert_no_exception(at.run())
 
 
 def test_opens_with_a_figure_for_every_normalizer_and_nothing_pressed():
     at = opened()
     assert not at.error
-    assert html(at).count("<figure") == 1 + len(KEYS)
-    assert all(f'aria-label="{item.name}: ' in html(at) for item in AXES["normalizer"])
+    assert html_text(at).count("<figure") == 1 + len(KEYS)
+    assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), [
@@ -56,13 +48,13 @@ def test_opens_with_a_figure_for_every_normalizer_and_nothing_pressed():
 ])
 def test_the_picture_follows_every_control(kind, name, value):
     at = opened()
-    before = html(at)
-    assert html(put(at, kind, name, value)) != before
+    before = html_text(at)
+    assert html_text(put(at, kind, name, value)) != before
 
 
 def test_a_link_brings_typed_scores_back():
     at = opened(scores="3, x, -1.5", temperature="0.5")
-    assert "key 1: masked" in html(at)
+    assert "key 1: masked" in html_text(at)
     assert "The scores are yours" in at.caption[0].value
 
 
@@ -86,7 +78,7 @@ def test_any_scores_give_a_picture(text):
 
 
 def test_a_row_without_keys_is_said_in_words():
-    assert "every normalizer gives zeros" in html(put(opened(), "text_input", "scores", "x, x"))
+    assert "every normalizer gives zeros" in html_text(put(opened(), "text_input", "scores", "x, x"))
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -156,4 +148,4 @@ def test_the_snippet_runs_and_makes_the_same_weights(key):
 def test_the_sources_open():
     at = opened()
     at.session_state["normalizers:sources"] = True
-    calm(at.run())
+    assert_no_exception(at.run())

@@ -7,6 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS
+from tests.pages.app import assert_no_exception
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
@@ -15,12 +16,7 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"one:{name}"] = value
-    return calm(at.switch_page("../pages/one_query.py").run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
+    return assert_no_exception(at.switch_page("../pages/one_query.py").run())
 
 
 def live(at):
@@ -34,7 +30,7 @@ def drawn(at):
 
 def put(at, kind, name, value):
     getattr(at, kind)(key=f"one:{name}").set_value(value)
-    return calm(at.run())
+    return assert_no_exception(at.run())
 
 
 def test_opens_with_a_picture_and_nothing_pressed():
@@ -134,7 +130,7 @@ def test_folded_heads_show_either_map_and_the_weights_they_make():
 def test_a_number_that_does_not_fit_is_mended_by_the_one_that_is_named(projection, becomes):
     at = opened(projection=projection, position="none")
     assert "take " in at.error[0].value
-    at = calm(at.button(key="one:repair:projection").click().run())
+    at = assert_no_exception(at.button(key="one:repair:projection").click().run())
     assert not at.error
     assert at.query_params["one:projection"] == becomes
 
@@ -171,9 +167,9 @@ def test_the_worked_example():
 def test_a_second_press_that_brings_an_older_stage_with_it_moves_one_stage():
     """As a browser sends it that has not yet heard of the first press."""
     at = put(opened(), "segmented_control", "stage", 5)
-    at = calm(at.button(key="one:back").click().run())
+    at = assert_no_exception(at.button(key="one:back").click().run())
     at.segmented_control(key="one:stage").set_value(5)
-    at = calm(at.button(key="one:next").click().run())
+    at = assert_no_exception(at.button(key="one:next").click().run())
     assert at.segmented_control(key="one:stage").value == 5
 
 
@@ -181,11 +177,11 @@ def test_next_and_back_walk_the_six_stages():
     at = put(opened(), "segmented_control", "stage", 1)
     seen = [live(at)]
     for _ in range(5):
-        at = calm(at.button(key="one:next").click().run())
+        at = assert_no_exception(at.button(key="one:next").click().run())
         seen.append(live(at))
     assert len(set(seen)) == 6
     assert at.button(key="one:next").disabled
-    at = calm(at.button(key="one:back").click().run())
+    at = assert_no_exception(at.button(key="one:back").click().run())
     assert live(at) == seen[4]
 
 
@@ -199,7 +195,7 @@ def test_heads_follow_d_model():
 def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():
     at = put(put(opened(), "select_slider", "d_model", 9), "selectbox", "position", "rope")
     assert "odd size, 3" in at.error[0].value
-    at = calm(at.button(key="one:repair:position").click().run())
+    at = assert_no_exception(at.button(key="one:repair:position").click().run())
     assert not at.error
     assert at.selectbox(key="one:position").value == "alibi"
 
@@ -242,7 +238,7 @@ def test_a_good_link_is_followed():
 
 def test_a_refusal_goes_when_a_control_changes():
     at = opened(d_model="64", heads="7")
-    at = put(calm(at.run()), "selectbox", "mask", "none")
+    at = put(assert_no_exception(at.run()), "selectbox", "mask", "none")
     assert not at.warning
 
 

@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.views.head_roles.controls import HEAD, ROLE
 from dashboard.views.inside_weight import controls as weight
+from tests.pages.app import html_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,27 +17,22 @@ def app() -> AppTest:
     return AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
 
 
-def said(app: AppTest) -> str:
-    assert not app.exception
-    return " ".join(element.proto.body for element in app.get("html"))
-
-
-def opened(app: AppTest, page: str, **asked: str) -> AppTest:
+def opened(app: AppTest, page: str, **query: str) -> AppTest:
     """Another page of the same visit, as the sidebar opens it: without the link of the page before."""
     app.query_params.clear()
-    for name, value in asked.items():
+    for name, value in query.items():
         app.query_params[name] = value
     return app.switch_page(f"../pages/{page}.py").run()
 
 
 def test_a_head_goes_from_page_to_page(app):
     opened(app, "pretrained", head="2.8")
-    assert "L2·H8</b>" in said(opened(app, "inside_weight"))
+    assert "L2·H8</b>" in html_text(opened(app, "inside_weight"))
     assert app.query_params["head"] in ("2.8", ["2.8"]), "the link of this page names it, too"
     app.selectbox(key=weight.HEAD).set_value("L1·H8").run()
-    assert "L1·H8</b>" in said(opened(app, "evidence"))
-    assert "L1·H8</b>" in said(opened(app, "two_models"))
-    assert "L1·H8</b>" in said(opened(app, "pretrained"))
+    assert "L1·H8</b>" in html_text(opened(app, "evidence"))
+    assert "L1·H8</b>" in html_text(opened(app, "two_models"))
+    assert "L1·H8</b>" in html_text(opened(app, "pretrained"))
     opened(app, "head_roles")
     assert app.selectbox(key=HEAD).value == "L1·H8" and app.selectbox(key=ROLE).value == "next"
     assert app.query_params[HEAD] in ("L1·H8", ["L1·H8"]), "the link of this page names it, too"
@@ -48,13 +44,13 @@ def test_another_role_begins_with_its_own_head_although_one_was_picked(app):
     app.selectbox(key=ROLE).set_value("same").run()
     app.run()
     assert app.selectbox(key=HEAD).value == "L2·H9"
-    assert "L1·H8</b>" in said(opened(app, "pretrained")), "nobody picked the head that the role began with"
+    assert "L1·H8</b>" in html_text(opened(app, "pretrained")), "nobody picked the head that the role began with"
 
 
 def test_a_head_that_nobody_picked_stays_where_it_is(app):
     opened(app, "evidence")
     opened(app, "head_roles")
-    assert "L3·H1</b>" in said(opened(app, "pretrained"))
+    assert "L3·H1</b>" in html_text(opened(app, "pretrained"))
 
 
 def test_another_model_and_another_kind_have_other_heads(app):

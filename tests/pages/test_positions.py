@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES
 from dashboard.views.positions.controls import IDEAS
+from tests.pages.app import assert_no_exception
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/positions.py"
@@ -16,21 +17,16 @@ def opened(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"positions:{name}"] = value
-    return calm(at.switch_page(PAGE).run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
+    return assert_no_exception(at.switch_page(PAGE).run())
 
 
 def choose(at, position, idea):
     at.selectbox(key="positions:position").set_value(position)
     at.segmented_control(key="positions:idea").set_value(idea)
-    return calm(at.run())
+    return assert_no_exception(at.run())
 
 
-def said(at):
+def fact_text(at):
     """The equation with its numbers, and the measured sentence."""
     numbers = [m.value for m in at.markdown if "displaystyle" in m.value]
     return " ".join([*numbers, *(h.proto.body for h in at.get("html"))])
@@ -38,7 +34,7 @@ def said(at):
 
 def test_opens_with_words_shuffled_and_nothing_pressed():
     at = opened()
-    assert "o(\\pi x) \\neq" in said(at) and "e−7" in said(at)
+    assert "o(\\pi x) \\neq" in fact_text(at) and "e−7" in fact_text(at)
     assert not at.warning and not at.error
 
 
@@ -54,14 +50,14 @@ def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
 
 def test_without_positions_every_word_takes_out_what_it_took():
     at = choose(opened(), "none", "shuffle")
-    assert "o(\\pi x) =" in said(at) and "every word takes out what it took in order" in said(at)
+    assert "o(\\pi x) =" in fact_text(at) and "every word takes out what it took in order" in fact_text(at)
 
 
 def test_shuffle_again_makes_another_order():
     at = opened()
-    before = said(at)
+    before = fact_text(at)
     at.button(key="positions:again").click()
-    assert said(calm(at.run())) != before
+    assert fact_text(assert_no_exception(at.run())) != before
 
 
 @pytest.mark.parametrize(("position", "idea", "kind", "name", "value"), [
@@ -75,26 +71,26 @@ def test_shuffle_again_makes_another_order():
 ])
 def test_the_numbers_follow_every_control(position, idea, kind, name, value):
     at = choose(opened(), position, idea)
-    before = said(at)
+    before = fact_text(at)
     getattr(at, kind)(key=f"positions:{name}").set_value(value)
-    assert said(calm(at.run())) != before
+    assert fact_text(assert_no_exception(at.run())) != before
 
 
 def test_refusals_stand_in_words():
     at = choose(opened(), "rope", "encoding")
     at.select_slider(key="positions:d_model").set_value(12)
-    calm(at.run())
+    assert_no_exception(at.run())
     assert "odd size, 3; take an even one" in at.error[0].value.replace("\\", "")
     at = choose(opened(), "t5", "distance")
     at.number_input(key="positions:position:t5:buckets").set_value(64)
     at.number_input(key="positions:position:t5:max_distance").set_value(10)
-    assert "take max_distance ≥ 17" in calm(at.run()).error[0].value.replace("\\", "")
+    assert "take max_distance ≥ 17" in assert_no_exception(at.run()).error[0].value.replace("\\", "")
 
 
 def test_a_formula_that_cannot_be_read_is_pointed_at():
     at = choose(opened(), "formula", "encoding")
     at.text_input(key="positions:position:formula:formula").set_value("score - abs(i-")
-    calm(at.run())
+    assert_no_exception(at.run())
     assert at.code and "^" in at.code[0].value
     assert not [m for m in at.markdown if "displaystyle" in m.value]
 
@@ -102,17 +98,17 @@ def test_a_formula_that_cannot_be_read_is_pointed_at():
 def test_no_words_are_asked_for_in_words():
     at = opened()
     at.text_input(key="positions:tokens").set_value("   ")
-    assert "There is no word here" in calm(at.run()).warning[0].value
+    assert "There is no word here" in assert_no_exception(at.run()).warning[0].value
 
 
 def test_a_table_that_ends_too_soon_says_what_to_take():
     at = choose(opened(), "learned", "shift")
     at.number_input(key="positions:position:learned:max_len").set_value(16)
-    assert "take a longer table" in calm(at.run()).error[0].value
+    assert "take a longer table" in assert_no_exception(at.run()).error[0].value
 
 
 def test_a_link_is_taken_or_refused_in_words():
     at = opened(position="ALiBi · 2022", idea="By distance")
-    assert at.selectbox(key="positions:position").value == "alibi" and "head" in said(at)
+    assert at.selectbox(key="positions:position").value == "alibi" and "head" in fact_text(at)
     wrong = opened(position="Nowhere", idea="By distance")
     assert "Nowhere" in wrong.warning[0].value and "Sinusoidal" in wrong.warning[0].value

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.pages.app import html_text
 from tests.tiny_models import save
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,10 +17,6 @@ def app() -> AppTest:
     return app.switch_page("../pages/pretrained.py")
 
 
-def said(app: AppTest) -> str:
-    return " ".join(element.proto.body for element in app.get("html"))
-
-
 def captions(app: AppTest) -> str:
     return " ".join(caption.value for caption in app.caption)
 
@@ -27,9 +24,9 @@ def captions(app: AppTest) -> str:
 def test_first_sight_measures_something_with_nothing_pressed(app):
     app.run()
     assert not app.exception
-    assert "L3·H1" in said(app) and "0.68" in said(app)
-    assert "L0·H2 looks most at the previous token: 0.9999" in said(app)
-    assert "Previous token" in said(app), "the roles' table stands once they are measured"
+    assert "L3·H1" in html_text(app) and "0.68" in html_text(app)
+    assert "L0·H2 looks most at the previous token: 0.9999" in html_text(app)
+    assert "Previous token" in html_text(app), "the roles' table stands once they are measured"
 
 
 def test_a_link_opens_its_head_and_its_cells(app):
@@ -37,7 +34,7 @@ def test_a_link_opens_its_head_and_its_cells(app):
     app.query_params["pin"] = "6.8_10.9"
     app.run()
     assert not app.exception
-    assert "L0·H2</b>" in said(app) and "because</b>" in said(app)
+    assert "L0·H2</b>" in html_text(app) and "because</b>" in html_text(app)
     assert "cross → street" in captions(app)
 
 
@@ -47,7 +44,7 @@ def test_a_broken_link_is_said_and_nothing_breaks(app, name, value):
     app.run()
     assert not app.exception
     assert "The link says" in app.warning[0].value
-    assert "L3·H1" in said(app)
+    assert "L3·H1" in html_text(app)
 
 
 @pytest.mark.parametrize("text", ["", "   "])
@@ -63,7 +60,7 @@ def test_any_text_gives_a_picture_and_a_fact(app, text):
     app.run()
     app.text_input(key="inside:text").set_value(text).run()
     assert not app.exception
-    assert "puts" in said(app) and "<script>" not in said(app)
+    assert "puts" in html_text(app) and "<script>" not in html_text(app)
     assert bool(app.warning) == (len(text) > 2000)
 
 
@@ -76,7 +73,7 @@ def test_special_tokens_can_be_hidden_and_the_page_says_what_that_does(app):
     app.run()
     switch(app, "special")
     assert "Special tokens are hidden" in captions(app) and "divided by what is left" in captions(app)
-    assert "CLS" not in said(app)
+    assert "CLS" not in html_text(app)
 
 
 def test_pieces_are_merged_where_a_word_has_several(app):
@@ -86,16 +83,16 @@ def test_pieces_are_merged_where_a_word_has_several(app):
     app.query_params["pin"] = "1.2"
     switch(app, "words")
     assert "Pieces of a word are one" in captions(app)
-    assert "tokenization" in said(app)
+    assert "tokenization" in html_text(app)
 
 
 def test_the_order_follows_the_weights(app):
     app.query_params["pin"] = "10.2"
     app.run()
-    before = said(app)
+    before = html_text(app)
     app.radio(key="pretrained:order").set_value("both").run()
     assert not app.exception
-    assert "puts <b style='font-weight:600'>0.68" in before and "puts <b style='font-weight:600'>0.68" in said(app)
+    assert "puts <b style='font-weight:600'>0.68" in before and "puts <b style='font-weight:600'>0.68" in html_text(app)
     assert app.session_state["pretrained:head:view"]["pins"][-1][1] == 0, "the key of the pin comes first"
 
 
@@ -104,7 +101,7 @@ def test_each_of_the_labs_models_is_read_with_nothing_pressed(app, model):
     app.query_params["inside:model"] = model
     app.run()
     assert not app.exception and not app.warning
-    assert "puts" in said(app) and model in captions(app)
+    assert "puts" in html_text(app) and model in captions(app)
 
 
 def test_another_model_forgets_the_head_and_the_pins_of_the_last(app):

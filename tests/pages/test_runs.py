@@ -1,7 +1,6 @@
 """The Runs page without a browser: what each button does to the folders."""
 
 import io
-import re
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -12,6 +11,7 @@ from core.training.run_storage import deleted_runs
 from core.training.runs import Run
 from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
+from tests.pages.app import page_text
 from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1].step
@@ -40,21 +40,15 @@ def opened(picked: str | None = None, search: str | None = None) -> AppTest:
     return app.run()
 
 
-def said(app: AppTest) -> str:
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
-
-
 def picked(app: AppTest) -> str:
-    found = app.query_params["run"]
-    return found if isinstance(found, str) else found[0]
+    value = app.query_params["run"]
+    return value if isinstance(value, str) else value[0]
 
 
 def test_first_sight_shows_the_examples():
     app = opened()
     assert not app.exception and len(app.dataframe[0].value) == len(EXAMPLE_RUNS)
-    assert f"exact after {LAST} steps" in said(app) and "No run of yours yet" in said(app)
+    assert f"exact after {LAST} steps" in page_text(app) and "No run of yours yet" in page_text(app)
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
 
 
@@ -72,17 +66,17 @@ def test_a_search_leaves_what_it_finds():
     app = opened(search="dear")
     assert app.dataframe[0].value["name"].tolist() == ["dear"]
     app.text_input(key="runs:search").set_value("*nobody*").run()
-    assert not app.exception and not app.dataframe and "No run has “*nobody*”" in said(app)
+    assert not app.exception and not app.dataframe and "No run has “*nobody*”" in page_text(app)
 
 
 def test_deleting_can_be_undone():
     run = made(name="dear")
     app = opened(run.id)
     app.button(key="runs:delete:go").click().run()
-    assert not app.exception and find_run(run.id) is None and "Deleted dear" in said(app)
+    assert not app.exception and find_run(run.id) is None and "Deleted dear" in page_text(app)
     app.button(key="runs:undo").click().run()
     assert not app.exception and find_run(run.id) == run and not deleted_runs()
-    assert picked(app) == run.id and "Deleted" not in said(app)
+    assert picked(app) == run.id and "Deleted" not in page_text(app)
 
 
 def test_a_run_under_way_is_not_deleted():
@@ -125,16 +119,16 @@ def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     assert run.records() == EXAMPLE_RUNS[0].records() and picked(app) == run.id
     (field,) = app.file_uploader
     field.set_value(("run.zip", b"nonsense", "application/zip")).run()
-    assert not app.exception and "The zip cannot be read" in said(app) and len(list_runs()) == 1
+    assert not app.exception and "The zip cannot be read" in page_text(app) and len(list_runs()) == 1
 
 
 def test_a_link_to_no_run_says_so():
     app = opened("../../etc/passwd")
-    assert not app.exception and "not on this machine" in said(app) and len(app.dataframe[0].value) == 2
+    assert not app.exception and "not on this machine" in page_text(app) and len(app.dataframe[0].value) == 2
 
 
 def test_a_run_whose_settings_are_broken_stands_in_the_list():
     run = made()
     (run.path / "run.json").write_text('{"config": {}}')
     app = opened(run.id)
-    assert not app.exception and "cannot be read" in said(app)
+    assert not app.exception and "cannot be read" in page_text(app)

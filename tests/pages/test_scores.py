@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import AXES, Choice
 from dashboard.views.scores import compute, controls, text
 from dashboard.views.scores.page import most_different_query
+from tests.pages.app import assert_no_exception
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 TOKENS = ("a", "long", "day", "ends", "a")
@@ -28,12 +29,7 @@ def untimed():
 @pytest.fixture
 def page(untimed):
     at = AppTest.from_file(APP, default_timeout=60)
-    return calm(at.switch_page("../pages/scores.py").run())
-
-
-def calm(at):
-    assert not at.exception, [e.value for e in at.exception]
-    return at
+    return assert_no_exception(at.switch_page("../pages/scores.py").run())
 
 
 def live(at):
@@ -42,7 +38,7 @@ def live(at):
 
 def put(at, kind, name, value):
     getattr(at, kind)(key=f"scores:{name}").set_value(value)
-    return calm(at.run())
+    return assert_no_exception(at.run())
 
 
 def test_every_score_stands_in_the_table(page):

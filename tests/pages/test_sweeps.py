@@ -1,6 +1,5 @@
 """The Sweeps page without a browser and without workers: what it shows, starts, stops and finds again."""
 
-import re
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -8,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 from core.training import create_run, list_runs
 from core.training.sweep_files import list_sweeps
 from dashboard.runtime import jobs
+from tests.pages.app import page_text
 from tests.training.small import small_run
 
 
@@ -26,17 +26,11 @@ def opened(**query: str) -> AppTest:
     return app.run()
 
 
-def said(app: AppTest) -> str:
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error]
-    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub("<[^>]+>", "", "\n".join(written))
-
-
 def test_first_sight_is_a_real_sweep():
     app = opened()
     assert not app.exception and not app.error
     assert len(app.get("vega_lite_chart")) == 2
-    assert "reaches" in said(app) and "±" in said(app) and "5 seeds a value" in said(app)
+    assert "reaches" in page_text(app) and "±" in page_text(app) and "5 seeds a value" in page_text(app)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
 
 
@@ -71,7 +65,7 @@ def test_stop_and_continue():
     for run in sweep.runs().values():  # the workers, had there been any, would have said so
         run.set_status("stopped", "Stopped.")
     app.run()
-    assert "0 of 6 runs have finished" in said(app)
+    assert "0 of 6 runs have finished" in page_text(app)
     app.button(key="sweeps:continue").click().run()
     assert not app.exception and all(not run.status().ended for run in sweep.runs().values())
 
@@ -98,12 +92,12 @@ def test_too_few_values_are_refused_where_they_are_chosen():
     app = opened()
     app.selectbox(key="sweeps:axis").set_value("norm").run()
     app.multiselect[0].set_value(["post"]).run()
-    assert "2 to 8 values" in said(app) and app.button(key="sweeps:start").disabled
+    assert "2 to 8 values" in page_text(app) and app.button(key="sweeps:start").disabled
 
 
 def test_a_link_to_no_sweep_says_so():
     app = opened(sweep="../../etc/passwd")
-    assert not app.exception and "not on this machine" in said(app)
+    assert not app.exception and "not on this machine" in page_text(app)
 
 
 def test_a_broken_file_says_so_and_the_page_stays():
@@ -112,7 +106,7 @@ def test_a_broken_file_says_so_and_the_page_stays():
     (sweep,) = list_sweeps()
     sweep.path.write_text('{"config": 3}')
     again = opened(sweep=sweep.id)
-    assert not again.exception and "cannot be read" in said(again)
+    assert not again.exception and "cannot be read" in page_text(again)
 
 
 @pytest.mark.parametrize("measure", ["exact", "letters", "loss", "expected"])
@@ -127,7 +121,7 @@ def test_each_run_can_be_seen():
     app.session_state["sweeps:runs"] = True
     app.run()
     assert not app.exception
-    assert "QK\\-norm, seed 4" in said(app)
+    assert "QK\\-norm, seed 4" in page_text(app)
 
 
 def test_each_run_of_ones_own_is_a_link_to_it():

@@ -1,6 +1,5 @@
 """The Train page, driven without a browser and without a worker: what each state of a run's folder looks like."""
 
-import re
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from core.training.record import Prediction
 from core.training.runs import Run
 from core.training.worker import work
 from dashboard.runtime import jobs
+from tests.pages.app import page_text
 from tests.training.small import small_run
 
 
@@ -29,12 +29,6 @@ def opened(run: str | None = None) -> AppTest:
     return app.run()
 
 
-def said(app: AppTest) -> str:
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub("<[^>]+>", "", "\n".join(written)).replace("\\", "")
-
-
 def half_way(**changes) -> Run:
     """A run at step 2 of 4, as its folder stands."""
     run = create_run(small_run(**changes))
@@ -50,7 +44,7 @@ def half_way(**changes) -> Run:
 def test_first_sight_is_a_real_run():
     app = opened()
     assert not app.exception
-    assert "example run" in said(app) and "even attention would give it" in said(app)
+    assert "example run" in page_text(app) and "even attention would give it" in page_text(app)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
 
 
@@ -99,10 +93,10 @@ def test_a_published_mechanism_sets_all_six_axes():
     app = opened()
     app.selectbox(key="train:reverse:transformer:mechanism").set_value("mistral").run()
     app.button(key="train:train").click().run()
-    asked = list_runs()[0].config().model.attention
-    wanted = preset("mistral").config(asked.d_model, asked.num_heads)
-    assert not app.exception and asked == wanted
-    assert "Grouped-query · Scaled dot product · RoPE" in said(app)
+    config = list_runs()[0].config().model.attention
+    expected = preset("mistral").config(config.d_model, config.num_heads)
+    assert not app.exception and config == expected
+    assert "Grouped-query · Scaled dot product · RoPE" in page_text(app)
 
 
 def test_a_typed_formula_can_be_trained_with():
@@ -122,7 +116,7 @@ def test_a_typed_formula_can_be_trained_with():
 def test_a_kernel_that_gives_way_says_where():
     app = opened()
     app.selectbox(key="train:reverse:transformer:mechanism").set_value("linformer").run()
-    assert "Linformer serves the encoder; the decoder's self-attention is exact" in said(app)
+    assert "Linformer serves the encoder; the decoder's self-attention is exact" in page_text(app)
 
 
 def test_only_heads_that_divide_are_offered():
@@ -135,7 +129,7 @@ def test_only_heads_that_divide_are_offered():
 def test_what_cannot_be_says_so_and_cannot_be_trained():
     app = opened()
     app.slider(key="train:reverse:length").set_value(2).run()
-    assert not app.exception and "too few" in said(app)
+    assert not app.exception and "too few" in page_text(app)
     assert app.button(key="train:train").disabled
 
 
@@ -145,7 +139,8 @@ def test_a_run_under_way_shows_stop_and_its_numbers():
         app = opened(run.id)
     assert not app.exception
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
-    assert "the right letter gets 0.29 of the weight" in said(app) and "but only 3\u00a0% of whole" in said(app)
+    assert "the right letter gets 0.29 of the weight" in page_text(app)
+    assert "but only 3\u00a0% of whole" in page_text(app)
     assert app.toggle(key="train:follow").value
 
 
@@ -160,7 +155,7 @@ def test_stop_asks_the_worker():
 def test_an_unknown_run_gets_a_sentence(name):
     app = opened(name)
     assert not app.exception
-    assert ("not on this machine" in said(app)) == bool(name)
+    assert ("not on this machine" in page_text(app)) == bool(name)
 
 
 def test_a_run_that_waits_says_its_place():
@@ -177,14 +172,14 @@ def test_an_ended_run_says_how(state, message):
     run = half_way()
     run.set_status(state, message)
     app = opened(run.id)
-    assert not app.exception and message in said(app)
+    assert not app.exception and message in page_text(app)
 
 
 def test_a_run_that_ended_before_its_first_measurement():
     run = create_run(small_run())
     run.set_status("failed", "It broke.")
     app = opened(run.id)
-    assert not app.exception and "before its first measurement" in said(app) and "It broke." in said(app)
+    assert not app.exception and "before its first measurement" in page_text(app) and "It broke." in page_text(app)
 
 
 def test_a_run_without_readable_settings():
@@ -192,7 +187,7 @@ def test_a_run_without_readable_settings():
     (run.path / "run.json").write_text('{"config": {"steps": "many"}}')
     run.set_status("finished")
     app = opened(run.id)
-    assert not app.exception and "cannot be read" in said(app)
+    assert not app.exception and "cannot be read" in page_text(app)
 
 
 def test_a_link_brings_the_settings_of_its_run():
@@ -202,9 +197,9 @@ def test_a_link_brings_the_settings_of_its_run():
     assert app.number_input(key="train:seed").value == 41
     app.button(key="train:train").click().run()
     assert not app.exception
-    asked, again = run.config(), list_runs()[-1].config()
+    config, again = run.config(), list_runs()[-1].config()
     assert (again.seed, again.learning_rate) == (41, 1.7e-3)
-    assert (again.model, again.task) == (asked.model, asked.task)
+    assert (again.model, again.task) == (config.model, config.task)
 
 
 def test_another_link_brings_its_own_settings_and_train_keeps_those_of_the_page():
@@ -229,7 +224,7 @@ def test_pause_asks_the_worker_and_continue_queues_it_again():
     run.set_status("paused", "Paused at step 2.")
     app = opened(run.id)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Continue"]
-    assert "Paused at step 2" in said(app)
+    assert "Paused at step 2" in page_text(app)
     app.button(key="train:continue").click().run()
     assert not app.exception and not run.stop_request() and not run.status().ended
 
@@ -249,4 +244,4 @@ def test_what_goes_wrong_stands_on_the_page():
     for step in range(0, 60, 5):
         run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
     run.set_status("stopped", "Stopped.")
-    assert "moves AdamW very little: try ten times as much" in said(opened(run.id))
+    assert "moves AdamW very little: try ten times as much" in page_text(opened(run.id))

@@ -24,7 +24,7 @@ def script():
     st.session_state["asked"] = controls()
 
 
-def asked(**state) -> tuple[RunConfig | None, AppTest]:
+def controls_of(**state) -> tuple[RunConfig | None, AppTest]:
     """What the setup asks for when the session holds `state`."""
     app = AppTest.from_function(script, default_timeout=60)
     for key, value in state.items():
@@ -36,7 +36,7 @@ def asked(**state) -> tuple[RunConfig | None, AppTest]:
 
 @pytest.mark.parametrize("task, kind", SORTS)
 def test_every_task_and_model_asks_for_its_recipe(task, kind):
-    config, app = asked(**{"train:task": task, f"train:{task}:kind": kind})
+    config, app = controls_of(**{"train:task": task, f"train:{task}:kind": kind})
     assert not app.error
     assert config == recommended(make_task(TaskConfig.of(task)), kind)
 
@@ -57,28 +57,28 @@ def test_every_option_is_drawn_and_asked_for(kind):
 
 
 def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
-    config, app = asked(**{"train:reverse:kind": "decoder", "train:reverse:decoder:layers": 3,
+    config, app = controls_of(**{"train:reverse:kind": "decoder", "train:reverse:decoder:layers": 3,
                            "train:reverse:decoder:normalization": "rms", "train:reverse:decoder:dropout": 0.1,
                            "train:reverse:decoder:optimizer": "sgd", "train:reverse:decoder:patience": 7})
     assert config is not None
     assert (config.model.layers, config.model.normalization, config.optimizer, config.patience) == (3, "rms", "sgd", 7)
     assert config.model.dropout == config.model.attention.dropout == 0.1
-    said = " ".join(caption.value for caption in app.caption)
-    assert "layers 3" in said and "SGD" in said, "a closed popover says what differs from the recipe"
+    caption_text = " ".join(caption.value for caption in app.caption)
+    assert "layers 3" in caption_text and "SGD" in caption_text, "a closed popover says what differs from the recipe"
 
 
 @pytest.mark.parametrize("task, kind", [("reverse", "transformer"), ("numbers", "recurrent"), ("recall", "decoder")])
 def test_the_settings_of_a_run_come_back_whole(task, kind):
     base = recommended(make_task(TaskConfig.of(task)), kind, optimizer="rmsprop", weight_decay=0.2, warmup=7, seed=5,
                        schedule="inverse_sqrt", label_smoothing=0.1, patience=3, steps=333, learning_rate=1.7e-3)
-    config, app = asked(bring=base)
+    config, app = controls_of(bring=base)
     assert not app.error and config == base
 
 
 def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
     usual = recommended(make_task(TaskConfig.of("reverse"))).model.attention
     short = usual.with_(position=Choice.of("learned", max_len=3))
-    config, app = asked(**{"train:reverse:transformer:attention:now": short})
+    config, app = controls_of(**{"train:reverse:transformer:attention:now": short})
     assert config is None and "max\\_len" in app.error[0].value
 
 
@@ -134,9 +134,9 @@ COLUMNS = "id,size,day,country,kind\n" + "".join(
 
 
 def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
-    config, app = asked(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
-    told = " ".join(caption.value for caption in app.caption).replace("\\", "")
-    assert "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)." in told
+    config, app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
+    caption_text = " ".join(caption.value for caption in app.caption).replace("\\", "")
+    assert "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)." in caption_text
     (columns,) = app.multiselect
     assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
     columns.set_value(["size", "id"]).run()
@@ -150,22 +150,22 @@ def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
 
 def test_the_columns_of_a_link_come_back():
     base = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="4,ID")))
-    config, app = asked(bring=base)
+    config, app = controls_of(bring=base)
     assert app.multiselect[0].value == ["country", "id"] and config.task["columns"] == "country,id"
     older = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="*", dates="categories")))
-    config, app = asked(bring=older)
+    config, app = controls_of(bring=older)
     assert app.multiselect[0].value == ["id", "size"] and config.task["columns"] == "id,size"
 
 
-@pytest.mark.parametrize("task, found", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),
+@pytest.mark.parametrize("task, expected", [("recall", ("recall", "decoder")), ("iris", ("iris", "classifier")),
                                          ("numbers", ("numbers", "transformer")), ("series", ("series", "forecaster"))])
-def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, found):
-    assert train_with._stacked_model(task) == found
+def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, expected):
+    assert train_with._stacked_model(task) == expected
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():
     sentences = "\n".join(f"the {a} saw {n} cats\tder {a} sah {n} katzen" for a in "abcdef" for n in range(10))
-    config, app = asked(**{"train:task": "own_pairs"})
+    config, app = controls_of(**{"train:task": "own_pairs"})
     assert config.model.kind == "recurrent", "numerals, character by character"
     app.session_state["train:own_pairs:data"] = sentences
     app.run()
@@ -174,5 +174,5 @@ def test_the_model_follows_the_data_until_a_person_takes_another():
     app.session_state["train:own_pairs:data"] = "\n".join(f"{n}\t{n * n}" for n in range(60))
     app.run()
     assert app.session_state["asked"].model.kind == "hybrid"
-    brought, _ = asked(bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent"))
+    brought, _ = controls_of(bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent"))
     assert brought.model.kind == "recurrent"

@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 from core.models.model_summary import Part
 from dashboard.components.model_diagram.cells import cells, is_attention, kind_and_layer
 from dashboard.views.transformer.compute import Depth
+from tests.pages.app import html_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,15 +29,10 @@ def opened(app: AppTest, **chosen: object) -> AppTest:
     return app
 
 
-def said(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    return " ".join(element.proto.body for element in app.get("html"))
-
-
 def test_first_sight_measures_a_model_and_the_norms_with_nothing_pressed(app):
     app.run()
-    assert "67,038 parameters" in said(app) and "of the products" in said(app)
-    first, second = map(float, re.findall(r">([\d.]+) ×</b>", said(app)))
+    assert "67,038 parameters" in html_text(app) and "of the products" in html_text(app)
+    first, second = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
     assert not app.error and not app.warning and not app.query_params
 
@@ -47,7 +43,7 @@ def test_first_sight_measures_a_model_and_the_norms_with_nothing_pressed(app):
 def test_every_kind_of_model_is_taken_apart(app, task, kind):
     opened(app, task=task, kind=kind, layers=2)
     assert app.selectbox(key="transformer:kind").value == kind
-    assert "parameters and takes" in said(app) and not app.error
+    assert "parameters and takes" in html_text(app) and not app.error
 
 
 def test_a_task_that_the_model_cannot_do_takes_its_own_first_model(app):
@@ -56,12 +52,12 @@ def test_a_task_that_the_model_cannot_do_takes_its_own_first_model(app):
 
 
 def test_more_layers_have_more_parameters(app):
-    found = []
+    counts = []
     for layers in (1, 4):
         opened(app, layers=layers)
-        found.append(int(re.search(r"of ([\d,]+) parameters", said(app))[1].replace(",", "")))
+        counts.append(int(re.search(r"of ([\d,]+) parameters", html_text(app))[1].replace(",", "")))
     per_layer = 8544 + 12832  # an encoder layer and a decoder layer of 32 numbers
-    assert found[1] - found[0] == 3 * per_layer
+    assert counts[1] - counts[0] == 3 * per_layer
 
 
 def test_the_kept_examples_weights_have_learned(app):
@@ -88,7 +84,7 @@ def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
     app.query_params["run"] = "20200101-000000-abcdef"
     app.session_state["transformer:linked"] = "seeded"
     opened(app)
-    assert "not on this machine" in app.warning[0].value and "parameters" in said(app)
+    assert "not on this machine" in app.warning[0].value and "parameters" in html_text(app)
 
 
 def test_the_blocks_of_a_layer_are_chosen(app):
@@ -99,4 +95,4 @@ def test_the_blocks_of_a_layer_are_chosen(app):
     layer = 4 * (32 * 32 + 32) + 3 * 32 * 64 + 2 * 64 + 32 + 2 * 32  # attention, SwiGLU's three maps, two RMSNorms
     decoder = layer + 4 * (32 * 32 + 32) + 32
     whole = 3 * layer + 3 * decoder + 2 * 32 + 2 * 30 * 32 + 32 * 30 + 30
-    assert f"{whole:,}" + " parameters" in said(app) and not app.error
+    assert f"{whole:,}" + " parameters" in html_text(app) and not app.error

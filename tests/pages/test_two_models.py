@@ -6,6 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.runtime import jobs
+from tests.pages.app import page_text
 
 
 @pytest.fixture(autouse=True)
@@ -21,20 +22,13 @@ def opened(**state: object) -> AppTest:
     return app.run()
 
 
-def said(app: AppTest) -> str:
-    assert not app.exception, app.exception
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub(r"<[^>]+>|\\", "", "\n".join(written))
-
-
 def figure(app: AppTest, name: str) -> str:
     return next(item.value for item in app.metric if item.label == name)
 
 
 def test_one_word_moves_a_few_heads():
     app = opened()
-    text = said(app)
+    text = page_text(app)
     assert "tired / wide puts" in text and "16 of 16 rows are in both" in text
     assert 0.85 < float(figure(app, "Overlap")) < 0.99
 
@@ -48,10 +42,10 @@ def test_the_same_text_twice_is_the_same():
 
 def test_untrained_weights_move_almost_everything_and_the_seed_counts():
     app = opened(two_models__mode="untrained")
-    first = said(app)
+    first = page_text(app)
     assert float(figure(app, "Overlap")) < 0.75 and "Untrained weights are drawn" in first
     app.number_input(key="two_models:seed").set_value(1).run()
-    assert "in the untrained model" in said(app) and said(app) != first
+    assert "in the untrained model" in page_text(app) and page_text(app) != first
 
 
 @pytest.mark.parametrize(("name", "mode", "words"), [
@@ -61,19 +55,19 @@ def test_untrained_weights_move_almost_everything_and_the_seed_counts():
     ("digits", "untrained", "in the untrained model"), ("digits", "models", "two models are compared on one text"),
 ])  # fmt: skip
 def test_each_of_the_labs_models(name, mode, words):
-    assert words in said(opened(inside__model=name, two_models__mode=mode))
+    assert words in page_text(opened(inside__model=name, two_models__mode=mode))
 
 
 def test_two_models_of_other_tokens_share_words():
-    text = said(opened(two_models__mode="models"))
+    text = page_text(opened(two_models__mode="models"))
     assert "pieces are merged into words" in text and "the nearest of B" in text
 
 
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "numbers", "induction"])
 def test_first_sight_is_one_word_changed_in_the_model_s_own_language(name):
     app = opened(inside__model=name)
-    shared, places = re.search(r"(\d+) of (\d+) rows are in both", said(app)).groups()
-    assert int(shared) >= int(places) - 3 and "unk" not in said(app)
+    shared, places = re.search(r"(\d+) of (\d+) rows are in both", page_text(app)).groups()
+    assert int(shared) >= int(places) - 3 and "unk" not in page_text(app)
     assert float(figure(app, "Overlap")) < 1
 
 
@@ -88,7 +82,7 @@ def test_a_link_opens_the_second_model_and_the_kind(monkeypatch):
     for name, value in (("inside:model", "numbers"), ("two_models:mode", "Two models"),
                         ("two_models:model:numbers", "all-MiniLM-L6-v2")):
         app.query_params[name] = value
-    assert "numbers and all-MiniLM-L6-v2" in said(app.run())
+    assert "numbers and all-MiniLM-L6-v2" in page_text(app.run())
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
     app.query_params["inside:model"], app.query_params["two_models:kind:3"] = "numbers", "Decoder"
     assert app.run().button_group[1].value == "causal"

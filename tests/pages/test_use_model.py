@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.pages.app import html_text
 from tests.tiny_models import BERT, build, save
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,11 +20,6 @@ def app(monkeypatch, tmp_path):
     return app.switch_page("../pages/use_model.py")
 
 
-def said(app):
-    assert not app.exception
-    return " ".join(element.proto.body for element in app.get("html"))
-
-
 def filled(app):
     return next(one.value for one in app.markdown if "cross the street" in one.value)
 
@@ -35,7 +31,7 @@ def shown(app, model):
 
 def test_first_sight_compares_sentences(app):
     app.run()
-    text = said(app)
+    text = html_text(app)
     assert "is most like" in text and "exhausted" in text
     assert "of 72 heads, none changes that more" in text
     assert len(app.get("vega_lite_chart")) == 1
@@ -45,8 +41,8 @@ def test_first_sight_compares_sentences(app):
 def test_other_sentences_are_the_readers_own(app):
     app.run()
     app.text_area(key="use_model:more").set_value("A tired animal stayed on its side of the street.\n\n").run()
-    assert "stayed on its side" in said(app)
-    assert "all 1 pairs" in said(app)
+    assert "stayed on its side" in html_text(app)
+    assert "all 1 pairs" in html_text(app)
     app.text_area(key="use_model:more").set_value("\n".join(f"Sentence {i}." for i in range(30))).run()
     assert "at most 12" in app.info[0].value
     app.text_area(key="use_model:more").set_value(" ").run()
@@ -55,42 +51,42 @@ def test_other_sentences_are_the_readers_own(app):
 
 def test_the_translator_writes_and_each_word_can_be_picked(app):
     shown(app, "numbers")
-    assert "sieben und vier zig" in said(app)
+    assert "sieben und vier zig" in html_text(app)
     words = app.get("button_group")[0]
     words.set_value(0).run()
-    assert "neun</b></span>, head" in said(app)
-    assert "of its weight on <b style='font-weight:600'>nine" in said(app)
+    assert "neun</b></span>, head" in html_text(app)
+    assert "of its weight on <b style='font-weight:600'>nine" in html_text(app)
 
 
 def test_a_target_that_is_given_is_read_and_not_said_to_be_written(app):
     app.query_params["inside:target"] = "neun und"
     app.query_params["inside:text"] = "forty-seven"
     shown(app, "numbers")
-    assert "It reads your target" in said(app) and "neun und" in said(app)
+    assert "It reads your target" in html_text(app) and "neun und" in html_text(app)
     app.get("button_group")[0].set_value(0).run()
-    assert "Saying <span style='color:#B8430F'><b style='font-weight:600'>sieben" in said(app)
+    assert "Saying <span style='color:#B8430F'><b style='font-weight:600'>sieben" in html_text(app)
 
 
 def test_a_pair_is_one_input_among_the_sentences(app):
     app.run()
-    alone = said(app)
+    alone = html_text(app)
     app.text_input(key="inside:second").set_value("Interest rates rose at every bank.").run()
-    assert said(app) != alone
+    assert html_text(app) != alone
 
 
 def test_the_language_model_goes_on(app):
     shown(app, "induction")
-    assert "river</b></span> with" in said(app)
+    assert "river</b></span> with" in html_text(app)
     assert any("**river" in one.value for one in app.markdown)
-    assert "of 8 heads, none changes that more" in said(app)
+    assert "of 8 heads, none changes that more" in html_text(app)
 
 
 def test_a_digit_is_read(app):
     shown(app, "digits")
-    assert "The class is" in said(app) and ">3</b>" in said(app)
-    assert "the patch in row" in said(app)
+    assert "The class is" in html_text(app) and ">3</b>" in html_text(app)
+    assert "the patch in row" in html_text(app)
     app.selectbox(key="inside:picture").set_value("Digit 7").run()
-    assert ">7</b>" in said(app)
+    assert ">7</b>" in html_text(app)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "bert_classifier", "bert_encoder", "gpt2", "gpt_oss", "t5",
@@ -99,7 +95,7 @@ def test_every_kind_of_model_does_its_job(app, family, tmp_path):
     folder = tmp_path / family
     folder.mkdir()
     shown(app, str(save(family, folder)))
-    text = said(app)
+    text = html_text(app)
     assert not app.info, [one.value for one in app.info]
     assert any(words in text for words in ("masked word", "next token", "The class", "It writes", "is most like"))
 
@@ -111,7 +107,7 @@ def test_the_masked_word_can_be_picked(app, tmp_path):
     assert filled(app).startswith("**") and "tired" in filled(app)
     app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
     assert not app.get("button_group")
-    assert "The masked word is" in said(app)
+    assert "The masked word is" in html_text(app)
 
 
 def test_a_word_of_the_first_sentence_of_a_pair_is_masked_and_the_second_stays(app, tmp_path):
@@ -119,9 +115,9 @@ def test_a_word_of_the_first_sentence_of_a_pair_is_masked_and_the_second_stays(a
     shown(app, str(save("bert", tmp_path)))
     words = next(one for one in app.get("button_group") if one.label == "Masked word")
     assert "boats" not in words.options
-    alone = said(app)
+    alone = html_text(app)
     app.text_input(key="inside:second").set_value("").run()
-    assert said(app) != alone, "the model reads both sentences"
+    assert html_text(app) != alone, "the model reads both sentences"
 
 
 @pytest.mark.parametrize("page", ["use_model", "evidence"])
@@ -141,7 +137,7 @@ def test_other_jobs_lead_to_models_that_do_them(app):
     assert any(name.startswith("bert-base-uncased, ") for name in names)
     assert "all-MiniLM-L6-v2" not in names, "its own job is no other job"
     app.button(key="use_model:use:translate").click().run()
-    assert "It writes" in said(app)
+    assert "It writes" in html_text(app)
 
 
 def test_a_long_text_has_a_list_of_words_instead_of_buttons(app, tmp_path):
@@ -150,14 +146,14 @@ def test_a_long_text_has_a_list_of_words_instead_of_buttons(app, tmp_path):
     assert not app.get("button_group")
     box = next(box for box in app.selectbox if box.label == "Masked word")
     assert len(box.options) == 50 == len(set(box.options))
-    assert "The masked word is" in said(app)
+    assert "The masked word is" in html_text(app)
 
 
 def test_ten_thousand_words_are_cut_and_told_shortly(app):
     app.query_params["inside:text"] = "word " * 10_000
     app.run()
     assert "512 tokens" in app.warning[0].value
-    assert len(said(app)) < 2000
+    assert len(html_text(app)) < 2000
     assert any(button.label.startswith("Switch off each of 72 heads, about") for button in app.button)
 
 
@@ -171,10 +167,10 @@ def test_nothing_to_read_is_told(app):
 def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path):
     config = {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 1}
     build("ViTModel", config).save_pretrained(tmp_path)
-    told = {"size": {"height": 12, "width": 12}, "image_mean": [0.4], "image_std": [0.2]}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told), "utf-8")
+    options = {"size": {"height": 12, "width": 12}, "image_mean": [0.4], "image_std": [0.2]}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
     shown(app, str(tmp_path))
-    text = said(app)
+    text = html_text(app)
     assert "This picture" in text and "is most like" in text
     assert "turns away from itself" in text
 
@@ -187,8 +183,8 @@ def test_a_link_opens_the_word_that_was_picked(app):
     assert "use_model:word" not in app.query_params, "another answer has other words"
 
 
-@pytest.mark.parametrize(("word", "said_of"), [("1", "tausend"), ("77777", "und"), ("x", "und")])
-def test_a_link_with_a_word_opens_it_or_the_usual_one(app, word, said_of):
+@pytest.mark.parametrize(("word", "token"), [("1", "tausend"), ("77777", "und"), ("x", "und")])
+def test_a_link_with_a_word_opens_it_or_the_usual_one(app, word, token):
     app.query_params["use_model:word"] = word
     shown(app, "numbers")
-    assert f"{said_of}</b></span>, head" in said(app)
+    assert f"{token}</b></span>, head" in html_text(app)

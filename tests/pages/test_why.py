@@ -1,6 +1,5 @@
 """The page Why attention, driven without a browser and without a worker: the kept result, and each state of a pair."""
 
-import re
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, text
 from dashboard.views.why.controls import Controls
+from tests.pages.app import assert_no_exception, page_text
 
 
 @pytest.fixture(autouse=True)
@@ -25,18 +25,11 @@ def opened(runs: str | None = None) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60)
     if runs is not None:
         app.query_params["runs"] = runs
-    return calm(app.run())
+    return assert_no_exception(app.run())
 
 
-def calm(app: AppTest) -> AppTest:
-    assert not app.exception, [e.value for e in app.exception]
-    return app
-
-
-def said(app: AppTest) -> str:
-    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
-    written = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
-    return re.sub("<[^>]+>", "", "\n".join(written)).replace("\u00a0", " ")
+def plain_text(app: AppTest) -> str:
+    return page_text(app).replace("\u00a0", " ")
 
 
 def link_of(app: AppTest) -> str:
@@ -64,14 +57,14 @@ def pair(state: str = "running", decoded: bool = True, **setting):
 
 
 def test_the_app_opens_here_with_the_kept_measurement():
-    app, kept = opened(), bottleneck.load()
-    shown = said(app)
+    app, saved = opened(), bottleneck.load()
+    shown = plain_text(app)
     assert "# Why attention" in shown and "make bottleneck" in shown and not app.warning
     assert "the model that looks back gets" in shown and "1,000 held-out" in shown
     points = drawn(app)
-    assert {row["model"] for row in points} == set(text.names(kept.learned).values())
+    assert {row["model"] for row in points} == set(text.names(saved.learned).values())
     first = next(row for row in points if row["model"] == "one vector" and row["name"] == "51–60")
-    assert text.stats_text(text.by_length(kept.learned, text.models(kept.learned)[0], "bleu")["51–60"]).startswith(
+    assert text.stats_text(text.by_length(saved.learned, text.models(saved.learned)[0], "bleu")["51–60"]).startswith(
         f"{first['y']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
 
@@ -80,16 +73,16 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
     app = opened()
     for name, value in (("d_model", 32), ("longest", 20), ("score", "general"), ("seconds", 5)):
         app.selectbox(key=f"why:{name}").set_value(value)
-    calm(app.number_input(key="why:seed").set_value(3).run())
-    assert "Below is what was measured with 128 numbers" in said(app)
-    calm(app.button(key="why:run").click().run())
+    assert_no_exception(app.number_input(key="why:seed").set_value(3).run())
+    assert "Below is what was measured with 128 numbers" in plain_text(app)
+    assert_no_exception(app.button(key="why:run").click().run())
     runs = list_runs()
     assert link_of(app) in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
     setting = Controls(32, 20, "general", 5, 3)
     assert sorted((r.config() for r in runs), key=lambda c: c.model.attention is not None) == [
         setting.config(model) for model in setting.pair]
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
-    calm(app.button(key="why:stop").click().run())
+    assert_no_exception(app.button(key="why:stop").click().run())
     assert all(run.stop_request() for run in runs)
 
 
@@ -97,7 +90,7 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     monkeypatch.setattr(jobs, "tick", lambda: None)  # it would find that nobody holds these folders
     _, link = pair()
     app = opened(link)
-    shown = said(app)
+    shown = plain_text(app)
     assert "Equal seconds of training: one vector 25 steps in 2.5 s, dot product 25 steps in 2.5 s" in shown
     assert "gets 50 % wholly right (BLEU 20)" in shown
     assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 1)} == {
@@ -115,15 +108,15 @@ def test_nothing_measured_yet_keeps_the_room(monkeypatch, state, words):
     monkeypatch.setattr(jobs, "tick", lambda: None)
     _, link = pair(state, decoded=False)
     app = opened(link)
-    assert words in said(app) and not drawn(app)
+    assert words in plain_text(app) and not drawn(app)
 
 
 def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
     app = opened(link)
-    assert "One vector: Finished after 25 steps." in said(app) and "Trained here" in said(app)
-    calm(app.button(key="why:kept").click().run())
-    assert "runs" not in app.query_params and "make bottleneck" in said(app)
+    assert "One vector: Finished after 25 steps." in plain_text(app) and "Trained here" in plain_text(app)
+    assert_no_exception(app.button(key="why:kept").click().run())
+    assert "runs" not in app.query_params and "make bottleneck" in plain_text(app)
 
 
 def test_a_failed_run_is_told():
@@ -136,20 +129,20 @@ def test_a_failed_run_is_told():
 @pytest.mark.parametrize("link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"])
 def test_a_link_to_no_pair_says_so(link):
     app = opened(link or ".".join([pair()[0][1].id] * 2))
-    assert "are no such pair" in app.warning[0].value and "make bottleneck" in said(app)
+    assert "are no such pair" in app.warning[0].value and "make bottleneck" in plain_text(app)
 
 
 def test_a_pair_is_there_when_one_comes_back():
     _, link = pair("finished")
     app = opened(link)
-    calm(app.switch_page("../pages/scores.py").run())
+    assert_no_exception(app.switch_page("../pages/scores.py").run())
     app.query_params.clear()
-    calm(app.switch_page("../pages/why.py").run())
-    assert link_of(app) == link and "Trained here" in said(app)
+    assert_no_exception(app.switch_page("../pages/why.py").run())
+    assert link_of(app) == link and "Trained here" in plain_text(app)
 
 
 def test_a_full_queue_is_said(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 1)
     app = opened()
-    calm(app.button(key="why:run").click().run())
+    assert_no_exception(app.button(key="why:run").click().run())
     assert "could not be started" in app.warning[0].value and not list_runs()

@@ -53,7 +53,7 @@ class Hub(ThreadingHTTPServer):
     def __init__(self, repos: dict[str, Repo]) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
         self.repos = repos
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.tokens: list[str | None] = []
 
     @property
@@ -72,7 +72,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path).strip("/")
-        self.server.asked.append(path)
+        self.server.requests.append(path)
         self.server.tokens.append(self.headers.get("authorization"))
         if path.startswith("api/models/"):
             name, _, revision = path.removeprefix("api/models/").partition("/revision/")

@@ -13,11 +13,11 @@ from tests.tiny_models import SENTENCE, given, tiny
 def test_the_likeliest_words_of_an_answer(family):
     model = tiny(family)
     text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
-    asked = ask(model, Question(given(family, text)))
-    best = top_candidates(asked.pretrained, asked.answer, 3)
-    found = answer(asked.pretrained, asked.question.inputs).probabilities
-    assert [one.id for one in best] == found.topk(3).indices.tolist()
-    assert best[0].probability == pytest.approx(asked.value) and best[0].word == asked.word
+    baseline = ask(model, Question(given(family, text)))
+    best = top_candidates(baseline.pretrained, baseline.answer, 3)
+    probabilities = answer(baseline.pretrained, baseline.question.inputs).probabilities
+    assert [one.id for one in best] == probabilities.topk(3).indices.tolist()
+    assert best[0].probability == pytest.approx(baseline.value) and best[0].word == baseline.word
     assert all(one.word.strip() for one in best)
 
 
@@ -45,20 +45,20 @@ def test_a_word_is_masked_where_it_stands(family):
 
 def test_classes_have_their_names_and_tokens_are_words():
     model = tiny("bert_classifier")
-    found = answer(model, given("bert_classifier"))
-    assert display_names(model, found, [2, 0]) == ("LABEL_2", "LABEL_0")
+    result = answer(model, given("bert_classifier"))
+    assert display_names(model, result, [2, 0]) == ("LABEL_2", "LABEL_0")
     model = tiny("gpt2")
-    found = answer(model, given("gpt2"))
+    result = answer(model, given("gpt2"))
     ids = model.tokenizer("The animal was tired")["input_ids"]
-    assert "".join(word.removeprefix("##") for word in display_names(model, found, ids)).lower() == "theanimalwastired"
+    assert "".join(word.removeprefix("##") for word in display_names(model, result, ids)).lower() == "theanimalwastired"
 
 
 def test_an_embedding_has_no_words_and_counts_real_tokens_alone():
     states = torch.tensor([[[3.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
     torch.testing.assert_close(embedding(states, torch.tensor([[1, 1, 0]])), torch.tensor([3.0, 1.0]) / 10 ** 0.5)
     model = tiny("bert_encoder")
-    found = answer(model, given("bert_encoder"))
-    assert top_candidates(model, found) == () and float(found.vector.norm()) == pytest.approx(1.0)
+    result = answer(model, given("bert_encoder"))
+    assert top_candidates(model, result) == () and float(result.vector.norm()) == pytest.approx(1.0)
 
 
 def test_an_answer_that_is_none_of_these_is_said():

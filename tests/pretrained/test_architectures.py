@@ -127,11 +127,11 @@ def test_the_table_has_every_architecture_and_no_other_reason():
 
 if __name__ == "__main__":
     transformers.utils.logging.set_verbosity_error()
-    found = dict(EXPECTED)
+    groups = dict(EXPECTED)
     for name in sys.argv[1:] or ARCHITECTURES:
         try:
-            found[name] = outcome(name)
+            groups[name] = outcome(name)
         except Exception as error:
-            found[name] = f"WRONG {type(error).__name__}: {first_line(error)}"
-            print(name, found[name], file=sys.stderr, flush=True)
-    TABLE.write_text(json.dumps(found, indent=0) + "\n")
+            groups[name] = f"WRONG {type(error).__name__}: {first_line(error)}"
+            print(name, groups[name], file=sys.stderr, flush=True)
+    TABLE.write_text(json.dumps(groups, indent=0) + "\n")

@@ -38,9 +38,9 @@ def same(trace: AttentionTrace, weights: np.ndarray) -> None:
 def test_one_array_of_all_layers_with_or_without_a_batch(shape):
     weights = even(*shape)
     layers = weights.reshape(-1, *((1, 5, 5) if shape == (2, 1, 5, 5) else (3, 5, 5)))
-    found = read_arrays(npz(attention=weights), "a.npz")
-    same(found.trace, layers)
-    assert found.trace.kinds == ("self",) and found.source.tokens == tuple("01234") and found.cut is None
+    arrays = read_arrays(npz(attention=weights), "a.npz")
+    same(arrays.trace, layers)
+    assert arrays.trace.kinds == ("self",) and arrays.source.tokens == tuple("01234") and arrays.cut is None
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -61,17 +61,17 @@ def test_half_precision_of_the_other_kind():
     from safetensors.torch import save as save_torch
 
     weights = torch.from_numpy(even(2, 3, 5, 5)).to(torch.bfloat16)
-    found = read_arrays(save_torch({"attention": weights}), "a.safetensors")
-    np.testing.assert_array_equal(found.trace.map(1).weights, weights[1].float().numpy())
+    arrays = read_arrays(save_torch({"attention": weights}), "a.safetensors")
+    np.testing.assert_array_equal(arrays.trace.map(1).weights, weights[1].float().numpy())
 
 
 def test_tokens_name_rows_and_columns_and_special_ones_are_known():
     words = ["[CLS]", "the", "##m", "cat", "[SEP]"]
-    found = read_arrays(npz(attention=even(2, 3, 5, 5), tokens=np.array(words)), "a.npz")
-    assert found.source.tokens == tuple(words) and found.source.special == (True, False, False, False, True)
-    assert found.source.word == (None, 0, 0, 1, None)
-    told = save({"attention": even(2, 3, 5, 5)}, {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])})
-    assert read_arrays(told, "a.safetensors").source.tokens == ("the", "##m", "cat", "␣", "!")
+    arrays = read_arrays(npz(attention=even(2, 3, 5, 5), tokens=np.array(words)), "a.npz")
+    assert arrays.source.tokens == tuple(words) and arrays.source.special == (True, False, False, False, True)
+    assert arrays.source.word == (None, 0, 0, 1, None)
+    data = save({"attention": even(2, 3, 5, 5)}, {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])})
+    assert read_arrays(data, "a.safetensors").source.tokens == ("the", "##m", "cat", "␣", "!")
     typed = read_arrays(npz(attention=even(1, 3, 5, 5)), "a.npz", "one two three four five")
     assert typed.trace.map(0).queries == ("one", "two", "three", "four", "five")
 
@@ -79,8 +79,8 @@ def test_tokens_name_rows_and_columns_and_special_ones_are_known():
 def test_kinds_are_named_or_read_off_the_weights():
     causal = np.tril(even(2, 3, 5, 5))
     causal /= causal.sum(-1, keepdims=True)
-    found = read_arrays(npz(attention=causal), "a.npz")
-    assert found.trace.kinds == ("causal",) and found.trace.map(0).mask is not None
+    arrays = read_arrays(npz(attention=causal), "a.npz")
+    assert arrays.trace.kinds == ("causal",) and arrays.trace.map(0).mask is not None
     across = read_arrays(npz(a=even(2, 3, 4, 5), queries=np.array(list("abcd")), keys=np.array(list("vwxyz"))), "a.npz")
     assert across.trace.kinds == ("cross",)
     assert across.trace.map(0).queries == tuple("abcd") and across.trace.map(0).keys == tuple("vwxyz")
@@ -101,9 +101,9 @@ def test_what_the_lab_exports_comes_back_as_it_was(name):
 def test_rows_that_do_not_sum_to_one_are_said_and_drawn():
     weights = even(1, 2, 4, 4) * 0.5
     weights[0, 0, 1] = 0
-    found = read_arrays(npz(attention=weights), "a.npz")
-    assert "between 0.50 and 0.50" in found.cut
-    np.testing.assert_array_equal(found.trace.map(0).weights, weights[0])
+    arrays = read_arrays(npz(attention=weights), "a.npz")
+    assert "between 0.50 and 0.50" in arrays.cut
+    np.testing.assert_array_equal(arrays.trace.map(0).weights, weights[0])
 
 
 def lacking(values: object, name: str = "attention") -> bytes:
@@ -159,10 +159,10 @@ def test_a_damaged_file_is_read_or_refused_in_words_and_nothing_else(data, chang
     for place, value in changes:
         bytes_[place % len(bytes_)] = value
     try:
-        found = read_arrays(bytes(bytes_[:max(1, len(bytes_) - cut)]), "fuzz")
+        arrays = read_arrays(bytes(bytes_[:max(1, len(bytes_) - cut)]), "fuzz")
     except PretrainedError:
         return
-    for item in found.trace.maps:
+    for item in arrays.trace.maps:
         assert np.isfinite(item.weights).all() and item.weights.min() >= 0 and item.weights.max() <= 1
         assert item.weights.shape[1:] == (len(item.queries), len(item.keys))
 

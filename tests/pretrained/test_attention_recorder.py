@@ -13,7 +13,7 @@ from tests.tiny_models import OTHER, SENTENCE, given, plain, tiny
 
 
 def test_two_threads_on_one_model_never_see_each_other():
-    model, found, meet = tiny("bert").model, {}, threading.Barrier(2)
+    model, results, meet = tiny("bert").model, {}, threading.Barrier(2)
     batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in (SENTENCE, OTHER)}
 
     def watch_one(text):
@@ -24,14 +24,14 @@ def test_two_threads_on_one_model_never_see_each_other():
                 recorder.counts.clear()
                 with torch.no_grad():
                     output = model(**batches[text])
-                found.setdefault(text, []).append((recorder.calls.copy(), output.logits))
+                results.setdefault(text, []).append((recorder.calls.copy(), output.logits))
 
     threads = [threading.Thread(target=watch_one, args=(text,)) for text in batches]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     for text, off in ((SENTENCE, frozenset()), (OTHER, frozenset({("self", 0, 1)}))):
         output, recorder = forward(tiny("bert"), batches[text], off=off)
-        for seen, logits in found[text]:
+        for seen, logits in results[text]:
             assert [one.layer for one in seen] == [0, 1]
             assert all(torch.equal(a.weights, b.weights) for a, b in zip(seen, recorder.calls, strict=True))
             torch.testing.assert_close(logits, output.logits)
@@ -93,8 +93,8 @@ def test_a_probe_s_gradient_is_what_a_little_more_weight_does(family, monkeypatc
     def nudged(by):
         calls = iter(range(99))
 
-        def more(module, q, k, v, mask, **told):
-            out, weights = eager(module, q, k, v, mask, **told)
+        def more(module, q, k, v, mask, **options):
+            out, weights = eager(module, q, k, v, mask, **options)
             if next(calls) == 1:
                 out = out.clone()
                 out[0, row, head] += by * v[0, head // (weights.shape[1] // v.shape[1]), key]

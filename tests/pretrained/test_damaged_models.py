@@ -39,13 +39,13 @@ def spoil(folder, rng):
     file = rng.choice([folder / "config.json", *sorted(folder.glob("*.json")), folder / "model.safetensors"])
     data = file.read_bytes()
     if file.suffix == ".json":
-        told = json.loads(data)
-        sizes = [key for key, value in told.items() if isinstance(value, int)]
+        content = json.loads(data)
+        sizes = [key for key, value in content.items() if isinstance(value, int)]
         if file.name == "config.json" and rng.random() < 0.5:
-            told[rng.choice(sizes)] = rng.choice(NUMBERS)
+            content[rng.choice(sizes)] = rng.choice(NUMBERS)
         else:
-            told = damaged(told, rng, rng.choice((1, 2)))
-        file.write_text(json.dumps(told), "utf-8")
+            content = damaged(content, rng, rng.choice((1, 2)))
+        file.write_text(json.dumps(content), "utf-8")
     else:
         length = int.from_bytes(data[:8], "little")
         header = json.dumps(damaged(json.loads(data[8:8 + length]), rng)).encode()
@@ -89,9 +89,9 @@ def test_a_config_that_does_not_fit_its_weights_is_refused_before_a_model_is_bui
 
 def test_a_panic_in_the_tokenizer_is_a_sentence(folders, tmp_path):
     folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
-    told = json.loads((folder / "tokenizer.json").read_text())
-    told["pre_tokenizer"] = PATTERN
-    (folder / "tokenizer.json").write_text(json.dumps(told))
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["pre_tokenizer"] = PATTERN
+    (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(PretrainedError, match="cannot read this"):
         read(load_folder(folder, "damaged"), f"{'a' * 5000}!")
 
@@ -111,8 +111,8 @@ HEADER = {"__metadata__": {"tokens": '["a","b","c","d"]'},
 
 def npz(rng):
     """An NPZ whose header names another type, shape or order than it holds."""
-    told = {"descr": rng.choice(DESCR), "fortran_order": rng.choice((False, True, 3)), "shape": rng.choice(SHAPES)}
-    text = repr(told).encode() + b"\n"
+    header = {"descr": rng.choice(DESCR), "fortran_order": rng.choice((False, True, 3)), "shape": rng.choice(SHAPES)}
+    text = repr(header).encode() + b"\n"
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr(rng.choice(("self_0.npy", "tokens.npy")),
@@ -129,5 +129,5 @@ def safetensors(rng):
 def test_a_damaged_header_of_arrays_is_read_or_refused_in_words(seed):
     rng = random.Random(seed)
     data = npz(rng) if seed % 2 else safetensors(rng)
-    found = refused_in_words(lambda: read_arrays(data, "damaged"))
-    assert found is None or all(np.isfinite(item.weights).all() for item in found.trace.maps)
+    result = refused_in_words(lambda: read_arrays(data, "damaged"))
+    assert result is None or all(np.isfinite(item.weights).all() for item in result.trace.maps)

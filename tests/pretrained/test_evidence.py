@@ -31,7 +31,7 @@ WATCHED = [name for name in READABLE if tiny(name).recordable and name != "diffl
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 
 
-def asked_of(family: str, position: int | None = None, against: str = "Nine boats wait."):
+def baseline_of(family: str, position: int | None = None, against: str = "Nine boats wait."):
     """A question that the family answers: a mask for those that fill one."""
     model = tiny(family)
     text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
@@ -40,41 +40,41 @@ def asked_of(family: str, position: int | None = None, against: str = "Nine boat
 
 def scaled(family: str, seen, heads: list[int], by: float, exact: bool = False):
     """The model's own answer after the rows of W_O of those heads are multiplied, in a copy (`exact`: in float64)."""
-    asked = asked_of(family)
-    copy = deepcopy(asked.pretrained.model)
-    batch = dict(asked.batch)
+    baseline = baseline_of(family)
+    copy = deepcopy(baseline.pretrained.model)
+    batch = dict(baseline.batch)
     if exact:
         copy = copy.double()
         batch = {name: one.double() if one.is_floating_point() else one for name, one in batch.items()}
-    names = {id(module): name for name, module in asked.pretrained.model.named_modules()}
-    layer = copy.get_submodule(names[id(output_layer(asked.pretrained.model, seen))])
+    names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
+    layer = copy.get_submodule(names[id(output_layer(baseline.pretrained.model, seen))])
     rows = layer.weight if _is_transposed(layer) else layer.weight.T
     with torch.no_grad():
         for head in heads:
             rows.unflatten(0, (seen.weights.shape[1], -1))[head] *= by
-        found = answer_of(asked.pretrained, batch, copy(**batch))
-        if found.vector is not None:
-            return float(found.vector @ asked.reference.to(found.vector))
-        return float(asked.target_value(found))
+        output = answer_of(baseline.pretrained, batch, copy(**batch))
+        if output.vector is not None:
+            return float(output.vector @ baseline.reference.to(output.vector))
+        return float(baseline.target_value(output))
 
 
 def seen_of(family: str) -> list:
-    asked = asked_of(family)
-    return forward(asked.pretrained, asked.batch, with_qkv=True)[1].calls
+    baseline = baseline_of(family)
+    return forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls
 
 
 @pytest.mark.parametrize("family", [name for name in WATCHED if name != "albert"])
 def test_a_head_off_is_w_o_without_its_rows(family):
-    asked, every = asked_of(family), seen_of(family)
+    baseline, every = baseline_of(family), seen_of(family)
     changes = []
     for seen in (every[0], every[-1]):
         heads = [0, seen.weights.shape[1] - 1]
-        for gone in ([heads[1]], heads):
-            effect = ablate_heads(asked, frozenset((seen.kind, seen.layer, head) for head in gone))
-            assert effect.value == pytest.approx(scaled(family, seen, gone, 0.0), abs=1e-5)
-            assert effect.change == pytest.approx(effect.value - asked.value, abs=1e-7)
+        for ablation in ([heads[1]], heads):
+            effect = ablate_heads(baseline, frozenset((seen.kind, seen.layer, head) for head in ablation))
+            assert effect.value == pytest.approx(scaled(family, seen, ablation, 0.0), abs=1e-5)
+            assert effect.change == pytest.approx(effect.value - baseline.value, abs=1e-7)
             changes.append(abs(effect.change))
-        whole = ablate_heads(asked, frozenset({(seen.kind, seen.layer, None)}))
+        whole = ablate_heads(baseline, frozenset({(seen.kind, seen.layer, None)}))
         assert whole.value == pytest.approx(scaled(family, seen, list(range(seen.weights.shape[1])), 0.0), abs=1e-5)
     assert max(changes) > 1e-5, "nothing changed, so nothing was tested"
 
@@ -92,14 +92,14 @@ def test_w_o_is_the_matrix_that_heads_go_through(family):
 @pytest.mark.parametrize("family", WATCHED)
 def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
     """‖α·v·W_O‖ against the vectors themselves, keys and heads one by one."""
-    asked = asked_of(family)
-    measured, trace = measure_contributions(asked), read(asked.pretrained, asked.question.inputs).trace
+    baseline = baseline_of(family)
+    measured, trace = measure_contributions(baseline), read(baseline.pretrained, baseline.question.inputs).trace
     assert measured.uses_output_matrix
     every = seen_of(family)
     for seen in (every[0], every[-1]):
         item = next(one for one in trace.maps if (one.kind, one.layer) == (seen.kind, seen.layer))
         written = measured.norm_map(item.kind, item.layer, item.weights)
-        matrix = output_matrix(asked.pretrained.model, seen)
+        matrix = output_matrix(baseline.pretrained.model, seen)
         shared = seen.weights.shape[1] // seen.v.shape[1]
         for head, row, key in ((0, 0, 0), (2, 3, 1), (1, 4, 4)):
             vector = seen.weights[0, head, row, key] * seen.v[0, head // shared, key] @ matrix[head]
@@ -109,8 +109,8 @@ def test_what_a_head_writes_for_a_key_is_as_long_as_its_vector(family):
 @pytest.mark.parametrize("family", [name if name != "t5" else "bart" for name in SOME])  # T5's ReLU has no derivative
 def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
     """A head's output is linear in its weights, so Σ α·∂y/∂α is how y moves as the head is turned up."""
-    asked, every = asked_of(family), seen_of(family)
-    measured, step = measure_contributions(asked), 1e-3
+    baseline, every = baseline_of(family), seen_of(family)
+    measured, step = measure_contributions(baseline), 1e-3
     for seen in (every[0], every[-1]):
         for head in (0, seen.weights.shape[1] - 1):
             slope = measured.gradients[seen.kind, seen.layer][head].sum()
@@ -120,75 +120,75 @@ def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
 
 def test_without_a_matrix_of_its_own_a_head_writes_its_value():
     """Differential attention subtracts one half of the heads from the other before W_O: no rows belong to one head."""
-    asked = asked_of("diffllama")
-    measured, seen = measure_contributions(asked), seen_of("diffllama")[0]
+    baseline = baseline_of("diffllama")
+    measured, seen = measure_contributions(baseline), seen_of("diffllama")[0]
     assert not measured.uses_output_matrix
     expected = seen.v[0].norm(dim=-1).repeat_interleave(seen.weights.shape[1] // seen.v.shape[1], 0)
     np.testing.assert_allclose(measured.norms["causal", 0], expected, rtol=1e-5)
 
 
 def test_an_embedding_held_against_itself_has_no_slope():
-    asked = ask(tiny("bert_encoder"), Question(given("bert_encoder")))
-    assert asked.value == pytest.approx(1.0, abs=1e-5)
-    assert measure_contributions(asked).gradients == {} and measure_contributions(asked).norms
+    baseline = ask(tiny("bert_encoder"), Question(given("bert_encoder")))
+    assert baseline.value == pytest.approx(1.0, abs=1e-5)
+    assert measure_contributions(baseline).gradients == {} and measure_contributions(baseline).norms
     assert measure_contributions(ask(tiny("bert_encoder"),
                                      Question(given("bert_encoder"), against="Nine boats wait."))).gradients
 
 
 def test_a_hidden_token_is_seen_by_no_head_and_counts_in_no_mean():
-    asked, model = ask(tiny("bert_encoder"), Question(given("bert_encoder"))), tiny("bert_encoder")
-    batch = dict(asked.batch)
+    baseline, model = ask(tiny("bert_encoder"), Question(given("bert_encoder"))), tiny("bert_encoder")
+    batch = dict(baseline.batch)
     batch["attention_mask"] = batch["attention_mask"].clone()
     batch["attention_mask"][0, 4] = 0
     output = model.model(**batch)
-    state = output.last_hidden_state[0][torch.arange(len(asked.source)) != 4].mean(0)
-    expected = torch.nn.functional.cosine_similarity(state, asked.reference, 0)
+    state = output.last_hidden_state[0][torch.arange(len(baseline.source)) != 4].mean(0)
+    expected = torch.nn.functional.cosine_similarity(state, baseline.reference, 0)
     _, recorder = forward(model, batch)
     assert all(float(seen.weights[..., 4].max()) == 0 for seen in recorder.calls)
-    assert hide_token(asked, 4).value == pytest.approx(float(expected), abs=1e-5)
-    assert hide_token(asked, 4).change < -1e-3
+    assert hide_token(baseline, 4).value == pytest.approx(float(expected), abs=1e-5)
+    assert hide_token(baseline, 4).change < -1e-3
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert_decoder"])
 def test_what_comes_after_the_answer_changes_nothing_when_hidden(family):
-    asked = asked_of(family, position=5)
-    assert abs(hide_token(asked, 9).change) < 1e-6
-    assert max(abs(hide_token(asked, token).change) for token in range(5)) > 1e-5
+    baseline = baseline_of(family, position=5)
+    assert abs(hide_token(baseline, 9).change) < 1e-6
+    assert max(abs(hide_token(baseline, token).change) for token in range(5)) > 1e-5
 
 
 def test_a_hidden_patch_is_painted_even():
-    asked = asked_of("vit")
-    first = hide_token(asked, 1)  # the patch in the upper left corner stands after the class token
-    batch = {"pixel_values": asked.batch["pixel_values"].clone()}
+    baseline = baseline_of("vit")
+    first = hide_token(baseline, 1)  # the patch in the upper left corner stands after the class token
+    batch = {"pixel_values": baseline.batch["pixel_values"].clone()}
     batch["pixel_values"][..., :4, :4] = batch["pixel_values"].mean((-2, -1), keepdim=True)
-    assert first.value == pytest.approx(float(asked.target_value(asked.rerun(batch))), abs=1e-6)
-    assert abs(first.change) > 1e-5 and hide_token(asked, 0).change == 0
+    assert first.value == pytest.approx(float(baseline.target_value(baseline.rerun(batch))), abs=1e-6)
+    assert abs(first.change) > 1e-5 and hide_token(baseline, 0).change == 0
 
 
 def test_sound_is_not_hidden_and_says_why():
     with pytest.raises(PretrainedError, match="sound is not hidden"):
-        hide_token(asked_of("whisper"), 3)
+        hide_token(baseline_of("whisper"), 3)
 
 
 @pytest.mark.parametrize("family", ["bloom", "deberta_v2"])
 def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
-    asked = asked_of(family)
-    assert measure_contributions(asked).norms == {} and measure_contributions(asked).gradients == {}
+    baseline = baseline_of(family)
+    assert measure_contributions(baseline).norms == {} and measure_contributions(baseline).gradients == {}
     with pytest.raises(PretrainedError, match="cannot be switched off"):
-        ablate_heads(asked, frozenset({("self", 0, 0)}))
+        ablate_heads(baseline, frozenset({("self", 0, 0)}))
 
 
 def test_a_place_outside_the_sequence_is_refused():
     with pytest.raises(PretrainedError, match="place 99 does not answer"):
-        asked_of("gpt2", position=99)
+        baseline_of("gpt2", position=99)
 
 
 def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
-    asked = asked_of("bert")
-    trace = read(asked.pretrained, asked.question.inputs).trace
+    baseline = baseline_of("bert")
+    trace = read(baseline.pretrained, baseline.question.inputs).trace
     every = head_sets(trace)
     assert len(every) == len(set(every)) == 2 * 3 + 2
-    effects = {off: ablate_heads(asked, off) for off in every}
+    effects = {off: ablate_heads(baseline, off) for off in every}
     assert set(single_heads(effects)) == {("self", layer, head) for layer in range(2) for head in range(3)}
     sizes = [abs(effect.change) for _, effect in largest_effects(effects, 8)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[-1]
@@ -196,37 +196,37 @@ def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
 
 @pytest.mark.parametrize(("family", "rows"), [("gpt2", [-1]), ("bert_classifier", [0]), ("vit", [0]), ("t5", [-1])])
 def test_the_rows_that_answer(family, rows):
-    asked = asked_of(family)
-    trace = read(asked.pretrained, asked.question.inputs).trace
-    found = answering_rows(asked, trace.kinds[-1])
-    expected = np.zeros_like(found)
+    baseline = baseline_of(family)
+    trace = read(baseline.pretrained, baseline.question.inputs).trace
+    answers = answering_rows(baseline, trace.kinds[-1])
+    expected = np.zeros_like(answers)
     expected[rows] = 1
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(answers, expected)
 
 
 @pytest.mark.parametrize("family", SOME)
 def test_every_measure_says_something_of_every_token(family):
-    asked = asked_of(family)
-    trace = read(asked.pretrained, asked.question.inputs).trace
-    scores = token_scores(asked, trace, measure_contributions(asked))
+    baseline = baseline_of(family)
+    trace = read(baseline.pretrained, baseline.question.inputs).trace
+    scores = token_scores(baseline, trace, measure_contributions(baseline))
     assert list(scores) == ["weights", "written", "gradient", "rollout", "flow"]
     for score in scores.values():
-        assert score.shape == (len(asked.source),) and (score >= 0).all() and np.ptp(score) > 0
+        assert score.shape == (len(baseline.source),) and (score >= 0).all() and np.ptp(score) > 0
 
 
 def test_flow_is_left_out_where_a_page_would_wait_for_it():
     minilm = load_minilm()
     for words, there in ((40, True), (100, False)):  # of an embedding every row answers: the work grows as T to the 4th
         given = ModelInputs("green " * words)
-        asked = ask(minilm, Question(given, against=SENTENCE))
-        assert ("flow" in token_scores(asked, read(minilm, given).trace, measure_contributions(asked))) == there
+        baseline = ask(minilm, Question(given, against=SENTENCE))
+        assert ("flow" in token_scores(baseline, read(minilm, given).trace, measure_contributions(baseline))) == there
 
 
 def test_raw_weights_of_tokens_by_hand():
-    asked = asked_of("gpt2", position=6)
-    trace = read(asked.pretrained, asked.question.inputs).trace
-    expected = np.mean([item.weights[:, 6] for item in trace.maps], axis=(0, 1))
-    np.testing.assert_allclose(token_scores(asked, trace, measure_contributions(asked))["weights"], expected, atol=1e-6)
+    baseline = baseline_of("gpt2", position=6)
+    trace = read(baseline.pretrained, baseline.question.inputs).trace
+    weights = token_scores(baseline, trace, measure_contributions(baseline))["weights"]
+    np.testing.assert_allclose(weights, np.mean([item.weights[:, 6] for item in trace.maps], axis=(0, 1)), atol=1e-6)
 
 
 def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
@@ -234,23 +234,23 @@ def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
     minilm = load_minilm()
     question = Question(ModelInputs("The animal didn't cross the street because it was too tired."),
                         against="The exhausted cat stayed on its side of the road.")
-    asked = ask(minilm, question)
-    trace, measured = read(minilm, question.inputs).trace, measure_contributions(asked)
-    effects = single_heads({off: ablate_heads(asked, off) for off in head_sets(trace)[:72]})
+    baseline = ask(minilm, question)
+    trace, measured = read(minilm, question.inputs).trace, measure_contributions(baseline)
+    effects = single_heads({off: ablate_heads(baseline, off) for off in head_sets(trace)[:72]})
     sizes = np.array([abs(effect.change) for effect in effects.values()])
     sharp = np.array([trace.head(layer, head).max(-1).mean() for _, layer, head in effects])
     slopes = np.array([abs(measured.gradients["self", layer][head].sum()) for _, layer, head in effects])
     assert ranks.spearman(sharp, sizes) < 0.1 < 0.5 < ranks.spearman(slopes, sizes)
-    assert asked.value == pytest.approx(0.617, abs=0.005)
+    assert baseline.value == pytest.approx(0.617, abs=0.005)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "bart"])
 def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
     """Without W_Q (and its bias) every score is the same, so the softmax is even over what may be seen."""
-    asked, every = asked_of(family), seen_of(family)
+    baseline, every = baseline_of(family), seen_of(family)
     seen, changes = every[-1], []
-    copy = deepcopy(asked.pretrained.model)
-    names = {id(module): name for name, module in asked.pretrained.model.named_modules()}
+    copy = deepcopy(baseline.pretrained.model)
+    names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
     module = copy.get_submodule(names[id(seen.module)])
     queries = next(getattr(module, name) for name in ("query", "q_proj") if hasattr(module, name))
     size = seen.q.shape[-1]
@@ -260,21 +260,21 @@ def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
             if queries.bias is not None:
                 queries.bias[head * size:(head + 1) * size] = 0
             heads = frozenset((seen.kind, seen.layer, one) for one in range(head, 2))
-            effect = make_heads_uniform(asked, heads)
-            found = answer_of(asked.pretrained, asked.batch, copy(**asked.batch))
-            assert effect.value == pytest.approx(float(asked.target_value(found)), abs=1e-6)
+            effect = make_heads_uniform(baseline, heads)
+            output = answer_of(baseline.pretrained, baseline.batch, copy(**baseline.batch))
+            assert effect.value == pytest.approx(float(baseline.target_value(output)), abs=1e-6)
             changes.append(abs(effect.change))
     assert max(changes) > 1e-5
-    whole = make_heads_uniform(asked, frozenset({(seen.kind, seen.layer, None)}))
-    all_named = make_heads_uniform(asked,
+    whole = make_heads_uniform(baseline, frozenset({(seen.kind, seen.layer, None)}))
+    all_named = make_heads_uniform(baseline,
                                    frozenset((seen.kind, seen.layer, one) for one in range(seen.weights.shape[1])))
     assert whole.value == pytest.approx(all_named.value, abs=1e-7)
 
 
 def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
-    asked, seen = asked_of("gpt_oss"), seen_of("gpt_oss")[0]
+    baseline, seen = baseline_of("gpt_oss"), seen_of("gpt_oss")[0]
     with torch.no_grad():
-        _, recorder = forward(asked.pretrained, asked.batch, with_qkv=True, uniform=frozenset({("causal", 0, 3)}))
+        _, recorder = forward(baseline.pretrained, baseline.batch, with_qkv=True, uniform=frozenset({("causal", 0, 3)}))
     row, keys = seen.weights[0, 3, 2], seen.v[0, 1, :3]
     assert float(row.sum()) < 0.99
     torch.testing.assert_close(recorder.calls[0].out[0, 2, 3], keys.mean(0) * row.sum(), atol=1e-6, rtol=1e-4)
@@ -282,19 +282,19 @@ def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
 
 def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
     """Sessions share a model: heads off, slopes and hidden tokens of one leave the other's answers as they were."""
-    asked, model = asked_of("llama"), tiny("llama").model
+    baseline, model = baseline_of("llama"), tiny("llama").model
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    plainly, off = asked.rerun().probabilities, frozenset({("causal", 0, None)})
-    assert not torch.equal(asked.rerun(off=off).probabilities, plainly)
+    plainly, off = baseline.rerun().probabilities, frozenset({("causal", 0, None)})
+    assert not torch.equal(baseline.rerun(off=off).probabilities, plainly)
 
     def one(turn: int):
-        (measure_contributions if turn % 3 else lambda it: hide_token(it, 2))(asked)
-        return asked.rerun(off=off) if turn % 2 else asked.rerun()
+        (measure_contributions if turn % 3 else lambda it: hide_token(it, 2))(baseline)
+        return baseline.rerun(off=off) if turn % 2 else baseline.rerun()
 
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(one, range(24)))
-    assert all(torch.equal(one.probabilities, plainly) for one in told[::2])
-    assert not any(torch.equal(one.probabilities, plainly) for one in told[1::2])
+        outputs = list(pool.map(one, range(24)))
+    assert all(torch.equal(one.probabilities, plainly) for one in outputs[::2])
+    assert not any(torch.equal(one.probabilities, plainly) for one in outputs[1::2])
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
     assert not any(weight.requires_grad or weight.grad is not None for weight in model.parameters())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

@@ -20,7 +20,7 @@ REPEATS = TaskConfig.of("repeats", length=48, passage=8, gap=4)
 LLAMA = dict(norm="pre", normalization="rms", activation="swiglu", output_bias=False, position="rope")
 GPT2 = dict(norm="pre", activation="gelu", output_bias=False, position="learned")
 of = ModelConfig.transformer
-TWINS = {
+EXPORTS = {
     "marian": (NUMBERS, of(30, 3, 2, 44, position="sinusoidal", activation="gelu"), "MarianMTModel"),
     "marian-tied-relu": (NUMBERS, of(20, 5, 1, 28, position="sinusoidal", tied=True), "MarianMTModel"),
     "marian-no-bias": (NUMBERS, of(20, 2, 1, 28, position="sinusoidal", output_bias=False), "MarianMTModel"),
@@ -40,12 +40,12 @@ TWINS = {
     "vit-pixels": (TaskConfig.of("digits", patch="1"), of(20, 5, kind="classifier", norm="pre", position="learned"),
                    "ViTForImageClassification"),
 }
-every_twin = pytest.mark.parametrize("name", TWINS)
+every_twin = pytest.mark.parametrize("name", EXPORTS)
 
 
 def made(name):
     """The task, a model whose every number was drawn (biases and norms too), its vocabulary and its twin."""
-    task_config, config, _ = TWINS[name]
+    task_config, config, _ = EXPORTS[name]
     task = make_task(task_config)
     torch.manual_seed(3)
     model = build_model(config, task.shape).eval()
@@ -59,7 +59,7 @@ def made(name):
 @every_twin
 def test_a_twin_says_the_same(name):
     task, model, vocabulary, twin = made(name)
-    assert type(twin).__name__ == TWINS[name][2]
+    assert type(twin).__name__ == EXPORTS[name][2]
     assert check_logits(model, twin, task, vocabulary) < 2e-5
 
 
@@ -74,15 +74,15 @@ def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
         own = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
         their = opened(**hf_inputs(batch, task, vocabulary, two), output_attentions=True)
     single = "causal" if "causal" in own else "self"
-    found = {"self": their.encoder_attentions, "causal": their.decoder_attentions, "cross": their.cross_attentions} \
-        if "cross" in own else {single: their.attentions}
-    assert set(found) == set(own)
-    for kind, layers in found.items():
+    attentions = {single: their.attentions} if "cross" not in own else {
+        "self": their.encoder_attentions, "causal": their.decoder_attentions, "cross": their.cross_attentions}
+    assert set(attentions) == set(own)
+    for kind, layers in attentions.items():
         assert len(layers) == len(own[kind]) == model.config.layers
         for mine, theirs in zip(own[kind], layers, strict=True):
             for i in range(5):
-                read, said = int(batch.source_mask[i].sum()), int((batch.target_out[i] != 0).sum())
-                rows = read if kind == "self" or batch.target_in is None else said + read * (not two)
+                read, written = int(batch.source_mask[i].sum()), int((batch.target_out[i] != 0).sum())
+                rows = read if kind == "self" or batch.target_in is None else written + read * (not two)
                 rows += task.form == "label"  # the class token
                 assert torch.allclose(mine.weights[i, :, :rows], theirs[i, :, :rows], atol=1e-5), (kind, i)
 
@@ -91,10 +91,10 @@ def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
 def test_a_twin_leaves_torchs_generator_alone(name):
     task, model, vocabulary, _ = made(name)
     torch.manual_seed(0)
-    wanted = torch.rand(1)
+    expected = torch.rand(1)
     torch.manual_seed(0)
     convert_to_hf(model, task, vocabulary)
-    assert torch.equal(torch.rand(1), wanted)
+    assert torch.equal(torch.rand(1), expected)
 
 
 @pytest.mark.parametrize(("task", "config", "words"), [
@@ -144,9 +144,9 @@ def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
     reading = read(opened, "twenty-one; four")
     assert reading.source.tokens == ("twenty", "one", ";", "four")
     assert reading.trace.kinds == ("self", "causal", "cross")
-    told = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert RunConfig.from_json(told["config"]) == run.config()
-    assert told["reached"]["step"] == 2
+    metadata = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert RunConfig.from_json(metadata["config"]) == run.config()
+    assert metadata["reached"]["step"] == 2
     assert opened.model.generation_config.max_new_tokens == make_task(NUMBERS).max_target + 1
 
 
@@ -154,9 +154,9 @@ def test_the_twin_of_a_run_never_says_a_word_of_the_other_language(run, tmp_path
     opened = load_folder(export(run, tmp_path), "two")
     english = opened.tokenizer.convert_tokens_to_ids("twenty")
     with torch.no_grad():
-        said = opened.model(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])).logits
-    assert said.softmax(-1)[0, 0, english] == 0
-    assert said.softmax(-1).sum() == pytest.approx(1)
+        logits = opened.model(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])).logits
+    assert logits.softmax(-1)[0, 0, english] == 0
+    assert logits.softmax(-1).sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("arguments", "words"), [(["no-such-run", "out"], "There is no run no-such-run")])

@@ -163,9 +163,9 @@ def test_a_picture_comes_of_it(family):
 
 @pytest.mark.parametrize("family", WITHOUT)
 def test_what_has_no_map_says_why_and_what_to_do(family):
-    with pytest.raises(PretrainedError, match="to draw") as told:
+    with pytest.raises(PretrainedError, match="to draw") as error:
         tiny(family)
-    assert {"mamba": "Take a Transformer", "big_bird_sparse": "original_full"}[family] in str(told.value)
+    assert {"mamba": "Take a Transformer", "big_bird_sparse": "original_full"}[family] in str(error.value)
 
 
 def test_a_sink_is_one_column_more():

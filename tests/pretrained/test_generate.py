@@ -29,26 +29,26 @@ BOTH = ("t5", "bart", "marian", "whisper")
 LONG = 9
 
 
-def theirs(family, begun, **more):
+def theirs(family, started, **more):
     """Hugging Face's generate on the same ids, by a copy of the model that was loaded without us."""
     # What makes ours and theirs the same search: a bound on the end of beams that is exact, and no search of its own.
-    told = {"max_new_tokens": LONG, "early_stopping": "never", "num_beams": 1, "do_sample": False,
+    options = {"max_new_tokens": LONG, "early_stopping": "never", "num_beams": 1, "do_sample": False,
             "return_dict_in_generate": True, **more}
-    if told["num_beams"] == 1:
-        del told["early_stopping"]
+    if options["num_beams"] == 1:
+        del options["early_stopping"]
     if family == "whisper":  # its own generate cuts the sound into pieces; this is the one that all others have
-        return transformers.GenerationMixin.generate(plain(family), **begun.batch, **told)
+        return transformers.GenerationMixin.generate(plain(family), **started.batch, **options)
     if family == "t5":  # its cache is made for as many layers as the encoder has, which here are fewer
-        told["use_cache"] = False
-    if begun.batch is not None:
-        return plain(family).generate(**begun.batch, **told)
-    ids = torch.tensor([begun.read.ids])
-    return plain(family).generate(ids, attention_mask=torch.ones_like(ids), **told)
+        options["use_cache"] = False
+    if started.batch is not None:
+        return plain(family).generate(**started.batch, **options)
+    ids = torch.tensor([started.read.ids])
+    return plain(family).generate(ids, attention_mask=torch.ones_like(ids), **options)
 
 
-def said(family, begun, row):
+def generated_tokens(family, started, row):
     """What generate said, up to the end mark."""
-    tokens = row[len(begun.prompt.prefix_tokens):].tolist()
+    tokens = row[len(started.prompt.prefix_tokens):].tolist()
     stops = [place for place, token in enumerate(tokens) if token in end_tokens(tiny(family))]
     return tuple(tokens[: stops[0] + 1] if stops else tokens)
 
@@ -57,11 +57,11 @@ def said(family, begun, row):
 @pytest.mark.parametrize("family", LAST + BOTH)
 def test_greedy_says_what_hugging_face_says(family, repeats):
     model = tiny(family)
-    begun = prepare_generation(model, given(family, target=None))
-    found = generate(model, given(family, target=None),
+    started = prepare_generation(model, given(family, target=None))
+    hypothesis = generate(model, given(family, target=None),
                      SearchSettings(no_repeat=repeats, longest=LONG)).hypotheses[0]
-    expected = theirs(family, begun, no_repeat_ngram_size=repeats).sequences[0]
-    assert found.tokens == said(family, begun, expected)
+    expected = theirs(family, started, no_repeat_ngram_size=repeats).sequences[0]
+    assert hypothesis.tokens == generated_tokens(family, started, expected)
 
 
 @pytest.mark.parametrize(("width", "alpha", "repeats"), [(2, 0.0, 0), (3, 1.0, 2), (5, 2.0, 0)])
@@ -69,13 +69,13 @@ def test_greedy_says_what_hugging_face_says(family, repeats):
 def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
     """The same outputs in the same order, and the same scores to 1e-4."""
     model, what = tiny(family), given(family, target=None)
-    begun = prepare_generation(model, what)
+    started = prepare_generation(model, what)
     settings = SearchSettings("beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG)
-    found = generate(model, what, settings).hypotheses
-    expected = theirs(family, begun, num_beams=width, num_return_sequences=width, length_penalty=alpha,
+    hypotheses = generate(model, what, settings).hypotheses
+    expected = theirs(family, started, num_beams=width, num_return_sequences=width, length_penalty=alpha,
                       no_repeat_ngram_size=repeats, output_scores=True)
-    assert [one.tokens for one in found] == [said(family, begun, row) for row in expected.sequences]
-    torch.testing.assert_close(torch.tensor([one.score for one in found]), expected.sequences_scores, rtol=1e-4,
+    assert [one.tokens for one in hypotheses] == [generated_tokens(family, started, row) for row in expected.sequences]
+    torch.testing.assert_close(torch.tensor([one.score for one in hypotheses]), expected.sequences_scores, rtol=1e-4,
                                atol=1e-4)
 
 
@@ -83,60 +83,60 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
 def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
     """Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5."""
     model = tiny(family)
-    begun = prepare_generation(model, given(family, target=None))
+    started = prepare_generation(model, given(family, target=None))
     settings = SearchSettings("sampling", temperature=1.4, top_k=17, top_p=0.8, no_repeat=2, longest=LONG)
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        expected = theirs(family, begun, do_sample=True, temperature=1.4, top_k=17, top_p=0.8, no_repeat_ngram_size=2,
+        expected = theirs(family, started, do_sample=True, temperature=1.4, top_k=17, top_p=0.8, no_repeat_ngram_size=2,
                           output_scores=True)
-    tokens = said(family, begun, expected.sequences[0])
-    path = score_continuation(model, begun, tokens)
+    tokens = generated_tokens(family, started, expected.sequences[0])
+    path = score_continuation(model, started, tokens)
     assert len(tokens) > 2
     for step, scores in enumerate(expected.scores[: len(tokens)]):
-        ours = step_probabilities(model, begun, settings, tokens[:step], path.logits[step])
+        ours = step_probabilities(model, started, settings, tokens[:step], path.logits[step])
         torch.testing.assert_close(ours, scores[0].softmax(-1), rtol=1e-4, atol=1e-5)
 
 
 def test_samples_come_as_often_as_they_are_likely():
     """Chi-square over the first token of 200 draws from five seeds, against the 0.999 quantile."""
     model, what = tiny("gpt2"), given("gpt2")
-    begun = prepare_generation(model, what)
+    started = prepare_generation(model, what)
     how = SearchSettings("sampling", temperature=0.7, top_k=6, samples=200, longest=1)
     counts: dict[int, int] = {}
     for seed in range(5):
-        *_, tree = generate_steps(model, begun, replace(how, seed=seed))
+        *_, tree = generate_steps(model, started, replace(how, seed=seed))
         for one in tree.hypotheses:
             counts[one.tokens[0]] = counts.get(one.tokens[0], 0) + one.samples
-    likely = step_probabilities(model, begun, how, (), score_continuation(model, begun, [0]).logits[0])
+    likely = step_probabilities(model, started, how, (), score_continuation(model, started, [0]).logits[0])
     assert set(counts) <= set(likely.nonzero()[:, 0].tolist()) and sum(counts.values()) == 1000
-    wanted = {token: 1000 * float(likely[token]) for token in likely.nonzero()[:, 0].tolist()}
-    assert sum((counts.get(token, 0) - n) ** 2 / n for token, n in wanted.items()) < 20.5  # five degrees of freedom
+    expected = {token: 1000 * float(likely[token]) for token in likely.nonzero()[:, 0].tolist()}
+    assert sum((counts.get(token, 0) - n) ** 2 / n for token, n in expected.items()) < 20.5  # five degrees of freedom
 
 
 def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
     model, own = tiny("marian"), plain("marian")
-    begun = prepare_generation(model, given("marian", target=None))
+    started = prepare_generation(model, given("marian", target=None))
     free = generate(model, given("marian", target=None), SearchSettings(longest=6)).hypotheses[0].tokens
-    told = {"bad_words_ids": [[free[0]], [free[1]]], "forced_bos_token_id": 7, "forced_eos_token_id": 1,
+    options = {"bad_words_ids": [[free[0]], [free[1]]], "forced_bos_token_id": 7, "forced_eos_token_id": 1,
             "begin_suppress_tokens": [9], "suppress_tokens": [11]}
     other = copy.deepcopy(model.model)
-    for name, value in told.items():
+    for name, value in options.items():
         setattr(other.generation_config, name, value)
     model = replace(model, model=other)
-    found = generate(model, given("marian", target=None), SearchSettings(longest=6)).hypotheses[0].tokens
-    expected = own.generate(**begun.batch, max_new_tokens=6, do_sample=False, num_beams=1, **told)[0]
-    assert found == said("marian", begun, expected) and found[0] == 7
-    assert found[-1] == 1 and not {free[0], free[1]} & set(found[1:])
+    tokens = generate(model, given("marian", target=None), SearchSettings(longest=6)).hypotheses[0].tokens
+    expected = own.generate(**started.batch, max_new_tokens=6, do_sample=False, num_beams=1, **options)[0]
+    assert tokens == generated_tokens("marian", started, expected) and tokens[0] == 7
+    assert tokens[-1] == 1 and not {free[0], free[1]} & set(tokens[1:])
 
 
 @pytest.mark.parametrize("family", ["gpt2", "mistral", "gemma3", "bert_decoder", "bloom", "marian", "t5", "whisper"])
 def test_what_is_followed_is_what_was_said(family):
     """Every candidate's probability again, by one pass without a cache, and rows that see only what stood before."""
     model, what = tiny(family), given(family, target=None)
-    begun = prepare_generation(model, what)
+    started = prepare_generation(model, what)
     tree = generate(model, what, SearchSettings("beam", width=3, longest=7))
     best = tree.hypotheses[-1]
-    path = score_continuation(model, begun, best.tokens)
+    path = score_continuation(model, started, best.tokens)
     logp = path.logits.log_softmax(-1)
     for step, place in enumerate(tree.path(best.leaf)):
         assert float(logp[step, tree.candidates[place].token]) == pytest.approx(tree.candidates[place].logp, abs=1e-4)
@@ -152,14 +152,14 @@ def test_what_is_followed_is_what_was_said(family):
 def test_the_attention_of_a_new_token_is_the_models_own_row():
     """Against the rows of the whole text, read by the same weights without us, to 1e-6."""
     model, what = tiny("llama"), given("llama")
-    begun = prepare_generation(model, what)
+    started = prepare_generation(model, what)
     tokens = generate(model, what, SearchSettings(longest=5)).hypotheses[0].tokens
-    path = score_continuation(model, begun, tokens)
-    ids = torch.tensor([[*begun.read.ids, *tokens[:-1]]])
+    path = score_continuation(model, started, tokens)
+    ids = torch.tensor([[*started.read.ids, *tokens[:-1]]])
     with torch.no_grad():
         rows = plain("llama")(ids, output_attentions=True).attentions
     for layer, one in enumerate(path.trace.maps):
-        torch.testing.assert_close(torch.from_numpy(one.weights), rows[layer][0, :, len(begun.read) - 1:], atol=1e-6,
+        torch.testing.assert_close(torch.from_numpy(one.weights), rows[layer][0, :, len(started.read) - 1:], atol=1e-6,
                                    rtol=0)
 
 
@@ -168,8 +168,8 @@ def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_proce
     settings = SearchSettings("sampling", samples=6, seed=11, longest=12)
     state = torch.get_rng_state()
     alone = [one.tokens for one in generate(model, what, settings).hypotheses]
-    found: list = []
-    workers = [threading.Thread(target=lambda seed=seed: found.append(
+    results: list = []
+    workers = [threading.Thread(target=lambda seed=seed: results.append(
         (seed,
          [one.tokens for one in generate(model, what, SearchSettings("sampling", samples=6, seed=seed, longest=12))
                 .hypotheses]))) for seed in (11, 12, 11, 13)]
@@ -177,8 +177,8 @@ def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_proce
         one.start()
     for one in workers:
         one.join()
-    assert [tokens for seed, tokens in found if seed == 11] == [alone, alone]
-    assert len({str(tokens) for _, tokens in found}) == 3
+    assert [tokens for seed, tokens in results if seed == 11] == [alone, alone]
+    assert len({str(tokens) for _, tokens in results}) == 3
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -195,32 +195,32 @@ def test_a_search_can_be_left_after_any_step():
 
 def test_closing_marks_are_taken_from_a_text_that_goes_on():
     model = tiny("bert_decoder")
-    begun = prepare_generation(model, given("bert_decoder"))
-    assert begun.read.tokens[0] == "[CLS]" and begun.read.tokens[-1] == "."
+    started = prepare_generation(model, given("bert_decoder"))
+    assert started.read.tokens[0] == "[CLS]" and started.read.tokens[-1] == "."
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])
 def test_an_answer_can_be_begun_for_the_model(strategy):
     """Against generate with decoder_input_ids; the attention is that of the new tokens alone."""
     what = given("marian", target="nine small")
-    begun = prepare_generation(tiny("marian"), what)
-    assert len(begun.prompt.prefix_tokens) > 2 and begun.room == 70 - len(begun.prompt.prefix_tokens)
-    found = generate(tiny("marian"), what, SearchSettings(strategy, width=3, longest=LONG)).hypotheses[0]
-    expected = theirs("marian", begun, decoder_input_ids=torch.tensor([begun.prompt.prefix_tokens]),
+    started = prepare_generation(tiny("marian"), what)
+    assert len(started.prompt.prefix_tokens) > 2 and started.room == 70 - len(started.prompt.prefix_tokens)
+    hypothesis = generate(tiny("marian"), what, SearchSettings(strategy, width=3, longest=LONG)).hypotheses[0]
+    expected = theirs("marian", started, decoder_input_ids=torch.tensor([started.prompt.prefix_tokens]),
                       num_beams=3 if strategy == "beam" else 1).sequences[0]
-    assert found.tokens == said("marian", begun, expected)
-    path = score_continuation(tiny("marian"), begun, found.tokens)
+    assert hypothesis.tokens == generated_tokens("marian", started, expected)
+    path = score_continuation(tiny("marian"), started, hypothesis.tokens)
     shapes = {one.kind: one.weights.shape[1:] for one in path.trace.maps}
-    assert shapes == {"cross": (len(found), len(begun.read)),
-                      "causal": (len(found), len(found) + len(begun.prompt.prefix_tokens) - 1)}
+    assert shapes == {"cross": (len(hypothesis), len(started.read)),
+                      "causal": (len(hypothesis), len(hypothesis) + len(started.prompt.prefix_tokens) - 1)}
 
 
 def test_an_encoder_decoder_reads_what_it_says_itself():
     """Also where encoder and decoder have different depths, which generate's own cache cannot hold."""
     model, what = tiny("t5"), given("t5", target=None)
-    said = generate(model, what, SearchSettings(longest=64)).hypotheses[0].tokens
+    tokens = generate(model, what, SearchSettings(longest=64)).hypotheses[0].tokens
     target = read(model, what).target
-    assert target is not None and target.ids[1:] == (said[:-1] if said[-1] in end_tokens(model) else said)
+    assert target is not None and target.ids[1:] == (tokens[:-1] if tokens[-1] in end_tokens(model) else tokens)
 
 
 def test_what_cannot_say_anything_says_why():
@@ -236,10 +236,10 @@ def test_what_cannot_say_anything_says_why():
 
 def test_a_text_is_never_longer_than_the_model_reads():
     model = tiny("gpt2")
-    begun = prepare_generation(model, given("gpt2", "street " * 12))
-    assert begun.room == 70 - len(begun.read)
+    started = prepare_generation(model, given("gpt2", "street " * 12))
+    assert started.room == 70 - len(started.read)
     best = generate(model, given("gpt2", "street " * 12), SearchSettings(longest=500)).hypotheses[0]
-    assert len(best) == begun.room
+    assert len(best) == started.room
 
 
 def test_tokens_are_named_as_they_are_read():

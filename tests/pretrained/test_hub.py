@@ -42,22 +42,22 @@ def served(tmp_path, monkeypatch):
 
 
 def test_a_model_is_planned_pinned_fetched_and_read(served):
-    found = hub.plan(*hub.parse("https://huggingface.co/lab/bert/tree/v1.0"))
-    names = {file.name for file in found.files}
-    assert found.commit == COMMIT and found.family == "bert" and not found.is_downloaded
+    plan = hub.plan(*hub.parse("https://huggingface.co/lab/bert/tree/v1.0"))
+    names = {file.name for file in plan.files}
+    assert plan.commit == COMMIT and plan.family == "bert" and not plan.is_downloaded
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names <= bert_files().keys()
-    assert found.size == sum(len(bert_files()[name]) for name in names)
-    assert not [path for path in served.asked if path.endswith(".safetensors")], "planning fetches no weights"
+    assert plan.size == sum(len(bert_files()[name]) for name in names)
+    assert not [path for path in served.requests if path.endswith(".safetensors")], "planning fetches no weights"
 
-    told: list[int] = []
-    folder = hub.download(found, progress=told.append)
-    assert told == sorted(told) and told[-1] == found.size and found.is_downloaded
+    progress: list[int] = []
+    folder = hub.download(plan, progress=progress.append)
+    assert progress == sorted(progress) and progress[-1] == plan.size and plan.is_downloaded
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {n: bert_files()[n] for n in names}
     trace = read(hub.load("lab/bert", COMMIT), "the cats sat").trace
     assert trace.shape == (2, 3) and trace.map(0).keys == ("[CLS]", "the", "cat", "##s", "sat", "[SEP]")
 
-    asked = len(served.asked)
-    assert hub.download(found) == folder and len(served.asked) == asked, "what is kept is not fetched again"
+    requests = len(served.requests)
+    assert hub.download(plan) == folder and len(served.requests) == requests, "what is kept is not fetched again"
 
 
 def test_weights_take_four_bytes_each_in_memory(served):
@@ -70,17 +70,17 @@ def test_weights_take_four_bytes_each_in_memory(served):
     assert hub.plan("lab/bert").memory == 4 * 1011
 
 
-@pytest.mark.parametrize(("name", "said"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("lab/none", "no model lab/none"), ("lab/pickle", "refs/pr/1"), ("lab/five", "5.0 GB; this page fetches at most"),
     ("lab/unstated", "does not state the size"), ("lab/adapter", "adapter"), ("lab/flax", "only flax_model.msgpack"),
     ("lab/busy", "asked too often"), ("lab/broken", "500"), ("lab/barred", "forbids"), ("lab/notes", "no JSON object"),
     ("lab/mamba", "no attention to draw"), ("lab/bird", "original_full"), ("lab/alien", "AlienModel (alien)"),
     ("lab/code", "code of its own"), ("lab/typeless", "no model_type"), ("lab/gated", "HF_TOKEN"),
 ])  # fmt: skip
-def test_what_cannot_be_opened_is_said_before_any_weights(served, name, said):
-    with pytest.raises(PretrainedError, match=said.replace("(", r"\(").replace(")", r"\)")):
+def test_what_cannot_be_opened_is_said_before_any_weights(served, name, message):
+    with pytest.raises(PretrainedError, match=message.replace("(", r"\(").replace(")", r"\)")):
         hub.plan(name)
-    assert not [path for path in served.asked if path.endswith((".safetensors", ".bin"))]
+    assert not [path for path in served.requests if path.endswith((".safetensors", ".bin"))]
 
 
 def test_the_bound_is_the_owners_to_set(served, monkeypatch):
@@ -97,11 +97,11 @@ def test_a_revision_that_is_not_there(served):
 
 
 def test_the_token_is_handed_on_to_the_hub_alone(served):
-    found = hub.plan("lab/gated", token="hf_right")
+    plan = hub.plan("lab/gated", token="hf_right")
     with serving({"lab/gated": Repo(bert_files())}) as storage:
         served.repos["lab/gated"].elsewhere = storage.address.replace("127.0.0.1", "localhost")
-        assert hub.download(found, token="hf_right").is_dir()
-        assert len(storage.tokens) == len(found.files) and set(storage.tokens) == {None}
+        assert hub.download(plan, token="hf_right").is_dir()
+        assert len(storage.tokens) == len(plan.files) and set(storage.tokens) == {None}
     assert set(served.tokens) == {"Bearer hf_right"}
     with pytest.raises(PretrainedError, match="has no such leave"):
         hub.plan("lab/gated", token="hf_wrong")
@@ -142,29 +142,29 @@ def test_a_hub_that_never_answers(served, monkeypatch):
 
 def test_a_download_that_is_stopped_leaves_nothing(served):
     served.repos["lab/bert"].seconds_a_step = 0.02
-    found, stop = hub.plan("lab/bert"), threading.Event()
+    plan, stop = hub.plan("lab/bert"), threading.Event()
     with pytest.raises(hub.DownloadStopped):
-        hub.download(found, progress=lambda done: done > 4096 and stop.set(), stopped=stop.is_set)
-    assert not found.is_downloaded and not [path for path in model_storage.storage_folder().rglob("*")
+        hub.download(plan, progress=lambda done: done > 4096 and stop.set(), stopped=stop.is_set)
+    assert not plan.is_downloaded and not [path for path in model_storage.storage_folder().rglob("*")
                                             if path.is_file()]
 
 
 def test_a_connection_that_breaks_is_taken_up_again(served):
-    found = hub.plan("lab/bert")
+    plan = hub.plan("lab/bert")
     served.repos["lab/bert"].breaks_at = 8192
-    folder = hub.download(found)
+    folder = hub.download(plan)
     assert (folder / "model.safetensors").read_bytes() == bert_files()["model.safetensors"]
 
 
-@pytest.mark.parametrize(("change", "said"), [(lambda data: data + b"x", "more of model.safetensors"),
+@pytest.mark.parametrize(("change", "message"), [(lambda data: data + b"x", "more of model.safetensors"),
                                               (lambda data: data[:-1], "incomplete or changed"),
                                               (lambda data: data[:-1] + b"\xff", "incomplete or changed")])
-def test_bytes_that_are_not_those_stated_are_not_kept(served, change, said):
+def test_bytes_that_are_not_those_stated_are_not_kept(served, change, message):
     served.repos["lab/bert"].swapped["model.safetensors"] = change(bert_files()["model.safetensors"])
-    found = hub.plan("lab/bert")
-    with pytest.raises(PretrainedError, match=said):
-        hub.download(found)
-    assert not found.is_downloaded
+    plan = hub.plan("lab/bert")
+    with pytest.raises(PretrainedError, match=message):
+        hub.download(plan)
+    assert not plan.is_downloaded
 
 
 def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
@@ -188,10 +188,10 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
 
 
 def test_a_full_disk_and_full_memory_are_said(served, monkeypatch):
-    found = hub.plan("lab/bert")
+    plan = hub.plan("lab/bert")
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 300_000_001})())
     with pytest.raises(PretrainedError, match="no room"):
-        hub.download(found)
+        hub.download(plan)
     monkeypatch.setattr("core.pretrained.model_storage.free_memory", lambda: 10)
     with pytest.raises(PretrainedError, match="of memory"):
         hub.plan("lab/bert")

@@ -31,12 +31,12 @@ def induction():
     return load_lab_model("induction"), task_of("induction")
 
 
-def told(name):
+def run_metadata(name):
     return json.loads((LAB_MODELS / name / "run.json").read_text("utf-8"))
 
 
 def task_of(name):
-    return make_task(TaskConfig.from_json(told(name)["config"]["task"]))
+    return make_task(TaskConfig.from_json(run_metadata(name)["config"]["task"]))
 
 
 def test_all_of_them_stay_small():
@@ -47,10 +47,10 @@ def test_all_of_them_stay_small():
 
 
 def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
-    RunConfig.from_json(told(name)["config"])
+    RunConfig.from_json(run_metadata(name)["config"])
     assert {path.name for path in (LAB_MODELS / name).iterdir()} >= FILES
     target = 0.95 if name != "induction" else 0.5  # of an induction line's words half stand there for the first time
-    assert told(name)["reached"]["letters"] >= target
+    assert run_metadata(name)["reached"]["letters"] >= target
     assert re.search(rf"^LAB_MODELS := .*\b{name}\b", (Path(__file__).parents[2] / "Makefile").read_text(), re.M)
 
 
@@ -60,8 +60,8 @@ def test_the_translator_gets_numbers_right_that_it_never_saw(numbers):
     batch = pretrained.tokenizer([" ".join(e.source) for e in held], padding=True, return_tensors="pt")
     made = pretrained.model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"],
                                      max_new_tokens=30, do_sample=False)
-    said = pretrained.tokenizer.batch_decode(made, skip_special_tokens=True)
-    assert sum(a == " ".join(e.target) for a, e in zip(said, held, strict=True)) >= 0.95 * len(held)
+    texts = pretrained.tokenizer.batch_decode(made, skip_special_tokens=True)
+    assert sum(a == " ".join(e.target) for a, e in zip(texts, held, strict=True)) >= 0.95 * len(held)
 
 
 def test_the_translators_alignment_can_be_seen(numbers):
@@ -95,14 +95,14 @@ def test_the_language_model_has_heads_that_look_behind_the_earlier_place_and_hea
     reading = read(pretrained, " ".join(example.source[1:]))
     assert reading.source.tokens == example.source
     places, even = task.places(example), []
-    found = torch.zeros(reading.trace.shape)
+    scores = torch.zeros(reading.trace.shape)
     for row, keys in enumerate(places):
         if keys:
             for layer, item in enumerate(reading.trace.maps):
-                found[layer] += torch.from_numpy(item.weights[:, row, list(keys)]).sum(-1)
+                scores[layer] += torch.from_numpy(item.weights[:, row, list(keys)]).sum(-1)
             even.append(len(keys) / (row + 1))
-    found, even = found / len(even), sum(even) / len(even)
-    assert found[1].max() > 0.7 > 0.2 > found[0].max(), (found, even)
+    scores, even = scores / len(even), sum(even) / len(even)
+    assert scores[1].max() > 0.7 > 0.2 > scores[0].max(), (scores, even)
     assert even < 0.1
     back = torch.from_numpy(reading.trace.maps[0].weights).diagonal(-1, 1, 2).mean(-1)  # (H,)
     assert back.max() > 0.5
@@ -110,9 +110,9 @@ def test_the_language_model_has_heads_that_look_behind_the_earlier_place_and_hea
 
 def test_a_person_can_type_a_sentence(induction):
     pretrained, _ = induction
-    said = answer(pretrained, ModelInputs("The cat sat on the mat. The cat"))
-    assert pretrained.tokenizer.convert_ids_to_tokens(int(said.probabilities.argmax())) == "sat"
-    assert said.probabilities.max() > 0.5
+    result = answer(pretrained, ModelInputs("The cat sat on the mat. The cat"))
+    assert pretrained.tokenizer.convert_ids_to_tokens(int(result.probabilities.argmax())) == "sat"
+    assert result.probabilities.max() > 0.5
     before = answer(pretrained, ModelInputs("The cat"))
     assert before.probabilities.max() < 0.2
 
@@ -124,6 +124,6 @@ def test_the_digits_are_told_apart():
     pixels = patches.permute(0, 1, 3, 2, 4).reshape(-1, 8, 8)
     right = 0
     for picture, example in zip(pixels, held, strict=True):
-        said = answer(pretrained, ModelInputs(picture=Array.of(picture.numpy()))).probabilities
-        right += pretrained.model.config.id2label[int(said.argmax())] == example.target[0]
+        probabilities = answer(pretrained, ModelInputs(picture=Array.of(picture.numpy()))).probabilities
+        right += pretrained.model.config.id2label[int(probabilities.argmax())] == example.target[0]
     assert right >= 0.95 * len(held)

@@ -78,5 +78,5 @@ def test_blocks_are_the_matrix_that_they_stand_for():
         for column in range(11):
             if inside[row, column]:
                 blocks[row // 4, :, row % 4, column - 4 * (row // 4) + 4] = whole[:, row, column]
-    found, mask = unblocked(blocks, 11)
-    assert torch.equal(found[0], whole) and torch.equal(mask[0, 0], inside)
+    weights, mask = unblocked(blocks, 11)
+    assert torch.equal(weights[0], whole) and torch.equal(mask[0, 0], inside)

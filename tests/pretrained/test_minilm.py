@@ -37,16 +37,16 @@ def test_the_known_heads_are_found(minilm):
 @pytest.mark.parametrize("layer", [0, 3, 5])
 def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
     before = {name: weight.clone() for name, weight in minilm.model.named_parameters() if f"layer.{layer}." in name}
-    found = layer_qkv(minilm, SENTENCE, layer)
-    assert found.q.shape == found.k.shape == found.v.shape == (1, 12, 16, 32)
-    weights = (found.q @ found.k.mT / 32**0.5).softmax(-1)[0]
+    qkv = layer_qkv(minilm, SENTENCE, layer)
+    assert qkv.q.shape == qkv.k.shape == qkv.v.shape == (1, 12, 16, 32)
+    weights = (qkv.q @ qkv.k.mT / 32**0.5).softmax(-1)[0]
     expected = read(minilm, SENTENCE).trace.map(layer)
     np.testing.assert_allclose(weights.numpy(), expected.weights, atol=1e-5)
-    assert found.tokens == expected.queries and found.special == (True, *[False] * 14, True)
+    assert qkv.tokens == expected.queries and qkv.special == (True, *[False] * 14, True)
     own = minilm.model.encoder.layer[layer].attention
     with torch.no_grad():  # and its values: mixed and projected they are what the layer gives on
-        merged = own.output((weights @ found.v[0]).transpose(0, 1).reshape(1, 16, 384), found.x)
-    torch.testing.assert_close(own(found.x)[0], merged, atol=1e-5, rtol=1e-5)
+        merged = own.output((weights @ qkv.v[0]).transpose(0, 1).reshape(1, 16, 384), qkv.x)
+    torch.testing.assert_close(own(qkv.x)[0], merged, atol=1e-5, rtol=1e-5)
     assert all(torch.equal(dict(minilm.model.named_parameters())[name], weight) for name, weight in before.items())
 
 

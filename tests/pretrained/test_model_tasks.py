@@ -34,8 +34,8 @@ def test_likeness_is_the_cosine_of_the_mean_states():
         batch = model.tokenizer(text, return_tensors="pt")
         with torch.no_grad():
             states.append(model.model(**batch).last_hidden_state[0].mean(0))
-    wanted = torch.nn.functional.cosine_similarity(states[0], states[1], dim=0)
-    assert table[0, 1] == pytest.approx(float(wanted), abs=1e-5)
+    expected = torch.nn.functional.cosine_similarity(states[0], states[1], dim=0)
+    assert table[0, 1] == pytest.approx(float(expected), abs=1e-5)
     assert torch.allclose(table, table.T) and torch.allclose(table.diagonal(), torch.ones(3))
     assert table[0, 2] == pytest.approx(1, abs=1e-5)
     assert most_similar(table) == (0, 2)

@@ -24,7 +24,7 @@ KINDS = ("bert", "gpt2", "bart", "bert_classifier", "vit")  # a masked token, a 
 OUTPUT, CONTRAST = 2, 1
 
 
-def asked_of(family: str, **followed):
+def baseline_of(family: str, **followed):
     model = tiny(family)
     text = SENTENCE.replace("street", model.tokenizer.mask_token) if model.head == "masked" else SENTENCE
     return ask(model, Question(given(family, text), **followed))
@@ -36,80 +36,82 @@ def by_hand(logits: torch.Tensor, quantity: str) -> torch.Tensor:
     return logits[OUTPUT] - logits[CONTRAST] if quantity == "difference" else logits[OUTPUT]
 
 
-def logits_of(asked, model, batch) -> torch.Tensor:
+def logits_of(baseline, model, batch) -> torch.Tensor:
     """The row of the model's own output that answers."""
     logits = model(**batch).logits[0]
-    return logits if asked.answer.kind == "class" else logits[asked.answer.position]
+    return logits if baseline.answer.kind == "class" else logits[baseline.answer.position]
 
 
-def without_columns(asked, seen, head: int, by: float = 0.0):
+def without_columns(baseline, seen, head: int, by: float = 0.0):
     """A copy of the model in which the columns of W_O that a head goes through are multiplied."""
-    copy = deepcopy(asked.pretrained.model).double()
-    names = {id(module): name for name, module in asked.pretrained.model.named_modules()}
-    layer = copy.get_submodule(names[id(output_layer(asked.pretrained.model, seen))])
+    copy = deepcopy(baseline.pretrained.model).double()
+    names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
+    layer = copy.get_submodule(names[id(output_layer(baseline.pretrained.model, seen))])
     with torch.no_grad():
         columns = layer.weight if _is_transposed(layer) else layer.weight.T
         columns.unflatten(0, (seen.weights.shape[1], -1))[head] *= by
-    return copy, {name: one.double() if one.is_floating_point() else one for name, one in asked.batch.items()}
+    return copy, {name: one.double() if one.is_floating_point() else one for name, one in baseline.batch.items()}
 
 
 @pytest.mark.parametrize("family", KINDS)
 @pytest.mark.parametrize("quantity", ["probability", "logit", "difference"])
 def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
-    asked = asked_of(family, output=OUTPUT, quantity=quantity, contrast=CONTRAST if quantity == "difference" else None)
+    contrast = CONTRAST if quantity == "difference" else None
+    baseline = baseline_of(family, output=OUTPUT, quantity=quantity, contrast=contrast)
     with torch.no_grad():
-        own = by_hand(logits_of(asked, asked.pretrained.model, asked.batch), quantity)
-    assert asked.value == pytest.approx(float(own), abs=1e-5)
-    seen = forward(asked.pretrained, asked.batch, with_qkv=True)[1].calls[-1]
+        own = by_hand(logits_of(baseline, baseline.pretrained.model, baseline.batch), quantity)
+    assert baseline.value == pytest.approx(float(own), abs=1e-5)
+    seen = forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls[-1]
     place = frozenset({(seen.kind, seen.layer, 1)})
     with torch.no_grad():
-        without = by_hand(logits_of(asked, *without_columns(asked, seen, 1)), quantity)
-    effect = ablate_heads(asked, place)
+        without = by_hand(logits_of(baseline, *without_columns(baseline, seen, 1)), quantity)
+    effect = ablate_heads(baseline, place)
     assert effect.value == pytest.approx(float(without), abs=2e-5)
     assert effect.change == pytest.approx(float(without - own), abs=3e-5) and abs(effect.change) > 1e-6
-    assert make_heads_uniform(asked, place).value != effect.value != asked.value
-    assert abs(hide_token(asked, 2).change) > 1e-6
+    assert make_heads_uniform(baseline, place).value != effect.value != baseline.value
+    assert abs(hide_token(baseline, 2).change) > 1e-6
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "bart", "bert_classifier"])
 @pytest.mark.parametrize("quantity", ["logit", "difference"])
 def test_slopes_follow_the_chosen_quantity(family, quantity):
     """Σ α·∂y/∂α is how y moves as the head is turned up, y by hand in float64."""
-    asked = asked_of(family, output=OUTPUT, quantity=quantity, contrast=CONTRAST if quantity == "difference" else None)
-    seen = forward(asked.pretrained, asked.batch, with_qkv=True)[1].calls[-1]
-    slope, step = measure_contributions(asked).gradients[seen.kind, seen.layer][1].sum(), 1e-3
+    contrast = CONTRAST if quantity == "difference" else None
+    baseline = baseline_of(family, output=OUTPUT, quantity=quantity, contrast=contrast)
+    seen = forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls[-1]
+    slope, step = measure_contributions(baseline).gradients[seen.kind, seen.layer][1].sum(), 1e-3
     with torch.no_grad():
-        up, down = (by_hand(logits_of(asked, *without_columns(asked, seen, 1, 1 + sign * step)), quantity)
+        up, down = (by_hand(logits_of(baseline, *without_columns(baseline, seen, 1, 1 + sign * step)), quantity)
                     for sign in (1, -1))
     assert slope == pytest.approx(float(up - down) / (2 * step), rel=5e-3, abs=1e-5)
 
 
 def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where_it_is_sure():
-    asked = asked_of("gpt2")
-    first, second = asked.answer.logits.topk(2).indices.tolist()
-    assert (asked.id, asked.quantity, asked.contrast, asked.is_top) == (first, "probability", None, True)
-    assert asked_of("gpt2", quantity="difference").contrast == second
-    other = asked_of("gpt2", output=second, quantity="difference")
+    baseline = baseline_of("gpt2")
+    first, second = baseline.answer.logits.topk(2).indices.tolist()
+    assert (baseline.id, baseline.quantity, baseline.contrast, baseline.is_top) == (first, "probability", None, True)
+    assert baseline_of("gpt2", quantity="difference").contrast == second
+    other = baseline_of("gpt2", output=second, quantity="difference")
     assert other.contrast == first and not other.is_top and other.value < 0
     for top, quantity in ((2.9, "probability"), (3.0, "logit")):  # e**2.9 is 18.2 times, e**3.0 20.1 times the other
         assert default_quantity(Answer("class", torch.tensor([0.0, top]))) == quantity
 
 
 def test_what_cannot_be_followed_is_refused():
-    size = len(asked_of("vit").answer.logits)
+    size = len(baseline_of("vit").answer.logits)
     for followed, why in (({"output": size}, f"no class #{size}"), ({"output": -1}, "no class #-1"),
                           ({"output": 2, "quantity": "difference", "contrast": 2}, "always 0")):
         with pytest.raises(PretrainedError, match=why):
-            asked_of("vit", **followed)
+            baseline_of("vit", **followed)
     with pytest.raises(PretrainedError, match="the cosine alone"):
         ask(tiny("bert_encoder"), Question(given("bert_encoder"), quantity="logit"))
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "bart", "vit", "whisper"])
 def test_every_output_is_found_by_its_name(family):
-    asked = asked_of(family)
-    every = range(len(asked.answer.logits))
-    assert [output_id(asked.pretrained, asked.answer, output_name(asked.pretrained, asked.answer, one))
+    baseline = baseline_of(family)
+    every = range(len(baseline.answer.logits))
+    assert [output_id(baseline.pretrained, baseline.answer, output_name(baseline.pretrained, baseline.answer, one))
             for one in every] == list(every)
 
 
@@ -118,14 +120,14 @@ def test_every_output_is_found_by_its_name(family):
     ("gpt2", " ", "Type a token"), ("vit", "cat", "has no class “cat”"), ("vit", "x" * 900, "x" * 40 + "”"),
     ("vit", "", "Type a class")])
 def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
-    asked = asked_of(family)
+    baseline = baseline_of(family)
     with pytest.raises(PretrainedError, match=why) as error:
-        output_id(asked.pretrained, asked.answer, text)
+        output_id(baseline.pretrained, baseline.answer, text)
     assert len(str(error.value)) < 240
 
 
 def test_a_class_is_found_in_any_case_and_a_word_as_it_stands_in_a_text():
-    vit, gpt2 = asked_of("vit"), asked_of("gpt2")
+    vit, gpt2 = baseline_of("vit"), baseline_of("gpt2")
     assert output_id(vit.pretrained, vit.answer, " label_3 ") == 3
     street = output_id(gpt2.pretrained, gpt2.answer, "street")
     assert gpt2.pretrained.tokenizer.decode([street]) == " street"

@@ -27,8 +27,8 @@ def on_sentences(minilm) -> RoleScores:
     return score_roles(read_all(minilm, role_inputs(minilm)))
 
 
-def names(found: RoleScores) -> dict[tuple[int, int], str]:
-    return {head: ROLES[place].key for head, place in found.head_roles.items()}
+def names(scores: RoleScores) -> dict[tuple[int, int], str]:
+    return {head: ROLES[place].key for head, place in scores.head_roles.items()}
 
 
 def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
@@ -44,23 +44,23 @@ def test_the_lab_s_language_model_comes_out_with_induction_heads():
     pretrained = load_lab_model("induction")
     inputs = role_inputs(pretrained)
     assert inputs.what == "kept sentences" and len(inputs.givens) >= 15
-    found = score_roles(read_all(pretrained, inputs), "causal")
-    count = Counter(names(found).values())
+    scores = score_roles(read_all(pretrained, inputs), "causal")
+    count = Counter(names(scores).values())
     assert count["induction"] >= 1 and count["previous"] >= 1
-    layers = {role: [layer for (layer, _), name in names(found).items() if name == role]
+    layers = {role: [layer for (layer, _), name in names(scores).items() if name == role]
               for role in ("previous", "induction")}
     assert min(layers["previous"]) < min(layers["induction"])  # induction is built on a layer that looks one back
-    layer, head = found.best(at("induction"))
-    assert found.score[at("induction"), layer, head] > 0.5 > 5 * found.chance[at("induction"), layer, head]
+    layer, head = scores.best(at("induction"))
+    assert scores.score[at("induction"), layer, head] > 0.5 > 5 * scores.chance[at("induction"), layer, head]
 
 
 def test_before_training_no_head_has_a_role(minilm):
     """The same class, config and tokenizer with random weights: every score is near its chance, every row near even."""
     torch.manual_seed(5)
     untrained = prepare_model(type(minilm.model)(minilm.model.config), minilm.tokenizer, "untrained")
-    found = score_roles(read_all(untrained, role_inputs(untrained)))
-    assert found.head_roles == {}
-    assert np.nanmax(found.share[:-1]) < 0.05
+    scores = score_roles(read_all(untrained, role_inputs(untrained)))
+    assert scores.head_roles == {}
+    assert np.nanmax(scores.share[:-1]) < 0.05
 
 
 def test_each_model_is_measured_on_what_it_can_read():
@@ -98,8 +98,8 @@ def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
 
 
 def test_patches_of_a_picture_have_neighbours_but_no_words():
-    found = score_roles([read(tiny("vit"), given("vit"))])
-    measured = {role.key for role, rows in zip(ROLES, found.rows, strict=True) if rows}
+    scores = score_roles([read(tiny("vit"), given("vit"))])
+    measured = {role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows}
     assert measured == {"previous", "next", "first", "self", "broad"}
 
 
@@ -109,8 +109,8 @@ def test_every_family_can_be_measured(family):
     readings = [read(pretrained, one) for one in role_inputs(pretrained).givens[:2]]
     for kind in readings[0].trace.kinds:
         if kind != "cross":
-            found = score_roles(readings, kind)
-            assert found.rows[at("self")] > 0 and np.isfinite(found.score[at("self")]).all()
+            scores = score_roles(readings, kind)
+            assert scores.rows[at("self")] > 0 and np.isfinite(scores.score[at("self")]).all()
 
 
 def test_the_kept_sentences_are_different_and_some_of_them_repeat(on_sentences):

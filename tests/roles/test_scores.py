@@ -45,15 +45,15 @@ def readings(lines, kind, places):
 @pytest.mark.parametrize(("kind", "lines"), [("self", LINES), ("causal", CAUSAL)])
 def test_a_head_made_for_a_role_has_that_role(kind, lines):
     places = [place for place, role in enumerate(ROLES) if (kind, role.key) != ("causal", "next")]
-    found = score_roles(readings(lines, kind, places), kind).head_roles
-    assert {head: ROLES[role].key for (_, head), role in found.items()} == {
+    head_roles = score_roles(readings(lines, kind, places), kind).head_roles
+    assert {head: ROLES[role].key for (_, head), role in head_roles.items()} == {
         head: ROLES[place].key for head, place in enumerate(places)}
 
 
 def test_a_causal_model_cannot_look_ahead():
-    found = score_roles(readings(CAUSAL, "causal", [0]), "causal")
-    assert np.isnan(found.score[at("next")]).all() and found.rows[at("next")] == 0
-    assert found.best(at("next")) is None
+    scores = score_roles(readings(CAUSAL, "causal", [0]), "causal")
+    assert np.isnan(scores.score[at("next")]).all() and scores.rows[at("next")] == 0
+    assert scores.best(at("next")) is None
 
 
 def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
@@ -64,17 +64,17 @@ def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
         weights = np.full((size, size), 0.2 / size) + 0.3 * np.eye(size, k=-1)
         weights[:, 0] += 1 - weights.sum(-1)
         out.append(reading(text, weights[None, None]))
-    found = score_roles(out)
-    assert found.counts[[at("previous"), at("first")]].all()
-    assert found.head_roles == {(0, 0): at("previous")}
+    scores = score_roles(out)
+    assert scores.counts[[at("previous"), at("first")]].all()
+    assert scores.head_roles == {(0, 0): at("previous")}
 
 
 def test_the_score_by_hand():
     """Rows 2 and 3 have a plain token before them; they give it 0.5 and 0.1."""
     weights = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.5, 0.3, 0], [0.3, 0.3, 0.1, 0.3]])
-    found = score_roles([reading("<s> b c d", weights[None, None], "causal")], "causal")
-    assert found.score[at("previous"), 0, 0] == pytest.approx(0.3)
-    assert found.chance[at("previous"), 0, 0] == pytest.approx((1 / 3 + 1 / 4) / 2)  # one of three keys, one of four
+    scores = score_roles([reading("<s> b c d", weights[None, None], "causal")], "causal")
+    assert scores.score[at("previous"), 0, 0] == pytest.approx(0.3)
+    assert scores.chance[at("previous"), 0, 0] == pytest.approx((1 / 3 + 1 / 4) / 2)  # one of three keys, one of four
 
 
 def shuffles(weights, causal, count=3000):
@@ -102,11 +102,11 @@ def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
         weights = softmax(np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores)
         made.append(reading(text, weights, kind))
         shuffled.append(reading(text, shuffles(weights, causal), kind))
-    found, drawn = score_roles(made, kind), score_roles(shuffled, kind).score[:, 0]
-    places = [place for place, role in enumerate(ROLES) if role.targets and found.rows[place]]
+    result, drawn = score_roles(made, kind), score_roles(shuffled, kind).score[:, 0]
+    places = [place for place, role in enumerate(ROLES) if role.targets and result.rows[place]]
     assert len(places) >= 7
-    spread = found.std[places, 0, 0]
-    assert (np.abs(found.chance[places, 0, 0] - drawn[places].mean(-1)) < 4 * drawn[places].std(-1) / 3000**0.5).all()
+    spread = result.std[places, 0, 0]
+    assert (np.abs(result.chance[places, 0, 0] - drawn[places].mean(-1)) < 4 * drawn[places].std(-1) / 3000**0.5).all()
     np.testing.assert_allclose(spread, drawn[places].std(-1), rtol=within)
 
 
@@ -116,9 +116,9 @@ def test_a_stripe_proves_less_than_a_pattern():
     size, rare = len(text.split()), text.split().index("rained")
     back = 0.2 / size + 0.8 * np.eye(size)[np.maximum(np.arange(size) - 1, 0)]
     stripe = 0.2 / size + 0.8 * np.eye(size)[[rare] * size]
-    found = score_roles([reading(text, np.stack([back, stripe])[None])])
-    assert found.score[at("rare"), 0, 1] == pytest.approx(found.score[at("previous"), 0, 0])
-    assert found.std[at("rare"), 0, 1] > 3 * found.std[at("previous"), 0, 0]
+    scores = score_roles([reading(text, np.stack([back, stripe])[None])])
+    assert scores.score[at("rare"), 0, 1] == pytest.approx(scores.score[at("previous"), 0, 0])
+    assert scores.std[at("rare"), 0, 1] > 3 * scores.std[at("previous"), 0, 0]
 
 
 def test_a_row_of_random_scores_uses_what_theory_says():
@@ -174,14 +174,14 @@ def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
     weights[0, 1, 7, 2] = 0.93
     made = [reading(CAUSAL[0], random_weights(len(CAUSAL[0].split()), 2, 1, 0.2, causal=True), "causal"),
             reading(text, weights, "causal")]
-    found = clearest_example(made, "causal", ROLES[at("induction")], 0, 1)
-    assert (tokens[found.query], tokens[found.key], found.reading, found.expected) == ("dog", "sun", 1, 1)
-    assert (found.value, found.uniform) == (pytest.approx(0.93), pytest.approx(1 / 8))
+    example = clearest_example(made, "causal", ROLES[at("induction")], 0, 1)
+    assert (tokens[example.query], tokens[example.key], example.reading, example.expected) == ("dog", "sun", 1, 1)
+    assert (example.value, example.uniform) == (pytest.approx(0.93), pytest.approx(1 / 8))
     assert clearest_example(made, "causal", ROLES[at("next")], 0, 1) is None
 
 
 def test_the_clearest_row_of_a_broad_head_uses_most_of_its_keys():
     made = [reading("a b c d e f", np.stack([np.eye(6), np.eye(6)])[None] * 0.5 + 0.5 / 6)]
     made[0].trace.maps[0].weights[1, 4] = 1 / 6
-    found = clearest_example(made, "self", ROLES[at("broad")], 0, 1)
-    assert (found.query, found.value) == (4, pytest.approx(1.0))
+    example = clearest_example(made, "self", ROLES[at("broad")], 0, 1)
+    assert (example.query, example.value) == (4, pytest.approx(1.0))

@@ -134,14 +134,14 @@ def test_bleu_is_over_words_whatever_the_tokens_are(unit):
     task = make_task(TaskConfig.of("own_pairs", data=SPACED, unit=unit))
     lines = ["der a hund sah 3 katzen .", "der hund sah 4 katzen .", "der kater sah 4 katzen und den hund ."]
     wrong = ["der a hund sah 4 katzen .", "der hund sieht 4 hunde .", "der kater sah 4 katzen . den hund ."]
-    found = score(task, [task.tokens(line) for line in wrong], [task.tokens(line) for line in lines])
-    assert found["bleu"] == pytest.approx(sacrebleu.corpus_bleu(wrong, [lines], tokenize="none").score)
+    scores = score(task, [task.tokens(line) for line in wrong], [task.tokens(line) for line in lines])
+    assert scores["bleu"] == pytest.approx(sacrebleu.corpus_bleu(wrong, [lines], tokenize="none").score)
     if unit == "characters":
-        assert found["chrf"] == pytest.approx(sacrebleu.corpus_chrf(wrong, [lines]).score)
-        assert found["bleu"] + 20 < sacrebleu.corpus_bleu([" ".join(line) for line in wrong],
+        assert scores["chrf"] == pytest.approx(sacrebleu.corpus_chrf(wrong, [lines]).score)
+        assert scores["bleu"] + 20 < sacrebleu.corpus_bleu([" ".join(line) for line in wrong],
                                                           [[" ".join(line) for line in lines]], tokenize="none").score
     else:
-        assert "chrf" not in found
+        assert "chrf" not in scores
 
 
 @settings(max_examples=100, deadline=None)

@@ -39,9 +39,9 @@ def test_a_column_that_counts_the_rows_is_left_out():
     assert [column.name for column in table.columns] == ["colour"] and "size (counts the rows)" in table.notes[1]
 
 
-@pytest.mark.parametrize("asked", ["colour", "Colour ", "2"])
-def test_the_class_is_named_by_name_or_number(asked):
-    table = parse_table(csv_of(), "auto", asked, "")
+@pytest.mark.parametrize("label", ["colour", "Colour ", "2"])
+def test_the_class_is_named_by_name_or_number(label):
+    table = parse_table(csv_of(), "auto", label, "")
     assert table.classes == ("blue", "red")
     assert [column.name for column in table.columns] == ["size", "answer"]
 

@@ -149,8 +149,8 @@ def test_what_every_run_has_must_be_there(tmp_path, packed, name):
 
 
 def test_only_known_words_are_kept(tmp_path, packed):
-    asked = json.loads(parts(packed)["run.json"]) | {"name": "n" * 999, "sweep": "x", "parent": {"run": 1}, "pid": 1}
-    run = unpack(zipped(parts(packed) | {"run.json": json.dumps(asked).encode()}), tmp_path)
+    metadata = json.loads(parts(packed)["run.json"]) | {"name": "n" * 999, "sweep": "x", "parent": {"run": 1}, "pid": 1}
+    run = unpack(zipped(parts(packed) | {"run.json": json.dumps(metadata).encode()}), tmp_path)
     assert run.metadata().keys() == {"config", "created", "uploaded", "name"} and len(run.name) == 80
 
 

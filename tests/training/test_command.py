@@ -68,11 +68,11 @@ def test_mistakes_end_in_a_sentence(folder, capsys, arguments, words):
 def test_a_table_in_windows_1252_with_columns_put_back(folder, capsys):
     rows = "".join(f"{3 * i};{i % 5},5;Höhe;{1 + i % 28}.3.2020;{'ab'[i % 2]}\n" for i in range(40))
     (folder / "old.csv").write_bytes(f"id;Größe;Maß;Tag;Art\n{rows}".encode("cp1252"))
-    asked = ["recipe", "own_table", "--data", str(folder / "old.csv"), "--set", "columns=Größe,1,Tag"]
-    asked += ["--set", "label=5", "--set", "dates=numbers"]
-    assert main(asked) == 1
+    arguments = ["recipe", "own_table", "--data", str(folder / "old.csv"), "--set", "columns=Größe,1,Tag"]
+    arguments += ["--set", "label=5", "--set", "dates=numbers"]
+    assert main(arguments) == 1
     assert "encoding cp1252" in capsys.readouterr().err
-    assert main([*asked, "--encoding", "cp1252"]) == 0
+    assert main([*arguments, "--encoding", "cp1252"]) == 0
     output = capsys.readouterr()
     assert json.loads(output.out)["task"]["params"]["columns"] == "Größe,1,Tag"
     assert "Left out: Maß (not chosen)." in output.err and "With decimal commas: Größe." in output.err

@@ -57,10 +57,10 @@ def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monke
         return "finished", "Finished."
 
     monkeypatch.setattr(worker, "_train", train)
-    asked = create_run(small_run(), tmp_path)
+    queued = create_run(small_run(), tmp_path)
 
     def work() -> None:
-        asked.set_status("queued")
-        assert worker.work(asked.path) == ("failed" if fails else "finished")
+        queued.set_status("queued")
+        assert worker.work(queued.path) == ("failed" if fails else "finished")
 
     assert_given_back(work, 30)

@@ -50,10 +50,10 @@ def run(tmp_path, monkeypatch) -> Run:
     config = recommended(make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1)
     run = create_run(config, path=tmp_path / "run")
     _train(run, lambda: False, lambda record: None)
-    asked = run.metadata()
+    metadata = run.metadata()
     for name in YOUNGER:
-        del asked["config"]["task"]["params"][name]
-    (run.path / "run.json").write_text(json.dumps(asked))
+        del metadata["config"]["task"]["params"][name]
+    (run.path / "run.json").write_text(json.dumps(metadata))
     return Run(run.path)
 
 

@@ -129,12 +129,12 @@ def test_outcomes_come_from_the_runs_and_outlive_them(tmp_path):
     sweep = create_sweep(config)
     runs = {cell: recorded(config, cell) for cell in config.cells[:2]}
     sweep.add_runs(runs)
-    found = sweep.outcomes()
-    assert found[0, 0].last("exact") == 0.25, "the final record, not the one before it"
-    assert found[0, 0].last("expected") == 0.7 and found[0, 0].steps == (0, 4) and found[0, 0].held_out == 1000
+    outcomes = sweep.outcomes()
+    assert outcomes[0, 0].last("exact") == 0.25, "the final record, not the one before it"
+    assert outcomes[0, 0].last("expected") == 0.7 and outcomes[0, 0].steps == (0, 4) and outcomes[0, 0].held_out == 1000
     for run in runs.values():
         (run.path / "run.json").unlink()
-    assert Sweep(sweep.path).outcomes() == found and not sweep.runs()
+    assert Sweep(sweep.path).outcomes() == outcomes and not sweep.runs()
 
 
 def test_what_has_not_finished_tells_no_end_and_is_missing():
@@ -142,10 +142,10 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
     sweep = create_sweep(config)
     states = dict(zip(config.cells, ("finished", "running", "stopped", "failed"), strict=True))
     sweep.add_runs({cell: recorded(config, cell, state) for cell, state in states.items()})
-    found = sweep.outcomes()
-    assert {cell: outcome.last("exact") is None for cell, outcome in found.items()} == {
+    outcomes = sweep.outcomes()
+    assert {cell: outcome.last("exact") is None for cell, outcome in outcomes.items()} == {
         cell: state != "finished" for cell, state in states.items()}
-    assert found[config.cells[1]].points("exact") and not found[config.cells[1]].ended
+    assert outcomes[config.cells[1]].points("exact") and not outcomes[config.cells[1]].ended
     assert sweep.missing() == [config.cells[2], config.cells[3]]
 
 
