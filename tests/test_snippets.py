@@ -55,7 +55,8 @@ def test_every_command_of_the_shell_is_one():
 def test_the_mechanism_that_it_adds():
     """The recipe as it stands, put into the axis: it can be chosen, and its rows are what its equation says."""
     from core.attention import AXES, Attention, AttentionConfig
-    from core.attention.normalizers.base import TEMPERATURE, Normalizer
+    from core.attention.basics import Normalizer
+    from core.attention.normalizers.base import TEMPERATURE
     from core.entries import Entry
 
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-a-mechanism.md").read_text(), re.DOTALL)

@@ -1,4 +1,4 @@
-"""Scores: how a query meets a key. Each module maps q (B, H, T, D) and k (B, H, S, D) to (B, H, T, S)."""
+"""The other scores, and the entries of all: each maps q (B, H, T, D) and k (B, H, S, D) to (B, H, T, S)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from core.attention.basics import Dot, Product, Score
 from core.entries import Area, Cost, Entry, Param
 from core.layer_config import LayerConfig
 from core.score_block import dot_product_scale
@@ -16,51 +17,6 @@ from core.score_block import dot_product_scale
 MAX_HIDDEN_CELLS = 2**25  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB
 LEAST_TAU = 0.01  # Swin V2's bound
 SMALLEST_NORM = 1e-6  # a vector shorter than this is taken as being of this length: zero has no direction
-
-
-class Score(nn.Module):
-    """How queries meet keys: raw scores, which a kernel multiplies by `scale` (a number, or a Tensor (H, 1, 1))."""
-
-    scale: float | Tensor = 1.0
-
-    def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """q (B, H, T, D) and k (B, G, S, D) as a position is to find them: what is done here is seen in Steps.q."""
-        return q, k
-
-    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
-        raise NotImplementedError
-
-    def factors(self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]) -> tuple[Tensor, Tensor] | None:
-        """The pairs of numbers whose products add up to the raw score of one query and one key, each (B, H, 1, D).
-
-        None for a score that is no such sum; a page then shows its result alone.
-        """
-        return None
-
-
-class Product(Score):
-    """A score that is a dot product once query and key are prepared, each alone (trait "product").
-
-    Kernels that never hold the score matrix call `prepare` and make the product in their own way.
-    """
-
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return q, k
-
-    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
-        q, k = self.prepare(q, k)
-        return q @ k.mT
-
-    def factors(self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]) -> tuple[Tensor, Tensor]:
-        return self.prepare(q, k)
-
-
-class Dot(Product):
-    """qᵀk, times 1 or 1/√D (the factor is kept apart so that a page can show both sides of it)."""
-
-    def __init__(self, scale: float) -> None:
-        super().__init__()
-        self.scale = scale
 
 
 class General(Product):

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from core.entries import Area, Choice, ConfigError, Cost, Entry, complete, find
 from core.layer_config import LayerConfig
-from core.masks.base import Mask, Rule
 from core.masks.compose import AllOf, AnyOf, NotOf
 from core.masks.drawn import DRAWN, Drawing, parse_drawing
 from core.masks.luong import LUONG
-from core.masks.patterns import PATTERNS
+from core.masks.patterns import PATTERNS, Mask, Rule
 from core.masks.reach import layers_needed
 from core.masks.sparse import SPARSE
 from core.score_block import ScoreBlock

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.masks.base import Mask
+from core.masks.patterns import Mask
 from core.score_block import ScoreBlock
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from core.entries import Area, ConfigError, Cost, Entry, Param, quote
 from core.formula import parse
 from core.layer_config import LayerConfig
-from core.masks.base import rule
+from core.masks.patterns import rule
 from core.score_block import ScoreBlock
 
 LARGEST_DRAWING = 64  # rows or columns

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from core.entries import Area, ConfigError, Cost, Entry, Param
 from core.layer_config import LayerConfig
-from core.masks.base import Mask
+from core.masks.patterns import Mask
 from core.score_block import ScoreBlock
 
 

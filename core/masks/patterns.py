@@ -1,18 +1,57 @@
-"""Fixed patterns: which cells may be seen follows from the places i and j alone (padding: from which keys are real)."""
+"""Mask, the base class, and fixed patterns: functions of the positions i and j (padding: of the key mask)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from core.entries import ConfigError, Entry, Param, quote
-from core.masks.base import rule
+from core.layer_config import LayerConfig
 from core.score_block import ScoreBlock
 
 LONGEST = 512  # of a window, a block or a stride, on a slider
 LOOKBACK = Param("lookback", "Lookback", 2, 0, LONGEST, 1, meaning="keys seen strictly before the query's own place")
 MOST_DOCUMENTS = 64
 LONGEST_DOCUMENT = 100_000
+
+
+class Mask(nn.Module):
+    """Which queries may attend to which keys; it may have weights, and may read q and k."""
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        """Bool, True = may attend, broadcastable to (B, H, T, S)."""
+        raise NotImplementedError
+
+    def weight_factor(self, block: ScoreBlock) -> Tensor | None:
+        """What multiplies the weights after the normalizer (trait "reweighs"); None for nothing."""
+        return None
+
+
+class Rule(Mask):
+    """A mask that is a function of the block alone."""
+
+    def __init__(self, allows: Callable[[ScoreBlock], Tensor]) -> None:
+        super().__init__()
+        self.allows = allows
+
+    def forward(self, block: ScoreBlock) -> Tensor:
+        return self.allows(block)
+
+
+Build = Callable[..., Mask]
+
+
+def rule(allows: Callable[..., Tensor]) -> Build:
+    """The build of an entry whose mask is a function of the block and the entry's parameters."""
+    def build(config: LayerConfig, parts: tuple[Mask, ...], **params: Any) -> Mask:
+        return Rule(partial(allows, **params))  # a local function could not be pickled
+
+    build.__wrapped__ = allows  # type: ignore[attr-defined]  # inspect shows the function itself
+    return build
 
 
 def none(block: ScoreBlock) -> Tensor:
@@ -29,7 +68,7 @@ def padding(block: ScoreBlock) -> Tensor:
     return block.key_mask
 
 
-# Windows are said by their bounds, not by i − j: a matrix of distances would take eight times the memory of the mask.
+# Windows compare j with bounds, not i − j with a width: a matrix of distances takes eight times the mask's memory.
 
 
 def local(block: ScoreBlock, window: int) -> Tensor:
@@ -61,15 +100,15 @@ def prefix_lm(block: ScoreBlock, prefix: int) -> Tensor:
 
 
 def lengths_of(text: str) -> list[int]:
-    """Whole numbers parted by commas or spaces; ConfigError says what was read instead."""
+    """Whole numbers between commas or spaces; ConfigError quotes other text."""
     words = text.replace(",", " ").split()
-    found = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 6]
-    if len(found) < len(words) or not all(1 <= length <= LONGEST_DOCUMENT for length in found):
+    lengths = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 6]
+    if len(lengths) < len(words) or not all(1 <= length <= LONGEST_DOCUMENT for length in lengths):
         raise ConfigError(f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT}, parted by "
                           "commas, such as 3, 4, 2.")
-    if not 1 <= len(found) <= MOST_DOCUMENTS:
-        raise ConfigError(f"lengths names {len(found)} documents; expected 1 to {MOST_DOCUMENTS}.")
-    return found
+    if not 1 <= len(lengths) <= MOST_DOCUMENTS:
+        raise ConfigError(f"lengths names {len(lengths)} documents; expected 1 to {MOST_DOCUMENTS}.")
+    return lengths
 
 
 def document(block: ScoreBlock, lengths: str) -> Tensor:

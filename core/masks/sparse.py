@@ -7,8 +7,7 @@ from torch import Tensor
 
 from core.entries import Area, Cost, Entry, Param
 from core.layer_config import LayerConfig
-from core.masks.base import rule
-from core.masks.patterns import local
+from core.masks.patterns import local, rule
 from core.score_block import ScoreBlock
 
 # Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut to fit), so that "random" needs no state.

@@ -2,13 +2,12 @@
 
 from core.entries import Entry
 from core.positions.absolute import LEARNED, NONE, SINUSOIDAL
-from core.positions.base import Position
 from core.positions.bias import ALIBI
 from core.positions.buckets import T5_BUCKETS
 from core.positions.contextual import COPE, FORGETTING
 from core.positions.functional import FIRE, KERPLE
 from core.positions.relative import DEBERTA, SHAW, TRANSFORMER_XL
-from core.positions.rotary import ROPE
+from core.positions.rotary import ROPE, Position
 from core.positions.scaled_rotary import LINEAR_ROPE, LLAMA3_ROPE, NTK_ROPE, YARN
 from core.positions.typed import FORMULA
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.entries import ConfigError, Entry, Param
-from core.positions.base import Position
+from core.positions.rotary import Position
 
 
 def sinusoids(positions: Float[Tensor, " T"], dim: int, base: float = 10000.0) -> Float[Tensor, "T dim"]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.entries import Area, Cost, Entry
 from core.layer_config import LayerConfig
-from core.positions.base import Position
+from core.positions.rotary import Position
 from core.score_block import ScoreBlock
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from core.entries import Area, Cost, Entry, Param
 from core.layer_config import LayerConfig
-from core.positions.base import Position
 from core.positions.distance import require
+from core.positions.rotary import Position
 from core.score_block import ScoreBlock
 
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from core.positions.base import Position
+from core.positions.rotary import Position
 
 TURNS = 1e-6  # below this a dimension is not turned into another
 SMALLEST = 1e-5  # singular values below this share of the largest are rounding of an fp32 table

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from core.entries import Area, Cost, Entry, Param
 from core.layer_config import LayerConfig
 from core.positions.absolute import sinusoids
-from core.positions.base import Position
 from core.positions.distance import clipped_rows, gather_by_distance, require, table_rows
+from core.positions.rotary import Position
 from core.score_block import ScoreBlock, dot_product_scale
 
 

@@ -1,4 +1,4 @@
-"""Rotary positions (Su 2021): q and k are turned by their position, so that their product sees only the distance."""
+"""Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021)."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from core.entries import Entry, Param
 from core.layer_config import LayerConfig
-from core.positions.base import Position
+from core.score_block import ScoreBlock
 
 
-def rotate_pairs(x: Tensor, cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"], layout: str) -> Tensor:
-    """Turn each pair of dimensions of x (…, T, D) by the angle of cos and sin (T, D/2).
+class Position(nn.Module):
+    """No position: x, q and k pass unchanged, nothing is added to scores or output. An encoding overrides its part."""
 
-    The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
-    """
-    first, second = x.chunk(2, dim=-1) if layout == "halves" else (x[..., 0::2], x[..., 1::2])
-    turned = (first * cos - second * sin, first * sin + second * cos)
-    return torch.cat(turned, dim=-1) if layout == "halves" else torch.stack(turned, dim=-1).flatten(-2)
+    def add(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B T C"]:
+        """x with its positions added; `offset` is the position of x's first token."""
+        return x
 
+    def rotate(
+        self, x: Float[Tensor, "B H T D"], offset: int = 0, length: int | None = None,
+    ) -> Float[Tensor, "B H T D"]:
+        """Queries or keys rotated by their positions; `length` is the whole sequence's, offset + T unless given."""
+        return x
 
-def cos_sin(
-    frequencies: Float[Tensor, " half"], start: int, stop: int, amplitude: float, dtype: torch.dtype,
-    device: torch.device,
-) -> tuple[Tensor, Tensor]:
-    """cos and sin of place · frequency, (T, D/2) each; made in fp64, since an angle far out has no digits to lose."""
-    angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * frequencies
-    return tuple((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))  # type: ignore
+    def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
+        """What `bias` reads that is the same for every block of the matrix; computed once a call, kept in the block."""
+        return ()
 
+    def bias(self, block: ScoreBlock) -> Float[Tensor, ...] | None:
+        """What is added to the scores of this block, broadcastable to (B, H, T, S), in their dtype; None for none."""
+        return None
 
-@lru_cache(maxsize=32)
-def cached_cos_sin(frequencies: tuple[float, ...], *where: Any) -> tuple[Tensor, Tensor]:
-    """`turns`, kept: every layer of a model asks for the same ones at each step.
+    def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
+        """The scores after scale and bias, changed in a way that is no bias (trait "adjusts")."""
+        return scores
 
-    Made outside of inference mode, since one that was made there could not be trained with.
-    """
-    with torch.inference_mode(False):
-        return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *where)
+    def values(self, weights: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T E"] | None:
+        """What is added to weights · v (trait "values"); None for nothing."""
+        return None
 
 
 class Rotary(Position):
-    """R_i q and R_i k: pair m of dimensions turns by i · base^(−2m/D). Su 2021, section 3.2.
+    """R_i q and R_i k: pair m of dimensions is rotated by i · base^(−2m/D). Su 2021, section 3.2.
 
-    Of D dimensions the first `share` turn, in whole pairs; the others see no position (GPT-NeoX, section 2.1).
+    Of D dimensions the first `share` rotate, in whole pairs; the others see no position (GPT-NeoX, section 2.1).
     """
 
     amplitude = 1.0
@@ -57,21 +58,50 @@ class Rotary(Position):
         self.dims = max(2, 2 * int(head_dim * share / 2))
 
     def frequencies(self, length: int) -> Float[Tensor, " half"]:
-        """Radians a place, for each pair, in a sequence of that length; fp64."""
+        """Radians per position, for each pair, in a sequence of that length; fp64."""
         return self.base ** (-torch.arange(0, self.dims, 2, dtype=torch.float64) / self.dims)
 
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         end = offset + x.shape[-2]
         frequencies = self.frequencies(end if length is None else length)
         where = (offset, end, self.amplitude, x.dtype, x.device)
-        if torch.compiler.is_compiling():  # a graph holds no numbers that were read out of a tensor
+        if torch.compiler.is_compiling():  # a graph cannot hold numbers read from a tensor
             cos, sin = cos_sin(frequencies, *where)
         else:
             cos, sin = cached_cos_sin(tuple(frequencies.tolist()), *where)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
-        turned, plain = x[..., :self.dims], x[..., self.dims:]
-        return torch.cat((rotate_pairs(turned, cos, sin, self.layout), plain), dim=-1)
+        rotated, plain = x[..., :self.dims], x[..., self.dims:]
+        return torch.cat((rotate_pairs(rotated, cos, sin, self.layout), plain), dim=-1)
+
+
+def rotate_pairs(x: Tensor, cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"], layout: str) -> Tensor:
+    """Each pair of dimensions of x (…, T, D) rotated by the angle of cos and sin (T, D/2).
+
+    The halves layout (Llama) pairs m with m + D/2; the interleaved one (Su, GPT-J) pairs 2m with 2m + 1.
+    """
+    first, second = x.chunk(2, dim=-1) if layout == "halves" else (x[..., 0::2], x[..., 1::2])
+    rotated = (first * cos - second * sin, first * sin + second * cos)
+    return torch.cat(rotated, dim=-1) if layout == "halves" else torch.stack(rotated, dim=-1).flatten(-2)
+
+
+def cos_sin(
+    frequencies: Float[Tensor, " half"], start: int, stop: int, amplitude: float, dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """cos and sin of position · frequency, (T, D/2) each; angles in fp64, which large positions need."""
+    angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * frequencies
+    return tuple((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))  # type: ignore
+
+
+@lru_cache(maxsize=32)
+def cached_cos_sin(frequencies: tuple[float, ...], *where: Any) -> tuple[Tensor, Tensor]:
+    """`cos_sin`, cached: every layer of a model uses the same ones at each step.
+
+    Computed outside of inference mode, as a tensor made there could not be used in training.
+    """
+    with torch.inference_mode(False):
+        return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *where)
 
 
 def refuse_odd(config: LayerConfig) -> str | None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from core.entries import Area, Cost, Entry, Param
 from core.formula import Formula, parse
 from core.layer_config import LayerConfig
-from core.positions.base import Position
+from core.positions.rotary import Position
 from core.score_block import ScoreBlock
 
 EXAMPLE = "score - 0.5*abs(i-j)"

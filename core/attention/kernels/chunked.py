@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, spans, to_float32
+from core.attention.kernels.base import SAME, slice_inputs, spans, to_float32
 from core.attention.kernels.costs import chunked_cost
 from core.attention.kernels.exact import AttentionInputs, Steps, compute_scores
 from core.attention.kernels.refusals import (
@@ -42,7 +42,7 @@ class Blocks:
 
     def scores(self, q: Tensor, k: Tensor, v: Tensor, rows: slice, columns: slice) -> Tensor | None:
         """What the softmax reads, (B, H, t, s), −∞ where nothing may be seen; None where all of the block is masked."""
-        part = self.inputs.part(rows, columns, q, k, v)
+        part = slice_inputs(self.inputs, rows, columns, q, k, v)
         allowed = part.joined_mask()
         if allowed is not None and not bool(allowed.any()):
             return None

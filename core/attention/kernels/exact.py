@@ -6,21 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.attention.kernels.base import Columns, submatrix
 from core.score_block import ALL, ScoreBlock
 
 if TYPE_CHECKING:
-    from core.attention.normalizers import Normalizer
-    from core.attention.scores import Product, Score
-    from core.masks import Mask
-    from core.positions import Position
+    from core.attention.basics import Normalizer, Score
+    from core.masks.patterns import Mask
+    from core.positions.rotary import Position
 
 
 @dataclass(frozen=True)
@@ -96,19 +94,6 @@ class AttentionInputs:
         call_bias = submatrix(self.call_bias, rows, columns)
         return call_bias if bias is None else bias + call_bias
 
-    def part(self, rows: slice, columns: Columns, q: Tensor, k: Tensor, v: Tensor) -> AttentionInputs:
-        """The inputs of some rows and columns, whose queries, keys and values are q, k and v."""
-        block = self.block
-        real = None if block.key_mask is None else block.key_mask[..., columns]
-        block = replace(block, **block.places(rows, columns), key_mask=real, q=q, k=k)
-        mask, bias = (None if x is None else submatrix(x, rows, columns) for x in (self.call_mask, self.call_bias))
-        return replace(self, block=block, v=v, call_mask=mask, call_bias=bias, causal=False)
-
-
-def product_of(inputs: AttentionInputs) -> Product:
-    """The score of a kernel that refuses all but dot products."""
-    return cast("Product", inputs.score)
-
 
 def exact(inputs: AttentionInputs) -> Steps:
     """softmax(q kᵀ / √D + bias) v, or what other choices make of it: O(T·S·D) time and O(T·S) memory.
@@ -179,3 +164,10 @@ def empty_steps(inputs: AttentionInputs) -> Steps:
     q, k, v = inputs.q, inputs.k, inputs.v
     scores, weights = (q.new_zeros(*x.shape[:2], q.shape[2], k.shape[2]) for x in (q, v))
     return Steps(q, k, v, inputs.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)
+
+
+def submatrix(matrix: Tensor, rows: slice, columns: slice | Tensor) -> Tensor:
+    """Those rows and columns of a matrix that may be broadcast, as (…, 1, S) or (…, T, 1)."""
+    if matrix.dim() > 1 and matrix.shape[-2] > 1:
+        matrix = matrix[..., rows, :]
+    return matrix[..., columns] if matrix.shape[-1] > 1 else matrix

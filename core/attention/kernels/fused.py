@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import SAME
+from core.attention.kernels.base import SAME, product_of
 from core.attention.kernels.costs import fused_cost
-from core.attention.kernels.exact import AttentionInputs, Steps, product_of
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.refusals import PLAIN, refuse_when
 from core.entries import Entry
 from core.layer_config import LayerConfig

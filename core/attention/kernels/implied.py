@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from core.attention.kernels.base import to_float32
-from core.attention.kernels.exact import AttentionInputs, Steps, product_of
+from core.attention.kernels.base import product_of, to_float32
+from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.refusals import (
     Reason,
     combines_heads,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.attention.kernels.base import spans
+from core.attention.kernels.base import slice_inputs, spans
 from core.attention.kernels.exact import AttentionInputs
 from core.entries import Choice
 from core.score_block import ALL
@@ -59,7 +59,7 @@ class MaskGeometry:
         learned = mask is not None and any(True for _ in mask.parameters())
         fixed = inputs.call_mask is None and inputs.block.key_mask is None and not learned
         return cls(q.shape[2], k.shape[2], inputs.block.offset,
-                   lambda rows: inputs.part(rows, ALL, q[:, :, rows], k, v).joined_mask(), fixed)
+                   lambda rows: slice_inputs(inputs, rows, ALL, q[:, :, rows], k, v).joined_mask(), fixed)
 
 
 Stretch = tuple[slice, ...]

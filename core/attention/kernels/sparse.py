@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from core.attention.kernels.base import SAME, spans
+from core.attention.kernels.base import SAME, slice_inputs, spans
 from core.attention.kernels.costs import blocks_seen, gathered_cost
 from core.attention.kernels.exact import AttentionInputs, Steps, exact
 from core.attention.kernels.fused import fused, why_not_fused
@@ -54,9 +54,10 @@ def restrict(
 ) -> AttentionInputs:
     """The inputs of some queries and of the stretches of keys that they attend to."""
     if len(seen) == 1:
-        return inputs.part(rows, seen[0], q, keys[seen[0]], values[seen[0]])
+        return slice_inputs(inputs, rows, seen[0], q, keys[seen[0]], values[seen[0]])
     places = torch.cat([torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen])
-    return inputs.part(rows, places, q, *(torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values)))
+    k, v = (torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values))
+    return slice_inputs(inputs, rows, places, q, k, v)
 
 
 class PlannedKernel:

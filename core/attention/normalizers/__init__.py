@@ -1,6 +1,6 @@
 """Normalizers: how scores become weights, which are 0 wherever the mask lets nothing be seen."""
 
-from core.attention.normalizers.base import Normalizer
+from core.attention.basics import Normalizer, Softmax
 from core.attention.normalizers.hard import HARD, Hard
 from core.attention.normalizers.soft import (
     SIGMOID,
@@ -11,7 +11,6 @@ from core.attention.normalizers.soft import (
     Sigmoid,
     Sink,
     Softcap,
-    Softmax,
     SoftmaxOne,
 )
 from core.attention.normalizers.sparse import ENTMAX, ENTMAX15, SPARSEMAX, TOP_K, Entmax, TopK

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
+from core.attention.basics import Normalizer
+from core.attention.normalizers.base import TEMPERATURE, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
 from core.entries import Area, Cost, Entry, Param
 from core.layer_config import LayerConfig

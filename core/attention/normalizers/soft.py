@@ -7,18 +7,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
+from core.attention.basics import Normalizer, Softmax
+from core.attention.normalizers.base import TEMPERATURE, matrices
 from core.entries import Entry, Param
 from core.layer_config import LayerConfig
 
 SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"})
-
-
-class Softmax(Normalizer):
-    """e^(s/τ) / Σ e^(s/τ) over the keys that may be seen."""
-
-    def normalize(self, scores: Tensor) -> Tensor:
-        return scores.softmax(-1)
 
 
 class Softcap(Softmax):

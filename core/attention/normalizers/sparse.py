@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from core.attention.normalizers.base import TEMPERATURE, Normalizer, matrices
+from core.attention.basics import Normalizer
+from core.attention.normalizers.base import TEMPERATURE, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
 from core.entries import Area, Cost, Entry, Param
 from core.layer_config import LayerConfig

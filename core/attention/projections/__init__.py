@@ -1,10 +1,10 @@
 """Projections: where q, k and v come from, and how the heads become one output again."""
 
-from core.attention.projections.base import Heads, Projection, merge_heads, split_heads
+from core.attention.basics import Heads, MultiHead, Projection, merge_heads, split_heads
 from core.attention.projections.differential import DIFFERENTIAL, Differential
 from core.attention.projections.grouped import GROUPED_QUERY, MULTI_QUERY, GroupedQuery
 from core.attention.projections.latent import LATENT, Latent
-from core.attention.projections.multi_head import GATED, IDENTITY, MULTI_HEAD, Gated, Identity, MultiHead
+from core.attention.projections.multi_head import GATED, IDENTITY, MULTI_HEAD, Gated, Identity
 from core.entries import Entry
 
 # build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where the heads that met are

@@ -6,8 +6,8 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
-from core.attention.projections.multi_head import MultiHead
+from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
+from core.attention.projections.base import BIAS, maps_cost
 from core.entries import Area, Cost, Entry, HeadSizes, Param
 from core.layer_config import LayerConfig
 

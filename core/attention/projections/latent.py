@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.projections.base import Heads, Projection, linear, maps_cost, merge_heads, split_heads
+from core.attention.basics import Heads, Projection, linear, merge_heads, split_heads
+from core.attention.projections.base import maps_cost
 from core.entries import Area, Cost, Entry, HeadSizes, Param, find
 from core.layer_config import LayerConfig
 from core.positions import POSITIONS

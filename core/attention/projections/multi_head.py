@@ -6,7 +6,8 @@ from einops import repeat
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.projections.base import BIAS, Heads, Projection, linear, maps_cost, merge_heads, split_heads
+from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
+from core.attention.projections.base import BIAS, maps_cost
 from core.entries import Area, Cost, Entry, HeadSizes, Param
 from core.layer_config import LayerConfig
 
@@ -27,22 +28,6 @@ class Identity(Projection):
 
     def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
         return (split_heads(context, self.num_heads),)  # keys and values are one tensor
-
-
-class MultiHead(Projection):
-    """Learned maps W_q, W_k, W_v into H heads of D = C / H, and W_o back. Vaswani 2017, section 3.2.2."""
-
-    def __init__(self, d_model: int, num_heads: int, bias: bool) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.query, self.key, self.value, self.output = (linear(d_model, d_model, bias) for _ in range(4))
-
-    def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        q, k, v = self.query(x), self.key(context), self.value(context)
-        return split_heads(q, self.num_heads), split_heads(k, self.num_heads), split_heads(v, self.num_heads)
-
-    def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
-        return self.output(merge_heads(out))
 
 
 class Gated(MultiHead):

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig
+from core.positions import Position
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.positions import added, bias, compute, order, rotation
 from dashboard.views.positions.controls import Controls, draw_controls, key, link_errors, read_controls
@@ -106,5 +107,6 @@ def sources() -> None:
         if controls.config is not None:
             built = type(compute.layer_of(controls.config, controls.seed).position)
             source_panel(built)
-            if inspect.getmro(built)[1].__module__ == built.__module__:
-                source_panel(inspect.getmro(built)[1])
+            base = inspect.getmro(built)[1]
+            if base is not Position and base.__module__ == built.__module__:
+                source_panel(base)

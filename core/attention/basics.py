@@ -1,0 +1,148 @@
+"""The base classes of projection, score and normalizer, and the plain choice of each: MultiHead, Dot and Softmax."""
+
+from __future__ import annotations
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+Heads = tuple[Float[Tensor, "B Hs T D"], Float[Tensor, "B G S D"], Float[Tensor, "B Gv S E"]]
+HALF = (torch.float16, torch.bfloat16)
+
+
+def split_heads(x: Float[Tensor, "B T C"], num_heads: int) -> Float[Tensor, "B H T D"]:
+    return rearrange(x, "b t (h d) -> b h t d", h=num_heads)
+
+
+def merge_heads(x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B T C"]:
+    return rearrange(x, "b h t d -> b t (h d)")
+
+
+def linear(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
+    """A linear map with Glorot uniform weights and zero bias, as in the Transformer."""
+    layer = nn.Linear(inputs, outputs, bias)
+    nn.init.xavier_uniform_(layer.weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Projection(nn.Module):
+    """Maps inputs to heads and heads to the output. k and v may have fewer heads than q: the layer repeats them."""
+
+    def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
+        """q, k and v; `offset` is the position of x's first token, for a projection with positions of its own."""
+        raise NotImplementedError
+
+    def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
+        """The weights of the value heads, from those of all score heads (trait "folds" where they differ)."""
+        return weights
+
+    def merge(self, out: Float[Tensor, "B H T E"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        """The layer's output from that of all heads; x is the layer's input."""
+        raise NotImplementedError
+
+    def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
+        """What a decoder caches of its context: k and v, unless a projection stores less."""
+        _, k, v = self(context, context)
+        return k, v
+
+
+class MultiHead(Projection):
+    """Linear maps W_q, W_k, W_v into H heads of D = C / H, and W_o back. Vaswani 2017, section 3.2.2."""
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.query, self.key, self.value, self.output = (linear(d_model, d_model, bias) for _ in range(4))
+
+    def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
+        q, k, v = self.query(x), self.key(context), self.value(context)
+        return split_heads(q, self.num_heads), split_heads(k, self.num_heads), split_heads(v, self.num_heads)
+
+    def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        return self.output(merge_heads(out))
+
+
+class Score(nn.Module):
+    """Raw scores of queries and keys, which a kernel multiplies by `scale` (a number, or a Tensor (H, 1, 1))."""
+
+    scale: float | Tensor = 1.0
+
+    def qk_transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """q (B, H, T, D) and k (B, G, S, D) before positions rotate them; the result is seen in Steps.q and Steps.k."""
+        return q, k
+
+    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
+        raise NotImplementedError
+
+    def factors(self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]) -> tuple[Tensor, Tensor] | None:
+        """The pairs of numbers whose products add up to the raw score of one query and one key, each (B, H, 1, D).
+
+        None for a score that is no such sum; a page then shows its result alone.
+        """
+        return None
+
+
+class Product(Score):
+    """A score that is a dot product once query and key are prepared, each alone (trait "product").
+
+    Kernels that never hold the score matrix call `prepare` and compute the product in their own way.
+    """
+
+    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q, k
+
+    def forward(self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H T S"]:
+        q, k = self.prepare(q, k)
+        return q @ k.mT
+
+    def factors(self, q: Float[Tensor, "B H 1 D"], k: Float[Tensor, "B H 1 D"]) -> tuple[Tensor, Tensor]:
+        return self.prepare(q, k)
+
+
+class Dot(Product):
+    """qᵀk; the kernel multiplies it by `scale`: 1 for "dot" (Luong 2015), 1/√D for "scaled_dot" (Vaswani 2017)."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+
+class Normalizer(nn.Module):
+    """Scores to weights, row by row; a subclass says in `normalize` how.
+
+    Masked cells get exactly 0. A row without any visible key gives zeros and zero gradients: filling with the dtype's
+    least number, instead of −∞, keeps NaN out of both, and the last line clears what `normalize` leaves in a masked
+    cell. Half precision is computed in fp32.
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, scores: Float[Tensor, "B H T S"], mask: Bool[Tensor, ...] | None) -> Float[Tensor, "B H T S"]:
+        """Weights in the scores' own dtype; mask is True where a query may attend."""
+        dtype = scores.dtype
+        ready = self.prepare(scores.float() if dtype in HALF else scores, mask)
+        if mask is None:
+            return self.normalize(ready).to(dtype)
+        hidden = ~mask
+        weights = self.normalize(ready.masked_fill(hidden, torch.finfo(ready.dtype).min))
+        return weights.masked_fill(hidden, 0.0).to(dtype)
+
+    def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """What is done to each score alone; masked scores may still hold anything, NaN too."""
+        return scores if self.temperature == 1.0 else scores / self.temperature
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        """Rows of scores to rows of weights; masked scores are the dtype's least number."""
+        raise NotImplementedError
+
+
+class Softmax(Normalizer):
+    """e^(s/τ) / Σ e^(s/τ) over the visible keys."""
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        return scores.softmax(-1)
