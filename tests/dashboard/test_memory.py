@@ -12,7 +12,7 @@ from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question
 from dashboard.runtime import cache
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most, size_bytes
-from dashboard.views.use_model.compute import answer
+from dashboard.views.use_model.compute import answer_question
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.model_picker.baseline import baseline_of
 
@@ -99,7 +99,7 @@ def test_a_small_machine_keeps_less(monkeypatch, files, most):
 
 def test_a_result_that_is_kept_does_not_hold_its_model():
     question = Question(ModelInputs("A small green dog."), against="A dog.")
-    result = answer(EMBEDDED, question)
+    result = answer_question(EMBEDDED, question)
     assert result.baseline.pretrained is load_model(EMBEDDED) and baseline_of(EMBEDDED,
                                                                           question).pretrained is load_model(EMBEDDED)
     values = [value for value, _ in cache._results()._entries.values()]

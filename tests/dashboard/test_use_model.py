@@ -8,7 +8,7 @@ from core.pretrained.answers import Candidate, answer
 from core.pretrained.evidence import Effect, Question
 from dashboard.charts.palette import LIGHT_INK
 from dashboard.charts.tokens import distinct
-from dashboard.views.use_model import charts, compute, jobs, text
+from dashboard.views.use_model import charts, compute, text
 from dashboard.widgets.model_picker import EMBEDDED, ModelRef, reading_of
 
 INDUCTION = ModelRef("lab", "induction")
@@ -16,7 +16,7 @@ QUESTION = Question(ModelInputs("the old king walked to the red house . the old 
 
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
-    result, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    result, known = compute.answer_question(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
     assert len(known) == result.heads == 8
     head = compute.default_head(result, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
@@ -29,18 +29,18 @@ def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
-    result = compute.answer(INDUCTION, QUESTION)
+    result = compute.answer_question(INDUCTION, QUESTION)
     head = compute.default_head(result, None)
     special = np.asarray(result.baseline.source.special)
     rows = np.stack([item.weights[:, -1] for item in result.trace.maps])  # (L, H, S)
     rows[..., special] = 0
-    assert rows[head.place, head.head].max() == rows.max()
+    assert rows[head.index, head.head].max() == rows.max()
     assert "not measured yet" in text.head_fact(result, head, "mat")
     assert "takes about" in text.conditions(result, head)
 
 
 def test_another_head_that_is_taken_has_its_own_effect_and_rank():
-    result, known = compute.answer(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
+    result, known = compute.answer_question(INDUCTION, QUESTION), compute.effects(INDUCTION, QUESTION)
     ranks = [compute.head_at(result, known, place, head).before for place in (0, 1) for head in range(4)]
     assert sorted(ranks) == list(range(8))
     last = next(compute.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7)
@@ -50,17 +50,17 @@ def test_another_head_that_is_taken_has_its_own_effect_and_rank():
 
 
 def test_heads_are_switched_off_unasked_where_that_is_little_work():
-    result = compute.answer(INDUCTION, QUESTION)
+    result = compute.answer_question(INDUCTION, QUESTION)
     model = load_lab_model("induction").model
     numbers = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
     assert result.work == 8 * len(result.baseline.source) * numbers < compute.AT_ONCE / 100
-    minilm = compute.answer(EMBEDDED,
-                              Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."))
+    minilm = compute.answer_question(
+        EMBEDDED, Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."))
     assert compute.AT_ONCE / 30 < minilm.work < compute.AT_ONCE
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
-    result = compute.answer(INDUCTION, QUESTION)
+    result = compute.answer_question(INDUCTION, QUESTION)
     head = compute.Head(1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
     assert "without any one of the 8 heads" in text.head_fact(result, head, "mat")
     other = compute.Head(1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
@@ -72,8 +72,8 @@ def test_the_first_word_of_another_order_is_shown_first():
     reading = reading_of(ModelRef("lab", "numbers"), ModelInputs("forty-seven"))
     spoken = [place for place, special in enumerate(reading.produced.special) if not special]
     assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
-    assert jobs.crossing(reading, spoken) in (1, 2)
-    assert jobs.crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0]) == 0
+    assert compute.first_crossing(reading, spoken) in (1, 2)
+    assert compute.first_crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0]) == 0
 
 
 def test_sentences_are_lines_once_each():

@@ -1,4 +1,4 @@
-"""Figures of the page Use a model: how alike each two inputs are, and the likeliest answers as bars."""
+"""Figures of the page Use a model: the similarity of all pairs of inputs, and the likeliest answers as bars."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def similarity_chart(table: np.ndarray, names: Sequence[str], picked: tuple[int,
 def bars(predictions: Sequence[Candidate], ink: Ink) -> Spec:
     """The likeliest answers, the first one in the accent."""
     names = distinct([one.word for one in predictions])
-    rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": place == 0}
-            for place, (name, one) in enumerate(zip(names, predictions, strict=True))]
+    rows = [{"word": name, "p": one.probability, "text": number(one.probability), "first": rank == 0}
+            for rank, (name, one) in enumerate(zip(names, predictions, strict=True))]
     axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 220}
     at: dict[str, Any] = {"y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
                           "x": {"field": "p", "type": "quantitative", "title": None, "axis": None,

@@ -1,4 +1,4 @@
-"""What the model was asked and what it answers without each of its heads, computed once and shared by all sessions."""
+"""A model's answer, and its answer without each of its heads; computed once and shared by all sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.pretrained import ModelInputs, PretrainedError
+from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.evidence import (
     Baseline,
     Effect,
@@ -20,6 +20,7 @@ from core.pretrained.evidence import (
     head_sets,
     largest_effects,
 )
+from core.pretrained.generate import SearchSettings, decode_text, generate
 from core.pretrained.model_tasks import similarities
 from core.trace import AttentionTrace, Kind, to_numpy
 from dashboard.runtime.cache import cached, shared
@@ -27,9 +28,9 @@ from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from dashboard.widgets.model_picker.baseline import baseline_of, without_model
 
-AT_ONCE = 1e11  # multiplications, a few seconds, that nobody is asked about
+AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 SMALL = 1e9  # of one pass, up to which one thread is the faster
-PROBE = 0.03  # seconds in which asking again is timed
+PROBE = 0.03  # seconds in which another run is timed
 MOST_SENTENCES = 12
 
 Effects = Mapping[tuple[Kind, int, int], Effect]
@@ -51,12 +52,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Head:
-    """A head of a trace (`place` is its map's place there), the row that answers, and its effect if it is known.
+    """A head of a trace (`index` of its map there), the row that answers, and its effect if it is known.
 
-    `before` is how many heads change the answer more; `number` is the model's own number of the layer.
+    `before` is the number of heads that change the answer more; `number` is the model's own number of the layer.
     """
 
-    place: int
+    index: int
     layer: int
     head: int
     row: int
@@ -69,8 +70,8 @@ class Head:
         return f"L{self.layer if self.number is None else self.number}·H{self.head}"
 
 
-def answer(ref: ModelRef, question: Question) -> Answer:
-    """The model's answer; PretrainedError as in `ask`."""
+def answer_question(ref: ModelRef, question: Question) -> Answer:
+    """The model's answer; PretrainedError if this model cannot answer the question."""
     return replace(shared(_answer, ref, question), baseline=baseline_of(ref, question))
 
 
@@ -91,9 +92,9 @@ def _maps(model: Any) -> int:
 
 
 def _quickest(baseline: Baseline) -> float:
-    """Seconds that asking again takes: the least of a few, as a busy machine only ever adds to it."""
-    least, began = float("inf"), time.perf_counter()
-    while time.perf_counter() - began < PROBE or least == float("inf"):
+    """Seconds of one more run: the least of a few, as a busy machine only ever adds to it."""
+    least, probe_start = float("inf"), time.perf_counter()
+    while time.perf_counter() - probe_start < PROBE or least == float("inf"):
         start = time.perf_counter()
         baseline.rerun()
         least = min(least, time.perf_counter() - start)
@@ -101,54 +102,54 @@ def _quickest(baseline: Baseline) -> float:
 
 
 def effects(ref: ModelRef, question: Question) -> Effects:
-    """What the answer is without each head alone, of the kind that answers."""
+    """The answer without each single head of the kind of attention that answers."""
     return shared(_effects, ref, question)
 
 
 def _effects(ref: ModelRef, question: Question) -> Effects:
-    answer_ = answer(ref, question)
-    alone = [off for off in head_sets(answer_.trace) if all(head is not None for *_, head in off)]
-    with one_thread(answer_.work / answer_.heads < SMALL):
-        return {next(iter(off)): ablate_heads(answer_.baseline, off) for off in alone}  # type: ignore[misc]
+    answer = answer_question(ref, question)
+    alone = [off for off in head_sets(answer.trace) if all(head is not None for *_, head in off)]
+    with one_thread(answer.work / answer.heads < SMALL):
+        return {next(iter(off)): ablate_heads(answer.baseline, off) for off in alone}  # type: ignore[misc]
 
 
-def default_head(answer_: Answer, known: Effects | None) -> Head:
-    """The head without which the answer changes most; where that is not known, the one that looks most sharply."""
+def default_head(answer: Answer, known: Effects | None) -> Head:
+    """The head without which the answer changes most; if that is not known, the one with the largest weight."""
     if known:
         (_, layer, head), _ = largest_effects(known, 1)[0]  # type: ignore[arg-type, misc]
-        index = next(i for i, item in enumerate(answer_.trace.maps) if item.layer == layer)
-        return head_at(answer_, known, index, head)
-    hidden, row = np.asarray(answer_.baseline.source.special), _answering(answer_)
+        index = next(i for i, item in enumerate(answer.trace.maps) if item.layer == layer)
+        return head_at(answer, known, index, head)
+    hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)
     best: tuple[float, int, int] = (-1.0, 0, 0)
-    for place, item in enumerate(answer_.trace.maps):
+    for index, item in enumerate(answer.trace.maps):
         weights = np.where(hidden, 0.0, item.weights[:, row, : len(hidden)])
         head = int(weights.max(1).argmax())
-        best = max(best, (float(weights[head].max()), place, head))
-    return head_at(answer_, known, *best[1:])
+        best = max(best, (float(weights[head].max()), index, head))
+    return head_at(answer, known, *best[1:])
 
 
-def head_at(answer_: Answer, known: Effects | None, place: int, head: int) -> Head:
+def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Head:
     """The head of that map, with its effect where effects are known."""
-    item = answer_.trace.maps[place]
-    row = _row(answer_, place, head)
+    item = answer.trace.maps[index]
+    row = _row(answer, index, head)
     if not known:
-        return Head(place, item.layer, head, row, None, number=item.number)
+        return Head(index, item.layer, head, row, None, number=item.number)
     effect = known[item.kind, item.layer, head]
     before = sum(abs(other.change) > abs(effect.change) for other in known.values())
-    return Head(place, item.layer, head, row, effect, before, item.number)
+    return Head(index, item.layer, head, row, effect, before, item.number)
 
 
-def _answering(answer_: Answer) -> int:
-    return int(answering_rows(answer_.baseline, answer_.trace.kinds[0]).argmax())
+def _answering(answer: Answer) -> int:
+    return int(answering_rows(answer.baseline, answer.trace.kinds[0]).argmax())
 
 
-def _row(answer_: Answer, place: int, head: int) -> int:
-    """The row that answers; where all do alike (an embedding), the ordinary one that looks most at another one."""
-    row = _answering(answer_)
-    if answer_.baseline.answer.kind != "embedding":
+def _row(answer: Answer, index: int, head: int) -> int:
+    """The row that answers; for an embedding, to which all rows add, the word with the largest weight on another."""
+    row = _answering(answer)
+    if answer.baseline.answer.kind != "embedding":
         return row
-    weights = answer_.trace.maps[place].weights[head].copy()
-    hidden = np.asarray(answer_.baseline.source.special)
+    weights = answer.trace.maps[index].weights[head].copy()
+    hidden = np.asarray(answer.baseline.source.special)
     if hidden.all() or len(hidden) < 2:
         return row
     weights[hidden], weights[:, hidden] = -1.0, -1.0
@@ -173,3 +174,21 @@ def sentences(first: str, more: str) -> tuple[str, ...]:
         raise PretrainedError(f"There are {len(lines)} sentences; at most {MOST_SENTENCES} are compared at once. "
                               f"Take {len(lines) - MOST_SENTENCES} out.")
     return lines
+
+
+def continuation_text(ref: ModelRef, inputs: ModelInputs) -> str:
+    """The model's own continuation, always its likeliest token."""
+    return cached(_continuation_text, ref, inputs)
+
+
+def _continuation_text(ref: ModelRef, inputs: ModelInputs) -> str:
+    pretrained = load_model(ref)
+    return decode_text(pretrained, generate(pretrained, inputs, SearchSettings(longest=12)).hypotheses[0].tokens)
+
+
+def first_crossing(reading: Reading, words: list[int]) -> int:
+    """The first of the produced words that attends further left in the source than the word before it, or 0."""
+    weights = reading.trace.of("cross").maps[-1].weights.mean(0)[words]
+    targets = weights[:, : len(reading.source)].argmax(1)
+    tokens = reading.produced.tokens if reading.produced else ()
+    return next((i for i in range(1, len(words)) if targets[i] < targets[i - 1] and tokens[words[i]].isalpha()), 0)

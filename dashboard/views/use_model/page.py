@@ -1,49 +1,161 @@
-"""The page Use a model: its job, what it answers, the head that the answer hangs on, and models for other jobs."""
+"""The page Use a model: its job, its answer, the head on which the answer hangs, and models for other jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import streamlit as st
+import torch
 
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.answers import answer_of
-from core.pretrained.evidence import ablate_heads
-from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, task_of
-from dashboard.charts.numbers import byte_size
-from dashboard.views.use_model import jobs, text
+from core.pretrained.answers import answer_of, top_candidates
+from core.pretrained.evidence import Question, ablate_heads
+from core.pretrained.generate import decode_text
+from core.pretrained.model_tasks import MODEL_TASKS, ModelTask, most_similar, task_of
+from dashboard.charts.numbers import byte_size, number
+from dashboard.charts.palette import Ink
+from dashboard.components.attention_view import Patches, attention_view
+from dashboard.navigation import STEPS
+from dashboard.views.use_model import charts, compute, text
+from dashboard.views.use_model.compute import Answer, Head
+from dashboard.views.use_model.controls import draw_controls, draw_measure
 from dashboard.widgets.model_picker import ModelChoice, choose_model
 from dashboard.widgets.model_picker.resolve import select_model
-from dashboard.widgets.panels import next_page, plain, source_panel, title
+from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 
 PAGE = "use_model"
-SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
-    "embed": jobs.embed, "fill": jobs.fill, "classify": jobs.probabilities,
-    "next": jobs.probabilities, "translate": jobs.translate, "picture": jobs.probabilities,
-}
+GENERATE = next(step for step in STEPS if step.key == "generate")
+BEFORE = 6  # words of the text that are repeated before its continuation
 
 
 def page() -> None:
+    """Draw the page from top to bottom."""
     title("Use a model", "The ordinary job of a model, beside the head that its answer hangs on most.")
-    chosen = choose_model(PAGE, needs=("model",))
-    if chosen is not None and chosen.pretrained is not None:
+    choice = choose_model(PAGE, needs=("model",))
+    if choice is not None and choice.pretrained is not None:
         try:
-            job = task_of(chosen.pretrained)
-            st.markdown(text.own_job(job, chosen.pretrained.name))
-            SECTIONS[job.key](chosen, chosen.pretrained)
-            others(job, chosen.pretrained.name)
+            job = task_of(choice.pretrained)
+            st.markdown(text.own_job(job, choice.pretrained.name))
+            SECTIONS[job.key](choice, choice.pretrained)
+            others(job, choice.pretrained.name)
         except PretrainedError as error:
             st.info(plain(str(error)), icon=":material/edit:")
-            others(None, chosen.pretrained.name)
+            others(None, choice.pretrained.name)
     next_page(PAGE)
 
 
+def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the similarity of all pairs, and the head on which the similarity of one pair hangs."""
+    left, right = st.columns([1.15, 1], gap="large")
+    with left:
+        chart = st.container()
+        compared = draw_controls("embed", choice, pretrained).compared
+    if len(compared) < 2:
+        raise PretrainedError("There is nothing to compare with: write one more sentence, on a line of its own.")
+    names = tuple(name for name, _ in compared)
+    table = compute.similarity_matrix(choice.ref, tuple(inputs for _, inputs in compared))
+    pair = most_similar(torch.from_numpy(table), 0)
+    question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
+    with chart:
+        st.markdown("**How alike each two are** (cosine)")
+        st.vega_lite_chart(charts.similarity_chart(table, names, pair, theme()), width="stretch")
+    with right:
+        answer, head = head_map(choice, question, "this likeness")
+    fact(text.pair_fact(table, names, pair, answer, head))
+    st.latex(rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
+             rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}")
+    st.caption(text.conditions(answer, head))
+
+
+def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the likeliest words for a mask."""
+    inputs = draw_controls("fill", choice, pretrained).inputs
+    question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
+    best = compute.answer_question(choice.ref, question).baseline.word or ""
+    _answer(choice, question, pretrained, plain(inputs.text).replace(mask, f"**{plain(best)}**", 1))
+
+
+def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the likeliest classes of a text or a picture, or the likeliest next tokens."""
+    more = ""
+    if pretrained.head == "next":
+        before = " ".join(choice.inputs.text.split()[-BEFORE:])
+        more = f"… {plain(before)} **{plain(compute.continuation_text(choice.ref, choice.inputs))}** …"
+    _answer(choice, Question(choice.inputs), pretrained, more)
+
+
+def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, more: str) -> None:
+    """Draw the likeliest answers with `more` text below, the head's map, and the fact about both."""
+    answer = compute.answer_question(choice.ref, question)
+    predictions = top_candidates(pretrained, answer.baseline.answer, 8)
+    left, right = st.columns([0.8, 1.2], gap="large")
+    with left:
+        st.vega_lite_chart(charts.bars(predictions, Ink.of(theme())), width="stretch")
+        if more:
+            st.markdown(more)
+        if pretrained.head == "next":
+            st.page_link(GENERATE.path, label="Say how it goes on", icon=GENERATE.icon)
+    with right:
+        _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
+    fact(text.answer_fact(answer, predictions, head))
+    st.caption(text.conditions(answer, head))
+
+
+def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
+    """Draw the translation, and the head of cross-attention on which the picked word hangs."""
+    produced = choice.reading.produced
+    assert produced is not None
+    position = draw_controls("translate", choice, pretrained).position
+    assert position is not None
+    question = Question(choice.inputs, position=position)
+    answer = compute.answer_question(choice.ref, question)
+    left, right = st.columns([1.2, 0.8], gap="large")
+    with right:
+        st.vega_lite_chart(charts.bars(top_candidates(pretrained, answer.baseline.answer, 8), Ink.of(theme())),
+                           width="stretch")
+        st.page_link(GENERATE.path, label="Say how it writes", icon=GENERATE.icon)
+    with left:
+        _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
+    fact(text.translation_fact(answer, decode_text(pretrained, produced.ids), head))
+    st.caption(text.conditions(answer, head))
+
+
+SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
+    "embed": embed, "fill": fill, "classify": probabilities, "next": probabilities, "translate": translate,
+    "picture": probabilities,
+}
+
+
+def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:
+    """Draw the map of the head on which the answer hangs, over the picture if there is one; a user may pick another."""
+    answer = compute.answer_question(choice.ref, question)
+    known = _effects(choice, question, answer)
+    line, patches, first = answer.baseline.source, None, compute.default_head(answer, known)
+    if line.grid is not None and choice.inputs.picture is not None:
+        rows, columns = line.grid
+        patches = Patches(choice.inputs.picture.numpy(), rows, columns, len(line) - rows * columns)
+    st.markdown(f"**Head {first.name}**, " + (f"on which {noun} hangs most" if first.effect else "the sharpest look"))
+    view = attention_view(
+        answer.trace, key="use_model:head", layer=first.index, head=first.head, query=first.row, patches=patches,
+        show="matrix" if patches is None else "both", height=420 if patches is None else 260,
+        fact=f"Head {first.name}: its row of {answer.trace.maps[first.index].queries[first.row]} is picked")
+    return answer, compute.head_at(answer, known, view.layer, view.head)
+
+
+def _effects(choice: ModelChoice, question: Question, answer: Answer) -> compute.Effects | None:
+    """The answer without each head; None while that waits for a press, or where heads cannot be switched off."""
+    if not answer.baseline.pretrained.recordable or not draw_measure(choice.ref, answer):
+        return None
+    with st.spinner(f"Switching off each of {answer.heads} heads, about {max(1, round(answer.seconds))} s"):
+        return compute.effects(choice.ref, question)
+
+
 def others(own: ModelTask | None, name: str) -> None:
-    """What this model is not made for, each with models that are; and what just ran."""
-    shown = st.expander("Other jobs, and where these numbers come from", on_change="rerun", key="use_model:others")
-    if not shown.open:
+    """Draw the other jobs, each with models for it, and the functions that just ran."""
+    panel = st.expander("Other jobs, and where these numbers come from", on_change="rerun", key="use_model:others")
+    if not panel.open:
         return
-    with shown:
+    with panel:
         if own is not None:
             st.markdown(text.other_jobs(own, name))
         for job in MODEL_TASKS:

@@ -1,4 +1,4 @@
-"""What the page Use a model says: the measured sentence of each job, and what another model would be taken for."""
+"""Sentences of the page: the fact of each job, the conditions, and the jobs of other models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def short(text: str, most: int) -> str:
 
 
 def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
-    """What is answered, what comes next, and what is left of it without the head that matters most."""
+    """The answer, the second likeliest, and the answer without the head that matters most."""
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
     next_best = ""
     if len(predictions) > 1:
@@ -35,7 +35,7 @@ def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) ->
 
 
 def translation_fact(answer: Answer, whole: str, head: Head) -> str:
-    """What is written, or read of a target that was given, and by which look at the source one of its words is said."""
+    """The translation, or the given target, and the attention to the source by which one of its words is produced."""
     keys, weights = _row(answer, head)
     best, word = int(weights.argmax()), answer.baseline.word or ""
     verb = "It reads your target" if answer.baseline.question.inputs.target else "It writes"
@@ -45,7 +45,7 @@ def translation_fact(answer: Answer, whole: str, head: Head) -> str:
 
 
 def head_fact(answer: Answer, head: Head, word: str) -> str:
-    """Where the telling head looks, and what the answer is without it."""
+    """The key with the head's largest weight, and the answer without the head."""
     keys, weights = _row(answer, head)
     best = int(weights.argmax())
     where = (f"Head **{head.name}** looks most at **{plain(keys[best])}**, {number(weights[best])} of its weight "
@@ -66,7 +66,7 @@ def _without(answer: Answer, head: Head, word: str) -> str:
 
 
 def _instead(answer: Answer, effect: Effect) -> str:
-    """A value and what it was; by how much it differs, where both are written alike."""
+    """A value and the one before; the difference, where both are written alike."""
     value, was = number(effect.value), number(answer.baseline.value)
     more = "more" if effect.change > 0 else "less"
     return f"{value} instead of {was}" if value != was else f"{number(abs(effect.change))} {more} than {was}"
@@ -87,7 +87,7 @@ def _heads(answer: Answer) -> str:
 def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], answer: Answer, head: Head) -> str:
     """How alike the picked pair is beside the mean of all, and which head that hangs on."""
     others = table[np.triu_indices(len(names), 1)]
-    first, second = (plain(short(names[place], LONGEST_SENTENCE)) for place in pair)
+    first, second = (plain(short(names[index], LONGEST_SENTENCE)) for index in pair)
     out = (f":primary[**“{first}”**] is most like **“{second}”**: cosine **{number(float(table[pair]))}**, where the "
             f"mean of all {len(others)} pairs is {number(float(others.mean()))}.")
     if head.effect is None:
@@ -102,21 +102,21 @@ def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], an
 
 
 def _row(answer: Answer, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
-    item, keys = answer.trace.maps[head.place], list(answer.trace.maps[head.place].keys)
+    item, keys = answer.trace.maps[head.index], list(answer.trace.maps[head.index].keys)
     if answer.baseline.source.grid is not None and answer.trace.kinds != ("causal",):
         rows, columns = answer.baseline.source.grid
         first = len(answer.baseline.source) - rows * columns
-        for place in range(rows * columns):
-            keys[first + place] = f"the patch in row {place // columns}, column {place % columns}"
+        for index in range(rows * columns):
+            keys[first + index] = f"the patch in row {index // columns}, column {index % columns}"
     return tuple(keys), item.weights[head.head, head.row]
 
 
 def conditions(answer: Answer, head: Head) -> str:
-    """Under which conditions the numbers hold."""
+    """The conditions under which the numbers hold."""
     name = answer.baseline.pretrained.name
-    how = (f"All {answer.heads} heads were switched off one by one, and the model was asked again each time."
-           if head.effect is not None else f"Switching off {answer.heads} heads takes about {answer.seconds:.0f} s.")
-    return plain(f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {how} A weight says where a head "
+    method = (f"All {answer.heads} heads were switched off one by one, and the model was asked again each time."
+              if head.effect is not None else f"Switching off {answer.heads} heads takes about {answer.seconds:.0f} s.")
+    return plain(f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A weight says where a head "
                  "looks; only switching it off says what the answer owes to it.")
 
 
