@@ -130,7 +130,7 @@ def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
 def run(tmp_path_factory):
     """A run of two steps."""
     config = RunConfig(NUMBERS, of(16, 2, position="sinusoidal"), steps=2, batch_size=4, record_every=1, held_out=4,
-                       recorder=1)
+                       watch=1)
     run = create_run(config, path=tmp_path_factory.mktemp("run") / "two")
     assert work(run.path) == "finished"
     return run

@@ -27,7 +27,7 @@ SMALL = dict(steps=2, record_every=1, batch_size=4, held_out=6, watch=1)
 def runs(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("core.training.loop.FINAL", 6)
-    data_store._seen.clear()
+    data_store._run_files.clear()
     data_store._read.cache_clear()
     return tmp_path / "runs"
 
@@ -40,7 +40,7 @@ def task():
 def forget(folder):
     """The store as another machine has it: empty."""
     shutil.rmtree(folder / ".data")
-    data_store._seen.clear()
+    data_store._run_files.clear()
     data_store._read.cache_clear()
 
 
@@ -68,7 +68,7 @@ def test_a_run_is_whole_without_the_store(task, runs):
     copied = duplicate(run, "copy")
     came = unpack(pack(run), runs)
     shutil.rmtree(run.path)
-    data_store._seen.clear()
+    data_store._run_files.clear()
     data_store._read.cache_clear()
     for other in (copied, came):
         assert Run(other.path).config() == run_config(other) and other.model()[1].pairs.trained
