@@ -1,6 +1,6 @@
-"""Two readings held against each other: which tokens answer each other, how far each head moved, which heads are alike.
+"""The difference of two readings: which tokens correspond, how far each head moved, which heads are similar.
 
-Every figure is on weights (T, S) whose rows and columns stand for the same tokens in both.
+Every figure is on weights (T, S) whose rows and columns are the same tokens in both.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from core.trace import AttentionTrace
 
 Weights = Float[np.ndarray, "H T S"]
 NOTHING = "–"
-MOST_ROWS = 64  # of which every head is held against every other
+MOST_ROWS = 64  # on which every head is compared with every other
 
 
 @dataclass(frozen=True)
 class HeadChange:
-    """How far a head of the first reading is from a head of the second, `to`: that in its own place, or the nearest.
+    """How far a head of the first reading is from a head of the second, `to`: that of the same index, or the nearest.
 
     `moved` is the share of the weight that lies on other keys, 1 − Σ_j min(a_ij, b_ij), mean of the rows: 0 where the
-    two are the same. `difference` is mean |a − b| over all cells. `layer` is the place of its map in the trace,
+    two are the same. `difference` is mean |a − b| over all cells. `layer` is the index of its map in the trace,
     `number` the model's own number of that layer, `to_number` that of the other head's.
     """
 
@@ -47,7 +47,7 @@ class HeadChange:
 
 
 def weight_moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
-    """The share of each head's weight that lies elsewhere, for rows that sum to at most 1."""
+    """The share of each head's weight that lies on other keys, for rows that sum to at most 1."""
     most = np.maximum(first.sum(-1), second.sum(-1))
     shared = np.minimum(first, second).sum(-1)
     return (most - shared).mean(-1)
@@ -64,10 +64,10 @@ def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which token of the first line answers which of the second: pairs of places, None where nothing does.
+    """Which token of the first line corresponds to which of the second: pairs of positions, None where there is none.
 
-    `pairs` are in the order of both lines; a stretch of one that was replaced by a stretch of the other is paired from
-    its beginning.
+    `pairs` are in the order of both lines; a span of one that replaces a span of the other is paired from its
+    beginning.
     """
 
     pairs: tuple[tuple[int | None, int | None], ...]
@@ -93,17 +93,17 @@ def align(first: Sequence[str], second: Sequence[str]) -> Alignment:
 
 
 def names(first: Sequence[str], second: Sequence[str], pairs: Sequence[tuple[int | None, int | None]]) -> list[str]:
-    """A name for each aligned place: the token, or both where they differ, as in "cat / dog"."""
-    found = []
+    """A name for each aligned position: the token, or both where they differ, as in "cat / dog"."""
+    labels = []
     for a, b in pairs:
         one, other = (NOTHING if a is None else first[a]), (NOTHING if b is None else second[b])
-        found.append(one if one.casefold() == other.casefold() else f"{one} / {other}")
-    return found
+        labels.append(one if one.casefold() == other.casefold() else f"{one} / {other}")
+    return labels
 
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Two traces of one kind each, and which of their rows and columns answer each other."""
+    """Two traces of one kind each, and which of their rows and columns correspond."""
 
     first: AttentionTrace
     second: AttentionTrace
@@ -131,9 +131,9 @@ class Aligned:
         return [len(item.weights) for item in self.first.maps] == [len(item.weights) for item in self.second.maps]
 
     def drawn(self, which: int, layer: int, head: int) -> tuple[np.ndarray, np.ndarray]:
-        """One head of the first (0) or the second (1) on all aligned places, and where it may attend, both (T, S).
+        """One head of the first (0) or the second (1) on all aligned positions, and where it may attend, both (T, S).
 
-        A place that this line has no token for may not be attended to, and attends to nothing.
+        A position without a token in this line cannot be attended to, and attends to nothing.
         """
         item = (self.first, self.second)[which].map(layer)
         rows, columns = ([pair[which] for pair in line.pairs] for line in (self.rows, self.columns))
@@ -142,32 +142,32 @@ class Aligned:
         return place_on_grid(item.weights[head], rows, columns), place_on_grid(allowed, rows, columns)
 
     def in_place(self) -> list[HeadChange]:
-        """Every head beside the one in the same place, the one that moved most first; only for models of one shape."""
-        found = []
+        """Every head beside the one of the same index, the one that moved most first; only for models of one shape."""
+        heads = []
         for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
             apart, cells = self._apart(one.weights, other.weights)
             numbers = self.first.number(layer), self.second.number(layer)
-            found += [HeadChange(layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers)
+            heads += [HeadChange(layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers)
                       for head in range(len(apart))]
-        return sorted(found, key=lambda item: -item.moved)
+        return sorted(heads, key=lambda item: -item.moved)
 
     def nearest(self) -> list[HeadChange]:
-        """Every head beside the head of the other model that is most like it, the most alike first.
+        """Every head beside the most similar head of the other model, the most similar first.
 
-        Of more than 64 shared rows, 64 evenly spaced ones are held against each other.
+        Of more than 64 shared rows, 64 evenly spaced ones are compared.
         """
         return sorted((self._nearest(layer, head, one.weights[head]) for layer, one in enumerate(self.first.maps)
                        for head in range(len(one.weights))), key=lambda item: item.moved)
 
     def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> HeadChange:
-        found = []
+        heads = []
         number = self.first.number(layer)
         for layer_b, other in enumerate(self.second.maps):
             apart, cells = self._apart(weights[None], other.weights, MOST_ROWS)
-            place = int(apart.argmin())
-            found.append(HeadChange(layer, head, float(apart[place]), float(cells[place]), (layer_b, place), number,
-                               self.second.number(layer_b)))
-        return min(found, key=lambda item: item.moved)
+            nearest = int(apart.argmin())
+            heads.append(HeadChange(layer, head, float(apart[nearest]), float(cells[nearest]), (layer_b, nearest),
+                                    number, self.second.number(layer_b)))
+        return min(heads, key=lambda item: item.moved)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None
                ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:  # fmt: skip
@@ -188,7 +188,7 @@ class Aligned:
 
 
 def place_on_grid(values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]) -> np.ndarray:
-    """A map (T, S) on aligned places: where a line has no token there, its row and column are zero."""
+    """A map (T, S) on aligned positions: where a line has no token there, its row and column are zero."""
     out = np.zeros((len(rows), len(columns)), values.dtype)
     at = np.array([(i, a) for i, a in enumerate(rows) if a is not None], int).reshape(-1, 2)
     to = np.array([(j, b) for j, b in enumerate(columns) if b is not None], int).reshape(-1, 2)

@@ -102,12 +102,12 @@ class HeadSizes:
     qk_dim: int  # size of a query and of a key as they meet
     v_dim: int  # size of a value
     kv_heads: int  # heads of k and v that are stored
-    kept: int | None = None  # numbers that a decoder keeps of a token, where they are not those keys and values
+    cached: int | None = None  # numbers that a decoder caches per token, where they are not those keys and values
 
     @property
     def cache(self) -> int:
-        """Numbers that a decoder keeps of each token for those to come."""
-        return self.kv_heads * (self.qk_dim + self.v_dim) if self.kept is None else self.kept
+        """Numbers that a decoder caches per token."""
+        return self.kv_heads * (self.qk_dim + self.v_dim) if self.cached is None else self.cached
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,15 @@ class Cost:
     """What a step takes.
 
     `flops` are those of matrix products, a multiply and an add counted as two: what torch.utils.flop_counter counts,
-    and nothing of what is done number by number. `bytes` is the most alive at once beyond what the step reads, `kept`
-    what it hands on.
+    and nothing elementwise. `bytes` is the most alive at once beyond the step's inputs, `output` its result.
     """
 
     flops: float = 0.0
     bytes: float = 0.0
-    kept: float = 0.0
+    output: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.flops + other.flops, self.bytes + other.bytes, self.kept + other.kept)
+        return Cost(self.flops + other.flops, self.bytes + other.bytes, self.output + other.output)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """How attention adds up over layers: rollout and flow through the graph of the layers. Abnar & Zuidema 2020.
 
-A step of the graph is a matrix (to, from): half of what a place passes on is what it attends to, the mean of the heads,
-and half is itself, the residual (section 3 of the paper, arXiv 2005.00928). An encoder–decoder, of which the paper does
-not speak, is one graph of both: the encoder's places and the decoder's stand side by side in every step.
+A step of the graph is a matrix (to, from): half of what a position passes on is what it attends to, the mean of the
+heads, and half is itself, the residual (section 3 of the paper, arXiv 2005.00928). An encoder–decoder, which the paper
+does not cover, is one graph of both: every step has the encoder's positions and the decoder's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNITS = 2**29  # capacities are whole numbers there: each is exact to 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The steps from the input to one layer, and which places of them are the map's rows and its columns."""
+    """The steps from the input to one layer, and which of their positions are the map's rows and columns."""
 
     steps: tuple[np.ndarray, ...]
     rows: slice
@@ -44,61 +44,61 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
     for item in stack:
         if item.layer in causal:
             steps.append(_beside(np.eye(size), _own(causal[item.layer])))
-        steps.append(_looking_over(item))
+        steps.append(_cross(item))
     return Graph(tuple(steps), slice(size, None), slice(None, size))
 
 
-def rollout(found: Graph) -> Float[np.ndarray, "T S"]:
+def rollout(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
     """What share of each row's state comes from each column by all paths: the product of the steps (equation 1)."""
-    reached = np.eye(found.steps[0].shape[1])
-    for step in found.steps:
+    reached = np.eye(layer_graph.steps[0].shape[1])
+    for step in layer_graph.steps:
         reached = step @ reached
-    return reached[found.rows, found.columns]
+    return reached[layer_graph.rows, layer_graph.columns]
 
 
-def flow(found: Graph, row: int) -> Float[np.ndarray, " S"]:
+def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
     """How much can flow from each column to one row when every edge carries at most its weight (section 3.2)."""
     from scipy.sparse.csgraph import maximum_flow
 
-    edges, places = _network(found), found.steps[-1].shape[0]
-    source = len(found.steps) * places + range(places)[found.rows][row]
-    sinks = range(places)[found.columns]
+    edges, places = _network(layer_graph), layer_graph.steps[-1].shape[0]
+    source = len(layer_graph.steps) * places + range(places)[layer_graph.rows][row]
+    sinks = range(places)[layer_graph.columns]
     return np.array([maximum_flow(edges, source, sink).flow_value / UNITS for sink in sinks])
 
 
-def flows(found: Graph) -> Float[np.ndarray, "T S"]:
+def flows(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
     """The flow of every row."""
-    rows = range(found.steps[-1].shape[0])[found.rows]
-    return np.stack([flow(found, row) for row in range(len(rows))])
+    rows = range(layer_graph.steps[-1].shape[0])[layer_graph.rows]
+    return np.stack([flow(layer_graph, row) for row in range(len(rows))])
 
 
-def _network(found: Graph):  # type: ignore[no-untyped-def]
-    """The steps as one network from the last step's places down to the input's, a capacity an edge."""
+def _network(layer_graph: Graph):  # type: ignore[no-untyped-def]
+    """The steps as one network from the last step's positions down to the input's, with one capacity per edge."""
     from scipy.sparse import coo_array
 
-    size = found.steps[0].shape[0]
+    size = layer_graph.steps[0].shape[0]
     rows, columns, capacities = [], [], []
-    for at, step in enumerate(found.steps):
+    for at, step in enumerate(layer_graph.steps):
         to, come = np.nonzero(step)
         rows.append((at + 1) * size + to)
         columns.append(at * size + come)
         capacities.append(np.rint(step[to, come] * UNITS).astype(np.int32))
     joined = [np.concatenate(part) for part in (rows, columns)]
-    nodes = (len(found.steps) + 1) * size
+    nodes = (len(layer_graph.steps) + 1) * size
     return coo_array((np.concatenate(capacities), (joined[0], joined[1])), shape=(nodes, nodes)).tocsr()
 
 
 def _own(item: AttentionMap) -> Step:
-    """A layer that looks at its own places: half attention, half residual, each row summing to one.
+    """The step of self-attention: half attention, half residual, each row summing to one.
 
-    Keys after the places themselves (a sink) carry nothing on, so they are left out.
+    Keys after the positions themselves (a sink) pass nothing on, so they are left out.
     """
     size = len(item.queries)
     return _shared(np.abs(item.weights[:, :, :size]).mean(0, dtype=np.float64) + np.eye(size))
 
 
-def _looking_over(item: AttentionMap) -> Step:
-    """A layer in which the decoder's places look at the encoder's."""
+def _cross(item: AttentionMap) -> Step:
+    """The step of cross-attention, from the decoder's positions to the encoder's."""
     size, others = len(item.keys), len(item.queries)
     low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
     return np.concatenate([np.eye(size, size + others), _shared(low)])
@@ -116,5 +116,5 @@ def _shared(step: np.ndarray) -> np.ndarray:
 
 
 def total(steps: Sequence[np.ndarray]) -> int:
-    """How many edges a graph has: what one flow has to look at."""
+    """The number of edges of a graph."""
     return int(sum(np.count_nonzero(step) for step in steps))

@@ -1,4 +1,4 @@
-"""What goes with what: found by asking every pair of choices, so that no list of it has to be kept."""
+"""Which choices go together: every pair is constructed, so that no list of refusals is maintained."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def config_with(choices: dict[str, Any], d_model: int = 64, num_heads: int = 4) 
 
 def refusals(axis: str, key: str, d_model: int = 64, num_heads: int = 4) -> tuple[Refusal, ...]:
     """Every choice on the other axes that refuses this one, or is refused by it, at those sizes and by default."""
-    found = []
+    refused = []
     for other, entries in AXES.items():
         if other == axis:
             continue
@@ -41,8 +41,8 @@ def refusals(axis: str, key: str, d_model: int = 64, num_heads: int = 4) -> tupl
             try:
                 config_with({axis: example(axis, key), other: example(other, item.key)}, d_model, num_heads)
             except ConfigError as reason:
-                found.append(Refusal(other, item.key, str(reason)))
-    return tuple(found)
+                refused.append(Refusal(other, item.key, str(reason)))
+    return tuple(refused)
 
 
 def needs(axis: str, key: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A formula that was read: computed on the cells of a score matrix, and written as LaTeX."""
+"""A parsed formula: computed on the cells of a score matrix, and written as LaTeX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.formula.tree import FormulaError, Kind, Node
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula as its text and its tree; called with cells it gives the mask, or the new scores."""
+    """A formula as its text and its tree; called with a ScoreBlock it gives the mask, or the new scores."""
 
     text: str
     kind: Kind
@@ -46,14 +46,14 @@ class Formula:
             known["score"] = score
             dtype = torch.promote_types(score.dtype, torch.float32)
         values = {name: torch.as_tensor(known[name], device=device).to(dtype) for name in self.names}
-        found = Computer(self.text, block, values, torch.zeros((), dtype=dtype, device=device)).of(self.tree)
+        result = Computer(self.text, block, values, torch.zeros((), dtype=dtype, device=device)).of(self.tree)
         shape = (block.i.shape[-2], block.j.shape[-1]) if score is None else score.shape
-        found = found.expand(torch.broadcast_shapes(found.shape, shape))
-        return found if score is None else self.in_dtype(found, score)
+        result = result.expand(torch.broadcast_shapes(result.shape, shape))
+        return result if score is None else self.in_dtype(result, score)
 
-    def in_dtype(self, found: Tensor, score: Tensor) -> Tensor:
-        out = found.to(score.dtype)
-        if out.dtype != found.dtype and bool((~out.isfinite() & found.isfinite()).any()):
+    def in_dtype(self, result: Tensor, score: Tensor) -> Tensor:
+        out = result.to(score.dtype)
+        if out.dtype != result.dtype and bool((~out.isfinite() & result.isfinite()).any()):
             raise FormulaError(self.text, self.tree.at, f"its values are too large for {score.dtype}.")
         return out
 

@@ -36,22 +36,22 @@ def tokens(text: str) -> list[Token]:
     """The words of a formula; FormulaError at the first character that can be none."""
     if len(text) > MAX_TEXT:
         raise FormulaError(text, MAX_TEXT, f"it has {len(text):,} characters; at most {MAX_TEXT} are read.")
-    found, at, plain = [], 0, text.translate(_TYPED)
+    parts, at, plain = [], 0, text.translate(_TYPED)
     while at < len(plain):
         if plain[at] in " \t\n":
             at += 1
         elif plain[at] in _PAIRS:
-            found.append(Token(_PAIRS[plain[at]], "sign", at))
+            parts.append(Token(_PAIRS[plain[at]], "sign", at))
             at += 1
         elif match := _TOKEN.match(plain, at):
             if match[0] in _INSTEAD:
                 raise FormulaError(text, at, f"{match[0]} is not read here; write {_INSTEAD[match[0]]}.")
-            found.append(Token(match[0], str(match.lastgroup), at))
+            parts.append(Token(match[0], str(match.lastgroup), at))
             at = match.end()
         else:
             raise FormulaError(text, at, f"{text[at]!r} has no meaning here; numbers, names and "
                                          "+ - * / % ** < <= > >= == != ( ) , do.")
-    return [*found, Token("", "end", len(text))]
+    return [*parts, Token("", "end", len(text))]
 
 
 class Parser:
@@ -70,10 +70,10 @@ class Parser:
         tree = self.tree()
         if self.token.kind != "end":
             raise self.error(f"{self.token.text} does not fit here; an operator or the end would.")
-        wanted: Type = "truth value" if self.kind == "mask" else "number"
-        if tree.gives != wanted:
+        type_: Type = "truth value" if self.kind == "mask" else "number"
+        if tree.gives != type_:
             hint = "compare it, as in i - j < 4" if self.kind == "mask" else "choose numbers by it: where(j < i, 1, 0)"
-            raise self.error(f"a {self.kind} formula gives a {wanted}, and this one gives a {tree.gives}; {hint}.",
+            raise self.error(f"a {self.kind} formula gives a {type_}, and this one gives a {tree.gives}; {hint}.",
                              tree.at)
         return tree
 
@@ -122,8 +122,8 @@ class Parser:
         if token.kind == "name" and token.text not in known.WORDS:
             self.take()
             return self.call(token) if token.text in known.FUNCTIONS else self.name(token)
-        found = "the formula ends" if token.kind == "end" else f"{token.text} stands"
-        raise self.error(f"{found} where a number, a name, a function or ( would fit.")
+        place = "the formula ends" if token.kind == "end" else f"{token.text} stands"
+        raise self.error(f"{place} where a number, a name, a function or ( would fit.")
 
     def number(self) -> Node:
         token = self.take()
@@ -182,11 +182,11 @@ class Parser:
             self.expect(part, takes, op)
         return Node(op, parts, gives, at, value)
 
-    def expect(self, part: Node, wanted: Type | None, owner: str) -> None:
-        if part.gives != wanted:
+    def expect(self, part: Node, type_: Type | None, owner: str) -> None:
+        if part.gives != type_:
             owner = {"minus": "-", "plus": "+", "compare": "a comparison"}.get(owner, owner)
-            hint = "compare it, as in i < 4" if wanted == "truth value" else "where(…, 1, 0) makes a number of it"
-            raise self.error(f"{owner} takes a {wanted} here, and this is a {part.gives}; {hint}.", part.at)
+            hint = "compare it, as in i < 4" if type_ == "truth value" else "where(…, 1, 0) makes a number of it"
+            raise self.error(f"{owner} takes a {type_} here, and this is a {part.gives}; {hint}.", part.at)
 
     def error(self, why: str, at: int | None = None) -> FormulaError:
         return FormulaError(self.text, self.token.at if at is None else at, why)

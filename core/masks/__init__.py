@@ -1,4 +1,4 @@
-"""Masks: who may see whom. Each is a rule on the cells (i, j), True = may attend; and, or, not compose them."""
+"""Masks: which query i may attend to which key j, True = may attend; and, or, not compose them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _COMPOSE = "Composition of masks, cell by cell."
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """Products add up; of bytes the largest part, and what is joined."""
+    """The sum of the parts' FLOPs; the bytes of the largest part and of two joined masks."""
     parts = [find(MASKS, "mask", part.key).cost(config.with_(mask=part), area) for part in config.mask.parts]
-    kept = max(part.kept for part in parts)
-    return Cost(sum(part.flops for part in parts), max(part.bytes for part in parts) + 2 * kept, kept)
+    output = max(part.output for part in parts)
+    return Cost(sum(part.flops for part in parts), max(part.bytes for part in parts) + 2 * output, output)
 
 
 COMPOSED: tuple[Entry, ...] = (
@@ -64,7 +64,7 @@ def _weight_factor_mask(choice: Choice) -> str | None:
     """The key of the first mask in it that multiplies weights."""
     if "reweighs" in find(MASKS, "mask", choice.key).traits:
         return choice.key
-    return next((found for part in choice.parts if (found := _weight_factor_mask(part))), None)
+    return next((key for part in choice.parts if (key := _weight_factor_mask(part))), None)
 
 
 def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:

@@ -25,8 +25,8 @@ class AllOf(Mask):
 
     def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         parts: Iterable[Any] = self.parts
-        found = [factor for part in parts if (factor := part.weight_factor(block)) is not None]
-        return torch.stack(torch.broadcast_tensors(*found)).prod(0) if found else None
+        factors = [factor for part in parts if (factor := part.weight_factor(block)) is not None]
+        return torch.stack(torch.broadcast_tensors(*factors)).prod(0) if factors else None
 
 
 class AnyOf(Mask):

@@ -77,10 +77,10 @@ def drawn(block: ScoreBlock, drawing: str, beyond: str) -> Tensor:
     grid = drawing_grid(drawing).to(block.i.device)
     rows, columns = grid.shape
     inside = (block.i < rows) & (block.j < columns)
-    found = grid[block.i % rows, block.j % columns]  # (T, S)
+    visible = grid[block.i % rows, block.j % columns]  # (T, S)
     if beyond == "repeat":
-        return found
-    return found | ~inside if beyond == "seen" else found & inside
+        return visible
+    return visible | ~inside if beyond == "seen" else visible & inside
 
 
 def formula(block: ScoreBlock, text: str) -> Tensor:

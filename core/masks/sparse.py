@@ -37,12 +37,12 @@ def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: 
     Without a random state, any rectangle of the mask, on any device and at any time, agrees with the whole.
     """
     start = ((seed + 1) * _MIX[2]) & _LARGEST
-    at_once, found = max(1, _MOST_CELLS // columns.shape[1]), []
+    at_once, parts = max(1, _MOST_CELLS // columns.shape[1]), []
     for some, open_ in zip(rows.split(at_once), free.split(at_once), strict=True):
         rank = scrambled(some * _MIX[0] + columns * _MIX[1] + start).masked_fill(~open_, -1)  # an open cell's is ≥ 0
         best = rank.topk(min(count, rank.shape[1]), dim=1).indices
-        found.append(torch.zeros_like(open_).scatter(1, best, True) & open_)
-    return torch.cat(found)
+        parts.append(torch.zeros_like(open_).scatter(1, best, True) & open_)
+    return torch.cat(parts)
 
 
 def scrambled(x: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class Forgetting(Position):
         nn.init.constant_(self.gate.bias, start)
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
-        """The log of what is kept up to each key, (B, H, Sx)."""
+        """The cumulative log of the forget gates up to each key, (B, H, Sx)."""
         gates = self.gate(require(block, "context", "forgetting")).mT
         precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
         each = F.logsigmoid(gates.to(precise))
@@ -61,9 +61,9 @@ class Forgetting(Position):
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         context = require(block, "context", "forgetting")
-        kept, = block.tables or self.tables(block)
-        at_query = kept[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
-        between = at_query[..., :, None] - kept[..., block.j.flatten()][..., None, :]
+        total, = block.tables or self.tables(block)
+        at_query = total[..., block.i.flatten().clamp(max=context.shape[1] - 1)]
+        between = at_query[..., :, None] - total[..., block.j.flatten()][..., None, :]
         return -between.abs().to(context.dtype)
 
 

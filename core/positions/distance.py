@@ -11,12 +11,12 @@ from core.score_block import ScoreBlock
 
 
 def require(block: ScoreBlock, name: str, owner: str) -> Tensor:
-    """A tensor that the cells carry (q, k, x or context); ConfigError says which position wants it when it is None."""
-    found = getattr(block, name)
-    if found is None:
+    """A tensor of the block (q, k, x or context); ConfigError names the position that needs it when it is None."""
+    tensor = getattr(block, name)
+    if tensor is None:
         raise ConfigError(f"position = {owner} reads {name}, which is not given here; give it, or take a position that "
                           "sees places alone (alibi, t5).")
-    return found
+    return tensor
 
 
 def clipped_rows(block: ScoreBlock, most: int) -> tuple[Int[Tensor, "T S"], slice]:

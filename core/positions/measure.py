@@ -1,4 +1,4 @@
-"""What an encoding does, measured from outside: what it adds, how it turns, and what a shift does to it."""
+"""Measurements of a position encoding: what it adds, how it rotates, and what a shift changes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Pair:
 
 
 def rotation_pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
-    """Which dimensions turn together, found in the matrices of at least two places; those that stay are in no pair."""
+    """Which dimensions rotate together, from the matrices of at least two positions; unchanged ones are in no pair."""
     reach = turns.abs().sum(0).fill_diagonal_(0)
-    found = []
+    pairs = []
     for first in range(len(reach)):
         second = int(reach[:, first].argmax())
         if first < second and reach[second, first] > TURNS:
-            found.append(Pair(first, second, float(torch.atan2(turns[1, second, first], turns[1, first, first]))))
-    return tuple(found)
+            pairs.append(Pair(first, second, float(torch.atan2(turns[1, second, first], turns[1, first, first]))))
+    return tuple(pairs)
 
 
 def cosines(table: Float[Tensor, "T C"]) -> Float[Tensor, "T T"]:

@@ -132,12 +132,13 @@ def _shaw_cost(config: LayerConfig, area: Area) -> Cost:
     if not config.position["values"]:
         return keys
     spent = config.num_heads * area.queries * vectors
-    return Cost(keys.flops + 2.0 * spent * config.v_dim, max(keys.bytes, 8 * spent + 16 * area.cells), keys.kept)
+    return Cost(keys.flops + 2.0 * spent * config.v_dim, max(keys.bytes, 8 * spent + 16 * area.cells), keys.output)
 
 
 def _transformer_xl_cost(config: LayerConfig, area: Area) -> Cost:
     met, cells = _met(config, area, area.high - area.low + 1, area.queries), config.score_heads * area.cells
-    return Cost(met.flops + 2.0 * config.score_heads * area.keys * config.qk_dim, max(met.bytes, 12 * cells), met.kept)
+    key_bias = 2.0 * config.score_heads * area.keys * config.qk_dim
+    return Cost(met.flops + key_bias, max(met.bytes, 12 * cells), met.output)
 
 
 def _transformer_xl_tables(config: LayerConfig, area: Area) -> Cost:
@@ -150,7 +151,7 @@ def _deberta_cost(config: LayerConfig, area: Area) -> Cost:
     most = int(config.position["distance"])
     read = table_rows(area.low, area.high, most, 2 * most)
     met = _met(config, area, read.stop - read.start, area.queries + area.keys)
-    return Cost(met.flops, max(met.bytes, 4 * met.kept), met.kept)
+    return Cost(met.flops, max(met.bytes, 4 * met.output), met.output)
 
 
 def _deberta_tables(config: LayerConfig, area: Area) -> Cost:

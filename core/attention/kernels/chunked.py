@@ -1,7 +1,7 @@
 """Softmax attention block by block, forward and backward, without ever holding a matrix of T × S.
 
-Rabe & Staats 2021, algorithm 1; Dao et al. 2022, algorithms 1 and 4. A row's running maximum m, sum l and output o
-are kept, and each new block of keys rescales them by e^(m − m'). Backward makes a block's weights again from m + log l.
+Rabe & Staats 2021, algorithm 1; Dao et al. 2022, algorithms 1 and 4. Each row has a running maximum m, sum l and
+output o, which each new block of keys rescales by e^(m − m'). Backward recomputes a block's weights from m + log l.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys that 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A problem cut into blocks of `size` queries and keys; `seed` drops the same weights forward and backward."""
+    """The inputs in blocks of `size` queries and keys; `seed` drops the same weights forward and backward."""
 
     inputs: AttentionInputs
     size: int
@@ -49,11 +49,11 @@ class Blocks:
         scores = to_float32(compute_scores(part)[-1]) / part.normalizer.temperature
         return scores if allowed is None else scores.masked_fill(~allowed, -INFINITY)
 
-    def kept(self, weights: Tensor, rows: slice, columns: slice) -> Tensor:
-        """1 / (1 − dropout) where a weight is kept, 0 where it is dropped."""
-        place = torch.Generator(weights.device).manual_seed(hash((self.seed, rows.start, columns.start)))
-        drawn = torch.rand(weights.shape, generator=place, device=weights.device, dtype=weights.dtype)
-        return (drawn >= self.inputs.dropout).to(weights.dtype) / (1.0 - self.inputs.dropout)
+    def dropout_factor(self, weights: Tensor, rows: slice, columns: slice) -> Tensor:
+        """1 / (1 − dropout) where a weight stays, 0 where it is dropped."""
+        generator = torch.Generator(weights.device).manual_seed(hash((self.seed, rows.start, columns.start)))
+        uniform = torch.rand(weights.shape, generator=generator, device=weights.device, dtype=weights.dtype)
+        return (uniform >= self.inputs.dropout).to(weights.dtype) / (1.0 - self.inputs.dropout)
 
 
 class _Chunked(torch.autograd.Function):
@@ -73,13 +73,13 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, norm, *read = ctx.saved_tensors
         blocks, learned = with_leaves(ctx.blocks, read)
-        found = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in (q, k, v, *learned)]
+        grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in (q, k, v, *learned)]
         delta = (to_float32(grad) * out).sum(-1, keepdim=True)  # Σ_j w_ij ∂w_ij: what the softmax takes off each row
         for rows in spans(q.shape[2], blocks.size):
             row = (to_float32(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
             for columns in spans(k.shape[2], blocks.size):
-                _add_block(blocks, (q, k, v), learned, found, row, rows, columns)
-        return None, *(total.to(x.dtype) for total, x in zip(found, (q, k, v, *learned), strict=True))
+                _add_block(blocks, (q, k, v), learned, grads, row, rows, columns)
+        return None, *(total.to(x.dtype) for total, x in zip(grads, (q, k, v, *learned), strict=True))
 
 
 def with_leaves(blocks: Blocks, read: list[Tensor]) -> tuple[Blocks, list[Tensor]]:
@@ -104,17 +104,17 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
         weights, fade = (scores - safe).exp_(), (top - safe).exp_()
         total = total * fade + weights.sum(-1, keepdim=True)
         if blocks.inputs.dropout:
-            weights = weights * blocks.kept(weights, rows, columns)
+            weights = weights * blocks.dropout_factor(weights, rows, columns)
         out.mul_(fade).add_(weights @ to_float32(values))
         top = highest
-        del scores, weights  # else they would stand beside those of the next block
+        del scores, weights  # free their memory before the next block
     unseen = total == 0
     norm = (top + total.log()).masked_fill(unseen, INFINITY)
     return out / total.masked_fill(unseen, 1.0), norm
 
 
 def _add_block(
-    blocks: Blocks, qkv: tuple[Tensor, Tensor, Tensor], learned: list[Tensor], found: list[Tensor],
+    blocks: Blocks, qkv: tuple[Tensor, Tensor, Tensor], learned: list[Tensor], grads: list[Tensor],
     row: tuple[Tensor, Tensor, Tensor], rows: slice, columns: slice,
 ) -> None:
     """Add one block's share to the gradients of q, k, v and of what is learned."""
@@ -127,23 +127,23 @@ def _add_block(
     weights = (scores.detach() - norm).exp_()
     felt, used = grad @ to_float32(values).mT, weights
     if blocks.inputs.dropout:
-        kept = blocks.kept(weights, rows, columns)
-        felt, used = felt * kept, weights * kept
-    found[2][:, :, columns] += used.mT @ grad
+        factor = blocks.dropout_factor(weights, rows, columns)
+        felt, used = felt * factor, weights * factor
+    grads[2][:, :, columns] += used.mT @ grad
     parts = torch.autograd.grad(scores, [q, k, *learned], weights * (felt - delta), allow_unused=True)
-    for total, part in zip((found[0][:, :, rows], found[1][:, :, columns], *found[3:]), parts, strict=True):
+    for total, part in zip((grads[0][:, :, rows], grads[1][:, :, columns], *grads[3:]), parts, strict=True):
         if part is not None:
             total += part
 
 
 def learned_tensors(inputs: AttentionInputs) -> list[Tensor]:
-    """What the scores read beside q and k, where gradients are wanted: weights, a given bias, the layer's inputs."""
+    """What the scores read beside q and k, where they require gradients: weights, a given bias, the layer's inputs."""
     pieces = [piece for piece in (inputs.score, inputs.position, inputs.mask) if piece is not None]
     weights = [weight for piece in pieces for weight in piece.parameters()]
     others = (inputs.call_bias, inputs.block.x, inputs.block.context)
     # By identity, since in self-attention the context is x.
-    found = {id(x): x for x in (*weights, *others) if x is not None and x.requires_grad}
-    return list(found.values())
+    tensors = {id(x): x for x in (*weights, *others) if x is not None and x.requires_grad}
+    return list(tensors.values())
 
 
 def chunked(inputs: AttentionInputs, size: int) -> Steps:

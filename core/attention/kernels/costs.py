@@ -59,9 +59,9 @@ def mask_cost(config: LayerConfig, area: Area) -> Cost:
     if not area.masked or config.mask.key in ("none", "padding"):
         return Cost()
     rule = axis_cost("mask", config, area)
-    kept = max(rule.kept, area.cells)
-    joined = kept + area.cells if area.real is not None else 0.0
-    return Cost(rule.flops, max(rule.bytes, RULE * area.cells, joined), kept)
+    output = max(rule.output, area.cells)
+    joined = output + area.cells if area.real is not None else 0.0
+    return Cost(rule.flops, max(rule.bytes, RULE * area.cells, joined), output)
 
 
 def before(config: LayerConfig, area: Area) -> Cost:
@@ -77,7 +77,7 @@ def before(config: LayerConfig, area: Area) -> Cost:
         held += shared * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
         held -= stored * config.qk_dim if turned else 0.0
     tables = find(POSITIONS, "position", config.position.key).tables(config, area)
-    return Cost(tables.flops, held + max(tables.bytes, passing), held + tables.kept)
+    return Cost(tables.flops, held + max(tables.bytes, passing), held + tables.output)
 
 
 def exact_block(config: LayerConfig, area: Area) -> float:
@@ -87,11 +87,11 @@ def exact_block(config: LayerConfig, area: Area) -> float:
         position = axis_cost("position", config, area)
     score, normalizer = axis_cost("score", config, area), axis_cost("normalizer", config, area)
     own_scale = scores if config.score.key == "cosine" else 0.0  # a scale a head is no number: its product is new
-    steps = [mask.bytes, mask.kept + score.bytes + scores, mask.kept + 2 * own_scale,
-             mask.kept + own_scale + scores + position.bytes]
-    if position.kept:
-        steps.append(mask.kept + own_scale + 2 * scores + position.kept)
-    live = mask.kept + position.kept + scores
+    steps = [mask.bytes, mask.output + score.bytes + scores, mask.output + 2 * own_scale,
+             mask.output + own_scale + scores + position.bytes]
+    if position.output:
+        steps.append(mask.output + own_scale + 2 * scores + position.output)
+    live = mask.output + position.output + scores
     steps.append(live + normalizer.bytes)
     live += scores  # the weights
     if config.has("mask", "reweighs") and (factor := weight_factor_bytes(config, area)):
@@ -103,7 +103,7 @@ def exact_block(config: LayerConfig, area: Area) -> float:
     clean = FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0  # values without NaN
     steps += [live + clean, live + clean + outputs(config, area.queries) * (2 if area.masked else 1)]
     if config.has("position", "values") and config.position["values"]:
-        steps.append(live + outputs(config, area.queries) + position.bytes - position.kept)
+        steps.append(live + outputs(config, area.queries) + position.bytes - position.output)
     return max(steps)
 
 
@@ -119,21 +119,21 @@ def exact_cost(config: LayerConfig, area: Area) -> Cost:
     """All cells at once, every step a matrix."""
     made, masks = before(config, area), 2 if config.has("mask", "learned") else 1
     return Cost(made.flops + flops(config, area, masks),
-                max(made.bytes, made.kept + exact_block(config, area)), outputs(config, area.queries))
+                max(made.bytes, made.output + exact_block(config, area)), outputs(config, area.queries))
 
 
 def fused_block(config: LayerConfig, area: Area) -> float:
     """Bytes beside the output of F.scaled_dot_product_attention on a CPU: mask, bias, and its tiles."""
     mask, scores = mask_cost(config, area), matrix(config, area)
-    live, steps = mask.kept, [mask.bytes]
+    live, steps = mask.output, [mask.bytes]
     prepared = axis_cost("score", config, area).bytes
     if enters(config) == "scores":
         position = axis_cost("position", config, area)
         steps.append(live + position.bytes)
-        live += position.kept + position.kept  # the bias, and what temperature makes of it
+        live += position.output + position.output  # the bias, and what temperature makes of it
         if area.masked:
-            steps.append(live + position.kept + area.cells)
-            live += position.kept
+            steps.append(live + position.output + area.cells)
+            live += position.output
     elif area.masked:
         own = area.keys if config.mask.key in ("none", "padding") else area.cells
         steps.append(live + (FLOAT + 1) * own)
@@ -157,7 +157,7 @@ def fused_cost(config: LayerConfig, area: Area) -> Cost:
     own = config.mask.key == "causal" and area.real is None and area.queries == area.keys and enters(config) != "scores"
     rows = Area.whole(area.queries, area.keys) if own else area
     held = fused_block(config, rows) + outputs(config, area.queries)
-    return Cost(made.flops + flops(config, area), max(made.bytes, made.kept + held), outputs(config, area.queries))
+    return Cost(made.flops + flops(config, area), max(made.bytes, made.output + held), outputs(config, area.queries))
 
 
 def places_of(config: LayerConfig, area: Area) -> MaskGeometry:
@@ -176,18 +176,18 @@ def places_of(config: LayerConfig, area: Area) -> MaskGeometry:
 
 
 def areas_met(area: Area, size: int, met: list[Stretch]) -> Counter[Area]:
-    """How often a plan computes which areas, a block of queries and its keys each; alike ones are one."""
-    found: Counter[Area] = Counter()
+    """How often a plan computes which areas, a block of queries and its keys each (equal ones counted together)."""
+    counts: Counter[Area] = Counter()
     for rows, seen in zip(spans(area.queries, size), met, strict=True):
         keys = sum(stretch.stop - stretch.start for stretch in seen)
-        found[Area(rows.stop - rows.start, keys, rows.start - seen[-1].stop + 1, rows.stop - 1 - seen[0].start,
+        counts[Area(rows.stop - rows.start, keys, rows.start - seen[-1].stop + 1, rows.stop - 1 - seen[0].start,
                    area.masked, area.real)] += 1
-    return found
+    return counts
 
 
 def blocks_met(area: Area, size: int, met: list[Stretch]) -> Counter[Area]:
     """How often square blocks are computed, by how far they lie from the diagonal; those at the ends may be smaller."""
-    found: Counter[Area] = Counter()
+    counts: Counter[Area] = Counter()
     ends = Counter[int]()  # of a row of whole blocks: +1 on the diagonal where it begins, −1 after its last
     for at, (rows, seen) in enumerate(zip(spans(area.queries, size), met, strict=True)):
         for stretch in () if seen is NOTHING else seen:
@@ -198,15 +198,15 @@ def blocks_met(area: Area, size: int, met: list[Stretch]) -> Counter[Area]:
                 first = last
             for start in range(first * size, stretch.stop, size):
                 stop = min(start + size, stretch.stop)
-                found[Area(rows.stop - rows.start, stop - start, rows.start - stop + 1, rows.stop - 1 - start,
+                counts[Area(rows.stop - rows.start, stop - start, rows.start - stop + 1, rows.stop - 1 - start,
                            area.masked, area.real)] += 1
     count = 0
     for diagonal in range(min(ends, default=0), max(ends, default=0)):
         count += ends[diagonal]
         if count:
             away = diagonal * size
-            found[Area(size, size, away - size + 1, away + size - 1, area.masked, area.real)] += count
-    return found
+            counts[Area(size, size, away - size + 1, away + size - 1, area.masked, area.real)] += count
+    return counts
 
 
 def total_flops(config: LayerConfig, areas: Counter[Area], masks: int = 1) -> float:
@@ -229,7 +229,7 @@ def gathered_cost(config: LayerConfig, area: Area, met: list[Stretch], fused: bo
     out = outputs(config, area.queries)
     held = max(2 * out, out * (blocks - 1) / blocks + outputs(config, min(size, area.queries)) * fused
                + block + copied * apart)
-    return Cost(made.flops + total_flops(config, areas, masks), max(made.bytes, made.kept + held), out)
+    return Cost(made.flops + total_flops(config, areas, masks), max(made.bytes, made.output + held), out)
 
 
 @lru_cache(maxsize=256)
@@ -240,7 +240,7 @@ def chunked_cost(config: LayerConfig, area: Area) -> Cost:
     rows, block = min(size, area.queries), max((chunked_block(config, each) for each in areas), default=0.0)
     logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
     held = out + logarithms + outputs(config, rows) + max(block, outputs(config, rows))
-    return Cost(made.flops + total_flops(config, areas), max(made.bytes, made.kept + held), out)
+    return Cost(made.flops + total_flops(config, areas), max(made.bytes, made.output + held), out)
 
 
 def chunked_block(config: LayerConfig, area: Area) -> float:
@@ -250,6 +250,6 @@ def chunked_block(config: LayerConfig, area: Area) -> float:
         position = axis_cost("position", config, area)
     score = axis_cost("score", config, area)
     own_scale = scores if config.score.key == "cosine" else 0.0
-    steps = [mask.bytes, mask.kept + score.bytes + scores, mask.kept + own_scale + scores + position.bytes,
-             mask.kept + scores + (scores + position.kept if position.kept else 0.0)]
-    return max(*steps, 2 * scores + 2 * mask.kept)
+    steps = [mask.bytes, mask.output + score.bytes + scores, mask.output + own_scale + scores + position.bytes,
+             mask.output + scores + (scores + position.output if position.output else 0.0)]
+    return max(*steps, 2 * scores + 2 * mask.output)

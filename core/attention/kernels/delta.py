@@ -1,7 +1,7 @@
 """The gated delta rule: a state that forgets, and that a key corrects instead of adding to.
 
-Yang et al. 2024, section 3.1: S_t = α_t S_{t−1}(I − β_t k_t k_tᵀ) + β_t v_t k_tᵀ, out_t = S_t q_t. α_t is what is kept
-of all before; of what the state then says for k_t, a share β_t gives way to v_t. Three layers of four in Qwen3-Next.
+Yang et al. 2024, section 3.1: S_t = α_t S_{t−1}(I − β_t k_t k_tᵀ) + β_t v_t k_tᵀ, out_t = S_t q_t. α_t decays the
+state before; of what it then returns for k_t, a share β_t is replaced by v_t. Three layers of four in Qwen3-Next.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, ch
     q = F.pad(q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))  # (B, H, n, chunk, D)
     k, v = (F.pad(x, (0, 0, 0, length - keys)).unflatten(2, (-1, chunk)) for x in (k, v))
     decay, write = (F.pad(x, (0, length - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1) for x in (decay, write))
-    kept = decay.cumsum(-2)  # log of what is kept since the chunk's start; padding keeps all and writes nothing
+    total = decay.cumsum(-2)  # log of the decay since the chunk's start; padding neither decays nor writes
     ahead = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
-    between = (kept - kept.mT).masked_fill(ahead, -torch.inf).exp()
-    written, since = k * write, kept.exp()
+    between = (total - total.mT).masked_fill(ahead, -torch.inf).exp()
+    written, since = k * write, total.exp()
     solved = torch.linalg.solve_triangular(
         (written @ k.mT) * between, torch.cat((v * write, written * since), -1), upper=False, unitriangular=True)
     own, read = solved.split((size, k.shape[-1]), -1)
-    inside, asked, added = (q @ k.mT) * between, q * since, (k * (kept[..., -1:, :] - kept).exp()).mT
+    inside, from_start, added = (q @ k.mT) * between, q * since, (k * (total[..., -1:, :] - total).exp()).mT
     state, out = own.new_zeros(*k.shape[:2], k.shape[-1], size), []
     for i in range(length // chunk):
         values = own[:, :, i] - read[:, :, i] @ state
-        out.append(inside[:, :, i] @ values + asked[:, :, i] @ state)
+        out.append(inside[:, :, i] @ values + from_start[:, :, i] @ state)
         state = state * since[:, :, i, -1:] + added[:, :, i] @ values
     return torch.cat(out, 2)[:, :, offset:offset + queries]
 

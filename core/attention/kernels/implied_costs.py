@@ -14,7 +14,7 @@ def summed(config: LayerConfig, area: Area, flops: float, numbers: float, prepar
     `prepared` says that what a score makes of q and k is alive then too.
     """
     made, score = before(config, area), axis_cost("score", config, area)
-    held = made.kept + score.kept * prepared + FLOAT * config.score_heads * numbers
+    held = made.output + score.output * prepared + FLOAT * config.score_heads * numbers
     return Cost(made.flops + score.flops + config.score_heads * flops, max(made.bytes, held),
                 outputs(config, area.queries))
 

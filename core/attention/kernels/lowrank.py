@@ -62,11 +62,11 @@ def inverse(matrix: Tensor, rounds: int) -> Tensor:
     """
     identity = torch.eye(matrix.shape[-2], dtype=matrix.dtype, device=matrix.device)
     largest = matrix.sum(-2, keepdim=True).amax(-1, keepdim=True)
-    found = matrix.mT / largest.clamp(min=torch.finfo(matrix.dtype).tiny)
+    estimate = matrix.mT / largest.clamp(min=torch.finfo(matrix.dtype).tiny)
     for _ in range(rounds):
-        both = matrix @ found
-        found = 0.25 * found @ (13 * identity - both @ (15 * identity - both @ (7 * identity - both)))
-    return found
+        both = matrix @ estimate
+        estimate = 0.25 * estimate @ (13 * identity - both @ (15 * identity - both @ (7 * identity - both)))
+    return estimate
 
 
 def soft(q: Tensor, k: Tensor, columns: Tensor | None) -> Tensor:

@@ -45,13 +45,13 @@ BANDS: dict[str, Callable[[Choice], Reach]] = {
 
 @dataclass(frozen=True)
 class MaskGeometry:
-    """The lengths of a problem, where its queries begin, and its mask on some rows and all columns."""
+    """The numbers of queries and keys, the first query's position, and the mask on some rows and all columns."""
 
     queries: int
     keys: int
     offset: int
     allowed: Callable[[slice], Tensor | None]
-    fixed: bool = True  # the mask depends on places alone, neither on this call's tokens nor on weights
+    fixed: bool = True  # the mask depends on positions alone, neither on this call's tokens nor on weights
 
     @classmethod
     def of(cls, inputs: AttentionInputs) -> MaskGeometry:
@@ -74,62 +74,62 @@ class Band:
     after: float
 
     def __call__(self, places: MaskGeometry, size: int) -> list[Stretch]:
-        found: list[Stretch] = []
+        plan: list[Stretch] = []
         for rows in spans(places.queries, size):
             start = max(0, places.offset + rows.start - self.before)
             stop = min(places.keys, places.offset + rows.stop + self.after)
-            found.append((slice(int(start), int(stop)),) if start < stop else NOTHING)
-        return found
+            plan.append((slice(int(start), int(stop)),) if start < stop else NOTHING)
+        return plan
 
 
 class Touched:
-    """The blocks that a mask touches. Finding them looks at each cell, so they are kept for the lengths seen last."""
+    """The blocks that a mask touches. Computing them reads each cell, so those of the last lengths are cached."""
 
-    KEPT = 8
+    CACHE_SIZE = 8
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, ...], list[Stretch]] = {}
+        self.cache: dict[tuple[int, ...], list[Stretch]] = {}
 
     def __call__(self, places: MaskGeometry, size: int) -> list[Stretch]:
         if not places.fixed:
             return touched_blocks(places, size)
         key = (places.queries, places.keys, places.offset)
-        if key not in self.found:
-            if len(self.found) >= self.KEPT:
-                self.found.pop(next(iter(self.found)))
-            self.found[key] = touched_blocks(places, size)
-        return self.found[key]
+        if key not in self.cache:
+            if len(self.cache) >= self.CACHE_SIZE:
+                self.cache.pop(next(iter(self.cache)))
+            self.cache[key] = touched_blocks(places, size)
+        return self.cache[key]
 
 
 def touched_blocks(places: MaskGeometry, size: int) -> list[Stretch]:
     """The stretches of keys, in whole blocks, of which a query of each block may see one."""
     keys = places.keys
-    found: list[Stretch] = []
+    plan: list[Stretch] = []
     for rows in spans(places.queries, size):
         allowed = places.allowed(rows)
         if allowed is None:
-            found.append((slice(0, keys),))
+            plan.append((slice(0, keys),))
             continue
         seen = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
         blocks = F.pad(seen, (0, -keys % size)).unflatten(0, (-1, size)).any(1).nonzero().flatten().tolist()
-        found.append(joined(blocks, size, keys) or NOTHING)
-    return found
+        plan.append(joined(blocks, size, keys) or NOTHING)
+    return plan
 
 
 GAPLESS = ("none", "causal", "local", "causal_local")  # masks that let every key be seen within their reach
 
 
 def visible_blocks(mask: Choice, places: MaskGeometry, size: int, real: int) -> list[Stretch]:
-    """What `touched` finds under a mask of fixed places with `real` keys before the padding, sooner where it can."""
+    """`touched_blocks` of a mask of positions alone, with `real` keys before padding; closed form where possible."""
     if mask.key not in GAPLESS:
         return touched_blocks(places, size)
     before, after = reach(mask)
-    found: list[Stretch] = []
+    plan: list[Stretch] = []
     for rows in spans(places.queries, size):
         start, stop = max(0, rows.start - before), min(real, rows.stop + after)
         whole = slice(int(start) // size * size, min(-(-int(stop) // size) * size, places.keys))
-        found.append((whole,) if start < stop else NOTHING)
-    return found
+        plan.append((whole,) if start < stop else NOTHING)
+    return plan
 
 
 def joined(blocks: list[int], size: int, length: int) -> Stretch:

@@ -15,8 +15,8 @@ Reason = Callable[[Any], str | None]
 def refuse_when(kernel: str, *reasons: Reason) -> Reason:
     """The `refuse` of a kernel's entry: the first reason that the config gives, with both names in it."""
     def refuse(config: LayerConfig) -> str | None:
-        said = next((words for reason in reasons if (words := reason(config))), None)
-        return said and f"kernel = {kernel} {said}, or kernel = exact."
+        sentence = next((words for reason in reasons if (words := reason(config))), None)
+        return sentence and f"kernel = {kernel} {sentence}, or kernel = exact."
 
     return refuse
 

@@ -72,8 +72,8 @@ class Retention(nn.Module):
             raise ConfigError("kernel = retention fades at a rate of each head; take Attention(config), or "
                               "kernel = linear.")
         self.chunk = int(config.kernel["chunk"])
-        found = SLOPES[str(config.kernel["decay"])](config.score_heads)
-        self.register_buffer("slopes", found[:, None, None], persistent=False)
+        slopes = SLOPES[str(config.kernel["decay"])](config.score_heads)
+        self.register_buffer("slopes", slopes[:, None, None], persistent=False)
 
     def forward(self, inputs: AttentionInputs) -> Steps:
         real = visible_keys(inputs, "retention")

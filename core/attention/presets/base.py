@@ -42,13 +42,13 @@ class Preset:
         """A sentence for each axis on which it differs from Vaswani 2017, and its own; nothing for that one itself."""
         own = self.config(d_model, num_heads)
         usual = _config(VASWANI, own.d_model, own.num_heads)
-        found = {axis: sentence(axis, getattr(own, axis), getattr(usual, axis)) for axis in AXES
-                 if getattr(own, axis) != getattr(usual, axis)}
+        sentences = {axis: sentence(axis, getattr(own, axis), getattr(usual, axis)) for axis in AXES
+                     if getattr(own, axis) != getattr(usual, axis)}
         if own.has("projection", "own positions"):
-            found["position"] = f"{AXIS_NAMES['position']}: those of {name('projection', own.projection)} alone."
+            sentences["position"] = f"{AXIS_NAMES['position']}: those of {name('projection', own.projection)} alone."
         elif own.has("kernel", "own positions") and own.position.key == "none":
-            found["position"] = f"{AXIS_NAMES['position']}: those of {name('kernel', own.kernel)} alone."
-        return (*found.values(), self.meaning) if found else ()
+            sentences["position"] = f"{AXIS_NAMES['position']}: those of {name('kernel', own.kernel)} alone."
+        return (*sentences.values(), self.meaning) if sentences else ()
 
 
 def _config(choices: Choices, d_model: int, heads: int) -> AttentionConfig:
@@ -57,7 +57,7 @@ def _config(choices: Choices, d_model: int, heads: int) -> AttentionConfig:
 
 
 def sentence(axis: str, own: Choice, usual: Choice) -> str:
-    """What stands on an axis instead of what stood there, and what that does, from the entries alone."""
+    """How the choice on an axis differs from the usual one, and what it does, from the entries alone."""
     if own.key == usual.key and not own.parts:
         before, now = dict(usual.params), dict(own.params)
         changes = [words(axis, own.key, key, now[key], before[key]) for key in now if now[key] != before[key]]
@@ -74,27 +74,27 @@ def name(axis: str, choice: Choice, full: bool = False) -> str:
     if choice.parts:
         parts = [name(axis, part, full) for part in choice.parts]
         return f"not {parts[0]}" if choice.key == "not" else JOINED[choice.key].join(parts)
-    given = dict(choice.params)
-    own = [words(axis, choice.key, param.key, given[param.key]) for param in item.params
-           if param.key in given and (given[param.key] != param.default or f"{{{param.key}}}" in item.short)]
+    values = dict(choice.params)
+    own = [words(axis, choice.key, param.key, values[param.key]) for param in item.params
+           if param.key in values and (values[param.key] != param.default or f"{{{param.key}}}" in item.short)]
     return f"{item.name} ({', '.join(own)})" if own and full else item.name
 
 
 def words(axis: str, key: str, param: str, value: Value, before: Value | None = None) -> str:
-    """A parameter and its value, as a person says it."""
-    found = {item.key: item for item in entry(axis, key).params}[param]
-    label = found.name[:1].lower() + found.name[1:]
+    """A parameter and its value in words."""
+    item = {item.key: item for item in entry(axis, key).params}[param]
+    label = item.name[:1].lower() + item.name[1:]
     if isinstance(value, bool):
         return f"{'with' if value else 'without'} {label}"
-    shown = [found.label(item) if isinstance(item, str) else f"{item:,}" if isinstance(item, int) else f"{item:,g}"
-             for item in (value, before) if item is not None]
-    return f"{label} {' instead of '.join(shown)}"
+    numbers = [item.label(one) if isinstance(one, str) else f"{one:,}" if isinstance(one, int) else f"{one:,g}"
+               for one in (value, before) if one is not None]
+    return f"{label} {' instead of '.join(numbers)}"
 
 
 def share_heads(queries: int, **more: Value) -> Callable[[int, int], Choices]:
     """Grouped-query heads in which each key head serves that many queries, or the nearest number that divides."""
     def fit(d_model: int, num_heads: int) -> Choices:
-        wanted = max(1, num_heads // queries)
-        fits = max(number for number in range(1, wanted + 1) if num_heads % number == 0)
+        groups = max(1, num_heads // queries)
+        fits = max(number for number in range(1, groups + 1) if num_heads % number == 0)
         return {"projection": Choice.of("grouped_query", kv_heads=fits, **more)}
     return fit

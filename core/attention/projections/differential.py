@@ -63,7 +63,7 @@ def _build(config: LayerConfig) -> Differential:
 
 def _sizes(config: LayerConfig) -> HeadSizes:
     heads, half = 2 * config.num_heads, config.head_dim // 2
-    return HeadSizes(heads, half, config.head_dim, heads, kept=2 * config.d_model)  # as many keys, but half the values
+    return HeadSizes(heads, half, config.head_dim, heads, cached=2 * config.d_model)  # as many keys, half the values
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:

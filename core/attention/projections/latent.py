@@ -29,11 +29,11 @@ class Latent(Projection):
         super().__init__()
         content = d_model // num_heads
         self.num_heads, self.content, self.rope = num_heads, content, rope
-        asked = num_heads * (content + rope)
+        query_size = num_heads * (content + rope)
         self.query_down: nn.Module = nn.Identity()
         if query_latent:
             self.query_down = nn.Sequential(linear(d_model, query_latent), nn.RMSNorm(query_latent, EPSILON))
-        self.query = linear(query_latent or d_model, asked)
+        self.query = linear(query_latent or d_model, query_size)
         self.down, self.norm = linear(d_model, latent), nn.RMSNorm(latent, EPSILON)
         self.turned_key = linear(d_model, rope) if rope else None
         self.key, self.value = linear(latent, d_model), linear(latent, d_model)  # W_uk and W_uv
@@ -47,7 +47,7 @@ class Latent(Projection):
         return content, turned if self.turn is None else self.turn.rotate(turned, offset)
 
     def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
-        """The latent (B, S, R) and the shared turned key (B, 1, S, rope): all that is kept of a token."""
+        """The latent (B, S, R) and the shared turned key (B, 1, S, rope): all that a decoder caches."""
         latent = self.norm(self.down(context))
         if self.turn is None or self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
@@ -86,15 +86,15 @@ def _build(config: LayerConfig) -> Latent:
 def _sizes(config: LayerConfig) -> HeadSizes:
     turned, latent = int(config.projection["rope"]), int(config.projection["latent"])
     heads, size = config.num_heads, config.head_dim
-    return HeadSizes(heads, size + turned, size, heads, kept=latent + turned)
+    return HeadSizes(heads, size + turned, size, heads, cached=latent + turned)
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
     """Of the naive form, in which every head's keys and values are unfolded."""
     size, small = config.d_model, int(config.projection["query_latent"])
     latent, turned = int(config.projection["latent"]), int(config.projection["rope"])
-    asked = size * small + (small or size) * config.score_heads * config.qk_dim + size * size
-    return maps_cost(config, area, asked, size * (latent + turned) + 2 * latent * size)
+    per_query = size * small + (small or size) * config.score_heads * config.qk_dim + size * size
+    return maps_cost(config, area, per_query, size * (latent + turned) + 2 * latent * size)
 
 
 def _refuse(config: LayerConfig) -> str | None:

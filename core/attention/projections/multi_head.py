@@ -53,7 +53,7 @@ def _identity(config: LayerConfig) -> Identity:
 
 def _states(config: LayerConfig) -> HeadSizes:
     heads, size = config.num_heads, config.head_dim
-    return HeadSizes(heads, size, size, heads, kept=config.d_model)  # keys and values are one
+    return HeadSizes(heads, size, size, heads, cached=config.d_model)  # keys and values are one
 
 
 def _multi_head(config: LayerConfig) -> MultiHead:
