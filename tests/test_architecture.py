@@ -44,8 +44,8 @@ PRETRAINED_VIEWS = ("inside_weight", "pretrained", "evidence", "head_roles", "tw
 LEFT: dict = {
     "arrows": {"dashboard.runtime.role_scores"},
     "views": set(),
-    "files": {"generate"},
-    "compute": {"dashboard/views/generate/compute.py", "dashboard/views/train/compute.py"},
+    "files": set(),
+    "compute": {"dashboard/views/train/compute.py"},
     "pages": set(),
     "names": {"Asked": 1, "alike": 2, "asked": 54, "begun": 7, "found": 153, "gone": 5, "kept": 32, "likeness": 2,
               "looked": 3, "looks": 5, "said": 71, "told": 29, "wanted": 18},

@@ -12,8 +12,9 @@ from core.pretrained.generate import SearchSettings, generate_steps, prepare_gen
 from dashboard.charts.palette import WEIGHTS, Ink
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import contrast, shade, strip
-from dashboard.views.generate.compute import Controls, Search, outputs, run
-from dashboard.views.generate.timeline import picked_path
+from dashboard.views.generate.compute import Search, outputs, run
+from dashboard.views.generate.controls import Controls
+from dashboard.views.generate.session import picked_path
 from dashboard.widgets.model_picker import EMBEDDED
 from tests.tiny_models import tiny
 

@@ -11,7 +11,7 @@ from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.generate import SearchSettings, decode_text, generate, prepare_generation, score_continuation
 from core.pretrained.induction_scores import induction_score, most_informative_head, uniform_induction_score
 from dashboard.charts.numbers import number
-from dashboard.views.generate import compute
+from dashboard.views.generate import compute, session
 from dashboard.widgets.model_picker import examples
 from tests.pages.app import assert_no_exception
 
@@ -120,7 +120,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     slider.set_value(5)
     assert_no_exception(at.run())
     assert "At step 5 the model gives" in html(at) and strip(at) != before
-    now = at.session_state[compute.GOING]
+    now = at.session_state[session.GOING]
     assert at_of(at) == f"{now.tree.hypotheses[0].leaf}.4"
     assert "At step 5 the model gives" in html(opened(at=at_of(at)))
     assert "here these run from 0.0" in opened(at="9999.1").warning[0].value
@@ -128,7 +128,7 @@ def test_the_timeline_moves_the_token_that_is_said():
 
 def test_another_output_is_looked_at_where_it_parts_from_the_best():
     at = opened(**{"generate:strategy": "Beam"})
-    now = at.session_state[compute.GOING]
+    now = at.session_state[session.GOING]
     at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf)
     assert_no_exception(at.run())
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
@@ -143,7 +143,7 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
 def test_a_link_brings_settings_and_head():
     at = opened(**{"generate:strategy": "Sampling", "generate:seed": "3", "head": "0.1"})
     assert "Head L0·H1 puts" in html(at)
-    assert at.session_state[compute.GOING].controls.settings.seed == 3
+    assert at.session_state[session.GOING].controls.settings.seed == 3
     assert "expected two whole numbers" in opened(head="x").warning[0].value
 
 
@@ -164,10 +164,10 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     monkeypatch.setattr("dashboard.views.generate.page.run", stop_after_three)
     at = opened()
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
-    first = at.session_state[compute.GOING].tree
+    first = at.session_state[session.GOING].tree
     at.button(key="generate:go-on").click()
     assert_no_exception(at.run())
-    assert at.session_state[compute.GOING].tree is first and at.session_state[compute.GOING].done
+    assert at.session_state[session.GOING].tree is first and at.session_state[session.GOING].done
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
     assert "Stopped" not in " ".join(m.value for m in at.markdown)
 

@@ -1,12 +1,14 @@
-"""Running text as tokens: shaded by how much one step looked at each, the said one in the accent, the rest faint."""
+"""Text as tokens: shaded by the weights of one step, the new token in the accent, later ones faint."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
+from core.trace import AttentionMap
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import WEIGHTS, Ink, Theme
+from dashboard.views.generate.compute import StepView
 
 STYLE = """<style>
 .lab-strip{display:flex;flex-wrap:wrap;gap:3px 2px;font-size:14px;line-height:18px}
@@ -20,13 +22,13 @@ READABLE = 4.5
 
 def shade(weight: float, theme: Theme) -> tuple[str, str]:
     """The ink of a weight from 0 to 1 between the stops of the scale, and the colour of what is written on it."""
-    stops, place = WEIGHTS[theme], min(max(weight, 0.0), 1.0) * (len(WEIGHTS[theme]) - 1)
-    low = min(int(place), len(stops) - 2)
-    parts = [round(int(stops[low][i:i + 2], 16) * (low + 1 - place) + int(stops[low + 1][i:i + 2], 16) * (place - low))
-             for i in (1, 3, 5)]
+    stops, position = WEIGHTS[theme], min(max(weight, 0.0), 1.0) * (len(WEIGHTS[theme]) - 1)
+    low = min(int(position), len(stops) - 2)
+    parts = [round(int(stops[low][i:i + 2], 16) * (low + 1 - position)
+                   + int(stops[low + 1][i:i + 2], 16) * (position - low)) for i in (1, 3, 5)]
     ground = "#" + "".join(f"{part:02X}" for part in parts)
-    written = (Ink.of(theme).text, "#FFFFFF", "#000000")
-    return ground, next((text for text in written if contrast(text, ground) >= READABLE), written[0])
+    inks = (Ink.of(theme).text, "#FFFFFF", "#000000")
+    return ground, next((text for text in inks if contrast(text, ground) >= READABLE), inks[0])
 
 
 def contrast(one: str, other: str) -> float:
@@ -43,23 +45,46 @@ def _luminance(colour: str) -> float:
 
 def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, *, label: str, now: int | None = None,
           chance: float | None = None) -> str:
-    """HTML of the tokens; a weight None is none that could be given. `now` is the place of the token that is being
-    said, with its `chance`; what comes after it is faint. Of very many tokens those alone that have some weight."""
+    """HTML of the tokens; a weight is None where no attention is possible.
+
+    `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
+    some weight are shown.
+    """
     ink, cells, many, left_out = Ink.of(theme), [], len(tokens) > MOST, False
-    for place, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
-        below, look = "", ""
+    for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
+        below, style = "", ""
         if many and weight is not None and weight < LEAST:
             cells += [] if left_out else ["<span>…</span>"]
             left_out = True
             continue
         left_out = False
-        if place == now:
-            look = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
+        if index == now:
+            style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
             below = "" if chance is None else number(chance)
-        elif now is not None and place > now:
-            look = "opacity:.4"
+        elif now is not None and index > now:
+            style = "opacity:.4"
         elif weight is not None:
             ground, text = shade(weight, theme)
-            look, below = f"background:{ground};color:{text}", number(weight) if weight >= LEAST else ""
-        cells.append(f'<span style="{look}">{escape(token)}<small>{below}</small></span>')
+            style, below = f"background:{ground};color:{text}", number(weight) if weight >= LEAST else ""
+        cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
+
+
+def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> str:
+    """HTML of the text at a step: each token with its weight, the new one in the accent, later ones faint."""
+    weights = item.weights[head, view.step].tolist()
+    generated = tuple(view.names[token] for token in view.tokens)
+    sink = item.keys[-1:] if view.continuation.sink else ()
+    chance = float(view.continuation.logits[view.step].softmax(-1)[view.tokens[view.step]])
+    label = f"Where head {item.layer_name}·H{head} looked to say {generated[view.step]}"
+    if view.kind == "cross":
+        read = strip(item.keys, weights, theme, label=label)
+        start = tuple(view.names[token] for token in view.search.start.prompt.prefix_tokens[1:])
+        answer = strip((*start, *generated), [None] * (len(start) + len(generated)), theme, label="What is said",
+                       now=len(start) + view.step, chance=chance)
+        return f"{STYLE}{read}<div style='height:8px'></div>{answer}"
+    first = len(view.search.start.prompt.prefix_tokens)
+    line = (*sink, *item.keys[:first], *generated)
+    shares: list[float | None] = [*weights[len(weights) - len(sink):], *weights[: first + view.step]]
+    shares += [None] * (len(line) - len(shares))
+    return STYLE + strip(line, shares, theme, label=label, now=len(sink) + first + view.step, chance=chance)

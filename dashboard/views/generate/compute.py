@@ -1,38 +1,30 @@
-"""What the page is asked for, and the search that answers: it may go on over several runs of the page."""
+"""The search, which may continue over several runs of the page, and one step of it with its attention."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import streamlit as st
-
-from core.decoding import Hypothesis, SearchSettings, Tree
+from core.decoding import Hypothesis, Tree
 from core.pretrained import ModelInputs, Pretrained
 from core.pretrained.generate import (
     Continuation,
     GenerationStart,
-    generate_steps,
     prepare_generation,
     score_continuation,
+    token_names,
 )
+from core.trace import AttentionTrace, Kind
 from dashboard.runtime.cache import shared
+from dashboard.views.generate.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 
-GOING, PICKED = "generate:going", "generate:picked"
-PATIENCE, BETWEEN = 0.35, 0.2  # seconds until a search that goes on is drawn, and from one drawing to the next
+PATIENCE, BETWEEN = 0.35, 0.2  # seconds until an unfinished search is drawn, and from one drawing to the next
 SHARE = 4  # and at least so many times as long as a drawing takes, so that most of the time goes to the search
-
-
-@dataclass(frozen=True)
-class Controls:
-    """A model, what it reads, and how the next tokens are found."""
-
-    ref: ModelRef
-    given: ModelInputs
-    settings: SearchSettings
+LIKELIEST = 10  # tokens that are named at a step
+NO_TOKEN = -1  # the id of a sink
 
 
 @dataclass(eq=False)
@@ -45,7 +37,7 @@ class Search:
     tree: Tree = field(default_factory=Tree)
     seconds: float = 0.0
     stopped: bool = False
-    read: bool = False  # whether the link was asked what is picked
+    read: bool = False  # whether the pick in the link was read
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def advance(self) -> bool:
@@ -68,53 +60,74 @@ class Search:
 
     @property
     def length(self) -> int:
-        """Tokens said so far, by the longest."""
+        """The number of tokens of the longest output so far."""
         return 1 + max((one.step for one in self.tree.candidates), default=-1)
 
 
-def current_search(controls: Controls, pretrained: Pretrained) -> Search:
-    """The session's search for these controls: the running one, or a new one with nothing picked in it.
-
-    PretrainedError when the model cannot go on with what it is given.
-    """
-    now: Search | None = st.session_state.get(GOING)
-    if now is None or now.controls != controls:
-        start = prepare_generation(pretrained, controls.given)
-        fresh = now is None  # a link's pick is of the search that the link began
-        now = Search(controls, start, generate_steps(pretrained, start, controls.settings), read=not fresh)
-        st.session_state[GOING], st.session_state[PICKED] = now, None
-    return now
-
-
 def run(now: Search, draw: Callable[[Search], None]) -> None:
-    """Take the steps that are left; `draw` what there is from time to time, once it takes long enough to be seen.
+    """Take the remaining steps, and `draw` the search from time to time once it takes longer than PATIENCE.
 
-    A widget that is used meanwhile breaks this off between two steps, and the next run of the page goes on from there.
+    A widget that is used meanwhile stops this between two steps; the next run of the page continues from there.
     """
     due = time.monotonic() + PATIENCE
     while not now.stopped and now.advance():
-        if (began := time.monotonic()) >= due:
+        if (start := time.monotonic()) >= due:
             draw(now)
-            took = time.monotonic() - began
-            due = began + took + max(BETWEEN, SHARE * took)
+            took = time.monotonic() - start
+            due = start + took + max(BETWEEN, SHARE * took)
 
 
 def outputs(now: Search) -> list[Hypothesis]:
-    """What has been said, the best first; while a search is not over, what it would go on with counts too."""
+    """The outputs, the best first; while the search is not over, also the beginnings that it would continue."""
     tree, last = now.tree, now.length - 1
-    outputs_ = list(tree.hypotheses)
+    hypotheses = list(tree.hypotheses)
     if not now.done:
-        outputs_ += [Hypothesis(place, tree.tokens(place), one.total, one.total, one.samples)
-                  for place, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
-        outputs_.sort(key=lambda one: (-one.samples, -one.logp))
-    return outputs_
+        hypotheses += [Hypothesis(leaf, tree.tokens(leaf), one.total, one.total, one.samples)
+                       for leaf, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
+        hypotheses.sort(key=lambda one: (-one.samples, -one.logp))
+    return hypotheses
 
 
-def continuation_of(request: Controls, tokens: Sequence[int]) -> Continuation:
-    """All logits and the attention along one path, remembered."""
-    return shared(_continuation, request.ref, request.given, tuple(tokens))
+def continuation_of(controls: Controls, tokens: Sequence[int]) -> Continuation:
+    """All logits and the attention along one path; cached."""
+    return shared(_continuation, controls.ref, controls.inputs, tuple(tokens))
 
 
-def _continuation(ref: ModelRef, given: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
+def _continuation(ref: ModelRef, inputs: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
     pretrained = load_model(ref)
-    return score_continuation(pretrained, prepare_generation(pretrained, given), tokens)
+    return score_continuation(pretrained, prepare_generation(pretrained, inputs), tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class StepView:
+    """One step of a path: its tokens and their names, the model's logits, and the maps of one kind."""
+
+    search: Search
+    pretrained: Pretrained
+    path: Sequence[int]
+    step: int
+    tokens: Sequence[int]
+    names: Mapping[int, str]
+    continuation: Continuation
+    trace: AttentionTrace
+
+    @property
+    def kind(self) -> Kind:
+        return self.trace.maps[0].kind
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The ids of the maps' columns."""
+        start = self.search.start
+        ids = start.read.ids if self.kind == "cross" else (*start.prompt.prefix_tokens, *self.tokens[:-1])
+        return (*ids, NO_TOKEN) if self.continuation.sink else ids
+
+
+def step_view(search: Search, pretrained: Pretrained, path: Sequence[int], step: int, continuation: Continuation,
+              kind: Kind) -> StepView:
+    """One step of a path, with the names of all tokens that may be drawn."""
+    tokens = search.tree.tokens(path[-1])
+    top = continuation.logits.topk(min(LIKELIEST, continuation.logits.shape[1])).indices.flatten().tolist()
+    candidates = (one.token for one in search.tree.candidates)
+    names = token_names(pretrained, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates])
+    return StepView(search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind))

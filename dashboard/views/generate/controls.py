@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from core.decoding import SearchSettings
+from core.pretrained import ModelInputs
+from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.sampling import STRATEGIES, sampling_settings
 
-MOST = 128  # tokens said at most
+MOST = 128  # new tokens at most
 SHARES = {"Greedy": [1.0], "Beam": [1.0, 1.0, 1.8], "Sampling": [1.0, 1.0, 1.0, 0.8]}  # widths: settings, then More
 
 
@@ -19,8 +22,21 @@ def key(name: str) -> str:
     return f"generate:{name}"
 
 
-def draw_settings() -> SearchSettings:
-    """The row of controls, and all that it says."""
+@dataclass(frozen=True)
+class Controls:
+    """The model, its inputs, and the settings of the search."""
+
+    ref: ModelRef
+    inputs: ModelInputs
+    settings: SearchSettings
+
+
+def draw_controls(choice: ModelChoice) -> Controls:
+    """Draw the settings of the search in a row."""
+    return Controls(choice.ref, choice.inputs, _draw_settings())
+
+
+def _draw_settings() -> SearchSettings:
     way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
     strategy = way.segmented_control("Strategy", list(STRATEGIES), default="Greedy", required=True, key=key("strategy"),
                                      **BOUND)

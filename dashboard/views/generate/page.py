@@ -4,61 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import streamlit as st
+from torch import Tensor
 
 from core.decoding import Hypothesis
 from core.pretrained import Pretrained, PretrainedError
-from core.pretrained.generate import decode_text
+from core.pretrained.generate import decode_text, score_continuation, step_probabilities
 from core.pretrained.induction_scores import most_informative_head
+from core.trace import Kind
 from dashboard.charts import search_tree
+from dashboard.charts.palette import Ink
+from dashboard.charts.token_bars import bars
+from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
 from dashboard.runtime.query_params import read_pair, write_pair
-from dashboard.views.generate import sections, text
-from dashboard.views.generate.compute import PICKED, Controls, Search, continuation_of, current_search, outputs, run
-from dashboard.views.generate.controls import draw_settings
-from dashboard.views.generate.sections import SIDES, StepView
-from dashboard.views.generate.timeline import current_path, pressed, timeline
+from dashboard.views.generate import text
+from dashboard.views.generate.charts import step_strips
+from dashboard.views.generate.compute import LIKELIEST, Search, StepView, continuation_of, outputs, run, step_view
+from dashboard.views.generate.controls import draw_controls
+from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
 from dashboard.widgets.decoding_sources import sources
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.table import table
 
+SHOWN = 8  # outputs in the table
+ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
+SIDES: dict[Kind, str] = {"cross": "Source", "causal": "What was said"}
 RANKS, FEW, LONG = 8, 4, 40  # candidates of a step that are drawn; fewer once there are so many steps
 
 
 def page() -> None:
+    """Draw the page from top to bottom."""
     title("Generate",
           "A model says one token after another. See what else it might have said, and where each new token looked.")
-    chosen = choose_model("generate", needs=("generate",))
-    if chosen is not None and chosen.pretrained is not None:
+    choice = choose_model("generate", needs=("generate",))
+    if choice is not None and choice.pretrained is not None:
         try:
-            search = current_search(Controls(chosen.ref, chosen.inputs, draw_settings()), chosen.pretrained)
-            _run(search, chosen.pretrained)
-            _shown(search, chosen.pretrained)
+            search = current_search(draw_controls(choice), choice.pretrained)
+            _run(search, choice.pretrained)
+            _results(search, choice.pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
     next_page("generate")
 
 
 def _run(search: Search, pretrained: Pretrained) -> None:
-    """Let the search go on, with its text so far and a way to stop it; then say so if it was stopped."""
-    place = st.empty()
+    """Continue the search, with its text so far and a button to stop it; then say if it was stopped."""
+    container = st.empty()
     parts: list[st.delta_generator.DeltaGenerator] = []
 
     def draw(search: Search) -> None:
         if not parts:
-            left, right = place.container().columns([0.86, 0.14])
+            left, right = container.container().columns([0.86, 0.14])
             parts.append(left.empty())
             right.button("Stop", icon=":material/stop:", key="generate:stop", on_click=_stop, args=(search, True),
                          width="stretch")
-        sections.progress_view(search, pretrained, parts[0])
+        _progress(search, pretrained, parts[0])
 
     run(search, draw)
-    place.empty()
+    container.empty()
     if not search.done:
-        with place.container(horizontal=True, vertical_alignment="center"):
+        with container.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"Stopped after {search.length} tokens.")
             st.button("Go on", icon=":material/play_arrow:", key="generate:go-on", on_click=_stop, args=(search, False))
 
@@ -67,55 +78,111 @@ def _stop(search: Search, stopped: bool) -> None:
     search.stopped = stopped
 
 
-def _shown(search: Search, pretrained: Pretrained) -> None:
+def _results(search: Search, pretrained: Pretrained) -> None:
     hypotheses = outputs(search)
     if not hypotheses:
         return
     texts = [decode_text(pretrained, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
     continuation = continuation_of(search.controls, search.tree.tokens(path[-1]))
-    text_place = st.container()
+    text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     kinds = continuation.trace.kinds
     kind = kinds[0] if len(kinds) == 1 else st.segmented_control(
         "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
         label_visibility="collapsed", **BOUND)
-    view = sections.step_view(search, pretrained, path, step, continuation, kind)
+    view = step_view(search, pretrained, path, step, continuation, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)
     linked, bad = read_pair("head", view.trace.shape)
     first = linked or current_head_of(search.controls.ref, kind, view.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
     with left:
-        layer, head = sections.matrix(view, *(first or usual))
+        layer, head = _matrix(view, *(first or usual))
     with right:
-        sections.likeliest(view)
-        sections.heads(view, *(first or usual))
+        _likeliest(view)
+        _heads(view, *(first or usual))
     if first or (layer, head) != usual:
         choose_head(search.controls.ref, kind, (layer, head))
     write_pair("head", (layer, head) if first or (layer, head) != usual else None)
-    with text_place:
+    with text_container:
         if bad:
             st.warning(bad)
-        sections.reading(view, view.trace.map(layer), head)
+        st.html(step_strips(view, view.trace.map(layer), head, theme()))
     fact(f"{text.token_fact(continuation.logits[step], view.tokens[step], view.names, step)} "
          f"{text.attention_fact(view.trace.map(layer), head, step, view.keys, view.tokens)}")
     _outputs_and_tree(view, hypotheses, texts)
 
 
 def _outputs_and_tree(view: StepView, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> None:
-    """The outputs, and the tree of all that was weighed."""
+    """Draw the outputs, and the tree of all candidates."""
     search, settings = view.search, view.search.controls.settings
-    sections.outputs_table(hypotheses, texts, settings.strategy == "sampling")
+    _outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(decode_text(view.pretrained, view.tokens) or "nothing", language=None, wrap_lines=True)
     if sentence := text.outputs_fact(settings, hypotheses, texts):
         fact(sentence)
     ranks = RANKS if search.length <= LONG else FEW
-    drawn = search_tree.spots(search.tree, view.path, ranks)
+    spots = search_tree.spots(search.tree, view.path, ranks)
     tree_view(search_tree.picture(search.tree, view.names, view.path, theme(), view.step, ranks),
               f"{len(search.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
               follow=st.session_state[PICKED] is not None, key="generate:tree",
-              on_pick=partial(pressed, tuple(view.path), search.tree))
+              on_pick=partial(pick_candidate, tuple(view.path), search.tree))
     st.latex(text.equation(settings, search.tree, view.path, view.step))
-    st.caption(plain(text.caption(search, len(drawn), view.continuation.note)))
+    st.caption(plain(text.caption(search, len(spots), view.continuation.note)))
     sources(settings.strategy, key="generate:source-code")
+
+
+def _progress(search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator) -> None:
+    """Draw the best output so far: its newest token with the attention, and what else was likely."""
+    best = outputs(search)[0]
+    most = min(search.controls.settings.longest, search.start.room)
+    continuation = score_continuation(pretrained, search.start, best.tokens)
+    path, kind = search.tree.path(best.leaf), continuation.trace.kinds[0]
+    view = step_view(search, pretrained, path, len(best) - 1, continuation, kind)
+    layer, head = most_informative_head(view.trace, view.keys, view.tokens)
+    with container.container():
+        st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
+        st.html(step_strips(view, view.trace.map(layer), head, theme()))
+        _likeliest(view)
+
+
+def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
+    """Draw all steps of one head, with lines where they attend to a source; returns the picked head."""
+    side = "the source" if view.kind == "cross" else "what stood before"
+    few = max(len(view.tokens), len(view.keys)) <= ALIGNED
+    show: Literal["both", "matrix"] = "both" if view.kind == "cross" and few else "matrix"
+    picked = attention_view(
+        view.trace, key=f"generate:map:{view.kind}", layer=layer, head=head, query=view.step, show=show, height=420,
+        link=f"generate:{view.kind}", title=f"Where each new token looked in {side}",
+        reads="said (row) after looking at → read (column)",
+        fact=f"{len(view.tokens)} new tokens, {len(view.trace.maps[0].keys)} that were read")
+    return picked.layer, picked.head
+
+
+def _heads(view: StepView, layer: int, head: int) -> None:
+    """Draw every head, to pick one."""
+    layers, most = view.trace.shape
+    attention_view(view.trace, key=f"generate:grid:{view.kind}", layout="grid", layer=layer, head=head,
+                   link=f"generate:{view.kind}", fact=f"{layers} layers of {most} heads")
+
+
+def _likeliest(view: StepView) -> None:
+    """Draw the likeliest tokens at the step, by the model and, where they differ, by the search."""
+    logits, token = view.continuation.logits[view.step], view.tokens[view.step]
+    settings = view.search.controls.settings
+    model = logits.softmax(-1)
+    shares: dict[str, Tensor] = {"model": model}
+    taken = step_probabilities(view.pretrained, view.search.start, settings, view.tokens[: view.step], logits)
+    if float((taken - model).abs().max()) > 1e-6:
+        shares["drawn from" if settings.strategy == "sampling" else "allowed"] = taken
+    st.markdown(f"**The likeliest tokens at step {view.step + 1}**")
+    st.vega_lite_chart(spec=bars(shares, view.names, token, Ink.of(theme()), LIKELIEST))
+    if len(shares) > 1:
+        st.caption(f"Faint is the model's own probability; full is what the search goes by ({list(shares)[1]}).")
+
+
+def _outputs_table(hypotheses: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> None:
+    table(["output", "log-probability", "tokens", "drawn" if sampled else "score"],
+          text.output_rows(hypotheses[:SHOWN], texts, sampled), caption="Outputs, the best first", markers=False)
+    if (more := len(hypotheses) - SHOWN) > 0:
+        st.caption(f"And {more} more.")

@@ -38,7 +38,7 @@ def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
 
 
 def ordinal(rank: int) -> str:
-    """A place in a row: second, third, 4th, 21st, …"""
+    """A rank in words: second, third, 4th, 21st, …"""
     ending = "th" if 10 < rank % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
     return ORDER.get(rank, f"{rank:,}{ending}")
 
@@ -71,6 +71,13 @@ def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], tex
                 f"likelier, {number(likeliest.logp)} against {number(hypotheses[0].logp)} in log-probability: it is "
                 f"longer, {len(hypotheses[0])} tokens against {len(likeliest)}.")
     return ""
+
+
+def output_rows(hypotheses: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> list[list[str]]:
+    """A row for each output: text, log-probability, length, and the number of samples or the score."""
+    return [[shorten(text) or "nothing", number(one.logp), str(len(one)),
+             f"{one.samples}" if sampled else number(one.score)]
+            for one, text in zip(hypotheses, texts, strict=False)]
 
 
 def caption(search: Search, drawn: int, note: str | None) -> str:
