@@ -54,7 +54,8 @@ def rounds(
     device: str = CPU,
 ) -> dict[str, list[float]]:
     """Seconds a call of each contender, `count` times in turn; the order turns too. One round first, not counted."""
-    names, results = list(contenders), {name: [] for name in contenders}
+    names = list(contenders)
+    results: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(-1, count):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:

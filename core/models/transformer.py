@@ -87,7 +87,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)
-        history, maps = [], {"causal": [], "cross": []}
+        history, maps = [], dict[str, list[Steps]](causal=[], cross=[])
         for layer, past in zip(self.layers, state.past, strict=True):
             x, inputs, causal, cross = run_layer(layer, self.checkpointing, x, memory.states, memory_mask, past, record)
             history.append(inputs)

@@ -106,7 +106,7 @@ def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.
     """One head of a map (T, S) as a trace of `heads` heads, all alike: the frames bring what is drawn."""
     rows, columns = tokens(data, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
-    mask = np.tri(*weights.shape, dtype=bool) if kind == "causal" else None  # what comes later is hidden
+    mask = np.tri(*weights.shape, dtype=np.bool_) if kind == "causal" else None  # what comes later is hidden
     each = np.broadcast_to(weights, (heads, *weights.shape))
     maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
     return AttentionTrace(maps, source=f"run {data.run.id}")

@@ -45,7 +45,8 @@ def peel(word: str) -> list[str]:
 
 def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:
     """A name for each place: long tokens are cut, and a token that occurs again carries its number."""
-    names, counts = [], {}
+    names: list[str] = []
+    counts: dict[str, int] = {}
     for token in tokens:
         name = token if len(token) <= LONGEST_LABEL else token[: LONGEST_LABEL - 1] + "…"
         counts[name] = counts.get(name, 0) + 1

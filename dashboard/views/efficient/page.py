@@ -107,7 +107,7 @@ def _figures(result: Result, kernels: list[str]) -> None:
     if not kernels:
         st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         return
-    time, memory = [], []
+    time, memory = list[Line](), list[Line]()
     for kernel in kernels:
         points, index = result.of(kernel), len(time)
         config = result.controls.config(kernel)

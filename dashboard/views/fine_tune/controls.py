@@ -48,7 +48,9 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         model = _model(name, task)
         parse(task, data, more["seed"])
         watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
-        return task, model and FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **more)
+        if not model:
+            return task, None
+        return task, FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **more)
     except PretrainedError as error:
         st.markdown(f":small[:red[{plain(str(error))}]]")
         st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=select_model,

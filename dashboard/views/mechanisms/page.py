@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -114,7 +115,7 @@ def source(controls: Controls) -> None:
     if piece is None:
         st.markdown("Nothing is built for this choice: no cell is hidden.")
         return
-    built = piece if inspect.isfunction(piece) else type(piece)
+    built: Any = piece if inspect.isfunction(piece) else type(piece)
     if controls.axis == "mask" and built.__name__ == "Rule":
         built = piece.allows if inspect.isfunction(piece.allows) else controls.item.build
     st.code(inspect.getsource(built), language="python")

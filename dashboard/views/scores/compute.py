@@ -144,7 +144,7 @@ def _timings(choices: tuple[Choice, ...]) -> tuple[Timing, ...]:
     works = [workload(AttentionConfig(TIMED_WIDTH, TIMED_HEADS, score=choice), TIMED_TOKENS, backward=True)
              for choice in choices]
     sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
-    rounds, start = [], time.perf_counter()
+    start, rounds = time.perf_counter(), list[list[float]]()
     while len(rounds) < MIN_ROUNDS or (len(rounds) < MAX_ROUNDS and time.perf_counter() - start < TIME_LIMIT):
         rounds.append([processor_seconds(work) for work in works])
     return tuple(Timing(min(each), size) for each, size in zip(zip(*rounds, strict=True), sizes, strict=True))

@@ -63,7 +63,7 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
     start = RECIPE
     if len(options) > 1:
         labels = {RECIPE: "A recipe", SAME: "As the sweep shown"} | {key: _label(run) for key, run in runs.items()}
-        start = st.selectbox("Settings of", options, format_func=labels.get, key="sweeps:from", **BOUND)
+        start = st.selectbox("Settings of", options, format_func=labels.get, key="sweeps:from", **BOUND) or RECIPE
     if start == SAME and data is not None:
         return data.config.base, data.sweep.id
     if start in runs:

@@ -99,8 +99,8 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
             names = data_upload.names_of(str(values[data_upload.DATA]), str(values["header"]))
             values[param.key] = data_upload.column_widget(param, names, key)
         elif param.key == data_upload.COLUMNS:
-            names = {name: str(value) for name, value in values.items()}
-            values[param.key] = data_upload.columns_widget(param, names, key)
+            texts = {name: str(value) for name, value in values.items()}
+            values[param.key] = data_upload.columns_widget(param, texts, key)
         else:
             values[param.key] = param_widget(param, key=key, keep=KEEP)
     return values

@@ -28,8 +28,8 @@ def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme
               "legend": {"title": "share of the weight on other tokens", "orient": "bottom", "direction": "horizontal",
                          "gradientLength": 160, "gradientThickness": 8, "tickCount": 2, "labelColor": ink.quiet,
                          "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
-    tips = [{"field": name, "title": title, **more} for name, title, more in
-            (("name", "head", {}), ("to", "beside", {}), ("text", "apart", {}))]
+    tips = [{"field": name, "title": title} for name, title in
+            (("name", "head"), ("to", "beside"), ("text", "apart"))]
     layered: list[Spec] = [{"name": "cells", "data": {"values": rows}, "mark": {
         "type": "rect", "cursor": "pointer", "stroke": None}, "encoding": {**at, "color": colour, "tooltip": tips}}]
     if across <= MOST_NUMBERS:

@@ -120,11 +120,11 @@ def default_head(answer: Answer, known: Effects | None) -> Head:
         index = next(i for i, item in enumerate(answer.trace.maps) if item.layer == layer)
         return head_at(answer, known, index, head)
     hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)
-    best: tuple[float, int, int] = (-1.0, 0, 0)
-    for index, item in enumerate(answer.trace.maps):
+    best = (-1.0, 0, 0)
+    for i, item in enumerate(answer.trace.maps):
         weights = np.where(hidden, 0.0, item.weights[:, row, : len(hidden)])
-        head = int(weights.max(1).argmax())
-        best = max(best, (float(weights[head].max()), index, head))
+        sharpest = int(weights.max(1).argmax())
+        best = max(best, (float(weights[sharpest].max()), i, sharpest))
     return head_at(answer, known, *best[1:])
 
 

@@ -132,15 +132,15 @@ def linked_pair() -> tuple[Pair | None, str]:
 
 
 def _pair(text: str) -> Pair | None:
-    runs = [find_run(name) for name in text.split(".")]
-    if len(runs) != 2 or None in runs:
+    runs = [run for name in text.split(".") if (run := find_run(name)) is not None]
+    if len(runs) != 2 or text.count(".") != 1:
         return None
     try:
-        configs = [run.config() for run in runs if run is not None]
+        configs = [run.config() for run in runs]
     except (ConfigError, TypeError, ValueError, KeyError):
         return None
     kinds = [(config.task.key, config.model.kind, config.model.attention is None) for config in configs]
-    return tuple(runs) if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)] else None
+    return (runs[0], runs[1]) if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)] else None
 
 
 def forget_pair() -> None:

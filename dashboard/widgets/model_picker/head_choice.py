@@ -19,8 +19,8 @@ def choose_head(ref: ModelRef, kind: Kind, head: Head) -> None:
 
 def current_head(ref: ModelRef) -> tuple[Kind, Head] | None:
     """The kind of attention and the head that was chosen in this model, if any."""
-    model, kind, head = st.session_state.get(HEAD) or (None, None, None)
-    return (kind, head) if model == ref else None
+    choice = st.session_state.get(HEAD)
+    return choice[1:] if choice and choice[0] == ref else None
 
 
 def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head | None:

@@ -27,15 +27,15 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
 
 def suitable_models(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
     """The local models that have all features; those that read text come first."""
-    models = []
+    models: list[ModelRef] = []
     for ref in local_models() if among is None else among:
         try:
             pretrained = load_model(ref)
         except PretrainedError:
             continue
         if not missing_feature(pretrained, needs):
-            models.append((pretrained.reads != "text", len(models), ref))
-    return [ref for *_, ref in sorted(models, key=lambda item: item[:2])]
+            models.append(ref)
+    return sorted(models, key=lambda ref: load_model(ref).reads != "text")
 
 
 def default_model(needs: tuple[str, ...]) -> ModelRef:
