@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
 from dashboard.views.evidence import maps, progress
-from dashboard.views.evidence.compute import Controls
+from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.heads import csv_of
 from dashboard.views.evidence.text import moves, short
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of

@@ -1,85 +1,192 @@
-"""What of the answer is followed: the place that answers, the word that is masked, the sentence held against."""
+"""The controls: the position that answers, the masked word, and which output is followed, as what quantity."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import streamlit as st
 
-from core.pretrained import ModelInputs, Pretrained
-from core.pretrained.answers import mask_word, maskable_words
-from core.pretrained.evidence import Question
-from dashboard.views.evidence.compute import Controls
-from dashboard.views.evidence.output import output_of
-from dashboard.widgets.model_picker import ModelChoice, reading_of
+from core.pretrained import Line, ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained.answers import mask_word, maskable_words, top_candidates
+from core.pretrained.evidence import Baseline, Quantity, Question, output_id, output_name
+from core.pretrained.maps import with_sink
+from core.trace import AttentionMap, Kind
+from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
 from dashboard.widgets.model_picker.baseline import baseline_of
+from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 LINE, AT = "evidence:line", "at"
 AGAINST = "The exhausted creature stayed on its side of the road."
+KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
+LIKELIEST = "the likeliest"
+OFFERED = 10
+QUANTITIES: dict[str, Quantity | None] = {
+    "automatic": None, "probability": "probability", "logit": "logit", "logit difference": "difference"}
+
+Head = tuple[int, int]  # (index of its layer among the trace's maps, head)
 
 
-def draw_controls(chosen: ModelChoice) -> Controls:
-    """Draw what the question leaves open, and ask it; PretrainedError when it cannot be asked."""
-    model = chosen.pretrained
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """The model, its reading, the question, and the answer to it; None for arrays without a model."""
+
+    ref: ModelRef
+    reading: Reading
+    question: Question
+    baseline: Baseline | None
+
+    @cached_property
+    def maps(self) -> tuple[AttentionMap, ...]:
+        """The maps as they are drawn, with a column for a learned sink where there is one."""
+        return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
+
+    @property
+    def mixed(self) -> bool:
+        """Whether there is more than one kind of attention, so that a layer's number alone does not name it."""
+        return len(self.reading.trace.kinds) > 1
+
+    def name(self, head: Head) -> str:
+        return f"{self.layer_name(head[0])}·H{head[1]}"
+
+    def layer_name(self, row: int) -> str:
+        item = self.maps[row]
+        return f"{KINDS[item.kind]} {item.layer_name}" if self.mixed else item.layer_name
+
+    def head_id(self, head: Head) -> tuple[Kind, int, int]:
+        item = self.maps[head[0]]
+        return item.kind, item.layer, head[1]
+
+    def heads(self) -> Iterator[Head]:
+        return ((row, head) for row, item in enumerate(self.maps) for head in range(len(item.weights)))
+
+    def row_of(self, kind: str, layer: int) -> int:
+        """The index of a layer among the trace's maps."""
+        return next(row for row, item in enumerate(self.maps) if (item.kind, item.layer) == (kind, layer))
+
+    def lines(self, row: int) -> tuple[Line, Line]:
+        return self.reading.lines(self.maps[row].kind)
+
+    @property
+    def key(self) -> tuple[ModelRef, Question]:
+        return self.ref, self.question
+
+
+def draw_controls(choice: ModelChoice) -> Controls:
+    """Draw the controls and answer the question; PretrainedError if this model cannot answer it."""
+    model = choice.pretrained
     if model is None:
-        return Controls(chosen.ref, chosen.reading, Question(chosen.inputs), None)
+        return Controls(choice.ref, choice.reading, Question(choice.inputs), None)
     if model.head == "none":
         against = st.text_input("Held against the embedding of", AGAINST, key="evidence:against", **BOUND, help=(
             "The page follows the cosine between both embeddings. Left empty, it follows the cosine with the text's "
             "own embedding as it was, which is 1 until something is taken away.")) if model.reads == "text" else ""
-        question = Question(chosen.inputs, against=(against or "").strip())
+        question = Question(choice.inputs, against=(against or "").strip())
     else:
         with st.container(horizontal=True, vertical_alignment="top"):
-            question = output_of(chosen.ref, _placed(model, chosen))
-    reading = chosen.reading if question.inputs == chosen.inputs else reading_of(chosen.ref, question.inputs)
-    return Controls(chosen.ref, reading, question, baseline_of(chosen.ref, question))
+            question = _output_fields(choice.ref, _question(model, choice))
+    reading = choice.reading if question.inputs == choice.inputs else reading_of(choice.ref, question.inputs)
+    return Controls(choice.ref, reading, question, baseline_of(choice.ref, question))
 
 
-def _placed(model: Pretrained, chosen: ModelChoice) -> Question:
-    """The question of what answers: a class, a masked word, or the next token at a place."""
+def _question(model: Pretrained, choice: ModelChoice) -> Question:
+    """The question by the model's head: a class, a masked word, or the next token at a position."""
     if model.head == "masked":
-        return Question(_masked(model, chosen))
-    return Question(chosen.inputs) if model.head == "classify" else Question(chosen.inputs, _place(chosen))
+        return Question(_masked(model, choice))
+    return Question(choice.inputs) if model.head == "classify" else Question(choice.inputs, _position(choice))
 
 
-def _masked(model: Pretrained, chosen: ModelChoice) -> ModelInputs:
-    """The text with a word masked, where it holds no mask of its own."""
-    line = chosen.reading.source
+def _masked(model: Pretrained, choice: ModelChoice) -> ModelInputs:
+    """The inputs with the chosen word masked, if they hold no mask of their own."""
+    line = choice.reading.source
     if getattr(model.tokenizer, "mask_token_id", None) in line.ids:
-        return chosen.inputs
+        return choice.inputs
     words = maskable_words(line)
     numbers, key = list(words), f"evidence:word:{hash(line.ids)}"
-    usual = max(words, key=lambda word: (len(words[word]), word))
-    linked = _linked(key, max(words) + 1, usual)
-    word = st.selectbox("Word to guess", numbers, numbers.index(linked if linked in words else usual), key=key,
-                        format_func=words.__getitem__, on_change=_link, args=(key,), width=240,
+    default = max(words, key=lambda word: (len(words[word]), word))
+    linked = _linked_number(key, max(words) + 1, default)
+    word = st.selectbox("Word to guess", numbers, numbers.index(linked if linked in words else default), key=key,
+                        format_func=words.__getitem__, on_change=_write_link, args=(key,), width=240,
                         help="It is masked; the page follows what the model puts in its place.")
-    return replace(chosen.inputs, text=mask_word(model, chosen.inputs.text, word))
+    return replace(choice.inputs, text=mask_word(model, choice.inputs.text, word))
 
 
-def _place(chosen: ModelChoice) -> int:
-    """The place that answers with the next token."""
-    reading = chosen.reading
+def _position(choice: ModelChoice) -> int:
+    """The position whose next token is followed."""
+    reading = choice.reading
     line = reading.target or reading.source
-    heard = [f"{place} · after {token}" for place, token in enumerate(line.tokens)]
-    # A target's first and last places are its easiest ones; one past the middle has both sides to look at.
-    usual = len(heard) - 1 if reading.target is None else round(0.55 * (len(heard) - 1))
+    labels = [f"{position} · after {token}" for position, token in enumerate(line.tokens)]
+    # A target's first and last positions are its easiest ones; one past the middle has both sides to look at.
+    default = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
     key = f"evidence:place:{hash(line.ids)}"
-    return st.selectbox("Answer at place", range(len(heard)), _linked(key, len(heard), usual), width=240, key=key,
-                        format_func=heard.__getitem__, on_change=_link, args=(key,),
+    return st.selectbox("Answer at place", range(len(labels)), _linked_number(key, len(labels), default), width=240,
+                        key=key, format_func=labels.__getitem__, on_change=_write_link, args=(key,),
                         help="The place whose next token is followed.")
 
 
-def _linked(key: str, count: int, usual: int) -> int:
-    """The place that the link names, for the text that it was made with."""
+def _linked_number(key: str, count: int, default: int) -> int:
+    """The number in the link, for the text that it was made with; else the default."""
     if st.session_state.setdefault(LINE, key) != key:
         st.session_state[LINE] = key
         st.query_params.pop(AT, None)
     linked = st.query_params.get(AT, "")
     valid = linked.isascii() and linked.isdigit() and len(linked) < 6 and int(linked) < count
-    return int(linked) if valid else usual
+    return int(linked) if valid else default
 
 
-def _link(key: str) -> None:
+def _write_link(key: str) -> None:
     st.query_params[AT] = str(st.session_state[key])
+
+
+def _output_fields(ref: ModelRef, question: Question) -> Question:
+    """Draw the fields of the output and its quantity; returns the question with both."""
+    baseline = baseline_of(ref, question)
+    noun = "Class" if baseline.answer.kind == "class" else "Token"
+    output = _output_field(ref, baseline, f"{noun} that is followed", "output", baseline.id)
+    if output is not None and output != baseline.id:
+        baseline = baseline_of(ref, replace(question, output=output))
+    name = st.selectbox("Followed as", list(QUANTITIES), key="evidence:quantity", width=170, **BOUND, help=(
+        "A probability hardly moves near 0 and 1; a logit, the number before the softmax, does. The difference of two "
+        "logits leaves out what moves all of them. Automatic: the probability, or the logit where the likeliest has "
+        "more than 0.95."))
+    quantity = QUANTITIES[str(name)]
+    contrast = None
+    if quantity == "difference":
+        contrast = _output_field(ref, baseline, "Minus the logit of", "contrast", baseline.id)
+    return replace(question, output=output, quantity=quantity, contrast=contrast)
+
+
+def _output_field(ref: ModelRef, baseline: Baseline, label: str, part: str, followed: int | None) -> int | None:
+    """A field that lists the likeliest outputs and takes any other; None for the likeliest.
+
+    An error stands under the field, and the likeliest is followed instead.
+    """
+    options = [one.id for one in top_candidates(baseline.pretrained, baseline.answer, OFFERED)]
+    if part == "contrast":
+        options = [one for one in options if one != followed]
+    names = {output_name(baseline.pretrained, baseline.answer, one): one for one in options}
+    kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
+    with st.container(width=240):
+        typed = st.selectbox(label, [LIKELIEST, *names], key=f"evidence:{part}:{ref.name}", accept_new_options=True,
+                             **BOUND, help=f"The likeliest are offered; any other {kind} can be typed.")
+        try:
+            return None if typed in (LIKELIEST, None) else _parse_output(baseline, str(typed), names, part, followed)
+        except PretrainedError as error:
+            st.markdown(f":small[:red[{plain(str(error))}] Until then, {_fallback_text(baseline, part)}.]")
+            return None
+
+
+def _parse_output(baseline: Baseline, typed: str, names: dict[str, int], part: str, followed: int | None) -> int:
+    output = names.get(typed)
+    output = output_id(baseline.pretrained, baseline.answer, typed) if output is None else output
+    if part == "contrast" and output == followed:
+        raise PretrainedError(f"“{typed[:40]}” is followed already, and its difference from itself is always 0.")
+    return output
+
+
+def _fallback_text(baseline: Baseline, part: str) -> str:
+    if part == "contrast":
+        return "the likeliest other one is taken"
+    return f"the likeliest, {plain(baseline.word or '')}, is followed"

@@ -25,8 +25,9 @@ from dashboard.charts.tokens import distinct
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts
-from dashboard.views.evidence.compute import SHORT, Controls, Head
+from dashboard.views.evidence.compute import SHORT
 from dashboard.views.evidence.compute import contributions_of as beside
+from dashboard.views.evidence.controls import Controls, Head
 from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.views.evidence.text import heads_fact, target_text, why_logit
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head
@@ -68,7 +69,7 @@ def head_field(controls: Controls) -> Head:
     shown = list(names).index(controls.name(_picked(controls, next(controls.heads()))))
     chosen = names[st.selectbox("Head", list(names), shown, width=240, key=f"evidence:head:{controls.ref.name}")]
     if chosen != list(names.values())[shown]:
-        kind, layer, head = controls.place(chosen)
+        kind, layer, head = controls.head_id(chosen)
         choose_head(controls.ref, kind, (layer, head))
         write_pair("head", chosen)
     return chosen
@@ -86,16 +87,16 @@ def _picked(controls: Controls, usual: Head) -> Head:
     if baseline and baseline[1] >= len(controls.maps[baseline[0]].weights):
         baseline = None
     if baseline:
-        kind, layer, head = controls.place(baseline)
+        kind, layer, head = controls.head_id(baseline)
         choose_head(controls.ref, kind, (layer, head))
-    elif (before := current_head(controls.ref)) and (there := _placed(controls, *before)):
+    elif (before := current_head(controls.ref)) and (there := _head_of_kind(controls, *before)):
         write_pair("head", there)
         return there
     return baseline or usual
 
 
-def _placed(controls: Controls, kind: str, head: Head) -> Head | None:
-    """A head of one kind of attention, by the place of its layer among all maps."""
+def _head_of_kind(controls: Controls, kind: str, head: Head) -> Head | None:
+    """A head of one kind of attention, by the index of its layer among all maps."""
     for row, item in enumerate(controls.maps):
         if (item.kind, item.layer) == (kind, head[0]) and head[1] < len(item.weights):
             return row, head[1]
@@ -134,7 +135,7 @@ def _cell(controls: Controls, baseline: Baseline, off: HeadSet, effect: Effect, 
 
 def _several(controls: Controls, baseline: Baseline, picked: Head, effects: Mapping[HeadSet, Effect]) -> Pair:
     """What is answered without the picked head and those that a person adds to it; the effects of the head alone."""
-    names = {controls.name(head): frozenset({controls.place(head)}) for head in controls.heads() if head != picked}
+    names = {controls.name(head): frozenset({controls.head_id(head)}) for head in controls.heads() if head != picked}
     layers = {f"all of {controls.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
               for row, item in enumerate(controls.maps)}
     options = {**layers, **names}
@@ -143,10 +144,10 @@ def _several(controls: Controls, baseline: Baseline, picked: Head, effects: Mapp
         with st.popover("And others", icon=":material/power_settings_new:"):
             more = st.multiselect("Switched off together with it", list(options),
                                   key=f"evidence:off:{controls.ref.name}")
-    off: HeadSet = frozenset({controls.place(picked)}).union(*(options[name] for name in more if name in options))
+    off: HeadSet = frozenset({controls.head_id(picked)}).union(*(options[name] for name in more if name in options))
     effect = effects.get(off) or ablate_heads(baseline, off)
     _bars(baseline, off)
-    own: HeadSet = frozenset({controls.place(picked)})
+    own: HeadSet = frozenset({controls.head_id(picked)})
     alone = make_heads_uniform(baseline, own), effects.get(own) or ablate_heads(baseline, own)
     if more:
         parts = [effects.get(frozenset({one})) for one in off]
@@ -203,7 +204,7 @@ def gradient_estimates(controls: Controls) -> dict[Head, float]:
     """What switching a head off would change, to first order; none where the answer has no gradient."""
     slopes = beside(controls).gradients
     return {head: -float(slopes[kind, layer][at].sum()) for head in controls.heads()
-            for kind, layer, at in [controls.place(head)] if (kind, layer) in slopes}
+            for kind, layer, at in [controls.head_id(head)] if (kind, layer) in slopes}
 
 
 def _agreement(controls: Controls, alone: Mapping[Head, Effect]) -> tuple[float | None, float | None]:
@@ -241,7 +242,7 @@ def csv_of(controls: Controls, alone: Mapping[Head, Effect]) -> str:
     slopes, sure = gradient_estimates(controls), _sureness(controls)
     lines = ["kind,layer,head,answer,change,gradient_foresees,largest_weight"]
     for head, effect in alone.items():
-        kind, layer, at = controls.place(head)
+        kind, layer, at = controls.head_id(head)
         slope = f"{slopes[head]:.8g}" if head in slopes else ""
         lines.append(f"{kind},{layer},{at},{effect.value:.8g},{effect.change:.8g},{slope},{sure[head]:.8g}")
     return "\n".join(lines) + "\n"

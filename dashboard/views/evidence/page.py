@@ -16,8 +16,7 @@ from core.pretrained.evidence import (
 )
 from dashboard.charts.numbers import number
 from dashboard.views.evidence import heads, maps, tokens
-from dashboard.views.evidence.compute import Controls, Head
-from dashboard.views.evidence.controls import draw_controls
+from dashboard.views.evidence.controls import Controls, Head, draw_controls
 from dashboard.views.evidence.text import can_tell, even_fact
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.panels import next_page, plain, source_panel, title

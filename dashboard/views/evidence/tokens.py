@@ -13,17 +13,18 @@ from dashboard.charts.numbers import signed
 from dashboard.components.attention_view import Patches, attention_view
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.threads import one_thread
-from dashboard.views.evidence.compute import SHORT, Controls, scores
+from dashboard.views.evidence.compute import SHORT, scores
+from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.progress import measure_with_progress
 from dashboard.views.evidence.text import MEANINGS, NAMES, tokens_fact
 from dashboard.widgets.panels import fact, plain
 from dashboard.widgets.table import table
 
 LOST = "Measured"
-Agreed = tuple[dict[str, float | None] | None, bool]
+Agreement = tuple[dict[str, float | None] | None, bool]
 
 
-def section(controls: Controls, baseline: Baseline) -> Agreed:
+def section(controls: Controls, baseline: Baseline) -> Agreement:
     """Draw every measure as a row over the tokens, the measured one last.
 
     Returns how well each agrees with that one (None where not every token was hidden), and whether the weights put the
