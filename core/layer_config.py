@@ -1,4 +1,4 @@
-"""What a choice may read of the layer that it is built for: the part of AttentionConfig that every axis knows."""
+"""LayerConfig: the part of AttentionConfig that the build of a choice may read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from core.entries import Choice, HeadSizes
 
 
 class LayerConfig(Protocol):
-    """Sizes of the layer, and one choice an axis. AttentionConfig is one; masks and positions do not import it."""
+    """The layer's sizes and one choice per axis; AttentionConfig is one, which masks and positions do not import."""
 
     @property
     def d_model(self) -> int: ...

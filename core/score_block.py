@@ -1,4 +1,4 @@
-"""Cells: a rectangle of the score matrix, and everything that the rule of a mask or a position may read of it."""
+"""ScoreBlock: a rectangle of the score matrix, and everything that a mask or a position may read of it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ ALL = slice(None)
 
 
 def dot_product_scale(head_dim: int) -> float:
-    """1/√D: it keeps the standard deviation of a dot product of D numbers the same for every D. Vaswani 2017, 3.2.1."""
+    """1/√D, so that the standard deviation of a dot product of D numbers does not grow with D. Vaswani 2017, 3.2.1."""
     return head_dim**-0.5
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreBlock:
-    """Some rows and columns of the score matrix, as places, with the tensors that meet there.
+    """Some rows and columns of the score matrix: the positions i of queries and j of keys, with their q and k.
 
-    B batch, H heads that meet, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole
-    matrix (queries from place 0, so a cache's are counted too). x, context and `real` are the layer's inputs, never
-    cut: index them by i − `offset` and by j. A field is None where the caller has nothing to give. i − j lies between
-    `low` and `high`; `tables` is what the position made once for the whole matrix.
+    B batch, H score heads, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole matrix
+    (queries from position 0, so those of a cache too). x, context and `real` are the layer's whole inputs: index them
+    by i − `offset` and by j. A field is None where the caller has no such tensor. i − j lies between `low` and `high`;
+    `tables` is what the position computed once for the whole matrix.
     """
 
     i: Int[Tensor, "T 1"]
@@ -45,7 +45,7 @@ class ScoreBlock:
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the scores."""
+        """The dtype of the scores."""
         return torch.float32 if self.q is None else self.q.dtype
 
     @classmethod
@@ -53,7 +53,7 @@ class ScoreBlock:
         cls, num_queries: int, num_keys: int, *, num_heads: int = 1, offset: int = 0, key_mask: Tensor | None = None,
         device: torch.device | str = "cpu", **tensors: Tensor | None,
     ) -> ScoreBlock:
-        """All cells of a matrix whose first query stands at place `offset`; key_mask is (B, S)."""
+        """The whole matrix; its first query has position `offset`, and key_mask is (B, S)."""
         i = torch.arange(offset, offset + num_queries, device=device)[:, None]
         j = torch.arange(num_keys, device=device)[None, :]
         real = None if key_mask is None else key_mask[:, None, None, :]
@@ -66,10 +66,10 @@ class ScoreBlock:
             return self
         key_mask = None if self.key_mask is None else self.key_mask[..., columns]
         q, k = None if self.q is None else self.q[:, :, rows], None if self.k is None else self.k[:, :, columns]
-        return replace(self, **self.places(rows, columns), key_mask=key_mask, q=q, k=k)
+        return replace(self, **self.coordinates(rows, columns), key_mask=key_mask, q=q, k=k)
 
-    def places(self, rows: slice, columns: slice | Tensor) -> dict[str, Any]:
-        """The fields i, j, low and high of these rows and columns; columns are a stretch, or their growing places."""
+    def coordinates(self, rows: slice, columns: slice | Tensor) -> dict[str, Any]:
+        """The fields i, j, low and high of these rows and columns; columns are a slice, or increasing indices."""
         (num_rows, num_columns), (first, stop, _) = (len(self.i), self.j.shape[1]), rows.indices(len(self.i))
         if isinstance(columns, slice):
             start, end, _ = columns.indices(num_columns)

@@ -113,8 +113,8 @@ def lengths_of(text: str) -> list[int]:
 
 def document(block: ScoreBlock, lengths: str) -> Tensor:
     ends = torch.tensor(lengths_of(lengths), device=block.i.device).cumsum(0)
-    of = torch.bucketize(block.i, ends, right=True), torch.bucketize(block.j, ends, right=True)
-    return of[0] == of[1]
+    documents = torch.bucketize(block.i, ends, right=True), torch.bucketize(block.j, ends, right=True)
+    return documents[0] == documents[1]
 
 
 _VASWANI = ("Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762")

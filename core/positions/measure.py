@@ -11,24 +11,24 @@ from torch import Tensor
 
 from core.positions.rotary import Position
 
-TURNS = 1e-6  # below this a dimension is not turned into another
+TURNS = 1e-6  # below this a dimension is not rotated into another
 SMALLEST = 1e-5  # singular values below this share of the largest are rounding of an fp32 table
 
 
 def additive_table(position: Position, places: int, d_model: int) -> Float[Tensor, "T C"]:
-    """What the encoding adds to the input, one row a place."""
+    """What the encoding adds to the input, one row per position."""
     return position.add(torch.zeros(1, places, d_model))[0]
 
 
 def rotation_matrices(position: Position, places: int, dim: int) -> Float[Tensor, "T D D"]:
-    """The matrix R_i by which a query or key of size D is turned at each place i: R_i q."""
+    """The matrix R_i that rotates a query or key of size D at each position i: R_i q."""
     each = torch.eye(dim)[None, :, None].expand(1, dim, places, dim)  # a head for each dimension
     return position.rotate(each)[0].permute(1, 2, 0)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two dimensions that turn together, and their angle from one place to the next, in radians."""
+    """Two dimensions that rotate together, and their angle from one position to the next, in radians."""
 
     first: int
     second: int
@@ -36,7 +36,7 @@ class Pair:
 
     @property
     def wavelength(self) -> float:
-        """Places for a whole circle."""
+        """Positions per full turn."""
         return math.inf if self.angle == 0 else 2 * math.pi / abs(self.angle)
 
 
@@ -64,9 +64,9 @@ def alignment(turns: Float[Tensor, "T D D"]) -> Float[Tensor, "T T"]:
 
 
 def sinusoid_shift(row: Float[Tensor, " C"]) -> Float[Tensor, "C C"]:
-    """The map that sinusoids promise: M_k with P(i + k) = M_k P(i), made of the sines and cosines in P(k) itself.
+    """The exact map of sinusoids: M_k with P(i + k) = M_k P(i), made of the sines and cosines in P(k) itself.
 
-    Vaswani 2017, section 3.5: each pair (sin, cos) is turned by the angle that it has at k. An odd last dimension,
+    Vaswani 2017, section 3.5: each pair (sin, cos) is rotated by its angle at k. An odd last dimension,
     which has no cosine, is left as it is.
     """
     out = torch.eye(len(row), dtype=row.dtype)
@@ -83,6 +83,6 @@ def fit_shift(table: Float[Tensor, "T C"], shift: int) -> Float[Tensor, "C C"]:
 
 
 def shift_error(linear: Float[Tensor, "C C"], table: Float[Tensor, "T C"], shift: int) -> float:
-    """How far M P(i) is from P(i + shift), as a share of its length (root mean square over places)."""
+    """How far M P(i) is from P(i + shift), as a share of its length (root mean square over positions)."""
     there = table[shift:]
     return float((table[:-shift] @ linear.mT - there).norm() / there.norm())

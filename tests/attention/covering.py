@@ -32,7 +32,7 @@ def pairs() -> dict[tuple[Item, Item], str | None]:
 def rows(without: Collection[Item] = ()) -> list[tuple[Item, ...]]:
     """A covering array of strength two, greedy and deterministic, over the choices that are not in `without`."""
     fits = {frozenset(pair) for pair, refusal in pairs().items() if refusal is None and not set(pair) & set(without)}
-    left, found = dict.fromkeys(pair for pair in pairs() if frozenset(pair) in fits), []
+    left, array = dict.fromkeys(pair for pair in pairs() if frozenset(pair) in fits), []
     while left:
         row = list(next(iter(left)))
         for axis in AXES:
@@ -44,8 +44,8 @@ def rows(without: Collection[Item] = ()) -> list[tuple[Item, ...]]:
                     break
         for pair in itertools.permutations(row, 2):
             left.pop(pair, None)
-        found.append(tuple(row))
-    return found
+        array.append(tuple(row))
+    return array
 
 
 def builds(items: Collection[Item]) -> bool:

@@ -44,8 +44,8 @@ def value_of(param):
 def choices(axis, entries):
     """A choice of these entries with parameters inside their bounds."""
     def fill(entry):
-        found = st.fixed_dictionaries({param.key: value_of(param) for param in entry.params})
-        return found.map(lambda params: Choice.of(entry.key, **params))
+        strategy = st.fixed_dictionaries({param.key: value_of(param) for param in entry.params})
+        return strategy.map(lambda params: Choice.of(entry.key, **params))
     return st.sampled_from(entries).flatmap(fill)
 
 

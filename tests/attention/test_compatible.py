@@ -14,10 +14,10 @@ def test_fused_and_additive_refuse_each_other_from_both_sides():
 
 
 def test_a_refusal_is_one_that_a_config_makes():
-    for found in refusals("kernel", "fused"):
+    for refusal in refusals("kernel", "fused"):
         with pytest.raises(ConfigError) as error:
-            AttentionConfig(64, 4, kernel="fused", **{found.axis: example(found.axis, found.key)})
-        assert str(error.value) == found.reason
+            AttentionConfig(64, 4, kernel="fused", **{refusal.axis: example(refusal.axis, refusal.key)})
+        assert str(error.value) == refusal.reason
 
 
 @pytest.mark.parametrize(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])

@@ -35,8 +35,8 @@ def test_the_device_is_kept(axis, key, record, monkeypatch):
     key_mask = torch.ones(B, T, dtype=torch.bool, device="meta") if key == "padding" else None
     with OneDevice():
         steps = layer(torch.randn(B, T, C, device="meta"), key_mask=key_mask, record=record)
-    found = {name: t.device.type for name, t in vars(steps).items() if isinstance(t, torch.Tensor) and t.dim()}
-    assert set(found.values()) == {"meta"}, found
+    types = {name: t.device.type for name, t in vars(steps).items() if isinstance(t, torch.Tensor) and t.dim()}
+    assert set(types.values()) == {"meta"}, types
 
 
 def test_a_stray_tensor_is_found_out():

@@ -24,8 +24,8 @@ def finite(x, context, steps):
 
 def test_every_pair_is_built_or_refused_by_name():
     """Whatever the two axes, the pair makes a config, or ConfigError names both and a way out."""
-    wrong = [said for (one, other), said in covering.pairs().items()
-             if said and not (one[1] in said and other[1] in said and "take" in said)]
+    wrong = [reason for (one, other), reason in covering.pairs().items()
+             if reason and not (one[1] in reason and other[1] in reason and "take" in reason)]
     assert not wrong
 
 
@@ -69,8 +69,8 @@ def test_the_dtype_is_kept(axis, key, dtype):
     layer, x = Attention(config, add_positions=True).to(dtype), torch.randn(B, T, C, dtype=dtype)
     for record in (True, False):
         steps = layer(x, key_mask=torch.ones(B, T, dtype=torch.bool), record=record)
-        found = {name: t.dtype for name in TENSORS if (t := getattr(steps, name)) is not None}
-        assert set(found.values()) == {dtype}, found
+        dtypes = {name: t.dtype for name in TENSORS if (t := getattr(steps, name)) is not None}
+        assert set(dtypes.values()) == {dtype}, dtypes
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1)])
@@ -88,10 +88,10 @@ def test_presets_at_every_edge(preset, shape):
 
 @pytest.mark.parametrize(("axis", "key"), ENTRIES)
 def test_an_entry_says_everything(axis, key):
-    said = entry(axis, key)
-    assert said.name and said.latex and len(said.meaning) > 20
-    assert 2014 <= said.year <= 2030 and (not said.url or said.url.startswith("https://"))
-    for param in said.params:
+    item = entry(axis, key)
+    assert item.name and item.latex and len(item.meaning) > 20
+    assert 2014 <= item.year <= 2030 and (not item.url or item.url.startswith("https://"))
+    for param in item.params:
         assert param.meaning and param.name
         assert param.check(param.default, key) == param.default
         if not param.choices and not isinstance(param.default, bool | str):

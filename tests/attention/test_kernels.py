@@ -198,9 +198,10 @@ def test_the_random_directions_are_orthogonal_and_as_long_as_gaussian_ones():
                                   {"mask": "local"}, {"projection": "differential"}, {"dropout": 0.1}], ids=str)
 def test_what_a_matrix_is_needed_for_is_refused_in_words(key, axes):
     axis, value = next(iter(axes.items()))
-    with pytest.raises(ConfigError) as said:
+    with pytest.raises(ConfigError) as error:
         AttentionConfig(C, 2, kernel=key, **axes)
-    assert f"kernel = {key}" in str(said.value) and f"{axis} = {value}" in str(said.value) and "take" in str(said.value)
+    text = str(error.value)
+    assert f"kernel = {key}" in text and f"{axis} = {value}" in text and "take" in text
 
 
 @pytest.mark.parametrize("key", IMPLIED)

@@ -154,8 +154,8 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("key", "params", "scores", "weights"), BY_HAND)
 def test_by_hand(key, params, scores, weights):
-    found = normalizer(key, **params)(torch.tensor(scores).expand(1, H, 1, -1), None)
-    torch.testing.assert_close(found[0, 1, 0], torch.tensor(weights), rtol=1e-5, atol=1e-6)
+    result = normalizer(key, **params)(torch.tensor(scores).expand(1, H, 1, -1), None)
+    torch.testing.assert_close(result[0, 1, 0], torch.tensor(weights), rtol=1e-5, atol=1e-6)
 
 
 def test_each_is_worked_by_hand():
@@ -174,11 +174,11 @@ def test_entmax_goes_from_softmax_to_sparsemax():
 def test_hard_learns_by_softmax_or_not_at_all():
     scores, mask = drawn()
     seed = torch.randn(scores.shape)
-    for gradient, wanted in (("straight_through", normalizer("softmax")(scores, mask)), ("none", None)):
+    for gradient, target in (("straight_through", normalizer("softmax")(scores, mask)), ("none", None)):
         weights = normalizer("hard", gradient=gradient)(scores, mask)
-        if wanted is None:
+        if target is None:
             assert not weights.requires_grad
             continue
         mine, = torch.autograd.grad((weights * seed).sum(), scores)
-        theirs, = torch.autograd.grad((wanted * seed).sum(), scores)
+        theirs, = torch.autograd.grad((target * seed).sum(), scores)
         torch.testing.assert_close(mine, theirs)

@@ -36,14 +36,14 @@ def test_no_two_are_the_same():
 
 @EACH
 def test_says_what_it_changed_and_only_that(item):
-    config, said = item.config(), item.changed()
+    config, sentences = item.config(), item.changed()
     usual = USUAL.with_(num_heads=config.num_heads)
     axes = [axis for axis in AXES if getattr(config, axis) != getattr(usual, axis)]
-    assert bool(said) == (item.key != "vaswani")
-    if not said:
+    assert bool(sentences) == (item.key != "vaswani")
+    if not sentences:
         return
     own_places = any(config.has(axis, "own positions") for axis in ("projection", "kernel"))
-    *changes, own = said
+    *changes, own = sentences
     assert own == item.meaning and own.endswith(".")
     assert [change.split(":")[0] for change in changes] == [AXIS_NAMES[axis] for axis in axes]
     for axis, change in zip(axes, changes, strict=True):
@@ -54,15 +54,15 @@ def test_says_what_it_changed_and_only_that(item):
 def test_a_kernel_or_projection_with_places_of_its_own_is_said():
     """Order is not invisible to it, though the axis of positions has none."""
     for key, owner in (("gated_deltanet", "Gated delta rule"), ("minimax", "Retention"), ("deepseek_v2", "Latent")):
-        said = next(said for said in preset(key).changed() if said.startswith("Positions"))
-        assert said.startswith(f"Positions: those of {owner}") and said.endswith("alone.")
+        sentence = next(sentence for sentence in preset(key).changed() if sentence.startswith("Positions"))
+        assert sentence.startswith(f"Positions: those of {owner}") and sentence.endswith("alone.")
     assert "RoPE" in preset("retnet").changed()[1]
 
 
 def test_the_sentences_come_from_the_entries():
-    said = preset("alibi").changed()
-    assert said[0] == f"Positions: ALiBi instead of Sinusoidal. {entry('position', 'alibi').meaning}"
-    assert said[1] == f"Masks: Causal. {entry('mask', 'causal').meaning}"
+    sentences = preset("alibi").changed()
+    assert sentences[0] == f"Positions: ALiBi instead of Sinusoidal. {entry('position', 'alibi').meaning}"
+    assert sentences[1] == f"Masks: Causal. {entry('mask', 'causal').meaning}"
 
 
 def test_parameters_are_said_where_they_differ():

@@ -22,15 +22,15 @@ def test_json_round_trip(config):
 @given(configs(kernel=EXACT), st.booleans())
 def test_rows_sum_to_what_the_normalizer_promises(config, cross):
     _, _, steps = run(config, cross)
-    found = steps.weights if steps.normalized is None else steps.normalized
-    allowed = torch.ones_like(found, dtype=torch.bool) if steps.mask is None else steps.mask.expand_as(found)
-    rows, sees = found.sum(-1), allowed.any(-1).float()
+    weights = steps.weights if steps.normalized is None else steps.normalized
+    allowed = torch.ones_like(weights, dtype=torch.bool) if steps.mask is None else steps.mask.expand_as(weights)
+    rows, sees = weights.sum(-1), allowed.any(-1).float()
     if config.has("normalizer", "sums to one"):
         torch.testing.assert_close(rows, sees, rtol=1e-4, atol=1e-4)
     elif config.has("normalizer", "at most one"):
         assert (rows <= 1 + 1e-5).all() and not rows[sees == 0].any()
-    assert (found >= 0).all()
-    assert not found[~allowed].any()
+    assert (weights >= 0).all()
+    assert not weights[~allowed].any()
 
 
 @given(configs(), st.booleans(), st.booleans())
@@ -135,4 +135,4 @@ def test_every_choice_decodes_by_steps_as_it_reads_at_once(axis):
         whole = layer(x).merged
         steps = [layer(x[:, t:t + 1], x[:, :t + 1], offset=t).merged for t in range(T)]
         torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-4, atol=1e-5,
-                                   msg=lambda said, key=item.key: f"{key}: {said}")
+                                   msg=lambda text, key=item.key: f"{key}: {text}")

@@ -89,12 +89,12 @@ def test_truth_values_are_pythons_and_short_circuit_as_there(text):
                   max_size=24).map(" ".join), st.sampled_from(["score", "mask"]))
 def test_whatever_is_typed_only_the_formula_error_comes(text, kind):
     try:
-        found = parse(text, kind)(CELLS, torch.randn(2, H, T, S))
+        result = parse(text, kind)(CELLS, torch.randn(2, H, T, S))
     except FormulaError as error:
         assert isinstance(error, ConfigError) and 0 <= error.at <= max(len(text), 1) and error.why.endswith(".")
         assert error.pointed().splitlines()[-1] == " " * error.at + "^"
     else:
-        assert found.isfinite().all() and found.dtype == (torch.bool if kind == "mask" else torch.float32)
+        assert result.isfinite().all() and result.dtype == (torch.bool if kind == "mask" else torch.float32)
 
 
 @pytest.mark.parametrize(("kind", "text", "at", "says"), [

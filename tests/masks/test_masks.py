@@ -55,8 +55,8 @@ def drawn_as(allowed):
 @pytest.mark.parametrize("key", WORKED)
 def test_a_worked_case(key):
     choice, want = WORKED[key]
-    found = make_mask(choice_with_all(choice))(ScoreBlock.whole(6, 8))
-    assert drawn_as(found) == want.strip()
+    mask = make_mask(choice_with_all(choice))(ScoreBlock.whole(6, 8))
+    assert drawn_as(mask) == want.strip()
 
 
 def test_every_entry_has_one():
@@ -234,5 +234,5 @@ def flops(mask):
 
 @pytest.mark.parametrize("item", [item for item in MASKS if item.key not in COMPOSITIONS], ids=lambda item: item.key)
 def test_the_short_rule_fills_its_own_numbers_in(item):
-    said = item.short.format(**{param.key: param.default for param in item.params}, length=5)
-    assert said and "{" not in said
+    text = item.short.format(**{param.key: param.default for param in item.params}, length=5)
+    assert text and "{" not in text

@@ -30,10 +30,10 @@ def test_the_matrix_of_a_turn_does_what_the_encoding_does():
 @pytest.mark.parametrize(("layout", "first"), [("halves", (0, 4)), ("interleaved", (0, 1))])
 def test_pairs_are_found_in_the_turns(layout, first):
     """Ten dimensions of which eight turn, by 1, 0.1, 0.01 and 0.001."""
-    found = measure.rotation_pairs(measure.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10))
-    assert len(found) == 4 and (found[0].first, found[0].second) == first
-    assert [pair.angle for pair in found] == pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-4)
-    assert found[0].wavelength == pytest.approx(2 * math.pi, rel=1e-5)
+    pairs = measure.rotation_pairs(measure.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10))
+    assert len(pairs) == 4 and (pairs[0].first, pairs[0].second) == first
+    assert [pair.angle for pair in pairs] == pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-4)
+    assert pairs[0].wavelength == pytest.approx(2 * math.pi, rel=1e-5)
 
 
 def test_alignment_is_the_mean_cosine_of_the_angles():
@@ -45,10 +45,10 @@ def test_alignment_is_the_mean_cosine_of_the_angles():
 
 
 def test_cosines_of_sinusoids_depend_on_the_distance_alone():
-    alike = measure.cosines(sinusoids(torch.arange(9.0), 8))
-    assert alike.shape == (9, 9)
+    similarity = measure.cosines(sinusoids(torch.arange(9.0), 8))
+    assert similarity.shape == (9, 9)
     for d in range(9):
-        row = alike.diagonal(d)
+        row = similarity.diagonal(d)
         torch.testing.assert_close(row, row[:1].expand_as(row), rtol=1e-5, atol=1e-5)
 
 

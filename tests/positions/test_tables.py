@@ -41,13 +41,13 @@ def test_output_and_gradients_are_exacts(key, kernel, mask, keys):
     x = torch.randn(2, T, C, requires_grad=True)
     context = x if keys == T else torch.randn(2, keys, C, requires_grad=True)
     real = torch.arange(keys) < torch.tensor([[keys], [10]])
-    found = []
+    results = []
     for choice in (Choice.of(kernel, block=4), "exact"):
         layer = layer_of(key, choice, mask)
         out = layer(x, context, key_mask=real, record=False).merged
         inputs = [x, *([] if context is x else [context]), *layer.parameters()]
         grads = torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
-        found.append([out, *(torch.zeros_like(each) if grad is None else grad
+        results.append([out, *(torch.zeros_like(each) if grad is None else grad
                              for each, grad in zip(inputs, grads, strict=True))])
-    for ours, exact in zip(*found, strict=True):
+    for ours, exact in zip(*results, strict=True):
         torch.testing.assert_close(ours, exact, rtol=1e-4, atol=1e-4)

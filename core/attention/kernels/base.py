@@ -26,7 +26,7 @@ def slice_inputs(
     """The inputs of some rows and columns, whose queries, keys and values are q, k and v."""
     block = inputs.block
     key_mask = None if block.key_mask is None else block.key_mask[..., columns]
-    block = replace(block, **block.places(rows, columns), key_mask=key_mask, q=q, k=k)
+    block = replace(block, **block.coordinates(rows, columns), key_mask=key_mask, q=q, k=k)
     mask, bias = (None if x is None else submatrix(x, rows, columns) for x in (inputs.call_mask, inputs.call_bias))
     return replace(inputs, block=block, v=v, call_mask=mask, call_bias=bias, causal=False)
 

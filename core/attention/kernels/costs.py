@@ -65,17 +65,17 @@ def mask_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 def before(config: LayerConfig, area: Area) -> Cost:
-    """What a layer makes of ready heads before any kernel runs: turned, normed and shared heads, places, tables."""
-    sizes, turned = config.sizes, enters(config) == "q, k" or config.score.key == "qk_norm"
+    """The cost of a layer between projection and kernel: rotated, normed and repeated heads, positions, tables."""
+    sizes, rotated = config.sizes, enters(config) == "q, k" or config.score.key == "qk_norm"
     stored = FLOAT * sizes.kv_heads * area.keys
     shared = FLOAT * area.keys * (config.score_heads - sizes.kv_heads) and FLOAT * area.keys
     held = passing = float(PLACE * (area.queries + area.keys))
-    if turned:
+    if rotated:
         passing = stored * config.qk_dim
         held += FLOAT * config.score_heads * config.qk_dim * area.queries + stored * config.qk_dim
     if shared:
         held += shared * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim)
-        held -= stored * config.qk_dim if turned else 0.0
+        held -= stored * config.qk_dim if rotated else 0.0
     tables = find(POSITIONS, "position", config.position.key).tables(config, area)
     return Cost(tables.flops, held + max(tables.bytes, passing), held + tables.output)
 
@@ -160,7 +160,7 @@ def fused_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(made.flops + flops(config, area), max(made.bytes, made.output + held), outputs(config, area.queries))
 
 
-def places_of(config: LayerConfig, area: Area) -> MaskGeometry:
+def mask_geometry(config: LayerConfig, area: Area) -> MaskGeometry:
     """The mask of an area as a plan reads it; keys from `real` on are padding."""
     real = torch.arange(area.keys)[None] < (area.keys if area.real is None else area.real)
     whole = ScoreBlock.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=real)
@@ -216,7 +216,7 @@ def total_flops(config: LayerConfig, areas: Counter[Area], masks: int = 1) -> fl
 def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
     """The blocks of keys that a mask lets each block of queries see."""
     real = area.keys if area.real is None else area.real
-    return visible_blocks(config.mask, places_of(config, area), int(config.kernel["block"]), real)
+    return visible_blocks(config.mask, mask_geometry(config, area), int(config.kernel["block"]), real)
 
 
 def gathered_cost(config: LayerConfig, area: Area, met: list[Stretch], fused: bool, masks: int) -> Cost:

@@ -1,4 +1,4 @@
-"""The exact kernel: attention from ready heads, one step of the formula a line, with every step returned."""
+"""The exact kernel: attention of projected heads, one step of the formula a line, with every step returned."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Steps:
     """Every intermediate of one attention, by name; B batch, H heads, T queries, S keys, D head size.
 
-    A kernel that never makes `raw`, `scores`, `masked` and `weights` leaves them None. Before a projection combines
-    its heads there are Hs of them, else Hs = H.
+    A kernel that never computes `raw`, `scores`, `masked` and `weights` leaves them None. Hs is the number of score
+    heads, which differs from H where the projection combines heads.
     """
 
     q: Float[Tensor, "B Hs T D"]  # projected and rotated
@@ -38,12 +38,12 @@ class Steps:
     out: Float[Tensor, "B H T E"]  # weights · v, plus `position_values` where there are any
     raw: Float[Tensor, "B Hs T S"] | None = None  # the score of q and k, before scale and bias
     scores: Float[Tensor, "B Hs T S"] | None = None  # raw · scale + bias
-    masked: Float[Tensor, "B Hs T S"] | None = None  # scores, −∞ where the mask forbids
-    normalized: Float[Tensor, "B Hs T S"] | None = None  # after the normalizer, where weights are not the same
-    weights: Float[Tensor, "B H T S"] | None = None  # what multiplies the values, before dropout
+    masked: Float[Tensor, "B Hs T S"] | None = None  # scores, −∞ where the mask is False
+    normalized: Float[Tensor, "B Hs T S"] | None = None  # after the normalizer, where weights differ
+    weights: Float[Tensor, "B H T S"] | None = None  # what multiplies v, before dropout
     position_values: Float[Tensor, "B H T E"] | None = None  # what positions add to weights · v
     merged: Float[Tensor, "B T C"] | None = None  # heads merged and projected; the layer's output
-    implied: bool = False  # the kernel never made these weights: its output is equal to that of such weights
+    implied: bool = False  # the kernel never computed these weights; they give its output
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +56,12 @@ class AttentionInputs:
     normalizer: Normalizer
     position: Position | None = None
     mask: Mask | None = None
-    call_mask: Tensor | None = None  # a mask that came with the call, bool, broadcastable to (B, H, T, S)
-    call_bias: Tensor | None = None  # a bias that came with the call
+    call_mask: Tensor | None = None  # the caller's mask, bool, broadcastable to (B, H, T, S)
+    call_bias: Tensor | None = None  # the caller's bias
     combine_heads: Callable[[Tensor], Tensor] | None = None
-    causal: bool = False  # the mask is exactly the square causal one, so a kernel may use its own
+    causal: bool = False  # the mask is exactly the square causal one
     dropout: float = 0.0
-    record: bool = False  # return the weights, even from a kernel that does not make them
+    record: bool = False  # return the weights, even from a kernel that does not compute them
 
     @property
     def q(self) -> Float[Tensor, "B Hs T D"]:
@@ -73,11 +73,11 @@ class AttentionInputs:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no query, no key or no text."""
+        """Whether there is no query, no key or no batch."""
         return 0 in (self.q.shape[0], self.q.shape[2], self.k.shape[2])
 
     def joined_mask(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
-        """All masks of these rows and columns joined by and; None where every key may be seen."""
+        """All masks of these rows and columns joined by and; None where every key is visible."""
         block = self.block.part(rows, columns)
         parts = [] if self.mask is None else [self.mask(block)]
         if block.key_mask is not None:
@@ -98,7 +98,7 @@ class AttentionInputs:
 def exact(inputs: AttentionInputs) -> Steps:
     """softmax(q kᵀ / √D + bias) v, or what other choices make of it: O(T·S·D) time and O(T·S) memory.
 
-    Rows that see no key give zeros. Unless `inputs.record`, a step is freed as soon as the next one is made.
+    Rows without a visible key give zeros. Unless `inputs.record`, a step is freed as soon as the next is computed.
     """
     mask = inputs.joined_mask()  # (B, H, T, S), True = may attend
     raw, bias, scores = compute_scores(inputs)  # q kᵀ / √D + bias
@@ -134,7 +134,7 @@ def apply_scale(raw: Tensor, scale: float | Tensor, in_place: bool) -> Tensor:
 
 
 def apply_factors(inputs: AttentionInputs, weights: Tensor) -> Tensor:
-    """The weights times the mask's factor, with heads combined, where the choices have either."""
+    """The weights times the mask's factor, with heads combined, where there are any."""
     if inputs.mask is not None and (factor := inputs.mask.weight_factor(inputs.block)) is not None:
         weights = weights * factor
     return weights if inputs.combine_heads is None else inputs.combine_heads(weights)
@@ -143,31 +143,31 @@ def apply_factors(inputs: AttentionInputs, weights: Tensor) -> Tensor:
 def weighted_sum(weights: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """weights · v, in which a masked value cannot leak, not even as 0 · NaN or 0 · ∞.
 
-    A row that may see a NaN or infinity is NaN. No branch asks whether there is one: that would wait for the device.
+    A row that may attend to a NaN or infinity is NaN. No branch tests for one, which would synchronize the device.
     """
     if mask is None:
         return weights @ v
     broken = (v * 0.0).sum((1, 3)).isnan()  # (B, S)
-    taint = torch.where(rows_that_see(broken, mask), torch.nan, 0.0).to(v.dtype)
+    taint = torch.where(rows_attending(broken, mask), torch.nan, 0.0).to(v.dtype)
     return weights @ v.nan_to_num(0.0, 0.0, 0.0) + taint
 
 
-def rows_that_see(keys: Bool[Tensor, "B S"], mask: Bool[Tensor, ...]) -> Bool[Tensor, "B 1 T 1"]:
-    """Which rows may see one of those keys, in any head."""
+def rows_attending(keys: Bool[Tensor, "B S"], mask: Bool[Tensor, ...]) -> Bool[Tensor, "B 1 T 1"]:
+    """Which rows may attend to one of those keys, in any head."""
     if mask.dim() > 2:
         mask = mask.any(-3)
     return (mask & keys[:, None]).any(-1)[:, None, :, None]
 
 
 def empty_steps(inputs: AttentionInputs) -> Steps:
-    """The Steps of no query, no key or no text at all: zeros, since there is nothing to see."""
+    """The Steps without any query, key or batch: zeros."""
     q, k, v = inputs.q, inputs.k, inputs.v
     scores, weights = (q.new_zeros(*x.shape[:2], q.shape[2], k.shape[2]) for x in (q, v))
     return Steps(q, k, v, inputs.score.scale, None, None, weights @ v, scores, scores, scores, None, weights)
 
 
 def submatrix(matrix: Tensor, rows: slice, columns: slice | Tensor) -> Tensor:
-    """Those rows and columns of a matrix that may be broadcast, as (…, 1, S) or (…, T, 1)."""
+    """These rows and columns of a matrix that may be broadcast, as (…, 1, S) or (…, T, 1)."""
     if matrix.dim() > 1 and matrix.shape[-2] > 1:
         matrix = matrix[..., rows, :]
     return matrix[..., columns] if matrix.shape[-1] > 1 else matrix

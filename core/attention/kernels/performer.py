@@ -18,11 +18,11 @@ EPSILON = 1e-6  # keeps every weight above zero, as in the authors' TensorFlow c
 def orthogonal_gaussian(rows: int, dim: int, seed: int) -> Tensor:
     """(rows, dim): each row as long as a Gaussian one, rows orthogonal within each stretch of `dim`. Section 2.4."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(-(-rows // dim), dim, dim, generator=generator, dtype=torch.float64)
-    turned, triangle = torch.linalg.qr(drawn)
-    turned = turned * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # else each first number is below zero
+    normal = torch.randn(-(-rows // dim), dim, dim, generator=generator, dtype=torch.float64)
+    basis, triangle = torch.linalg.qr(normal)
+    basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # else each first number is negative
     lengths = torch.randn(rows, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
-    return (turned.mT.flatten(0, 1)[:rows] * lengths).float()
+    return (basis.mT.flatten(0, 1)[:rows] * lengths).float()
 
 
 def exponents(x: Tensor, seen: Tensor) -> Tensor:
@@ -63,8 +63,8 @@ class Performer(nn.Module):
             raise ConfigError("kernel = performer draws features of a head's size; take Attention(config), or "
                               "kernel = linear.")
         self.features = Features(config)
-        drawn = orthogonal_gaussian(int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"]))
-        self.register_buffer("directions", drawn)
+        directions = orthogonal_gaussian(int(config.kernel["features"]), config.qk_dim, int(config.kernel["seed"]))
+        self.register_buffer("directions", directions)
 
     def forward(self, inputs: AttentionInputs) -> Steps:
         real = visible_keys(inputs, "performer")

@@ -12,10 +12,10 @@ _LLAMA3 = Choice.of("llama3_rope", base=500_000.0)
 
 
 def _latent(d_model: int, num_heads: int) -> Mapping[str, Choice]:
-    """DeepSeek's own proportions: four heads' worth of latent (at most half of d_model), half a head turned."""
+    """DeepSeek's own proportions: four heads' worth of latent (at most half of d_model), half a head rotated."""
     size = d_model // num_heads
-    turned = max(2, size // 4 * 2)
-    return {"projection": Choice.of("latent", latent=max(1, min(4 * size, d_model // 2)), rope=turned)}
+    rope = max(2, size // 4 * 2)
+    return {"projection": Choice.of("latent", latent=max(1, min(4 * size, d_model // 2)), rope=rope)}
 
 
 TODAY: tuple[Preset, ...] = (

@@ -19,8 +19,8 @@ EPSILON = 1e-6  # of the norm on a latent, as in the paper's own code
 class Latent(Projection):
     """c = RMSNorm(W_c x) of size R; k = [W_uk c; rotated W_r x] and v = W_uv c. DeepSeek-V2, section 2.1.
 
-    Each head's query and key have D dimensions of content and `rope` turned by position; the turned part of the key
-    is one for all heads. With `query_latent` the query, too, is read out of a small vector (0: W_q alone).
+    Each head's query and key have D dimensions of content and `rope` rotated by position; the rotated part of the key
+    is one for all heads. With `query_latent` the query, too, is computed from a small vector (0: W_q alone).
     """
 
     def __init__(
@@ -41,35 +41,35 @@ class Latent(Projection):
         self.turn = Rotary(rope, base, layout) if rope else None
 
     def queries(self, x: Float[Tensor, "B T C"], offset: int) -> tuple[Tensor, Tensor]:
-        """The content of each head's query (B, H, T, D), and what is turned by position (B, H, T, rope)."""
+        """The content of each head's query (B, H, T, D), and its rotated part (B, H, T, rope)."""
         both = split_heads(self.query(self.query_down(x)), self.num_heads)
-        content, turned = both.split((self.content, self.rope), dim=-1)
-        return content, turned if self.turn is None else self.turn.rotate(turned, offset)
+        content, rotated = both.split((self.content, self.rope), dim=-1)
+        return content, rotated if self.turn is None else self.turn.rotate(rotated, offset)
 
     def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
-        """The latent (B, S, R) and the shared turned key (B, 1, S, rope): all that a decoder caches."""
+        """The latent (B, S, R) and the shared rotated key (B, 1, S, rope): all that a decoder caches."""
         latent = self.norm(self.down(context))
         if self.turn is None or self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
         return latent, self.turn.rotate(split_heads(self.turned_key(context), 1))
 
     def forward(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        content, turned = self.queries(x, offset)
+        content, rotated = self.queries(x, offset)
         latent, shared = self.cached(context)
         keys, values = split_heads(self.key(latent), self.num_heads), split_heads(self.value(latent), self.num_heads)
         shared = shared.expand(-1, self.num_heads, -1, -1)
-        return torch.cat((content, turned), -1), torch.cat((keys, shared), -1), values
+        return torch.cat((content, rotated), -1), torch.cat((keys, shared), -1), values
 
     def absorbed(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        """The same scores with one key head: W_uk goes over to the query, so that keys need never be unfolded.
+        """The same scores with one key head: W_uk is applied to the query, so that keys are never unfolded.
 
         q (B, H, T, R + rope), k (B, 1, S, R + rope) and v (B, 1, S, R), which is the latent itself.
         """
-        content, turned = self.queries(x, offset)
+        content, rotated = self.queries(x, offset)
         latent, shared = self.cached(context)
         unfold = self.key.weight.unflatten(0, (self.num_heads, self.content))  # (H, D, R)
         latent = latent[:, None]  # (B, 1, S, R)
-        return torch.cat((content @ unfold, turned), -1), torch.cat((latent, shared), -1), latent
+        return torch.cat((content @ unfold, rotated), -1), torch.cat((latent, shared), -1), latent
 
     def unfold(self, out: Float[Tensor, "B H T R"]) -> Float[Tensor, "B H T D"]:
         """An output of the absorbed form, which is a latent, as each head's values: W_uv after the weights."""
@@ -84,17 +84,17 @@ def _build(config: LayerConfig) -> Latent:
 
 
 def _sizes(config: LayerConfig) -> HeadSizes:
-    turned, latent = int(config.projection["rope"]), int(config.projection["latent"])
+    rope, latent = int(config.projection["rope"]), int(config.projection["latent"])
     heads, size = config.num_heads, config.head_dim
-    return HeadSizes(heads, size + turned, size, heads, cached=latent + turned)
+    return HeadSizes(heads, size + rope, size, heads, cached=latent + rope)
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
     """Of the naive form, in which every head's keys and values are unfolded."""
     size, small = config.d_model, int(config.projection["query_latent"])
-    latent, turned = int(config.projection["latent"]), int(config.projection["rope"])
+    latent, rope = int(config.projection["latent"]), int(config.projection["rope"])
     per_query = size * small + (small or size) * config.score_heads * config.qk_dim + size * size
-    return maps_cost(config, area, per_query, size * (latent + turned) + 2 * latent * size)
+    return maps_cost(config, area, per_query, size * (latent + rope) + 2 * latent * size)
 
 
 def _refuse(config: LayerConfig) -> str | None:
