@@ -24,13 +24,13 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def open_view(page: Page, server):
-    def opened(case: str, **query) -> Locator:
+    def open_case(case: str, **query) -> Locator:
         more = "".join(f"&{key}={value}" for key, value in query.items())
         page.goto(f"{server.url}/?case={case}{more}")
         page.locator(".av[data-ready='1']").last.wait_for()
         wait_ready(page)
         return page.locator(".av").last
-    return opened
+    return open_case
 
 
 def data(view: Locator) -> dict:

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.helpers import wait_ready
 
 
-def opened(page: Page, link: str = "decode") -> Page:
+def open_page(page: Page, link: str = "decode") -> Page:
     page.goto(f"/{link}")
     expect(page.locator("h1")).to_be_visible(timeout=20_000)
     expect(page.locator(".tv g[data-place]").first).to_be_visible(timeout=60_000)
@@ -17,7 +17,7 @@ def opened(page: Page, link: str = "decode") -> Page:
 
 
 def test_a_candidate_that_is_pressed_is_followed(page):
-    opened(page)
+    open_page(page)
     expect(page.get_by_text("Said at step 6")).to_be_visible()
     box = page.locator(".tv g[data-step='1'][data-rank='1']")
     word = box.locator("text").first.text_content()
@@ -32,7 +32,7 @@ def test_a_candidate_that_is_pressed_is_followed(page):
 
 
 def test_a_choice_stands_in_the_link(page):
-    opened(page)
+    open_page(page)
     before = page.locator(".tv").inner_html()
     page.get_by_role("radio", name="Sampling").click()
     expect(page).to_have_url(re.compile("decode%3Astrategy=Sampling|decode:strategy=Sampling"))
@@ -51,6 +51,6 @@ def test_a_choice_stands_in_the_link(page):
 
 @pytest.mark.parametrize("width", [390])
 def test_a_phone_scrolls_the_tree_and_not_the_page(page):
-    opened(page)
+    open_page(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")

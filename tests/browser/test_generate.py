@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.helpers import wait_ready
 
 
-def opened(page: Page, link: str = "generate") -> Page:
+def open_page(page: Page, link: str = "generate") -> Page:
     page.goto(f"/{link}")
     expect(page.locator("h1")).to_be_visible(timeout=20_000)
     expect(page.locator(".tv g[data-place]").first).to_be_visible(timeout=60_000)
@@ -21,7 +21,7 @@ def fact(page: Page, step: int):
 
 
 def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
-    opened(page)
+    open_page(page)
     expect(fact(page, 1)).to_be_visible()
     slider = page.get_by_role("slider").last
     slider.focus()
@@ -44,7 +44,7 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
 
 
 def test_a_head_that_is_picked_among_all_is_the_one_that_is_read(page):
-    opened(page)
+    open_page(page)
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
     grid = views.nth(1)
@@ -58,7 +58,7 @@ def test_a_head_that_is_picked_among_all_is_the_one_that_is_read(page):
 
 
 def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
-    opened(page, "generate?inside:model=numbers")
+    open_page(page, "generate?inside:model=numbers")
     expect(page.locator(".lab-strip")).to_have_count(2)
     page.get_by_role("radio", name="Sampling").click()
     expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))
@@ -69,6 +69,6 @@ def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
 
 @pytest.mark.parametrize("width", [390])
 def test_a_phone_scrolls_the_tree_and_not_the_page(page):
-    opened(page)
+    open_page(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")

@@ -8,7 +8,7 @@ from tests.browser.helpers import assert_no_exception, wait_ready
 FACT = "[data-testid='stHtml'] p"
 
 
-def opened(page, **link):
+def open_page(page, **link):
     query = "&".join(f"heads:{name}={value.replace(' ', '+')}" for name, value in link.items())
     page.goto(f"/heads?{query}")
     wait_ready(page)
@@ -17,7 +17,7 @@ def opened(page, **link):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_every_idea_is_drawn_within_the_page(page, width):
-    opened(page)
+    open_page(page)
     for idea, sentence in (("One head or many", "look in four ways"), ("Shared keys and values", "they look"),
                        ("Two maps, subtracted", "fall below zero")):
         page.get_by_text(idea, exact=True).click()
@@ -31,7 +31,7 @@ def test_every_idea_is_drawn_within_the_page(page, width):
 
 
 def test_a_pinned_cell_is_what_the_sentence_and_the_equation_speak_of(page):
-    opened(page, idea="Two maps, subtracted")
+    open_page(page, idea="Two maps, subtracted")
     fact = page.locator(FACT)
     before = fact.inner_text()
     canvas = page.locator(".mu canvas.over").first

@@ -11,7 +11,7 @@ BOARD, LINK = ".mb", "?masks:tokens=red+green+blue+grey"
 CAUSAL_LOCAL = "4x4:8.c.e.7"
 
 
-def opened(page: Page, link: str = LINK) -> Page:
+def open_page(page: Page, link: str = LINK) -> Page:
     page.goto(f"/masks{link}")
     expect(page.locator(BOARD)).to_have_attribute("data-cells", re.compile("x"), timeout=20_000)
     wait_ready(page)
@@ -30,7 +30,7 @@ def drawing(page: Page, cells: str) -> None:
 
 
 def test_a_cell_is_drawn_by_a_click_and_the_numbers_follow(page):
-    opened(page)
+    open_page(page)
     expect(page.locator(BOARD)).to_have_attribute("data-cells", CAUSAL_LOCAL)
     expect(page.get_by_text("9 of 16").first).to_be_visible()
     press(page, 0, 3)
@@ -43,7 +43,7 @@ def test_a_cell_is_drawn_by_a_click_and_the_numbers_follow(page):
 
 
 def test_a_drag_paints_and_keys_draw_too(page):
-    opened(page)
+    open_page(page)
     x, y, wide, high = map(float, page.locator(BOARD).get_attribute("data-map").split(","))
     box = page.locator(f"{BOARD} .over").bounding_box()
     middle = [(box["x"] + x + (j + 0.5) * wide, box["y"] + y + 0.5 * high) for j in range(4)]
@@ -64,7 +64,7 @@ def test_a_drag_paints_and_keys_draw_too(page):
 
 
 def test_a_rule_is_drawn_while_it_is_typed(page):
-    opened(page, LINK + "&masks:first=Formula")
+    open_page(page, LINK + "&masks:first=Formula")
     field = page.get_by_label("Formula", exact=True)
     field.fill("j == 0 or j == i")
     expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.a.9")
@@ -75,6 +75,6 @@ def test_a_rule_is_drawn_while_it_is_typed(page):
 
 @pytest.mark.parametrize("width", [390])
 def test_a_phone_needs_no_sideways_scrolling(page):
-    opened(page, "?masks:first=Formula&masks:join=and&masks:second=BigBird")
+    open_page(page, "?masks:first=Formula&masks:join=and&masks:second=BigBird")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator(f"{BOARD} .over").bounding_box()["width"] <= 358

@@ -11,7 +11,7 @@ from tests.browser.helpers import assert_no_exception, wait_ready
 FACT = "[data-testid='stHtml'] p"
 
 
-def opened(page: Page, link: str = "") -> Page:
+def open_page(page: Page, link: str = "") -> Page:
     page.goto(f"/mechanisms{link}")
     wait_ready(page)
     return page
@@ -19,7 +19,7 @@ def opened(page: Page, link: str = "") -> Page:
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_each_axis_is_drawn_and_listed(page, width):
-    opened(page)
+    open_page(page)
     for name, axis in (("Scores", "score"), ("Masks", "mask"), ("Normalizers", "normalizer"), ("Kernels", "kernel")):
         page.get_by_role("radio", name=name).or_(page.get_by_role("button", name=name, exact=True)).first.click()
         wait_ready(page)
@@ -30,7 +30,7 @@ def test_each_axis_is_drawn_and_listed(page, width):
 
 
 def test_a_choice_is_looked_up_and_kept_in_the_link(page):
-    opened(page, "?mechanisms:axis=Normalizers")
+    open_page(page, "?mechanisms:axis=Normalizers")
     page.get_by_role("combobox", name="Choice").click()
     page.get_by_role("option", name="Sparsemax").click()
     expect(page.locator(FACT).first).to_contain_text("With Sparsemax")
@@ -42,7 +42,7 @@ def test_a_choice_is_looked_up_and_kept_in_the_link(page):
 
 
 def test_what_it_goes_with_and_its_code_open(page):
-    opened(page, "?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
+    open_page(page, "?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
     page.get_by_text("What it goes with, and what not").click()
     expect(page.get_by_text("and not with these")).to_be_visible()
     page.get_by_text("The code that just ran").click()

@@ -24,13 +24,13 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def board(page: Page, server):
-    def opened(case: str, **query) -> Locator:
+    def open_case(case: str, **query) -> Locator:
         more = "".join(f"&{key}={value}" for key, value in query.items())
         page.goto(f"{server.url}/?case={case}{more}")
         page.locator(".mu[data-ready='1']").last.wait_for()
         wait_ready(page)
         return page.locator(".mu").first
-    return opened
+    return open_case
 
 
 def place(tile: Locator, i: int, j: int) -> tuple[float, float]:

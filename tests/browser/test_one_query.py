@@ -10,7 +10,7 @@ from tests.browser.helpers import wait_ready
 VIEW = ".step-view"
 
 
-def opened(page: Page, link: str = "") -> Page:
+def open_page(page: Page, link: str = "") -> Page:
     page.goto(f"/one_query{link}")
     expect(page.locator(f"{VIEW} svg")).to_be_visible(timeout=20_000)
     wait_ready(page)
@@ -22,7 +22,7 @@ def fact(page: Page):
 
 
 def test_something_real_is_seen_with_nothing_pressed(page):
-    opened(page)
+    open_page(page)
     expect(fact(page)).to_contain_text("tired gives 0.60 to animal.")
     expect(page.locator(f"{VIEW} svg")).to_have_attribute("aria-label", re.compile("tired gives"))
     expect(page.locator(f"{VIEW} table tr")).to_have_count(7)
@@ -33,19 +33,19 @@ def test_something_real_is_seen_with_nothing_pressed(page):
 
 @pytest.mark.parametrize("width", [390])
 def test_a_phone_needs_no_sideways_scrolling(page):
-    opened(page)
+    open_page(page)
     assert page.locator(f"{VIEW} svg").bounding_box()["width"] <= 358
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.parametrize("scheme", ["dark"])
 def test_dark_has_its_own_colours(page):
-    opened(page)
+    open_page(page)
     assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
 
 
 def test_the_picture_follows_query_stage_and_text(page):
-    opened(page)
+    open_page(page)
     page.get_by_role("button", name="animal", exact=True).or_(page.get_by_role("radio", name="animal")).first.click()
     expect(fact(page)).to_contain_text("animal gives")
     page.get_by_role("button", name="Next").click()
@@ -58,7 +58,7 @@ def test_the_picture_follows_query_stage_and_text(page):
 
 
 def test_a_press_in_the_picture_picks_key_and_query(page):
-    opened(page)
+    open_page(page)
     page.locator(f"{VIEW} .press.row").nth(3).click()
     expect(page.locator(".katex-mathml", has_text="too").first).to_be_attached()
     page.locator(VIEW).focus()
@@ -69,7 +69,7 @@ def test_a_press_in_the_picture_picks_key_and_query(page):
 
 
 def test_the_link_brings_the_same_picture_back(page):
-    opened(page, "?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green")
+    open_page(page, "?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green")
     first = fact(page).inner_text()
     assert "green" in first
     page.reload()
@@ -77,7 +77,7 @@ def test_the_link_brings_the_same_picture_back(page):
 
 
 def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
-    opened(page, "?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize")
+    open_page(page, "?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize")
     expect(fact(page)).to_contain_text("The first map gives it")
     expect(page.locator(f"{VIEW} svg text", has_text="weights −1 … 1")).to_have_count(1)
     first = fact(page).inner_text()
@@ -89,7 +89,7 @@ def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
 
 
 def test_the_back_button_takes_a_choice_back_and_another_page_does_not(page):
-    opened(page)
+    open_page(page)
     first = fact(page).inner_text()
     page.get_by_label("Mask", exact=True).click()
     page.get_by_role("option", name="None", exact=True).click()
@@ -109,7 +109,7 @@ def test_the_back_button_takes_a_choice_back_and_another_page_does_not(page):
 
 
 def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page):
-    opened(page, "?one:position=formula&one:stage=3+Scale+%2B+bias")
+    open_page(page, "?one:position=formula&one:stage=3+Scale+%2B+bias")
     before = fact(page).inner_text()
     box = page.get_by_label("Formula", exact=True).last
     box.fill("score - 5*abs(i-j)")
@@ -121,7 +121,7 @@ def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page
 
 
 def test_a_slider_leaves_the_rest_of_the_page_alone(page):
-    opened(page)
+    open_page(page)
     below = page.get_by_role("heading", name="What √D does")
     below.evaluate("node => { node.dataset.kept = 'yes' }")
     before = fact(page).inner_text()
@@ -134,12 +134,12 @@ def test_a_slider_leaves_the_rest_of_the_page_alone(page):
 
 
 def test_a_bad_link_is_refused_where_one_looks(page):
-    opened(page, "?one:d_model=64&one:heads=7")
+    open_page(page, "?one:d_model=64&one:heads=7")
     expect(page.get_by_text("num_heads = 7 does not divide d_model = 64")).to_be_visible()
 
 
 def test_the_worked_example_can_be_chosen(page):
-    opened(page)
+    open_page(page)
     page.get_by_role("button", name="Formula").click()
     page.get_by_label("Preset").click()
     page.get_by_role("option", name="Worked example").click()

@@ -8,7 +8,7 @@ from tests.browser.helpers import assert_no_exception, wait_ready
 FACT = "[data-testid='stHtml'] p"
 
 
-def opened(page, **link):
+def open_page(page, **link):
     query = "&".join(f"positions:{name}={value.replace(' ', '+')}" for name, value in link.items())
     page.goto(f"/positions?{query}")
     wait_ready(page)
@@ -16,7 +16,7 @@ def opened(page, **link):
 
 
 def test_shuffling_again_draws_another_order_and_a_fact(page):
-    opened(page)
+    open_page(page)
     fact = page.locator(FACT)
     expect(fact).to_contain_text("its output changes by")
     expect(page.locator(".mu canvas").first).to_be_visible()
@@ -32,7 +32,7 @@ def test_shuffling_again_draws_another_order_and_a_fact(page):
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page, width):
-    opened(page, position="RoPE · 2021", idea="The encoding")
+    open_page(page, position="RoPE · 2021", idea="The encoding")
     dials = page.locator(".dials .scroll")
     expect(dials.locator("line.hand")).to_have_count(8 * 24)
     expect(dials.locator("line.before")).to_have_count(0)

@@ -17,7 +17,7 @@ LAST = EXAMPLE_RUNS[0].records()[-1]
 TRAINED = duration(LAST.trained).replace("\u00a0", " ")
 
 
-def opened(page: Page, link: str) -> Page:
+def open_page(page: Page, link: str) -> Page:
     page.goto(link)
     wait_ready(page)
     wait_picture(page)
@@ -44,7 +44,7 @@ def button(page: Page, key: str):
 
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_first_sight_shows_runs_that_learned(page):
-    opened(page, "/runs")
+    open_page(page, "/runs")
     expect(page.get_by_text(f"after {LAST.step} steps, {TRAINED} of training")).to_be_visible()
     expect(page.locator("[data-testid='stDataFrame'] canvas").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -52,7 +52,7 @@ def test_first_sight_shows_runs_that_learned(page):
 
 def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
     run = own[0]
-    opened(page, f"/runs?run={run.id}")
+    open_page(page, f"/runs?run={run.id}")
     field = page.get_by_role("textbox", name="Name")
     expect(field).to_have_value("fast one")
     field.fill("the best of all")
@@ -80,7 +80,7 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
 
 
 def test_a_bad_upload_says_why_where_one_looks(page, server, own):
-    opened(page, "/runs")
+    open_page(page, "/runs")
     button(page, "upload").click()
     page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
                                                       "buffer": b"nonsense"})
@@ -89,7 +89,7 @@ def test_a_bad_upload_says_why_where_one_looks(page, server, own):
 
 
 def test_a_row_is_picked_by_a_click(page, server, own):
-    opened(page, f"/runs?run={own[0].id}")
+    open_page(page, f"/runs?run={own[0].id}")
     box = page.locator("[data-testid='stDataFrame']").bounding_box()
     row = [run.id for run in reversed(list_runs(server.runs))].index(own[1].id)
     page.mouse.click(box["x"] + 16, box["y"] + 38 + 35 * row + 17)  # the box before the other run
@@ -98,7 +98,7 @@ def test_a_row_is_picked_by_a_click(page, server, own):
 
 
 def test_a_fork_trains_on_from_the_kept_step(page, server, own):
-    opened(page, f"/runs?run={own[0].id}")
+    open_page(page, f"/runs?run={own[0].id}")
     button(page, "fork").click()
     page.get_by_role("spinbutton", name="To step").fill("250")
     page.get_by_role("spinbutton", name="To step").press("Enter")
@@ -113,7 +113,7 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
 
 def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
     run = create_run(replace(EXAMPLE_RUNS[0].config(), steps=60), server.runs)
-    opened(page, f"/runs?run={run.id}")
+    open_page(page, f"/runs?run={run.id}")
     expect(page.get_by_text("Finished after 60 steps")).to_be_visible(timeout=60_000)
     expect(page).to_have_url(re.compile(f"run={run.id}$"))
     expect(page.get_by_text("after 60 steps,")).to_be_visible()
@@ -121,7 +121,7 @@ def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
 
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_two_runs_stand_side_by_side(page):
-    opened(page, "/compare_runs")
+    open_page(page, "/compare_runs")
     expect(page.get_by_text(f"After the same {TRAINED} of training")).to_be_visible()
     expect(page.locator(".mu canvas").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -9,7 +9,7 @@ from core.attention import AXES
 from tests.browser.helpers import wait_ready
 
 
-def opened(page: Page, link: str) -> Page:
+def open_page(page: Page, link: str) -> Page:
     page.goto(f"/{link}")
     expect(page.locator("h1")).to_be_visible(timeout=20_000)
     wait_ready(page, 60_000)
@@ -21,7 +21,7 @@ def equation(page: Page):
 
 
 def test_a_pinned_cell_moves_the_equation(page):
-    opened(page, "scores")
+    open_page(page, "scores")
     canvases = page.locator("canvas:visible")
     expect(canvases.first).to_be_visible()
     expect(page.locator(".lab-table tbody tr")).to_have_count(len(AXES["score"]))
@@ -33,7 +33,7 @@ def test_a_pinned_cell_moves_the_equation(page):
 
 
 def test_scores_can_be_seen_signed(page):
-    opened(page, "scores?scores:show=Own+scales&scores:equation=Additive")
+    open_page(page, "scores?scores:show=Own+scales&scores:equation=Additive")
     expect(page.get_by_text(re.compile(r"^± \d")).first).to_be_visible()
     expect(equation(page).first).to_contain_text("tanh")
 
@@ -41,12 +41,12 @@ def test_scores_can_be_seen_signed(page):
 @pytest.mark.parametrize("width", [390])
 @pytest.mark.parametrize("name", ["scores", "normalizers"])
 def test_a_phone_needs_no_sideways_scrolling(page, name):
-    opened(page, name)
+    open_page(page, name)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_typed_scores_become_bars(page):
-    opened(page, "normalizers")
+    open_page(page, "normalizers")
     figures = page.locator(".nb figure")
     expect(figures.first).to_be_visible()
     drawn = figures.count()
@@ -65,5 +65,5 @@ def test_typed_scores_become_bars(page):
 
 @pytest.mark.parametrize("scheme", ["dark"])
 def test_dark_bars_have_the_dark_ink(page):
-    opened(page, "normalizers")
+    open_page(page, "normalizers")
     assert "#269AD2" in page.locator(".nb").get_attribute("style")

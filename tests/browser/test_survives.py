@@ -29,7 +29,7 @@ def wait_for(what, seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-def opened(page: Page, link: str) -> Page:
+def open_page(page: Page, link: str) -> Page:
     page.goto(link)
     wait_ready(page)
     return page
@@ -42,13 +42,13 @@ def stop(run: Run) -> None:
 
 def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server):
     run = queue_run(server.runs)
-    opened(page, f"/train?run={run.id}")
+    open_page(page, f"/train?run={run.id}")
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
     page.reload()
     wait_ready(page)
     expect(page.get_by_text(STEP)).to_be_visible()
     second = page.context.new_page()
-    opened(second, f"/train?run={run.id}")
+    open_page(second, f"/train?run={run.id}")
     expect(second.get_by_text(STEP)).to_be_visible()
     second.locator(".st-key-train-stop button").click()
     expect(page.get_by_text("is kept")).to_be_visible(timeout=20_000)  # the first tab learns of it by itself
@@ -58,7 +58,7 @@ def test_a_reload_and_a_second_tab_find_the_run_and_either_stops_it(page, server
 
 def test_a_killed_worker_is_told_and_the_run_goes_on_from_what_it_kept(page, server):
     run = queue_run(server.runs)
-    opened(page, f"/train?run={run.id}")
+    open_page(page, f"/train?run={run.id}")
     wait_for(lambda: run.status().state == "running" and run.records())
     os.kill(run.status().pid, signal.SIGKILL)
     expect(page.get_by_text("ended without a word").first).to_be_visible(timeout=20_000)
@@ -77,7 +77,7 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
     runs = [queue_run(before.runs) for _ in range(3)]  # more than train at once on a small machine
     context = browser.new_context(base_url=before.url)
     try:
-        page = opened(context.new_page(), f"/train?run={runs[0].id}")
+        page = open_page(context.new_page(), f"/train?run={runs[0].id}")
         expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
         worker = runs[0].status().pid
         first.kill()  # no chance to tidy up
@@ -86,7 +86,7 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
         wait_for(lambda: runs[0].records()[-1].step > step)
         again, after = start_server(tmp_path)
         try:
-            opened(page, f"{after.url}/train?run={runs[0].id}")
+            open_page(page, f"{after.url}/train?run={runs[0].id}")
             expect(page.get_by_text(STEP)).to_be_visible()
             assert runs[0].status().pid == worker and runs[0].alive(), "the same worker, never begun twice"
             page.locator(".st-key-train-stop button").click()
@@ -105,7 +105,7 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_first_sight_of_sweeps_is_a_measured_one(page, width):
-    opened(page, "/sweeps")
+    open_page(page, "/sweeps")
     wait_picture(page)
     expect(page.get_by_text("a single run of")).to_be_visible()
     expect(page.get_by_text("TypeError")).to_have_count(0)
@@ -124,7 +124,7 @@ def choose(page: Page, label: str, name: str) -> None:
 def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
     base = create_run(small_run(steps=40, record_every=10), root=server.runs, name="tiny")
     base.set_status("finished", "Never begun.")
-    opened(page, "/sweeps?sweeps:axis=Place+of+the+norm&sweeps:seeds=2")
+    open_page(page, "/sweeps?sweeps:axis=Place+of+the+norm&sweeps:seeds=2")
     vary = page.get_by_role("combobox", name=re.compile("Vary"))
     expect(vary).to_have_value("Place of the norm")
     choose(page, "Settings of", "tiny")

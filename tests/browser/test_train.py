@@ -11,7 +11,7 @@ from tests.browser.helpers import shot, wait_picture, wait_ready
 RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
 
 
-def opened(page: Page, link: str = "/train") -> Page:
+def open_page(page: Page, link: str = "/train") -> Page:
     page.goto(link)
     wait_ready(page)
     wait_picture(page)
@@ -28,13 +28,13 @@ def the_run(page: Page, server):
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_first_sight_shows_a_learned_run(page):
-    opened(page)
+    open_page(page)
     expect(page.get_by_text("even attention would give it")).to_be_visible()
     expect(press(page, "train")).to_be_visible()
 
 
 def test_reverse_is_learned_and_found_again(page, server):
-    opened(page)
+    open_page(page)
     press(page, "train").click()
     expect(page.get_by_text(re.compile(r"Step [\d,]+ of"))).to_be_visible(timeout=20_000)
     expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
@@ -53,7 +53,7 @@ def test_reverse_is_learned_and_found_again(page, server):
 
 
 def test_stop_keeps_what_was_reached(page, server):
-    opened(page)
+    open_page(page)
     press(page, "train").click()
     expect(page.get_by_text(re.compile(r"Step [1-9][\d,]* of"))).to_be_visible(timeout=20_000)
     press(page, "stop").click()
@@ -64,12 +64,12 @@ def test_stop_keeps_what_was_reached(page, server):
 
 
 def test_a_link_to_no_run_says_so(page):
-    opened(page, "/train?run=../../etc/passwd")
+    open_page(page, "/train?run=../../etc/passwd")
     expect(page.get_by_text("not on this machine")).to_be_visible()
 
 
 def test_scrubbing_moves_the_examples_and_the_fact(page):
-    opened(page)
+    open_page(page)
     before = page.get_by_text("Examples at step").inner_text()
     slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
     slider.focus()
@@ -79,7 +79,7 @@ def test_scrubbing_moves_the_examples_and_the_fact(page):
 
 
 def test_pause_and_continue_and_longer(page, server):
-    opened(page, "/train?train:reverse:length=10")
+    open_page(page, "/train?train:reverse:length=10")
     press(page, "train").click()
     expect(page.get_by_text(re.compile(r"Step [1-9][\d,]* of"))).to_be_visible(timeout=20_000)
     press(page, "pause").click()
@@ -102,7 +102,7 @@ def test_pause_and_continue_and_longer(page, server):
 
 
 def test_play_moves_the_curves_and_the_examples(page):
-    opened(page)
+    open_page(page)
     before = page.get_by_text("Examples at step").inner_text()
     page.get_by_role("button", name="Play the frames").click()
     expect(page.get_by_text("Examples at step")).not_to_have_text(before)
@@ -110,7 +110,7 @@ def test_play_moves_the_curves_and_the_examples(page):
 
 
 def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
-    opened(page)
+    open_page(page)
     page.get_by_label("Task", exact=True).click()
     page.get_by_role("option", name="Your own table").click()
     wait_ready(page)

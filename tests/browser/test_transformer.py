@@ -10,7 +10,7 @@ from tests.browser.helpers import wait_ready
 PAGE = "/transformer?transformer%3Alayers=2&transformer%3Adepth=3"
 
 
-def opened(page: Page):
+def open_page(page: Page):
     page.goto(PAGE)
     page.locator(".dg[data-ready='1']").wait_for()
     wait_ready(page)
@@ -18,7 +18,7 @@ def opened(page: Page):
 
 
 def test_a_part_opens_and_its_numbers_add_up(page: Page):
-    tree = opened(page)
+    tree = open_page(page)
     row = tree.locator("[data-path='encoder.layers.1']")
     inner = tree.locator("[data-path='encoder.layers.1.attention']")
     expect(inner).to_be_hidden()
@@ -37,7 +37,7 @@ def test_a_part_opens_and_its_numbers_add_up(page: Page):
 
 
 def test_a_row_of_maps_draws_that_attention(page: Page):
-    tree = opened(page)
+    tree = open_page(page)
     expect(page.get_by_text("Cross-attention, every layer and head")).to_be_visible()
     tree.locator("[data-path='encoder.layers.0.attention']").click()
     expect(page.get_by_text("Self-attention, every layer and head", exact=True)).to_be_visible()
@@ -46,7 +46,7 @@ def test_a_row_of_maps_draws_that_attention(page: Page):
 
 @pytest.mark.parametrize("width", [390])
 def test_a_phone_shows_every_part_within_its_width(page: Page, width):
-    tree = opened(page)
+    tree = open_page(page)
     expect(tree.locator("[data-path='output']")).to_be_visible()
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
 
@@ -58,7 +58,7 @@ def test_a_link_to_a_run_that_is_gone_leaves_the_page_whole(page: Page):
 
 
 def test_the_link_says_the_model_and_whose_weights(page: Page):
-    tree = opened(page)
+    tree = open_page(page)
     expect(tree.locator("[data-path='layers.1']")).to_be_visible()
     expect(tree.locator("[data-path='layers.2']")).to_have_count(0)
     page.goto("/transformer?run=example&transformer%3Adepth=3")

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.helpers import wait_ready
 
 
-def opened(page: Page, link: str = "use_model") -> Page:
+def open_page(page: Page, link: str = "use_model") -> Page:
     page.goto(f"/{link}")
     expect(page.locator("h1")).to_be_visible(timeout=20_000)
     expect(page.locator(".av canvas").first).to_be_visible(timeout=60_000)
@@ -16,7 +16,7 @@ def opened(page: Page, link: str = "use_model") -> Page:
 
 
 def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
-    opened(page)
+    open_page(page)
     expect(page.get_by_text("How alike each two are")).to_be_visible()
     expect(page.get_by_text(re.compile("is most like"))).to_be_visible()
     page.get_by_text("Other jobs, and where these numbers come from").click()
@@ -31,7 +31,7 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     page.keyboard.press("[")
     expect(page.get_by_text(re.compile("Without it the (logit|probability) of neun"))).to_be_visible()
     page.goto("about:blank")
-    opened(page, "use_model?inside:model=digits")
+    open_page(page, "use_model?inside:model=digits")
     expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 391

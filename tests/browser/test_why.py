@@ -11,7 +11,7 @@ from tests.browser.helpers import wait_ready
 CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"
 
 
-def opened(page: Page, link: str = "/") -> Page:
+def open_page(page: Page, link: str = "/") -> Page:
     page.goto(link)
     expect(page.get_by_role("heading", name="Why attention")).to_be_visible(timeout=20_000)
     wait_ready(page)
@@ -26,7 +26,7 @@ def pick(page: Page, name: str, option: str) -> None:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_first_sight_is_the_measurement(page):
-    opened(page)
+    open_page(page)
     expect(page.get_by_text("the model that looks back gets")).to_be_visible()
     expect(page.locator(CHARTS)).to_have_count(3)
     expect(page.locator(".av canvas").first).to_be_visible()
@@ -34,7 +34,7 @@ def test_first_sight_is_the_measurement(page):
 
 
 def test_two_models_learn_side_by_side(page, server):
-    opened(page)
+    open_page(page)
     small = {"Size of the vector": "16 numbers", "Longest source": "20 words", "Training each": "5 s"}
     for name, option in small.items():
         pick(page, name, option)
@@ -54,12 +54,12 @@ def test_two_models_learn_side_by_side(page, server):
     page.get_by_role("button", name="Back to the saved measurement").click()
     expect(page.get_by_text("Below is what was measured with 128 numbers")).to_be_visible()
     assert page.evaluate("location.href") == address, "the settings stay in the link"
-    opened(page, address)
+    open_page(page, address)
     expect(page.get_by_text("Below is what was measured with 128 numbers")).to_be_visible()
 
 
 def test_a_pinned_cell_picks_the_output_of_the_equation(page):
-    opened(page)
+    open_page(page)
     equation = page.locator(".katex-mathml").nth(1)
     before = equation.text_content()
     canvas = page.locator(".av canvas.over").first
@@ -70,7 +70,7 @@ def test_a_pinned_cell_picks_the_output_of_the_equation(page):
 
 
 def test_stop_ends_both(page):
-    opened(page)
+    open_page(page)
     page.get_by_role("button", name="Run it").click()
     expect(page.get_by_text(re.compile("Dot product: (begins|step|waits)"))).to_be_visible(timeout=20_000)
     page.get_by_role("button", name="Stop", exact=True).click()

@@ -18,7 +18,7 @@ def app() -> AppTest:
     return app.switch_page("../pages/compare.py")
 
 
-def opened(app: AppTest, **query) -> AppTest:
+def open_page(app: AppTest, **query) -> AppTest:
     for name, value in (SEEDED | query).items():
         app.query_params[name] = value
     app.run()
@@ -54,7 +54,7 @@ def test_first_sight_measures_something_with_nothing_pressed(app):
 
 
 def test_the_list_adds_moves_duplicates_and_removes(app):
-    opened(app)
+    open_page(app)
     press(app, "Move after", 0)
     assert order(app) == ["ALiBi", "Dot product", "Local window", "Linear"]
     assert (app.selectbox(key="compare:minuend").value, app.selectbox(key="compare:subtrahend").value) == (0, 1), (
@@ -74,7 +74,7 @@ def test_the_list_adds_moves_duplicates_and_removes(app):
 
 
 def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
-    opened(app)
+    open_page(app)
     for kind, name, value in (
             ("text_area", "text", "one two three"), ("number_input", "seed", 5), ("select_slider", "d_model", 24),
             ("selectbox", "heads:24", 3), ("selectbox", "head:3", 2)):
@@ -90,12 +90,12 @@ def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
 
 
 def test_at_least_two_stay(app):
-    with_list(opened(app, m=["", "position=alibi"]))
+    with_list(open_page(app, m=["", "position=alibi"]))
     assert app.menu_button(key="compare:line:0").options == ["Change", "Move after", "Duplicate"]
 
 
 def test_the_dialog_changes_one_mechanism(app):
-    opened(app)
+    open_page(app)
     press(app, "Change", 1)
     for _ in range(2):  # a test reruns the whole page, which shuts a dialog; a browser only the dialog
         app.session_state["compare:editing"] = 1
@@ -107,7 +107,7 @@ def test_the_dialog_changes_one_mechanism(app):
 
 
 def test_the_link_brings_all_of_it(app):
-    opened(app, m=["score=dot", "mask=and(causal,local(window=1))", "normalizer=softmax(temperature=0.5)"],
+    open_page(app, m=["score=dot", "mask=and(causal,local(window=1))", "normalizer=softmax(temperature=0.5)"],
            minus="2.1", sizes="24.3.2", seed="7", pin="4.1")
     assert order(app) == ["Dot product", "Causal and local window", "Softmax"]
     assert app.selectbox(key="compare:minuend").value == 2
@@ -117,7 +117,7 @@ def test_the_link_brings_all_of_it(app):
 
 
 def test_a_pin_that_a_shorter_sentence_loses_is_dropped_without_a_word(app):
-    opened(app, pin="4.1")
+    open_page(app, pin="4.1")
     app.session_state["compare:text"] = "one two three"
     app.run()
     assert not app.warning and "pin" not in app.query_params
@@ -127,13 +127,13 @@ def test_a_pin_that_a_shorter_sentence_loses_is_dropped_without_a_word(app):
     ("m", ["score=warp", ""]), ("source", "<b>"), ("minus", "7.7"), ("sizes", "16.5.0"), ("pin", "99.0"),
     ("seed", "x"), ("length", "3"), ("text", "")])
 def test_a_broken_link_is_said_and_nothing_breaks(app, name, value):
-    opened(app, **{name: value})
+    open_page(app, **{name: value})
     assert app.warning or app.info
     assert name == "text" or "of its weight within two tokens" in html_text(app) or "both spend" in html_text(app)
 
 
 def test_what_changes_is_measured_on_a_press(app):
-    opened(app)
+    open_page(app)
     assert html_text(app).count("\u00a0ms") == 4
     with_list(app).selectbox(key="compare:add").set_value("score=cosine").run()
     assert html_text(app).count("\u00a0ms") == 4
@@ -154,7 +154,7 @@ def test_what_minilm_cannot_have_is_said_with_a_way_out(app):
 
 
 def test_the_difference_of_a_mechanism_and_itself_is_refused_in_words(app):
-    opened(app)
+    open_page(app)
     app.selectbox(key="compare:minuend").set_value(0).run()
     assert any("Choose two different mechanisms" in caption.value for caption in app.caption)
 
@@ -162,14 +162,14 @@ def test_the_difference_of_a_mechanism_and_itself_is_refused_in_words(app):
 @pytest.mark.parametrize("text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600])
 @pytest.mark.parametrize("source", ["seeded", "3.1"])
 def test_any_sentence_gives_a_picture_and_a_fact(app, text, source):
-    opened(app, text=text, source=source)
+    open_page(app, text=text, source=source)
     assert "tokens" in html_text(app) and "<script>" not in html_text(app)
     if len(text) > 2000:
         assert any("the first 256 are compared" in caption.value for caption in app.caption)
 
 
 def test_equations_papers_weights_and_downloads_are_there_on_request(app):
-    opened(app, m=["", "score=additive", "projection=gated"])
+    open_page(app, m=["", "score=additive", "projection=gated"])
     app.session_state["compare:sources"] = app.session_state["compare:export"] = True
     app.run()
     assert not app.exception

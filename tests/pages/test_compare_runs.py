@@ -43,7 +43,7 @@ def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = No
     return run
 
 
-def opened(*runs: str, **link: str) -> AppTest:
+def open_page(*runs: str, **link: str) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/compare_runs.py")
     if runs:
         app.query_params["runs"] = ",".join(runs)
@@ -53,7 +53,7 @@ def opened(*runs: str, **link: str) -> AppTest:
 
 
 def test_first_sight_compares_the_two_examples():
-    app = opened()
+    app = open_page()
     assert not app.exception and not app.warning
     page = page_text(app)
     step = int(re.search(r"At step (\d+), whole sequences right: \d+\u00a0% for Transformer", page)[1])
@@ -64,14 +64,14 @@ def test_first_sight_compares_the_two_examples():
 
 def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
     fast, slow = made("fast", 1.0), made("slow", 2.0)
-    page = page_text(opened(fast.id, slow.id))
+    page = page_text(open_page(fast.id, slow.id))
     assert "At step 4, whole sequences right: 100\u00a0% for fast, 100\u00a0% for slow" in page
     assert "After the same 4\u00a0s of training it is 100\u00a0% and 50\u00a0%" in page
     assert "They were trained in the very same way." in page
 
 
 def test_another_measure_and_another_step_are_told():
-    app = opened(made("a").id, made("b").id)
+    app = open_page(made("a").id, made("b").id)
     app.button_group(key="compare_runs:measure").set_value("loss").run()
     assert not app.exception and "held-out loss: 0.00 for a, 0.00 for b" in page_text(app)
     slider = next(item for item in app.select_slider if item.label == "Step")
@@ -81,15 +81,15 @@ def test_another_measure_and_another_step_are_told():
 
 def test_step_and_measure_are_in_the_link():
     link = {"step": "2", "compare_runs:measure": "Loss"}
-    app = opened(made("a").id, made("b").id, **link)
+    app = open_page(made("a").id, made("b").id, **link)
     assert not app.exception and "At step 2, held-out loss: 2.00 for a" in page_text(app)
-    app = opened(made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"})
+    app = open_page(made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"})
     assert not app.exception and "At step 4, whole sequences right" in page_text(app)
 
 
 def test_choosing_another_run_changes_the_link():
     first, second, third = made("a"), made("b"), made("c")
-    app = opened(first.id, second.id)
+    app = open_page(first.id, second.id)
     app.selectbox(key="compare_runs:2").set_value(third.id).run()
     assert not app.exception
     ids = app.query_params["runs"]
@@ -98,19 +98,19 @@ def test_choosing_another_run_changes_the_link():
 
 
 def test_a_link_to_runs_that_are_not_here_says_so():
-    app = opened("../../etc/passwd", made("a").id)
+    app = open_page("../../etc/passwd", made("a").id)
     assert not app.exception and "1 of the runs in the link is not on this machine" in page_text(app)
 
 
 def test_of_five_runs_four_are_compared():
     runs = [made(name).id for name in "abcde"]
-    page = page_text(opened(*runs))
+    page = page_text(open_page(*runs))
     assert "At most 4 runs" in page and "for d" in page and "for e" not in page
 
 
 def test_runs_of_other_tasks_have_curves_but_no_map():
     other = made("copier", task=TaskConfig.of("copy", length=6, vocab=12))
-    app = opened(made("a").id, made("b").id, other.id)
+    app = open_page(made("a").id, made("b").id, other.id)
     assert not app.exception and "No map here of copier" in page_text(app) and "for copier" in page_text(app)
 
 
@@ -119,7 +119,7 @@ def test_runs_without_attention_say_so():
     for run in runs:
         for step in run.frame_steps():
             run.frame_path(step).unlink()
-    app = opened(*(run.id for run in runs))
+    app = open_page(*(run.id for run in runs))
     assert not app.exception and "None of these runs kept any attention" in page_text(app)
 
 
@@ -127,7 +127,7 @@ def test_nothing_measured_yet_says_so():
     runs = [create_run(small_run(seed=seed)) for seed in (1, 2)]
     for run in runs:
         run.set_status("stopped")
-    app = opened(*(run.id for run in runs))
+    app = open_page(*(run.id for run in runs))
     assert not app.exception and "None of these runs has measured anything yet" in page_text(app)
 
 

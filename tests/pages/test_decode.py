@@ -20,7 +20,7 @@ from tests.pages.app import assert_no_exception, html_text
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[name] = value
@@ -41,7 +41,7 @@ def made(task: TaskConfig, kind: str, **changes):
 
 
 def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
-    at = opened()
+    at = open_page()
     assert not at.error and not at.warning
     model, task = HALF_TRAINED.model()
     typed = at.text_input(key="decode:source").value
@@ -59,7 +59,7 @@ def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
 @pytest.mark.parametrize(("strategy", "words"), [
     ("Greedy", "The likeliest token at each step gives"), ("Sampling", "of 20 samples")])
 def test_each_strategy_says_what_it_found(strategy, words):
-    at = opened()
+    at = open_page()
     before = tree(at)
     at.segmented_control(key="decode:strategy").set_value(strategy)
     assert_no_exception(at.run())
@@ -67,20 +67,20 @@ def test_each_strategy_says_what_it_found(strategy, words):
 
 
 def test_every_setting_changes_the_tree_and_a_link_brings_it():
-    at = opened(**{"decode:strategy": "Sampling"})
+    at = open_page(**{"decode:strategy": "Sampling"})
     for kind, name, value in (("select_slider", "temperature", 2.0), ("number_input", "top_k", 3),
                               ("slider", "top_p", 0.5), ("slider", "samples", 7), ("number_input", "seed", 3)):
         before = tree(at)
         getattr(at, kind)(key=f"decode:{name}").set_value(value)
         assert_no_exception(at.run())
         assert tree(at) != before, name
-    at = opened(**{"decode:width": "2", "decode:penalty": "1.0"})
+    at = open_page(**{"decode:width": "2", "decode:penalty": "1.0"})
     assert at.slider(key="decode:width").value == 2
     assert html_text(at).count("<th scope=\"row\"") == 2
 
 
 def test_another_source_and_one_that_is_typed():
-    at = opened()
+    at = open_page()
     first = at.text_input(key="decode:source").value
     at.button(key="decode:another").click()
     assert_no_exception(at.run())
@@ -95,14 +95,14 @@ def test_another_source_and_one_that_is_typed():
 
 @pytest.mark.parametrize(("typed", "words"), [("", "type at least one token"), ("one " * 30, "at most 20")])
 def test_what_cannot_be_read_is_said_where_one_looks(typed, words):
-    at = opened()
+    at = open_page()
     at.text_input(key="decode:source").set_value(typed)
     assert_no_exception(at.run())
     assert words in at.error[0].value
 
 
 def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
-    at = opened()
+    at = open_page()
     at.button(key="decode:measure").click()
     assert_no_exception(at.run())
     body = html_text(at)
@@ -118,7 +118,7 @@ def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
 ])
 def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
     run = made(TaskConfig.of(key), kind, **changes)
-    at = opened(run=run.id)
+    at = open_page(run=run.id)
     assert not at.error and not at.warning
     assert at.selectbox(key="decode:run").value == run.id
     for strategy in ("Sampling", "Greedy"):
@@ -133,7 +133,7 @@ def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
 
 def test_a_run_that_says_no_tokens_is_not_offered():
     run = made(TaskConfig.of("iris"), "classifier")
-    at = opened(run=run.id)
+    at = open_page(run=run.id)
     assert "says no tokens one by one" in at.warning[0].value.replace("\\", "")
     assert run.id not in at.selectbox(key="decode:run").options
     assert "data-place" in tree(at)
@@ -157,7 +157,7 @@ def test_a_kept_step_can_be_chosen():
         with torch.no_grad():
             session.model.output.bias[5] += 3.0
     run.set_status("finished")
-    at = opened(run=run.id)
+    at = open_page(run=run.id)
     assert "step 10" in at.caption[0].value
     before = tree(at)
     at.selectbox(key=f"decode:step:{run.id}").set_value(0)

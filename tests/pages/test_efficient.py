@@ -22,7 +22,7 @@ APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 QUICK = ("fused", "linear")
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"efficient:{name}"] = value
@@ -57,7 +57,7 @@ def until_measured(at):
 
 
 def test_opens_with_the_kept_measurement_and_nothing_pressed():
-    at, saved = opened(), example.load()
+    at, saved = open_page(), example.load()
     assert [named(chart) for chart in charts(at)] == [[ENTRIES[kernel].name for kernel in controls.USUAL]] * 2
     assert text.fact(saved, list(controls.USUAL)).replace("**", "") in html_text(at).replace(
         "<b style='font-weight:600'>", "").replace("</b>", "")
@@ -78,7 +78,7 @@ def test_the_kept_measurement_is_whole():
 
 
 def test_a_race_is_measured_here_and_shown():
-    at = opened()
+    at = open_page()
     at.multiselect(key="efficient:kernels").set_value(list(QUICK))
     put(at, "selectbox", "longest", 512)
     at.button(key="efficient:measure").click()
@@ -92,7 +92,7 @@ def test_a_race_is_measured_here_and_shown():
 
 
 def test_a_parameter_goes_into_the_race():
-    at = opened()
+    at = open_page()
     assert not any("measured before" in caption.value for caption in at.caption)
     at.multiselect(key="efficient:kernels").set_value(["chunked"])
     at = put(at, "selectbox", "longest", 512)
@@ -106,18 +106,18 @@ def test_a_parameter_goes_into_the_race():
 
 
 def test_a_kernel_that_cannot_is_said_and_left_out():
-    at = put(opened(), "multiselect", "kernels", ["fused", "linformer"])
+    at = put(open_page(), "multiselect", "kernels", ["fused", "linformer"])
     at = put(at, "selectbox", "causal", True)
     assert len(at.info) == 1 and "linformer" in at.info[0].value and "take" in at.info[0].value.replace("\\", "")
     assert not at.button(key="efficient:measure").disabled
 
 
 def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
-    assert not [box for box in opened().selectbox if box.label == "Device"]
+    assert not [box for box in open_page().selectbox if box.label == "Device"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8e9, 16e9))
-    at = opened()
+    at = open_page()
     box = next(box for box in at.selectbox if box.label == "Device")
     assert box.options == ["A card", "CPU"] and box.value == "cuda"
     assert "4\u00a0GB" in at.selectbox(key="efficient:longest").help
@@ -127,12 +127,12 @@ def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
 
 
 def test_no_kernel_is_said():
-    at = put(opened(), "multiselect", "kernels", [])
+    at = put(open_page(), "multiselect", "kernels", [])
     assert "Pick a kernel" in at.info[0].value and at.button(key="efficient:measure").disabled
 
 
 def test_the_implied_weights_follow_their_controls():
-    at = opened()
+    at = open_page()
     first = html_text(at)
     assert "misses exact" in first
     for name, value in (("features", 1024), ("few", 6), ("head", 2)):

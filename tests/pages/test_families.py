@@ -20,7 +20,7 @@ def app(monkeypatch, tmp_path) -> AppTest:
     return app.switch_page("../pages/pretrained.py")
 
 
-def opened(app: AppTest, folder: Path, family: str) -> str:
+def open_family(app: AppTest, folder: Path, family: str) -> str:
     """What the page says of the family."""
     folder = folder / family
     folder.mkdir()
@@ -40,7 +40,7 @@ def captions(app: AppTest) -> str:
     ("vit", "10 tokens (1 special)"), ("whisper", "columns: 50 tokens"),
     ("gpt_oss", "columns: 14 tokens (1 special). A learned sink")])
 def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, sentence):
-    text = opened(app, tmp_path, family)
+    text = open_family(app, tmp_path, family)
     kind = "cross" if family in ("t5", "whisper") else None
     maps = [item for item in read(tiny(family), given(family)).trace.maps if kind in (None, item.kind)]
     layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", text).groups())
@@ -49,5 +49,5 @@ def test_a_family_shows_its_heads_with_nothing_pressed(app, tmp_path, family, se
 
 @pytest.mark.parametrize(("family", "reason"), [("mamba", "never weigh a token"), ("big_bird_sparse", "original")])
 def test_a_family_without_maps_says_why(app, tmp_path, family, reason):
-    opened(app, tmp_path, family)
+    open_family(app, tmp_path, family)
     assert reason in app.info[0].value and "Take" in app.info[0].value or "open that folder" in app.info[0].value

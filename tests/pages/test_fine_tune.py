@@ -25,7 +25,7 @@ def no_workers(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "_give", lambda run: None)
 
 
-def opened(page: str = "fine_tune", sentence: str | None = None, **query: str) -> AppTest:
+def open_page(page: str = "fine_tune", sentence: str | None = None, **query: str) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page(f"../pages/{page}.py")
     if sentence is not None:
         app.session_state["fine_tune:sentence"] = sentence
@@ -40,7 +40,7 @@ def by_key(elements, key):
 
 def test_first_sight_is_the_kept_run_beside_what_it_beats():
     run = EXAMPLE_RUNS["classify"]
-    records, app = run.records(), opened()
+    records, app = run.records(), open_page()
     text = page_text(app)
     share = f"{round(100 * records[-1].exact)}\u00a0%"
     assert f"At step {records[-1].step:,}, {share} of {records[-1].held_out} held-out texts" in text
@@ -52,7 +52,7 @@ def test_first_sight_is_the_kept_run_beside_what_it_beats():
 
 
 def test_the_slider_goes_back_to_before_training():
-    app = opened()
+    app = open_page()
     slider = next(one for one in app.select_slider if one.label == "Step")
     slider.set_value(0)
     text = page_text(app.run())
@@ -60,7 +60,7 @@ def test_the_slider_goes_back_to_before_training():
 
 
 def test_pairs_show_how_cross_attention_turned():
-    app = opened()
+    app = open_page()
     app.selectbox(key="fine_tune:task").set_value("pairs").run()
     text = page_text(app)
     assert "held-out sources are written all right" in text and "10 words were new to it" in text
@@ -69,7 +69,7 @@ def test_pairs_show_how_cross_attention_turned():
 
 
 def test_the_button_asks_for_what_the_controls_say():
-    app = opened(sentence="is the library open")
+    app = open_page(sentence="is the library open")
     app.button(key="fine_tune:start").click().run()
     (run,) = list_runs()
     config = config_of(run)
@@ -81,7 +81,7 @@ def test_the_button_asks_for_what_the_controls_say():
 
 
 def test_the_button_takes_what_has_been_read_since_the_page_was_made():
-    app = opened(sentence="is the library open")
+    app = open_page(sentence="is the library open")
     app.session_state["fine_tune:seed:classify"] = 5
     app.button(key="fine_tune:start").click().run()
     (run,) = list_runs()
@@ -89,7 +89,7 @@ def test_the_button_takes_what_has_been_read_since_the_page_was_made():
 
 
 def test_a_sentence_that_the_kept_run_did_not_watch_is_said():
-    app = opened(sentence="is the library open")
+    app = open_page(sentence="is the library open")
     assert "does not watch your sentence" in page_text(app)
 
 
@@ -102,7 +102,7 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     run.append(Record(0, loss=1.4, exact=0.25, held_out=28))
     run.append(Record(6, loss=1.3, exact=0.5, held_out=28, final=True))
     run.set_status("finished", "Finished.")
-    app = opened(sentence="is the library open", run=run.id)
+    app = open_page(sentence="is the library open", run=run.id)
     text = page_text(app)
     shares = [float(share) for share in re.findall(r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*", text)]
     assert len(shares) == 4 and shares == sorted(shares, reverse=True) and abs(sum(shares) - 1) < 0.03
@@ -111,7 +111,7 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
 
 
 def test_a_file_that_cannot_be_learned_says_its_line():
-    app = opened()
+    app = open_page()
     app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(f"{i},a" for i in range(9)) + "\nx,"
     app.run()
     assert "There is no label in line 11" in page_text(app)
@@ -126,9 +126,9 @@ def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
     run = create(usual("pairs"))
     run.append(Record(0, loss=9.0, exact=0.0, letters=0.1, held_out=100))
     run.set_status("failed", "It had no room.")
-    app = opened(run=run.id)
+    app = open_page(run=run.id)
     assert app.selectbox(key="fine_tune:task").value == "pairs" and "It had no room." in page_text(app)
-    assert "not on this machine" in page_text(opened(run="20200101-000000-abcdef"))
+    assert "not on this machine" in page_text(open_page(run="20200101-000000-abcdef"))
 
 
 def test_runs_lists_it_and_opens_it_here():
@@ -136,7 +136,7 @@ def test_runs_lists_it_and_opens_it_here():
     run.append(Record(0, loss=1.4, exact=0.25, held_out=28))
     run.append(Record(48, loss=0.3, exact=0.9, held_out=28, final=True))
     run.set_status("finished", "Finished after 48 steps.")
-    app = opened("runs", run=run.id)
+    app = open_page("runs", run=run.id)
     text = page_text(app)
     assert "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% exact after 48 steps" in text
     assert by_key(app.button, "runs:duplicate").disabled

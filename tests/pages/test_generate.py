@@ -24,7 +24,7 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[name] = value
@@ -50,7 +50,7 @@ def tree(at):
 
 def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     """The numbers on the page are those of the model, asked here anew."""
-    at = opened()
+    at = open_page()
     assert not at.error and not at.warning and not at.info
     model, given = load_lab_model("induction"), ModelInputs(examples.text_of("induction"))
     best = generate(model, given, SearchSettings()).hypotheses[0]
@@ -72,7 +72,7 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
 
 
 def test_the_translator_s_words_are_aligned_with_its_source():
-    at = opened(**{"inside:model": "numbers", "inside:text": "forty-seven"})
+    at = open_page(**{"inside:model": "numbers", "inside:text": "forty-seven"})
     body = html(at)
     assert "sieben und vier zig" in body and "Where each new token looked in the source" in str(
         [e.proto.json for e in at.get("bidi_component")])
@@ -84,7 +84,7 @@ def test_the_translator_s_words_are_aligned_with_its_source():
 
 
 def test_an_answer_goes_on_from_the_target():
-    at = opened(**{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"})
+    at = open_page(**{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"})
     assert ">acht<" in strip(at)
     model = load_lab_model("numbers")
     best = generate(model, ModelInputs("forty-seven", target="acht"), SearchSettings()).hypotheses[0]
@@ -93,7 +93,7 @@ def test_an_answer_goes_on_from_the_target():
 
 @pytest.mark.parametrize(("strategy", "words"), [("Beam", "A beam of 4 ranks"), ("Sampling", "5 samples are")])
 def test_each_strategy_says_what_it_found(strategy, words):
-    at = opened()
+    at = open_page()
     before = tree(at)
     at.segmented_control(key="generate:strategy").set_value(strategy)
     assert_no_exception(at.run())
@@ -105,7 +105,7 @@ def test_each_strategy_says_what_it_found(strategy, words):
     ("Sampling", "top_p", 0.1), ("Sampling", "samples", 2), ("Sampling", "seed", 7), ("Greedy", "no_repeat", 2),
     ("Greedy", "longest", 3)])
 def test_every_setting_changes_what_is_found(strategy, key, value):
-    at = opened(**{"generate:strategy": strategy, "inside:text": "the dog saw a"})
+    at = open_page(**{"generate:strategy": strategy, "inside:text": "the dog saw a"})
     before = tree(at) + html(at)
     next(e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)
          if e.key == f"generate:{key}").set_value(value)
@@ -114,7 +114,7 @@ def test_every_setting_changes_what_is_found(strategy, key, value):
 
 
 def test_the_timeline_moves_the_token_that_is_said():
-    at = opened()
+    at = open_page()
     before = strip(at)
     slider = next(e for e in at.slider if e.key.startswith("generate:step"))
     slider.set_value(5)
@@ -122,12 +122,12 @@ def test_the_timeline_moves_the_token_that_is_said():
     assert "At step 5 the model gives" in html(at) and strip(at) != before
     now = at.session_state[session.GOING]
     assert at_of(at) == f"{now.tree.hypotheses[0].leaf}.4"
-    assert "At step 5 the model gives" in html(opened(at=at_of(at)))
-    assert "here these run from 0.0" in opened(at="9999.1").warning[0].value
+    assert "At step 5 the model gives" in html(open_page(at=at_of(at)))
+    assert "here these run from 0.0" in open_page(at="9999.1").warning[0].value
 
 
 def test_another_output_is_looked_at_where_it_parts_from_the_best():
-    at = opened(**{"generate:strategy": "Beam"})
+    at = open_page(**{"generate:strategy": "Beam"})
     now = at.session_state[session.GOING]
     at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf)
     assert_no_exception(at.run())
@@ -141,10 +141,10 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
 
 
 def test_a_link_brings_settings_and_head():
-    at = opened(**{"generate:strategy": "Sampling", "generate:seed": "3", "head": "0.1"})
+    at = open_page(**{"generate:strategy": "Sampling", "generate:seed": "3", "head": "0.1"})
     assert "Head L0·H1 puts" in html(at)
     assert at.session_state[session.GOING].controls.settings.seed == 3
-    assert "expected two whole numbers" in opened(head="x").warning[0].value
+    assert "expected two whole numbers" in open_page(head="x").warning[0].value
 
 
 def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
@@ -162,7 +162,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     monkeypatch.setattr(compute, "BETWEEN", -1)
     monkeypatch.setattr(compute, "SHARE", 0)
     monkeypatch.setattr("dashboard.views.generate.page.run", stop_after_three)
-    at = opened()
+    at = open_page()
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[session.GOING].tree
     at.button(key="generate:go-on").click()
@@ -176,5 +176,5 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     ({"inside:text": " "}, "nothing to read yet"), ({"inside:text": "the king " * 200}, "fills all"),
     ({"inside:model": "all-MiniLM-L6-v2"}, "writes no text"), ({"inside:model": "digits"}, "writes no text")])
 def test_what_cannot_go_on_is_said(link, words):
-    at = opened(**link)
+    at = open_page(**link)
     assert words in re.sub(r"\\", "", at.info[0].value)

@@ -19,7 +19,7 @@ PAGE = "../pages/heads.py"
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"heads:{name}"] = value
@@ -39,28 +39,28 @@ def put(at, kind, name, value):
 
 @pytest.mark.parametrize("idea", IDEAS)
 def test_each_idea_opens_with_a_picture_and_no_complaint(idea):
-    at = opened(idea=IDEAS[idea])
+    at = open_page(idea=IDEAS[idea])
     assert not at.warning and not at.error
     sentences = {"split": "share 0.", "shared": "as many as the formula says", "subtract": "fall below zero"}
     assert sentences[idea] in page_text(at)
 
 
 def test_numbers_follow_the_controls():
-    at = opened()
+    at = open_page()
     before = page_text(at)
     at = put(at, "select_slider", "heads:False:64", 8)
     assert "eight heads look in eight ways" in page_text(at)
-    assert page_text(put(at, "text_input", "tokens", "Other words here")) not in (before, page_text(opened()))
+    assert page_text(put(at, "text_input", "tokens", "Other words here")) not in (before, page_text(open_page()))
     assert "seed 5" in page_text(put(at, "number_input", "seed", 5))
 
 
 def test_one_head_is_said_as_one():
-    at = put(opened(), "select_slider", "heads:False:64", 1)
+    at = put(open_page(), "select_slider", "heads:False:64", 1)
     assert "One head has one map" in page_text(at)
 
 
 def test_the_cache_follows_its_sizes():
-    at = opened(idea=IDEAS["shared"])
+    at = open_page(idea=IDEAS["shared"])
     at = put(at, "select_slider", "length", 1024)
     assert "1,024 tokens multi-head attention holds" in page_text(at) and "524\u00a0kB" in page_text(at)
     at = put(at, "number_input", "latent:64:4", 8)
@@ -70,22 +70,22 @@ def test_the_cache_follows_its_sizes():
 
 
 def test_the_layer_moves_lambda():
-    at = opened(idea=IDEAS["subtract"])
+    at = open_page(idea=IDEAS["subtract"])
     assert "0.6·e^(−0.3·3) = 0.56" in page_text(at)
     assert "= 0.20" in page_text(put(at, "slider", "depth", 1))
 
 
 def test_no_words_and_wrong_links_are_answered_in_words():
-    at = put(opened(), "text_input", "tokens", "   ")
+    at = put(open_page(), "text_input", "tokens", "   ")
     assert "Type a sentence" in at.warning[0].value
-    at = opened(idea="Three", d_model="7")
+    at = open_page(idea="Three", d_model="7")
     assert "idea = Three" in at.warning[0].value and "d\\_model" in at.warning[1].value
 
 
 @pytest.mark.parametrize("d_model", [4, 5, 9, 16, 96])
 @pytest.mark.parametrize("idea", IDEAS)
 def test_every_size_is_drawn_or_refused_in_words(idea, d_model):
-    at = put(opened(idea=IDEAS[idea]), "select_slider", "d_model", d_model)
+    at = put(open_page(idea=IDEAS[idea]), "select_slider", "d_model", d_model)
     assert not at.error or "take" in at.error[0].value
 
 

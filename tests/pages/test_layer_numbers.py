@@ -22,7 +22,7 @@ def hybrid(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(hybrid, tmp_path, monkeypatch):
+def open_page(hybrid, tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
     monkeypatch.setattr(jobs, "warm_up", lambda: None)
@@ -48,19 +48,19 @@ def layers_of(app: AppTest) -> set[int]:
     return {int(layer) for layer in re.findall(r"\bL(\d+)·H\d", " ".join(written))}
 
 
-def test_head_roles_calls_layers_by_the_model_s_numbers(opened):
-    app = opened("head_roles")
+def test_head_roles_calls_layers_by_the_model_s_numbers(open_page):
+    app = open_page("head_roles")
     assert layers_of(app) == {2, 4}
     app.selectbox(key=HEAD).set_value("L4·H1").run()
     assert not app.exception and layers_of(app) == {2, 4}
 
 
 @pytest.mark.parametrize("mode", ["texts", "untrained"])
-def test_two_models_calls_layers_by_the_model_s_numbers(opened, mode):
-    layers = layers_of(opened("two_models", two_models__mode=mode))
+def test_two_models_calls_layers_by_the_model_s_numbers(open_page, mode):
+    layers = layers_of(open_page("two_models", two_models__mode=mode))
     assert layers and layers <= {2, 4}
 
 
-def test_use_a_model_calls_layers_by_the_model_s_numbers(opened):
-    layers = layers_of(opened("use_model"))
+def test_use_a_model_calls_layers_by_the_model_s_numbers(open_page):
+    layers = layers_of(open_page("use_model"))
     assert layers and layers <= {2, 4}

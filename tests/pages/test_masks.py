@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
     at.switch_page(str(ROOT / "pages" / "masks.py"))
     for name, value in link.items():
@@ -34,14 +34,14 @@ def live(at):
 
 
 def test_opens_with_counts_an_equation_and_nothing_pressed():
-    at = opened()
+    at = open_page()
     assert "33 of 144" in facts(at) and "23\u00a0%" in facts(at)
     assert r"0 \le i - j \le w" in live(at) and r"\mathbf" in live(at)
     assert not at.warning and not at.error
 
 
 def test_every_mask_can_be_picked():
-    at = opened()
+    at = open_page()
     for mask in NAMES:
         at = put(at, "selectbox", "first", mask)
         assert not at.error, mask
@@ -50,13 +50,13 @@ def test_every_mask_can_be_picked():
 
 def test_two_masks_are_joined():
     """Causal local is 33 cells of the 78 that causal has."""
-    at = opened()
+    at = open_page()
     for join, says in {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}.items():
         assert f"{says} of 144" in facts(put(at, "selectbox", "join", join)), join
 
 
 def test_parameters_and_the_head_change_the_numbers():
-    at = opened()
+    at = open_page()
     before = live(at)
     at = put(at, "number_input", "first:causal_local:lookback", 4)
     assert "50 of 144" in facts(at)
@@ -64,7 +64,7 @@ def test_parameters_and_the_head_change_the_numbers():
 
 
 def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
-    at = put(opened(), "selectbox", "first", "formula")
+    at = put(open_page(), "selectbox", "first", "formula")
     at = put(at, "text_input", "first:formula:text", "j <= i and j % 3 == 0")
     assert r"j \bmod 3 = 0" in live(at) and "30 of 144" in facts(at)
     at = put(at, "text_input", "first:formula:text", "j <= i and k == 0")
@@ -74,12 +74,12 @@ def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
 
 
 def test_a_formula_that_breaks_on_these_cells_says_where():
-    at = opened(first="Formula", **{"first:formula:text": "i / j > 1"})
+    at = open_page(first="Formula", **{"first:formula:text": "i / j > 1"})
     assert "divides by zero" in at.error[0].value
 
 
 def test_a_drawing_begins_with_the_mask_that_was_there():
-    at = put(opened(), "selectbox", "first", "drawn")
+    at = put(open_page(), "selectbox", "first", "drawn")
     assert at.text_input(key="masks:first:drawn:drawing").value.startswith("12x12:800.c00.e00.700.380.")
     assert "33 of 144" in facts(at)
     at = put(put(at, "selectbox", "first", "causal"), "selectbox", "first", "drawn")
@@ -87,46 +87,46 @@ def test_a_drawing_begins_with_the_mask_that_was_there():
 
 
 def test_a_row_without_a_key_is_named():
-    at = opened(first="Drawn by hand", tokens="red green blue", **{"first:drawn:drawing": "3x3:4.0.7"})
+    at = open_page(first="Drawn by hand", tokens="red green blue", **{"first:drawn:drawing": "3x3:4.0.7"})
     assert "No key is left for green" in facts(at)
 
 
 def test_a_mask_that_reweighs_is_refused_inside_or():
-    at = opened(first="Luong local-p", join="or")
+    at = open_page(first="Luong local-p", join="or")
     assert "local\\_p" in at.error[0].value and "take mask" in at.error[0].value
 
 
 def test_padding_asks_how_many_are_real():
-    at = opened(first="Padding")
+    at = open_page(first="Padding")
     assert at.number_input(key="masks:real").value == 10 and "120 of 144" in facts(at)
     assert "No key is left for" in facts(put(at, "number_input", "real", 0))
 
 
 def test_no_tokens_and_too_many():
-    assert "no token here" in opened(tokens=" ").warning[0].value
-    at = opened(tokens="word " * 70)
+    assert "no token here" in open_page(tokens=" ").warning[0].value
+    at = open_page(tokens="word " * 70)
     assert any("first 64 are used" in c.value for c in at.caption) and "of 4096" in facts(at)
 
 
 def test_a_link_to_what_is_not_here_is_refused_in_words():
-    at = opened(first="Clairvoyant", join="xor")
+    at = open_page(first="Clairvoyant", join="xor")
     assert "Clairvoyant; expected one of None" in at.warning[0].value and "xor" in at.warning[1].value
     assert "33 of 144" in facts(at)
 
 
 def test_a_typed_name_is_shown_as_text():
-    at = opened(tokens="<b>x</b> $y$ **z**")
+    at = open_page(tokens="<b>x</b> $y$ **z**")
     assert "<b>x</b>" not in facts(at)
 
 
 def test_the_stack_and_the_batch_are_measured():
-    at = put(opened(), "selectbox", "first", "global_window")
+    at = put(open_page(), "selectbox", "first", "global_window")
     assert "<b style='font-weight:600'>2</b> layers connect every token" in facts(at)
     assert "56 of 192 cells are padding" in facts(at) and "0.00" in facts(at)
 
 
 def test_the_rule_that_ran_is_shown():
-    at = opened()
+    at = open_page()
     at.session_state["masks:sources"] = True
     at = assert_no_exception(at.run())
     assert any("def causal_local" in c.value for c in at.code)
@@ -136,7 +136,7 @@ def test_the_rule_that_ran_is_shown():
 
 
 def test_what_is_drawn_or_typed_can_be_trained_with():
-    at = put(opened(), "selectbox", "first", "formula")
+    at = put(open_page(), "selectbox", "first", "formula")
     at.button(key="masks:train").click().run()
     assert not at.exception and not at.error
     taken = at.session_state["train:reverse:transformer:attention:now"]

@@ -18,7 +18,7 @@ APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 KEYS = [item.key for item in AXES["normalizer"]]
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"normalizers:{name}"] = value
@@ -35,7 +35,7 @@ def put(at, kind, name, value):
 
 
 def test_opens_with_a_figure_for_every_normalizer_and_nothing_pressed():
-    at = opened()
+    at = open_page()
     assert not at.error
     assert html_text(at).count("<figure") == 1 + len(KEYS)
     assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
@@ -47,13 +47,13 @@ def test_opens_with_a_figure_for_every_normalizer_and_nothing_pressed():
     ("slider", "params:entmax:alpha", 2.0),
 ])
 def test_the_picture_follows_every_control(kind, name, value):
-    at = opened()
+    at = open_page()
     before = html_text(at)
     assert html_text(put(at, kind, name, value)) != before
 
 
 def test_a_link_brings_typed_scores_back():
-    at = opened(scores="3, x, -1.5", temperature="0.5")
+    at = open_page(scores="3, x, -1.5", temperature="0.5")
     assert "key 1: masked" in html_text(at)
     assert "The scores are yours" in at.caption[0].value
 
@@ -64,7 +64,7 @@ def test_a_link_brings_typed_scores_back():
     ("<b>, 1", "Score 0, “<b>”"),
 ])
 def test_bad_scores_are_refused_in_words(text, says):
-    at = put(opened(), "text_input", "scores", text)
+    at = put(open_page(), "text_input", "scores", text)
     assert says in re.sub(r"\\(.)", r"\1", at.error[0].value)
     with pytest.raises(ScoresError, match=re.escape(says)):
         controls.parse(text)
@@ -73,12 +73,12 @@ def test_bad_scores_are_refused_in_words(text, says):
 @pytest.mark.parametrize("text", ["5", "x, x", "0, 0, 0", "-1, −2,", "1e4, -1e4",
                                   "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"])
 def test_any_scores_give_a_picture(text):
-    at = put(opened(), "text_input", "scores", text)
+    at = put(open_page(), "text_input", "scores", text)
     assert not at.error and live(at)
 
 
 def test_a_row_without_keys_is_said_in_words():
-    assert "every normalizer gives zeros" in html_text(put(opened(), "text_input", "scores", "x, x"))
+    assert "every normalizer gives zeros" in html_text(put(open_page(), "text_input", "scores", "x, x"))
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -146,6 +146,6 @@ def test_the_snippet_runs_and_makes_the_same_weights(key):
 
 
 def test_the_sources_open():
-    at = opened()
+    at = open_page()
     at.session_state["normalizers:sources"] = True
     assert_no_exception(at.run())

@@ -12,7 +12,7 @@ from tests.pages.app import assert_no_exception
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"one:{name}"] = value
@@ -34,7 +34,7 @@ def put(at, kind, name, value):
 
 
 def test_opens_with_a_picture_and_nothing_pressed():
-    at = opened()
+    at = open_page()
     assert r"\mathbf{0.60}" in live(at)
     assert not at.warning
     assert not at.error
@@ -47,13 +47,13 @@ def test_opens_with_a_picture_and_nothing_pressed():
     ("number_input", "seed", 5), ("text_input", "tokens", "Other words here"),
 ])
 def test_the_numbers_follow_every_control(kind, name, value):
-    at = opened()
+    at = open_page()
     before = live(at)
     assert live(put(at, kind, name, value)) != before
 
 
 def test_every_preset_sets_all_axes_is_recognised_and_said_in_words():
-    at = opened()
+    at = open_page()
     for item in PRESETS:
         at = put(at, "selectbox", "preset", item.key)
         assert not at.error, (item.key, at.error[0].value)
@@ -64,7 +64,7 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words():
 
 
 def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
-    at = opened(position="none", mask="none")
+    at = open_page(position="none", mask="none")
     for axis in ("projection", "score", "position", "mask", "normalizer"):
         first = at.selectbox(key=f"one:{axis}").value
         for item in AXES[axis]:
@@ -77,7 +77,7 @@ def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
 
 
 def test_a_mask_of_masks_is_chosen_part_by_part():
-    at = put(opened(), "selectbox", "mask", "or")
+    at = put(open_page(), "selectbox", "mask", "or")
     at = put(at, "selectbox", "mask:0", "causal_local")
     at = put(at, "number_input", "mask:0:causal_local:lookback", 1)
     at = put(at, "selectbox", "mask:1", "not")
@@ -89,7 +89,7 @@ def test_a_link_carries_every_choice_with_its_parameters_and_brings_it_back():
     links = {"projection": "grouped_query(bias=false,kv_heads=1)", "score": "additive",
              "position": "formula(formula='score - 0.5*(i-j)')", "mask": "and(causal,or(local(window=1),drawn))",
              "normalizer": "entmax(alpha=1.75)"}
-    at = opened(**links)
+    at = open_page(**links)
     assert not at.warning
     assert {axis: at.query_params[f"one:{axis}"] for axis in links} == links
     assert at.number_input(key="one:mask:1:0:local:window").value == 1
@@ -99,7 +99,7 @@ def test_a_link_carries_every_choice_with_its_parameters_and_brings_it_back():
 
 
 def test_a_typed_formula_that_cannot_be_read_is_pointed_at_and_the_picture_stays():
-    at = put(opened(), "selectbox", "position", "formula")
+    at = put(open_page(), "selectbox", "position", "formula")
     at = put(at, "text_input", "position:formula:formula", "score - 3*(i-j)")
     before = live(at)
     at = put(at, "text_input", "position:formula:formula", "score - 3*(i-")
@@ -108,14 +108,14 @@ def test_a_typed_formula_that_cannot_be_read_is_pointed_at_and_the_picture_stays
 
 
 def test_a_formula_that_fails_on_the_cells_is_said_in_words():
-    at = put(opened(), "selectbox", "position", "formula")
+    at = put(open_page(), "selectbox", "position", "formula")
     at = put(at, "text_input", "position:formula:formula", "score / (i-j)")
     assert at.error
     assert "zero" in at.error[0].value
 
 
 def test_folded_heads_show_either_map_and_the_weights_they_make():
-    at = opened(projection="differential(depth=12)", stage="2 Score")
+    at = open_page(projection="differential(depth=12)", stage="2 Score")
     first = live(at)
     assert live(put(at, "pills", "half", 1)) != first
     at = put(at, "segmented_control", "stage", 5)
@@ -128,7 +128,7 @@ def test_folded_heads_show_either_map_and_the_weights_they_make():
 @pytest.mark.parametrize(("projection", "becomes"), [
     ("grouped_query(kv_heads=3)", "grouped_query"), ("latent(rope=7)", "latent(rope=6)")])
 def test_a_number_that_does_not_fit_is_mended_by_the_one_that_is_named(projection, becomes):
-    at = opened(projection=projection, position="none")
+    at = open_page(projection=projection, position="none")
     assert "take " in at.error[0].value
     at = assert_no_exception(at.button(key="one:repair:projection").click().run())
     assert not at.error
@@ -136,29 +136,29 @@ def test_a_number_that_does_not_fit_is_mended_by_the_one_that_is_named(projectio
 
 
 def test_values_of_another_size_than_a_position_adds_are_refused_in_words():
-    at = opened(source="Matrices Q, K, V", matrices="1,2|1,0;0,1|1;2", position="shaw")
+    at = open_page(source="Matrices Q, K, V", matrices="1,2|1,0;0,1|1;2", position="shaw")
     assert "V has 1 columns" in at.error[0].value
     assert live(put(at, "selectbox", "position", "alibi"))
 
 
 def test_a_setting_that_the_page_does_not_have_is_said():
-    assert "no such setting" in opened(slope="2").warning[0].value
+    assert "no such setting" in open_page(slope="2").warning[0].value
 
 
 def test_a_shared_key_head_is_named():
-    at = opened(projection="grouped_query(kv_heads=2)", stage="1 Project", head="3")
+    at = open_page(projection="grouped_query(kv_heads=2)", stage="1 Project", head="3")
     assert "Head 3 shares key and value head 1 of 2 with head 2." in drawn(at)["fact"]
 
 
 def test_another_kernel_is_said_and_the_steps_stay_exact():
-    at = opened(kernel="linear", position="none", mask="none")
+    at = open_page(kernel="linear", position="none", mask="none")
     assert not at.error
-    before = live(opened(position="none", mask="none"))
+    before = live(open_page(position="none", mask="none"))
     assert live(at) == before
 
 
 def test_the_worked_example():
-    at = put(opened(), "selectbox", "preset", "worked")
+    at = put(open_page(), "selectbox", "preset", "worked")
     assert r"\frac{8.34}{14.48}" in live(at)
     at = put(at, "segmented_control", "stage", 6)
     assert r"(0.36,\ 0.62)" in live(at) or r"(0.35,\ 0.62)" in live(at)
@@ -166,7 +166,7 @@ def test_the_worked_example():
 
 def test_a_second_press_that_brings_an_older_stage_with_it_moves_one_stage():
     """As a browser sends it that has not yet heard of the first press."""
-    at = put(opened(), "segmented_control", "stage", 5)
+    at = put(open_page(), "segmented_control", "stage", 5)
     at = assert_no_exception(at.button(key="one:back").click().run())
     at.segmented_control(key="one:stage").set_value(5)
     at = assert_no_exception(at.button(key="one:next").click().run())
@@ -174,7 +174,7 @@ def test_a_second_press_that_brings_an_older_stage_with_it_moves_one_stage():
 
 
 def test_next_and_back_walk_the_six_stages():
-    at = put(opened(), "segmented_control", "stage", 1)
+    at = put(open_page(), "segmented_control", "stage", 1)
     seen = [live(at)]
     for _ in range(5):
         at = assert_no_exception(at.button(key="one:next").click().run())
@@ -186,14 +186,14 @@ def test_next_and_back_walk_the_six_stages():
 
 
 def test_heads_follow_d_model():
-    at = put(opened(), "select_slider", "d_model", 64)
+    at = put(open_page(), "select_slider", "d_model", 64)
     assert at.select_slider(key="one:heads").value == 4
     at = put(at, "select_slider", "d_model", 9)
     assert 9 % int(at.select_slider(key="one:heads").value) == 0
 
 
 def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():
-    at = put(put(opened(), "select_slider", "d_model", 9), "selectbox", "position", "rope")
+    at = put(put(open_page(), "select_slider", "d_model", 9), "selectbox", "position", "rope")
     assert "odd size, 3" in at.error[0].value
     at = assert_no_exception(at.button(key="one:repair:position").click().run())
     assert not at.error
@@ -202,7 +202,7 @@ def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():
 
 @pytest.mark.parametrize("text", ["", "   ", "\t"])
 def test_no_token_is_answered_in_words(text):
-    assert "no token" in put(opened(), "text_input", "tokens", text).warning[0].value
+    assert "no token" in put(open_page(), "text_input", "tokens", text).warning[0].value
 
 
 @pytest.mark.parametrize("text", [
@@ -211,7 +211,7 @@ def test_no_token_is_answered_in_words(text):
     "\\ { } % # & _ ^ ~", "the the the", "\u202e\u0000\ufeff",
 ])
 def test_any_text_gives_a_picture(text):
-    assert live(put(opened(), "text_input", "tokens", text))
+    assert live(put(open_page(), "text_input", "tokens", text))
 
 
 @pytest.mark.parametrize(("link", "says"), [
@@ -224,32 +224,32 @@ def test_any_text_gives_a_picture(text):
     ({"source": "Matrices Q, K, V", "matrices": "1,2,3|1,0|3"}, "Q has 3 columns and K has 2"),
 ])
 def test_a_bad_link_is_refused_in_words_and_something_is_shown(link, says):
-    at = opened(**link)
+    at = open_page(**link)
     assert any(says in warning.value for warning in at.warning)
     assert live(at)
 
 
 def test_a_good_link_is_followed():
-    at = opened(d_model="64", heads="8", mask="None", stage="2 Score", tokens="a b c", seed="3")
+    at = open_page(d_model="64", heads="8", mask="None", stage="2 Score", tokens="a b c", seed="3")
     assert (at.select_slider(key="one:d_model").value, at.select_slider(key="one:heads").value) == (64, 8)
     assert at.segmented_control(key="one:stage").value == 2
     assert not at.warning
 
 
 def test_a_refusal_goes_when_a_control_changes():
-    at = opened(d_model="64", heads="7")
+    at = open_page(d_model="64", heads="7")
     at = put(assert_no_exception(at.run()), "selectbox", "mask", "none")
     assert not at.warning
 
 
 def test_a_row_without_keys_is_drawn():
-    at = put(opened(), "selectbox", "mask", "padding")
+    at = put(open_page(), "selectbox", "mask", "padding")
     at = put(at, "number_input", "real", 0)
     assert r"\mathbf{0}" in live(at)
 
 
 def test_the_formula_is_shown_as_a_textbook_writes_it():
-    at = opened()
+    at = open_page()
     at.session_state["one:sources"] = True
     code = "\n".join(block.value for block in at.run().code)
     assert "scores = q @ k.mT" in code and "def exact(inputs" in code

@@ -17,7 +17,7 @@ def app() -> AppTest:
     return AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
 
 
-def opened(app: AppTest, page: str, **query: str) -> AppTest:
+def open_page(app: AppTest, page: str, **query: str) -> AppTest:
     """Another page of the same visit, as the sidebar opens it: without the link of the page before."""
     app.query_params.clear()
     for name, value in query.items():
@@ -26,31 +26,31 @@ def opened(app: AppTest, page: str, **query: str) -> AppTest:
 
 
 def test_a_head_goes_from_page_to_page(app):
-    opened(app, "pretrained", head="2.8")
-    assert "L2·H8</b>" in html_text(opened(app, "inside_weight"))
+    open_page(app, "pretrained", head="2.8")
+    assert "L2·H8</b>" in html_text(open_page(app, "inside_weight"))
     assert app.query_params["head"] in ("2.8", ["2.8"]), "the link of this page names it, too"
     app.selectbox(key=weight.HEAD).set_value("L1·H8").run()
-    assert "L1·H8</b>" in html_text(opened(app, "evidence"))
-    assert "L1·H8</b>" in html_text(opened(app, "two_models"))
-    assert "L1·H8</b>" in html_text(opened(app, "pretrained"))
-    opened(app, "head_roles")
+    assert "L1·H8</b>" in html_text(open_page(app, "evidence"))
+    assert "L1·H8</b>" in html_text(open_page(app, "two_models"))
+    assert "L1·H8</b>" in html_text(open_page(app, "pretrained"))
+    open_page(app, "head_roles")
     assert app.selectbox(key=HEAD).value == "L1·H8" and app.selectbox(key=ROLE).value == "next"
     assert app.query_params[HEAD] in ("L1·H8", ["L1·H8"]), "the link of this page names it, too"
 
 
 def test_another_role_begins_with_its_own_head_although_one_was_picked(app):
-    opened(app, "pretrained", head="1.8")
-    opened(app, "head_roles")
+    open_page(app, "pretrained", head="1.8")
+    open_page(app, "head_roles")
     app.selectbox(key=ROLE).set_value("same").run()
     app.run()
     assert app.selectbox(key=HEAD).value == "L2·H9"
-    assert "L1·H8</b>" in html_text(opened(app, "pretrained")), "nobody picked the head that the role began with"
+    assert "L1·H8</b>" in html_text(open_page(app, "pretrained")), "nobody picked the head that the role began with"
 
 
 def test_a_head_that_nobody_picked_stays_where_it_is(app):
-    opened(app, "evidence")
-    opened(app, "head_roles")
-    assert "L3·H1</b>" in html_text(opened(app, "pretrained"))
+    open_page(app, "evidence")
+    open_page(app, "head_roles")
+    assert "L3·H1</b>" in html_text(open_page(app, "pretrained"))
 
 
 def test_another_model_and_another_kind_have_other_heads(app):

@@ -13,7 +13,7 @@ APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 PAGE = "../pages/positions.py"
 
 
-def opened(**link):
+def open_page(**link):
     at = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
         at.query_params[f"positions:{name}"] = value
@@ -33,14 +33,14 @@ def fact_text(at):
 
 
 def test_opens_with_words_shuffled_and_nothing_pressed():
-    at = opened()
+    at = open_page()
     assert "o(\\pi x) \\neq" in fact_text(at) and "e−7" in fact_text(at)
     assert not at.warning and not at.error
 
 
 @pytest.mark.parametrize("idea", IDEAS)
 def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
-    at = opened()
+    at = open_page()
     for entry in AXES["position"]:
         choose(at, entry.key, idea)
         assert not at.error, entry.key
@@ -49,12 +49,12 @@ def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
 
 
 def test_without_positions_every_word_takes_out_what_it_took():
-    at = choose(opened(), "none", "shuffle")
+    at = choose(open_page(), "none", "shuffle")
     assert "o(\\pi x) =" in fact_text(at) and "every word takes out what it took in order" in fact_text(at)
 
 
 def test_shuffle_again_makes_another_order():
-    at = opened()
+    at = open_page()
     before = fact_text(at)
     at.button(key="positions:again").click()
     assert fact_text(assert_no_exception(at.run())) != before
@@ -70,25 +70,25 @@ def test_shuffle_again_makes_another_order():
     ("formula", "encoding", "text_input", "position:formula:formula", "score - 2*abs(i-j)"),
 ])
 def test_the_numbers_follow_every_control(position, idea, kind, name, value):
-    at = choose(opened(), position, idea)
+    at = choose(open_page(), position, idea)
     before = fact_text(at)
     getattr(at, kind)(key=f"positions:{name}").set_value(value)
     assert fact_text(assert_no_exception(at.run())) != before
 
 
 def test_refusals_stand_in_words():
-    at = choose(opened(), "rope", "encoding")
+    at = choose(open_page(), "rope", "encoding")
     at.select_slider(key="positions:d_model").set_value(12)
     assert_no_exception(at.run())
     assert "odd size, 3; take an even one" in at.error[0].value.replace("\\", "")
-    at = choose(opened(), "t5", "distance")
+    at = choose(open_page(), "t5", "distance")
     at.number_input(key="positions:position:t5:buckets").set_value(64)
     at.number_input(key="positions:position:t5:max_distance").set_value(10)
     assert "take max_distance ≥ 17" in assert_no_exception(at.run()).error[0].value.replace("\\", "")
 
 
 def test_a_formula_that_cannot_be_read_is_pointed_at():
-    at = choose(opened(), "formula", "encoding")
+    at = choose(open_page(), "formula", "encoding")
     at.text_input(key="positions:position:formula:formula").set_value("score - abs(i-")
     assert_no_exception(at.run())
     assert at.code and "^" in at.code[0].value
@@ -96,19 +96,19 @@ def test_a_formula_that_cannot_be_read_is_pointed_at():
 
 
 def test_no_words_are_asked_for_in_words():
-    at = opened()
+    at = open_page()
     at.text_input(key="positions:tokens").set_value("   ")
     assert "There is no word here" in assert_no_exception(at.run()).warning[0].value
 
 
 def test_a_table_that_ends_too_soon_says_what_to_take():
-    at = choose(opened(), "learned", "shift")
+    at = choose(open_page(), "learned", "shift")
     at.number_input(key="positions:position:learned:max_len").set_value(16)
     assert "take a longer table" in assert_no_exception(at.run()).error[0].value
 
 
 def test_a_link_is_taken_or_refused_in_words():
-    at = opened(position="ALiBi · 2022", idea="By distance")
+    at = open_page(position="ALiBi · 2022", idea="By distance")
     assert at.selectbox(key="positions:position").value == "alibi" and "head" in fact_text(at)
-    wrong = opened(position="Nowhere", idea="By distance")
+    wrong = open_page(position="Nowhere", idea="By distance")
     assert "Nowhere" in wrong.warning[0].value and "Sinusoidal" in wrong.warning[0].value

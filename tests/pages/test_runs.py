@@ -31,7 +31,7 @@ def made(state: str = "finished", **more) -> Run:
     return run
 
 
-def opened(picked: str | None = None, search: str | None = None) -> AppTest:
+def open_page(picked: str | None = None, search: str | None = None) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/runs.py")
     if picked is not None:
         app.query_params["run"] = picked
@@ -46,7 +46,7 @@ def picked(app: AppTest) -> str:
 
 
 def test_first_sight_shows_the_examples():
-    app = opened()
+    app = open_page()
     assert not app.exception and len(app.dataframe[0].value) == len(EXAMPLE_RUNS)
     assert f"exact after {LAST} steps" in page_text(app) and "No run of yours yet" in page_text(app)
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
@@ -54,7 +54,7 @@ def test_first_sight_shows_the_examples():
 
 def test_a_run_is_named():
     run = made()
-    app = opened(run.id)
+    app = open_page(run.id)
     app.text_input(key=f"runs:name:{run.id}").set_value("  <b>dear</b> ").run()
     assert not app.exception and run.name == "<b>dear</b>" and "dear" in app.dataframe[0].value["name"].tolist()[0]
     app.text_input(key=f"runs:name:{run.id}").set_value("").run()
@@ -63,7 +63,7 @@ def test_a_run_is_named():
 
 def test_a_search_leaves_what_it_finds():
     made(name="dear")
-    app = opened(search="dear")
+    app = open_page(search="dear")
     assert app.dataframe[0].value["name"].tolist() == ["dear"]
     app.text_input(key="runs:search").set_value("*nobody*").run()
     assert not app.exception and not app.dataframe and "No run has “*nobody*”" in page_text(app)
@@ -71,7 +71,7 @@ def test_a_search_leaves_what_it_finds():
 
 def test_deleting_can_be_undone():
     run = made(name="dear")
-    app = opened(run.id)
+    app = open_page(run.id)
     app.button(key="runs:delete:go").click().run()
     assert not app.exception and find_run(run.id) is None and "Deleted dear" in page_text(app)
     app.button(key="runs:undo").click().run()
@@ -82,7 +82,7 @@ def test_deleting_can_be_undone():
 def test_a_run_under_way_is_not_deleted():
     run = made("running")
     with run.lock():
-        app = opened(run.id)
+        app = open_page(run.id)
         (delete,) = [popover for popover in app.get("popover") if popover.proto.popover.label == "Delete"]
         assert delete.proto.popover.disabled and delete.proto.popover.help == "Stop it first."
         app.button(key="runs:delete:go").click().run()
@@ -90,7 +90,7 @@ def test_a_run_under_way_is_not_deleted():
 
 
 def test_a_copy_is_made_of_an_example():
-    app = opened("example_recurrent")
+    app = open_page("example_recurrent")
     app.button(key="runs:duplicate").click().run()
     (copied,) = list_runs()
     assert not app.exception and copied.records() == EXAMPLE_RUNS[1].records()
@@ -99,7 +99,7 @@ def test_a_copy_is_made_of_an_example():
 
 
 def test_a_fork_goes_on_from_a_kept_step():
-    app = opened("example_run")
+    app = open_page("example_run")
     app.session_state["runs:fork"] = True
     app.run()
     app.number_input(key=f"runs:fork:example_run:steps:{LAST}").set_value(300).run()
@@ -111,7 +111,7 @@ def test_a_fork_goes_on_from_a_kept_step():
 
 
 def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
-    app = opened()
+    app = open_page()
     (field,) = app.file_uploader
     field.set_value(("run.zip", io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue(), "application/zip")).run()
     assert not app.exception
@@ -123,12 +123,12 @@ def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
 
 
 def test_a_link_to_no_run_says_so():
-    app = opened("../../etc/passwd")
+    app = open_page("../../etc/passwd")
     assert not app.exception and "not on this machine" in page_text(app) and len(app.dataframe[0].value) == 2
 
 
 def test_a_run_whose_settings_are_broken_stands_in_the_list():
     run = made()
     (run.path / "run.json").write_text('{"config": {}}')
-    app = opened(run.id)
+    app = open_page(run.id)
     assert not app.exception and "cannot be read" in page_text(app)

@@ -19,7 +19,7 @@ def no_workers(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
 
 
-def opened(**query: str) -> AppTest:
+def open_page(**query: str) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/sweeps.py")
     for name, value in query.items():
         app.query_params[name] = value
@@ -27,7 +27,7 @@ def opened(**query: str) -> AppTest:
 
 
 def test_first_sight_is_a_real_sweep():
-    app = opened()
+    app = open_page()
     assert not app.exception and not app.error
     assert len(app.get("vega_lite_chart")) == 2
     assert "reaches" in page_text(app) and "±" in page_text(app) and "5 seeds a value" in page_text(app)
@@ -35,7 +35,7 @@ def test_first_sight_is_a_real_sweep():
 
 
 def test_start_queues_every_value_from_every_seed_and_the_link_finds_it():
-    app = opened()
+    app = open_page()
     app.selectbox(key="sweeps:axis").set_value("num_heads").run()
     app.slider(key="sweeps:seeds").set_value(2).run()
     app.button(key="sweeps:start").click().run()
@@ -44,12 +44,12 @@ def test_start_queues_every_value_from_every_seed_and_the_link_finds_it():
     assert sweep.id in app.query_params["sweep"] and len(list_runs()) == 8
     assert [run.config().model.num_heads for run in sweep.runs().values()] == [1, 2, 4, 8] * 2
     assert "0 of 8 runs done" in app.get("progress")[0].proto.text
-    again = opened(sweep=sweep.id)
+    again = open_page(sweep=sweep.id)
     assert not again.exception and again.button(key="sweeps:stop").label == "Stop"
 
 
 def test_start_takes_what_has_been_read_since_the_page_was_made():
-    app = opened()
+    app = open_page()
     app.session_state["sweeps:seeds"] = 2
     app.button(key="sweeps:start").click().run()
     (sweep,) = list_sweeps()
@@ -57,7 +57,7 @@ def test_start_takes_what_has_been_read_since_the_page_was_made():
 
 
 def test_stop_and_continue():
-    app = opened()
+    app = open_page()
     app.selectbox(key="sweeps:axis").set_value("norm").run()
     app.button(key="sweeps:start").click().run()
     app.button(key="sweeps:stop").click().run()
@@ -71,7 +71,7 @@ def test_stop_and_continue():
 
 
 def test_equal_seconds_are_asked_for():
-    app = opened()
+    app = open_page()
     app.segmented_control(key="sweeps:equal").set_value("seconds").run()
     app.number_input(key="sweeps:seconds").set_value(2.0).run()
     app.button(key="sweeps:start").click().run()
@@ -81,7 +81,7 @@ def test_equal_seconds_are_asked_for():
 
 def test_a_run_of_ones_own_may_be_the_base():
     run = create_run(small_run(batch_size=9), name="nine at a time")
-    app = opened()
+    app = open_page()
     app.selectbox(key="sweeps:from").set_value(run.id).run()
     assert any("nine at a time" in label for label in app.selectbox(key="sweeps:from").options)
     app.button(key="sweeps:start").click().run()
@@ -89,35 +89,35 @@ def test_a_run_of_ones_own_may_be_the_base():
 
 
 def test_too_few_values_are_refused_where_they_are_chosen():
-    app = opened()
+    app = open_page()
     app.selectbox(key="sweeps:axis").set_value("norm").run()
     app.multiselect[0].set_value(["post"]).run()
     assert "2 to 8 values" in page_text(app) and app.button(key="sweeps:start").disabled
 
 
 def test_a_link_to_no_sweep_says_so():
-    app = opened(sweep="../../etc/passwd")
+    app = open_page(sweep="../../etc/passwd")
     assert not app.exception and "not on this machine" in page_text(app)
 
 
 def test_a_broken_file_says_so_and_the_page_stays():
-    app = opened()
+    app = open_page()
     app.button(key="sweeps:start").click().run()
     (sweep,) = list_sweeps()
     sweep.path.write_text('{"config": 3}')
-    again = opened(sweep=sweep.id)
+    again = open_page(sweep=sweep.id)
     assert not again.exception and "cannot be read" in page_text(again)
 
 
 @pytest.mark.parametrize("measure", ["exact", "letters", "loss", "expected"])
 @pytest.mark.parametrize("over", ["steps", "trained"])
 def test_every_measure_is_drawn(measure, over):
-    app = opened(**{"sweeps:measure": measure, "sweeps:over": over})
+    app = open_page(**{"sweeps:measure": measure, "sweeps:over": over})
     assert not app.exception and len(app.get("vega_lite_chart")) == 2
 
 
 def test_each_run_can_be_seen():
-    app = opened()
+    app = open_page()
     app.session_state["sweeps:runs"] = True
     app.run()
     assert not app.exception
@@ -125,7 +125,7 @@ def test_each_run_can_be_seen():
 
 
 def test_each_run_of_ones_own_is_a_link_to_it():
-    app = opened()
+    app = open_page()
     app.selectbox(key="sweeps:axis").set_value("norm").run()
     app.button(key="sweeps:start").click().run()
     app.session_state["sweeps:runs"] = True
@@ -137,18 +137,18 @@ def test_each_run_of_ones_own_is_a_link_to_it():
 
 
 def test_a_fresh_page_shows_the_sweep_that_runs_until_the_kept_one_is_chosen():
-    app = opened()
+    app = open_page()
     app.selectbox(key="sweeps:axis").set_value("norm").run()
     app.button(key="sweeps:start").click().run()
     (sweep,) = list_sweeps()
-    fresh = opened()
+    fresh = open_page()
     assert fresh.query_params["sweep"] == sweep.id and fresh.button(key="sweeps:stop")
     fresh.selectbox(key="sweeps:shown").set_value("").run()
     assert "sweep" not in fresh.query_params and fresh.run().button(key="sweeps:start")
 
 
 def test_a_link_brings_back_what_was_chosen():
-    again = opened(**{"sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
+    again = open_page(**{"sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
                       "sweeps:steps:reverse:transformer": "150"})
     assert again.multiselect[0].value == ["Cosine", "Additive"] and again.number_input[0].value == 150
     again.button(key="sweeps:start").click().run()
@@ -160,4 +160,4 @@ def test_a_link_brings_back_what_was_chosen():
                                    {"sweeps:values:reverse:transformer:score": "nonsense"},
                                    {"sweeps:steps:reverse:transformer": "1e9"}], ids=lambda query: next(iter(query)))
 def test_a_link_that_says_what_cannot_be_leaves_the_page_whole(query):
-    assert not opened(**query).exception
+    assert not open_page(**query).exception

@@ -22,7 +22,7 @@ def no_workers(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "_give", lambda run: None)
 
 
-def opened(run: str | None = None) -> AppTest:
+def open_page(run: str | None = None) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/train.py")
     if run is not None:
         app.query_params["run"] = run
@@ -42,14 +42,14 @@ def half_way(**changes) -> Run:
 
 
 def test_first_sight_is_a_real_run():
-    app = opened()
+    app = open_page()
     assert not app.exception
     assert "example run" in page_text(app) and "even attention would give it" in page_text(app)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
 
 
 def test_train_makes_a_run_with_the_settings_of_the_page():
-    app = opened()
+    app = open_page()
     app.number_input(key="train:seed").set_value(7).run()
     app.slider(key="train:reverse:length").set_value(12).run()
     app.button(key="train:train").click().run()
@@ -61,7 +61,7 @@ def test_train_makes_a_run_with_the_settings_of_the_page():
 
 def test_train_takes_what_has_been_read_since_the_page_was_made():
     """As when a file is still being read while the page shows the data before it."""
-    app = opened()
+    app = open_page()
     app.selectbox(key="train:task").set_value("own_pairs").run()
     data = "\n".join(f"{n} x\t{n * n} y" for n in range(60))
     app.session_state["train:own_pairs:data"] = data
@@ -82,7 +82,7 @@ def unfolded(app: AppTest, group: str) -> AppTest:
 
 
 def test_no_attention_can_be_asked_for():
-    app = opened()
+    app = open_page()
     app.selectbox(key="train:reverse:kind").set_value("recurrent").run()
     app.selectbox(key="train:reverse:recurrent:mechanism").set_value("none").run()
     app.button(key="train:train").click().run()
@@ -90,7 +90,7 @@ def test_no_attention_can_be_asked_for():
 
 
 def test_a_published_mechanism_sets_all_six_axes():
-    app = opened()
+    app = open_page()
     app.selectbox(key="train:reverse:transformer:mechanism").set_value("mistral").run()
     app.button(key="train:train").click().run()
     config = list_runs()[0].config().model.attention
@@ -100,7 +100,7 @@ def test_a_published_mechanism_sets_all_six_axes():
 
 
 def test_a_typed_formula_can_be_trained_with():
-    app, text = opened(), "train:reverse:transformer:attention:position:formula:formula"
+    app, text = open_page(), "train:reverse:transformer:attention:position:formula:formula"
     axes = "train:reverse:transformer:axes"
     unfolded(app, axes).selectbox(key="train:reverse:transformer:attention:position").set_value("formula")
     unfolded(app, axes).text_input(key=text).set_value("score - 0.25*abs(i - j")
@@ -114,20 +114,20 @@ def test_a_typed_formula_can_be_trained_with():
 
 
 def test_a_kernel_that_gives_way_says_where():
-    app = opened()
+    app = open_page()
     app.selectbox(key="train:reverse:transformer:mechanism").set_value("linformer").run()
     assert "Linformer serves the encoder; the decoder's self-attention is exact" in page_text(app)
 
 
 def test_only_heads_that_divide_are_offered():
-    app = unfolded(opened(), "train:reverse:transformer:sizes")
+    app = unfolded(open_page(), "train:reverse:transformer:sizes")
     app.select_slider(key="train:reverse:transformer:d_model").set_value(96).run()
     heads = app.select_slider(key="train:reverse:transformer:heads:96")
     assert heads.options == ["1", "2", "3", "4", "6", "8", "12", "16"]
 
 
 def test_what_cannot_be_says_so_and_cannot_be_trained():
-    app = opened()
+    app = open_page()
     app.slider(key="train:reverse:length").set_value(2).run()
     assert not app.exception and "too few" in page_text(app)
     assert app.button(key="train:train").disabled
@@ -136,7 +136,7 @@ def test_what_cannot_be_says_so_and_cannot_be_trained():
 def test_a_run_under_way_shows_stop_and_its_numbers():
     run = half_way()
     with run.lock():
-        app = opened(run.id)
+        app = open_page(run.id)
     assert not app.exception
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
     assert "the right letter gets 0.29 of the weight" in page_text(app)
@@ -147,13 +147,13 @@ def test_a_run_under_way_shows_stop_and_its_numbers():
 def test_stop_asks_the_worker():
     run = half_way()
     with run.lock():
-        opened(run.id).button(key="train:stop").click().run()
+        open_page(run.id).button(key="train:stop").click().run()
     assert run.stop_request()
 
 
 @pytest.mark.parametrize("name", ["20200101-000000-abcdef", "../../etc/passwd", "", "<script>", "x" * 5000])
 def test_an_unknown_run_gets_a_sentence(name):
-    app = opened(name)
+    app = open_page(name)
     assert not app.exception
     assert ("not on this machine" in page_text(app)) == bool(name)
 
@@ -163,7 +163,7 @@ def test_a_run_that_waits_says_its_place():
     with runs[0].lock():
         while len(jobs.waiting()) >= 2 and jobs.max_workers() > 1:  # more cores take more of the queue
             jobs.tick()
-        app = opened(runs[2].id)
+        app = open_page(runs[2].id)
     assert not app.exception
 
 
@@ -171,14 +171,14 @@ def test_a_run_that_waits_says_its_place():
 def test_an_ended_run_says_how(state, message):
     run = half_way()
     run.set_status(state, message)
-    app = opened(run.id)
+    app = open_page(run.id)
     assert not app.exception and message in page_text(app)
 
 
 def test_a_run_that_ended_before_its_first_measurement():
     run = create_run(small_run())
     run.set_status("failed", "It broke.")
-    app = opened(run.id)
+    app = open_page(run.id)
     assert not app.exception and "before its first measurement" in page_text(app) and "It broke." in page_text(app)
 
 
@@ -186,14 +186,14 @@ def test_a_run_without_readable_settings():
     run = half_way()
     (run.path / "run.json").write_text('{"config": {"steps": "many"}}')
     run.set_status("finished")
-    app = opened(run.id)
+    app = open_page(run.id)
     assert not app.exception and "cannot be read" in page_text(app)
 
 
 def test_a_link_brings_the_settings_of_its_run():
     run = half_way(seed=41, learning_rate=1.7e-3)
     run.set_status("finished")
-    app = opened(run.id)
+    app = open_page(run.id)
     assert app.number_input(key="train:seed").value == 41
     app.button(key="train:train").click().run()
     assert not app.exception
@@ -206,7 +206,7 @@ def test_another_link_brings_its_own_settings_and_train_keeps_those_of_the_page(
     first, second = half_way(seed=41), half_way(seed=42)
     for run in (first, second):
         run.set_status("finished")
-    app = opened(first.id)
+    app = open_page(first.id)
     app.number_input(key="train:seed").set_value(7).run()
     app.query_params["run"] = second.id
     app.run()
@@ -219,10 +219,10 @@ def test_another_link_brings_its_own_settings_and_train_keeps_those_of_the_page(
 def test_pause_asks_the_worker_and_continue_queues_it_again():
     run = half_way()
     with run.lock():
-        opened(run.id).button(key="train:pause").click().run()
+        open_page(run.id).button(key="train:pause").click().run()
     assert run.stop_request() == "pause"
     run.set_status("paused", "Paused at step 2.")
-    app = opened(run.id)
+    app = open_page(run.id)
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Continue"]
     assert "Paused at step 2" in page_text(app)
     app.button(key="train:continue").click().run()
@@ -232,7 +232,7 @@ def test_pause_asks_the_worker_and_continue_queues_it_again():
 def test_an_ended_run_trains_longer_from_its_last_checkpoint(monkeypatch):
     run = create_run(small_run())
     assert work(run.path) == "finished"
-    app = unfolded(opened(run.id), "train:longer")
+    app = unfolded(open_page(run.id), "train:longer")
     app.number_input(key=f"train:more:{run.id}").set_value(6)
     unfolded(app, "train:longer").button(key="train:go-on").click().run()
     assert not app.exception
@@ -244,4 +244,4 @@ def test_what_goes_wrong_stands_on_the_page():
     for step in range(0, 60, 5):
         run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
     run.set_status("stopped", "Stopped.")
-    assert "moves AdamW very little: try ten times as much" in page_text(opened(run.id))
+    assert "moves AdamW very little: try ten times as much" in page_text(open_page(run.id))

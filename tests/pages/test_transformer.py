@@ -21,7 +21,7 @@ def app(monkeypatch, tmp_path) -> AppTest:
     return app.switch_page("../pages/transformer.py")
 
 
-def opened(app: AppTest, **chosen: object) -> AppTest:
+def open_page(app: AppTest, **chosen: object) -> AppTest:
     for name, value in ({"depth": 3} | chosen).items():
         app.session_state[f"transformer:{name}"] = value
     app.run()
@@ -41,27 +41,27 @@ def test_first_sight_measures_a_model_and_the_norms_with_nothing_pressed(app):
                                             ("digits", "classifier"), ("series", "forecaster"),
                                             ("pictures", "transformer"), ("numbers", "decoder")])
 def test_every_kind_of_model_is_taken_apart(app, task, kind):
-    opened(app, task=task, kind=kind, layers=2)
+    open_page(app, task=task, kind=kind, layers=2)
     assert app.selectbox(key="transformer:kind").value == kind
     assert "parameters and takes" in html_text(app) and not app.error
 
 
 def test_a_task_that_the_model_cannot_do_takes_its_own_first_model(app):
-    opened(app, task="iris", kind="decoder")
+    open_page(app, task="iris", kind="decoder")
     assert app.selectbox(key="transformer:kind").value in ("classifier", "one_token")
 
 
 def test_more_layers_have_more_parameters(app):
     counts = []
     for layers in (1, 4):
-        opened(app, layers=layers)
+        open_page(app, layers=layers)
         counts.append(int(re.search(r"of ([\d,]+) parameters", html_text(app))[1].replace(",", "")))
     per_layer = 8544 + 12832  # an encoder layer and a decoder layer of 32 numbers
     assert counts[1] - counts[0] == 3 * per_layer
 
 
 def test_the_kept_examples_weights_have_learned(app):
-    opened(app, weights="example")
+    open_page(app, weights="example")
     assert any("loss 0.0" in caption.value for caption in app.caption), "the example is trained"
     assert not app.get("popover"), "a trained model has the blocks that it has"
 
@@ -78,17 +78,17 @@ def test_numbers_as_they_are_written():
 
 def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
     app.query_params["run"] = "example"
-    opened(app)
+    open_page(app)
     assert app.selectbox(key="transformer:weights").value == "example"
     assert app.query_params["run"] in ("example", ["example"])
     app.query_params["run"] = "20200101-000000-abcdef"
     app.session_state["transformer:linked"] = "seeded"
-    opened(app)
+    open_page(app)
     assert "not on this machine" in app.warning[0].value and "parameters" in html_text(app)
 
 
 def test_the_blocks_of_a_layer_are_chosen(app):
-    opened(app, blocks=True)
+    open_page(app, blocks=True)
     for name, value in (("norm", "pre"), ("normalization", "rms"), ("activation", "swiglu"), ("position", "rope")):
         app.selectbox(key=f"transformer:{name}").select(value)
     app.run()

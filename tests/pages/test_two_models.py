@@ -15,7 +15,7 @@ def no_workers(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "warm_up", lambda: None)
 
 
-def opened(**state: object) -> AppTest:
+def open_page(**state: object) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
     for name, value in state.items():
         app.session_state[name.replace("__", ":")] = value
@@ -27,21 +27,21 @@ def figure(app: AppTest, name: str) -> str:
 
 
 def test_one_word_moves_a_few_heads():
-    app = opened()
+    app = open_page()
     text = page_text(app)
     assert "tired / wide puts" in text and "16 of 16 rows are in both" in text
     assert 0.85 < float(figure(app, "Overlap")) < 0.99
 
 
 def test_the_same_text_twice_is_the_same():
-    app = opened()
+    app = open_page()
     app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(app.text_input(key="inside:text").value)
     app.run()
     assert (figure(app, "Overlap"), figure(app, "Heads apart")) == ("1.00", "0 of 72")
 
 
 def test_untrained_weights_move_almost_everything_and_the_seed_counts():
-    app = opened(two_models__mode="untrained")
+    app = open_page(two_models__mode="untrained")
     first = page_text(app)
     assert float(figure(app, "Overlap")) < 0.75 and "Untrained weights are drawn" in first
     app.number_input(key="two_models:seed").set_value(1).run()
@@ -55,25 +55,25 @@ def test_untrained_weights_move_almost_everything_and_the_seed_counts():
     ("digits", "untrained", "in the untrained model"), ("digits", "models", "two models are compared on one text"),
 ])  # fmt: skip
 def test_each_of_the_labs_models(name, mode, words):
-    assert words in page_text(opened(inside__model=name, two_models__mode=mode))
+    assert words in page_text(open_page(inside__model=name, two_models__mode=mode))
 
 
 def test_two_models_of_other_tokens_share_words():
-    text = page_text(opened(two_models__mode="models"))
+    text = page_text(open_page(two_models__mode="models"))
     assert "pieces are merged into words" in text and "the nearest of B" in text
 
 
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "numbers", "induction"])
 def test_first_sight_is_one_word_changed_in_the_model_s_own_language(name):
-    app = opened(inside__model=name)
+    app = open_page(inside__model=name)
     shared, places = re.search(r"(\d+) of (\d+) rows are in both", page_text(app)).groups()
     assert int(shared) >= int(places) - 3 and "unk" not in page_text(app)
     assert float(figure(app, "Overlap")) < 1
 
 
 def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
-    assert "Two pictures" in opened(inside__model="digits").button_group[0].options
-    kinds = opened(inside__model="numbers").button_group[1]
+    assert "Two pictures" in open_page(inside__model="digits").button_group[0].options
+    kinds = open_page(inside__model="numbers").button_group[1]
     assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
 
 

@@ -21,7 +21,7 @@ def no_workers(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "_give", lambda run: None)
 
 
-def opened(runs: str | None = None) -> AppTest:
+def open_page(runs: str | None = None) -> AppTest:
     app = AppTest.from_file("../../dashboard/app.py", default_timeout=60)
     if runs is not None:
         app.query_params["runs"] = runs
@@ -57,7 +57,7 @@ def pair(state: str = "running", decoded: bool = True, **setting):
 
 
 def test_the_app_opens_here_with_the_kept_measurement():
-    app, saved = opened(), bottleneck.load()
+    app, saved = open_page(), bottleneck.load()
     shown = plain_text(app)
     assert "# Why attention" in shown and "make bottleneck" in shown and not app.warning
     assert "the model that looks back gets" in shown and "1,000 held-out" in shown
@@ -70,7 +70,7 @@ def test_the_app_opens_here_with_the_kept_measurement():
 
 
 def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
-    app = opened()
+    app = open_page()
     for name, value in (("d_model", 32), ("longest", 20), ("score", "general"), ("seconds", 5)):
         app.selectbox(key=f"why:{name}").set_value(value)
     assert_no_exception(app.number_input(key="why:seed").set_value(3).run())
@@ -89,7 +89,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
 def test_two_running_models_stand_side_by_side(monkeypatch):
     monkeypatch.setattr(jobs, "tick", lambda: None)  # it would find that nobody holds these folders
     _, link = pair()
-    app = opened(link)
+    app = open_page(link)
     shown = plain_text(app)
     assert "Equal seconds of training: one vector 25 steps in 2.5 s, dot product 25 steps in 2.5 s" in shown
     assert "gets 50 % wholly right (BLEU 20)" in shown
@@ -107,13 +107,13 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
 def test_nothing_measured_yet_keeps_the_room(monkeypatch, state, words):
     monkeypatch.setattr(jobs, "tick", lambda: None)
     _, link = pair(state, decoded=False)
-    app = opened(link)
+    app = open_page(link)
     assert words in plain_text(app) and not drawn(app)
 
 
 def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
-    app = opened(link)
+    app = open_page(link)
     assert "One vector: Finished after 25 steps." in plain_text(app) and "Trained here" in plain_text(app)
     assert_no_exception(app.button(key="why:kept").click().run())
     assert "runs" not in app.query_params and "make bottleneck" in plain_text(app)
@@ -122,19 +122,19 @@ def test_a_finished_pair_says_so_and_leads_back():
 def test_a_failed_run_is_told():
     runs, link = pair("finished")
     runs[1].set_status("failed", "The loss is no longer a number at step 3; take a smaller learning rate.")
-    assert opened(link).error[0].value == (
+    assert open_page(link).error[0].value == (
         "Dot product: The loss is no longer a number at step 3; take a smaller learning rate.")
 
 
 @pytest.mark.parametrize("link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"])
 def test_a_link_to_no_pair_says_so(link):
-    app = opened(link or ".".join([pair()[0][1].id] * 2))
+    app = open_page(link or ".".join([pair()[0][1].id] * 2))
     assert "are no such pair" in app.warning[0].value and "make bottleneck" in plain_text(app)
 
 
 def test_a_pair_is_there_when_one_comes_back():
     _, link = pair("finished")
-    app = opened(link)
+    app = open_page(link)
     assert_no_exception(app.switch_page("../pages/scores.py").run())
     app.query_params.clear()
     assert_no_exception(app.switch_page("../pages/why.py").run())
@@ -143,6 +143,6 @@ def test_a_pair_is_there_when_one_comes_back():
 
 def test_a_full_queue_is_said(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 1)
-    app = opened()
+    app = open_page()
     assert_no_exception(app.button(key="why:run").click().run())
     assert "could not be started" in app.warning[0].value and not list_runs()

@@ -67,12 +67,12 @@ def test_a_twin_says_the_same(name):
 def test_a_kept_twin_attends_the_same_in_every_head(name, tmp_path):
     task, model, vocabulary, twin = made(name)
     twin.save_pretrained(tmp_path)
-    opened = type(twin).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    hf_model = type(twin).from_pretrained(tmp_path, attn_implementation="eager").eval()
     batch = task.collate(task.held_out(5))
-    two = opened.config.is_encoder_decoder
+    two = hf_model.config.is_encoder_decoder
     with torch.no_grad():
         own = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
-        their = opened(**hf_inputs(batch, task, vocabulary, two), output_attentions=True)
+        their = hf_model(**hf_inputs(batch, task, vocabulary, two), output_attentions=True)
     single = "causal" if "causal" in own else "self"
     attentions = {single: their.attentions} if "cross" not in own else {
         "self": their.encoder_attentions, "causal": their.decoder_attentions, "cross": their.cross_attentions}
@@ -139,22 +139,22 @@ def run(tmp_path_factory):
 def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
     assert main([str(run.path), str(tmp_path / "out")]) == 0
     assert str(tmp_path / "out") in capsys.readouterr().out
-    opened = load_folder(tmp_path / "out", "two")
-    assert (opened.head, opened.reads, opened.recordable) == ("seq2seq", "pair", True)
-    reading = read(opened, "twenty-one; four")
+    pretrained = load_folder(tmp_path / "out", "two")
+    assert (pretrained.head, pretrained.reads, pretrained.recordable) == ("seq2seq", "pair", True)
+    reading = read(pretrained, "twenty-one; four")
     assert reading.source.tokens == ("twenty", "one", ";", "four")
     assert reading.trace.kinds == ("self", "causal", "cross")
     metadata = json.loads((tmp_path / "out" / "run.json").read_text())
     assert RunConfig.from_json(metadata["config"]) == run.config()
     assert metadata["reached"]["step"] == 2
-    assert opened.model.generation_config.max_new_tokens == make_task(NUMBERS).max_target + 1
+    assert pretrained.model.generation_config.max_new_tokens == make_task(NUMBERS).max_target + 1
 
 
 def test_the_twin_of_a_run_never_says_a_word_of_the_other_language(run, tmp_path):
-    opened = load_folder(export(run, tmp_path), "two")
-    english = opened.tokenizer.convert_tokens_to_ids("twenty")
+    pretrained = load_folder(export(run, tmp_path), "two")
+    english = pretrained.tokenizer.convert_tokens_to_ids("twenty")
     with torch.no_grad():
-        logits = opened.model(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])).logits
+        logits = pretrained.model(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])).logits
     assert logits.softmax(-1)[0, 0, english] == 0
     assert logits.softmax(-1).sum() == pytest.approx(1)
 
