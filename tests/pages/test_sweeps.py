@@ -121,7 +121,7 @@ def test_each_run_can_be_seen():
     app.session_state["sweeps:runs"] = True
     app.run()
     assert not app.exception
-    assert "QK\\-norm, seed 4" in page_text(app)
+    assert "QK-norm, seed 4" in page_text(app)
 
 
 def test_each_run_of_ones_own_is_a_link_to_it():
