@@ -9,6 +9,7 @@ from core.map_transform import MapTransform, transform_map
 from core.pretrained import Array, Line, ModelInputs
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.views.pretrained.compute import (
+    COREFERENCE,
     TraceView,
     default_row,
     even,
@@ -19,7 +20,6 @@ from dashboard.views.pretrained.compute import (
     transform_of,
 )
 from dashboard.views.pretrained.controls import Controls
-from dashboard.views.pretrained.pictures import COREFERENCE
 from dashboard.views.pretrained.text import all_heads_fact, called, head_fact, pins_fact
 
 # [CLS] the un ##kind [SEP] it rains [SEP]
@@ -80,7 +80,7 @@ def test_an_order_sorts_what_is_drawn_and_the_pin_stays_on_its_cell(pin):
     assert ranked.trace.map(0) is seen.trace.map(0), "other layers stay as they are"
     (cell,) = shown_pins(ranked, [(3, 5)])
     assert weights[cell] == pytest.approx(before[3, 5])
-    assert ranked.lens.source_cell(cell) == (3, 5)
+    assert ranked.transform.source_cell(cell) == (3, 5)
 
 
 def test_the_row_to_read_first_looks_far_and_at_a_word():

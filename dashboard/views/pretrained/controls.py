@@ -1,4 +1,4 @@
-"""How the maps are read and drawn: the row of controls over the picture."""
+"""The row of controls over the maps: which tokens, in which order, and how they are drawn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map 
 
 @dataclass(frozen=True)
 class Controls:
-    """What a person asked for; `kind` is one that the reading has."""
+    """The values of the controls; `kind` is one that the reading has."""
 
     kind: Kind
     words: bool = False

@@ -7,22 +7,36 @@ import streamlit as st
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
 from core.trace import Kind
+from dashboard.components.attention_view import ViewState, attention_view
+from dashboard.runtime.query_params import read_pair, read_pairs, write_pair, write_pairs
 from dashboard.runtime.role_scores import HeadRoles, roles_are_cached, roles_of
-from dashboard.views.pretrained import pictures
-from dashboard.views.pretrained.compute import TraceView, default_row, view_of
+from dashboard.views.pretrained.compute import (
+    COREFERENCE,
+    Pair,
+    TraceView,
+    default_row,
+    first_head,
+    in_order,
+    patches_of,
+    shown_pins,
+    view_of,
+)
 from dashboard.views.pretrained.controls import Controls, draw_controls
 from dashboard.views.pretrained.export import export_popover
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
-from dashboard.widgets.model_picker import ModelChoice, ModelRef, choose_model
-from dashboard.widgets.panels import fact, next_page, source_panel, title
+from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
+from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
+from dashboard.widgets.panels import fact, next_page, plain, source_panel, title
 from dashboard.widgets.role_marks import role_line
 from dashboard.widgets.weight_link import weight_link
 
+LINK = "pretrained"
+GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
 SKELETON_HEIGHT = 56  # pixels: about the height of the line of roles
 
 
 def page() -> None:
-    """Everything from top to bottom; the roles are measured last, once the figures are there."""
+    """Draw the page from top to bottom; the roles are measured last, after the figures."""
     title("Inside a pretrained model",
           "Every head of a Hugging Face model, on what you give it. Pick a head to read it, a word to follow it.")
     chosen = choose_model("pretrained")
@@ -42,24 +56,24 @@ def page() -> None:
             st.rerun()
 
 
-def _known_roles(ref: ModelRef, given: ModelInputs, kind: Kind) -> HeadRoles | None:
+def _known_roles(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> HeadRoles | None:
     """The roles, or None where measuring them would delay the figures."""
-    return roles_of(ref, given, kind) if roles_are_cached(ref, given, kind) else None
+    return roles_of(ref, inputs, kind) if roles_are_cached(ref, inputs, kind) else None
 
 
 def _figures(
     chosen: ModelChoice, controls: Controls, roles: HeadRoles | None
 ) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """The grid, one head and what is measured of it; the maps, and a skeleton where the roles will be drawn."""
-    pictures.reset_for_other_model(chosen.ref, controls)
+    _reset_for_other_model(chosen.ref, controls)
     view = view_of(chosen.ref, chosen.inputs, controls)
-    first, pins = pictures.first_head_and_pins(view, chosen.ref)
+    first, pins = _first_head_and_pins(view, chosen.ref)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
-        picked = pictures.all_heads(view, first, roles, len(chosen.reading.trace.kinds) > 1)
-    ranked, one = pictures.one_head(view, picked, pins, controls, chosen.inputs)
+        picked = _all_heads(view, first, roles, len(chosen.reading.trace.kinds) > 1)
+    ranked, one = _one_head(view, picked, pins, controls, chosen.inputs)
     if roles is not None:  # else the page runs again with the same link
-        pictures.save_picks(chosen.ref, ranked, one, first, pins, controls)
+        _save_picks(chosen.ref, ranked, one, first, pins, controls)
     item = ranked.trace.map(one.layer)
     row, key = one.pin or (default_row(ranked, one.layer, one.head)[0], None)
     with right:
@@ -67,12 +81,83 @@ def _figures(
         if sentence := pins_fact(item, one.head, one.pins):
             st.caption(sentence)
         column = int(item.weights[one.head, row].argmax()) if key is None else key
-        weight_link(chosen, controls.kind, (one.layer, one.head), ranked.lens.source_cell((row, column)))
+        weight_link(chosen, controls.kind, (one.layer, one.head), ranked.transform.source_cell((row, column)))
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
     export_popover(ranked.trace, one.layer, one.head)
     return view, skeleton
+
+
+def _reset_for_other_model(ref: ModelRef, controls: Controls) -> None:
+    """Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen."""
+    now = (repr(ref), controls.kind)
+    if st.session_state.setdefault("pretrained:of", now) != now:
+        for name in ("head", "pin"):
+            st.query_params.pop(name, None)
+        st.session_state["pretrained:of"] = now
+
+
+def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, list[Pair]]:
+    """The head of the link, or that was picked on another page, or the default; and the link's pins.
+
+    Warns of errors in the link.
+    """
+    linked, bad_head = read_pair("head", trace_view.trace.shape)
+    pins, bad_pin = read_pairs("pin", (len(trace_view.rows), len(trace_view.columns)))
+    for sentence in filter(None, (bad_head, bad_pin)):
+        st.warning(sentence)
+    kind = trace_view.trace.map(0).kind
+    picked = linked or current_head_of(ref, kind, trace_view.trace.shape)
+    if picked:
+        choose_head(ref, kind, picked)
+        write_pair("head", picked)
+    return picked or first_head(trace_view, COREFERENCE if ref == EMBEDDED else None), pins
+
+
+def _all_heads(trace_view: TraceView, head: Pair, roles: HeadRoles | None, name_kind: bool) -> ViewState:
+    """Draw the grid; `name_kind` where the model has maps of more than one kind."""
+    layers, heads = trace_view.trace.shape
+    of = f" of {KINDS[trace_view.trace.map(0).kind].lower()} attention" if name_kind else ""
+    thumb = max(SMALLEST, min(LARGEST, GRID // heads))
+    return attention_view(trace_view.trace, key="pretrained:grid", layout="grid", layer=head[0], head=head[1],
+                          thumb=thumb, roles=roles or {}, link=LINK, fact=f"{layers} layers of {heads} heads{of}")
+
+
+def _one_head(
+    trace_view: TraceView, picked: ViewState, pins: list[Pair], controls: Controls, inputs: ModelInputs
+) -> tuple[TraceView, ViewState]:
+    """Draw one head in the chosen order; returns its maps in this order and the picks."""
+    before = shown_pins(trace_view, pins)
+    ranked = in_order(trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None)
+    row, _ = default_row(ranked, picked.layer, picked.head)
+    item = ranked.trace.map(picked.layer)
+    view = attention_view(
+        ranked.trace, key="pretrained:head", layer=picked.layer, head=picked.head, query=row, link=LINK,
+        pins=shown_pins(ranked, pins), show=controls.show, scale=controls.scale, pool=controls.pool,  # type: ignore[arg-type]
+        threshold=controls.threshold, patches=patches_of(ranked, inputs),
+        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {plain(item.queries[row])}")
+    return ranked, view
+
+
+def _save_picks(
+    ref: ModelRef, ranked: TraceView, view: ViewState, first: Pair, pins: list[Pair], controls: Controls
+) -> None:
+    """Write into the link the head, unless it is the default, and the pins by the model's own tokens.
+
+    Other pages start with the picked head.
+    """
+    head = (view.layer, view.head)
+    if head != first:
+        choose_head(ref, ranked.trace.map(0).kind, head)
+    write_pair("head", head if head != first or "head" in st.query_params else None)
+    hidden = [pin for pin in pins if ranked.transform.shown_cell(pin) is None]
+    own = [pin for pin in pins if ranked.transform.shown_cell(pin) in view.pins]
+    fresh = [ranked.transform.source_cell(cell) for cell in view.pins
+             if cell not in [ranked.transform.shown_cell(pin) for pin in own]]
+    write_pairs("pin", [*hidden, *own, *fresh])
+    if fresh and controls.order != "text":
+        st.rerun()  # the order follows the pin
 
 
 def _sources() -> None:

@@ -85,7 +85,7 @@ def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
     if controls.sentences != "all":
         text += f" Sentences: {SENTENCES[controls.sentences]} only."
     if controls.sinks:
-        hidden = len(view_.columns) - sum(map(len, view_.lens.columns))
+        hidden = len(view_.columns) - sum(map(len, view_.transform.columns))
         text += " Sinks are hidden." if hidden else " No key is a sink here."
     if controls.special:
         text += " Special tokens are hidden."
