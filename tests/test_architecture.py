@@ -47,7 +47,7 @@ LEFT: dict = {
     "files": set(),
     "compute": {"dashboard/views/train/compute.py"},
     "pages": set(),
-    "names": {"found": 2},
+    "names": {},
 }
 
 
