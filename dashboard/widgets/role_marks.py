@@ -10,8 +10,8 @@ import streamlit as st
 
 from core.roles import ROLES
 from dashboard.charts.palette import CATEGORIES, Theme
-from dashboard.runtime.role_scores import HeadRoles
 from dashboard.widgets.panels import theme
+from dashboard.widgets.role_scores import HeadRoles
 from dashboard.widgets.table import STYLE as TABLE
 
 STYLE = ("<style>.role-line{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:14px}"

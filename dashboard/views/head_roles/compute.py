@@ -9,8 +9,8 @@ import numpy as np
 from core.pretrained import ModelInputs, Reading
 from core.roles import ROLES, Example, RoleInputs, RoleScores, clearest_example
 from core.trace import Kind
-from dashboard.runtime.role_scores import inputs_of, readings_of, role_scores_of
 from dashboard.widgets.model_picker import ModelChoice
+from dashboard.widgets.role_scores import inputs_of, readings_of, role_scores_of
 
 Head = tuple[int, int]
 

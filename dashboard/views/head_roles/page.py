@@ -9,13 +9,13 @@ from core.roles import ROLES, RoleScores
 from core.roles.scores import share_used, weight_on_targets
 from dashboard.charts.vega import Spec
 from dashboard.components.attention_view import Patches, attention_view
-from dashboard.runtime.role_scores import examples_of
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
 from dashboard.views.head_roles.controls import draw_controls, draw_on_set, pick_and_rerun, pick_from_grid
 from dashboard.widgets.model_picker import ModelChoice, choose_model
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.role_marks import best_table
+from dashboard.widgets.role_scores import examples_of
 
 
 def page() -> None:

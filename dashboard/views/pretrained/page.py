@@ -9,7 +9,6 @@ from core.pretrained import ModelInputs
 from core.trace import Kind
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.query_params import read_pair, read_pairs, write_pair, write_pairs
-from dashboard.runtime.role_scores import HeadRoles, roles_are_cached, roles_of
 from dashboard.views.pretrained.compute import (
     COREFERENCE,
     Pair,
@@ -28,6 +27,7 @@ from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choo
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, title
 from dashboard.widgets.role_marks import role_line
+from dashboard.widgets.role_scores import HeadRoles, roles_are_cached, roles_of
 from dashboard.widgets.weight_link import weight_link
 
 LINK = "pretrained"
