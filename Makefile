@@ -26,7 +26,7 @@ run: $(VENV)/.installed
 
 # What measures seconds runs alone at the end; everything else on two cores, what drives a browser after the rest.
 ALONE := tests/dashboard/test_jobs.py tests/training/test_estimate.py tests/training/test_worker.py \
-         tests/browser/test_survives.py tests/browser/test_train.py
+         tests/browser/test_survives.py tests/browser/test_train.py tests/browser/test_why.py
 BESIDE := -n 2 --dist worksteal $(ALONE:%=--ignore=%)
 test:
 	@failed=; \
