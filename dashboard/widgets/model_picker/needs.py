@@ -27,15 +27,16 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
 
 def suitable_models(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
     """The local models that have all features; those that read text come first."""
-    models: list[ModelRef] = []
+    text: list[ModelRef] = []
+    others: list[ModelRef] = []
     for ref in local_models() if among is None else among:
         try:
             pretrained = load_model(ref)
         except PretrainedError:
             continue
         if not missing_feature(pretrained, needs):
-            models.append(ref)
-    return sorted(models, key=lambda ref: load_model(ref).reads != "text")
+            (text if pretrained.reads == "text" else others).append(ref)
+    return text + others
 
 
 def default_model(needs: tuple[str, ...]) -> ModelRef:
