@@ -22,12 +22,14 @@ from dashboard.views.decode.compute import (
     source_text,
 )
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.sampling import STRATEGIES, sampling_settings
+from dashboard.widgets.sampling import STRATEGIES, sample_count, strategy_settings
 
 RUN, SOURCE_OF = "decode:run", "decode:source-of"
 LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
 EXAMPLES = {"example_numbers": "Number words, half trained", "example_run": "Reverse, Transformer",
-         "example_recurrent": "Reverse, recurrent"}
+            "example_recurrent": "Reverse, recurrent"}
+PENALTY = ("Penalty α", 0.0,
+           "Length penalty: 0 ranks by probability alone, which favours the short; more favours the long")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
     run_cell.selectbox("Run", list(runs), format_func=lambda name: run_name(runs[name]), key=RUN, on_change=_to_link)
     strategy = way.segmented_control("Strategy", list(STRATEGIES), default="Beam", required=True, key=key("strategy"),
                                      **BOUND)
-    settings = _strategy_settings(strategy, cells)
+    settings = strategy_settings(strategy, cells, key, max_width=16, penalty=PENALTY)
     first, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
     with rest.popover("More", icon=":material/tune:", width="stretch"):
         checkpoint = _step(run)
@@ -96,19 +98,6 @@ def _step(run: Run) -> Checkpoint:
     return Checkpoint.of(run, step)
 
 
-def _strategy_settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
-    if strategy == "Beam":
-        return {"width": cells[0].slider("Width", 1, 16, 4, key=key("width"), help="beginnings kept at each step",
-                                         **BOUND),
-                "length_penalty": cells[1].slider(
-                    "Penalty α", 0.0, 2.0, 0.0, 0.1, key=key("penalty"), **BOUND,
-                    help="Length penalty: 0 ranks by probability alone, which favours the short; more favours the "
-                         "long")}
-    if strategy == "Greedy":
-        return {}
-    return sampling_settings(cells, key)
-
-
 def _more(strategy: str, task: Task) -> dict[str, Any]:
     most = task.max_target + 1 if task.form == "pairs" else LONGEST
     usual = most if task.form == "pairs" else 40
@@ -117,8 +106,7 @@ def _more(strategy: str, task: Task) -> dict[str, Any]:
                                      help="forbids to say the same n tokens in a row again; 0 forbids nothing"),
         "longest": st.slider("Tokens at most", 1, most, usual, key=f"decode:longest:{most}", persist_state="session")}
     if strategy == "Sampling":
-        settings["samples"] = st.slider("Samples", 1, 100, 20, key=key("samples"), **BOUND)
-        settings["seed"] = st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND)
+        settings |= sample_count(100, 20, key)
     return settings
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +11,12 @@ from core.decoding import SearchSettings
 from core.pretrained import ModelInputs
 from dashboard.widgets.model_picker import ModelChoice, ModelRef
 from dashboard.widgets.params import BOUND
-from dashboard.widgets.sampling import STRATEGIES, sampling_settings
+from dashboard.widgets.sampling import STRATEGIES, sample_count, strategy_settings
 
 MOST = 128  # new tokens at most
 SHARES = {"Greedy": [1.0], "Beam": [1.0, 1.0, 1.8], "Sampling": [1.0, 1.0, 1.0, 0.8]}  # widths: settings, then More
+PENALTY = ("Length penalty", 1.0, "an output is ranked by its log-probability / length^penalty: 0 favours the short, "
+                                  "more the long")
 
 
 def key(name: str) -> str:
@@ -41,23 +42,10 @@ def _draw_settings() -> SearchSettings:
     strategy = way.segmented_control("Strategy", list(STRATEGIES), default="Greedy", required=True, key=key("strategy"),
                                      **BOUND)
     *cells, rest = others.columns(SHARES[strategy], vertical_alignment="bottom")
-    settings = _strategy_settings(strategy, cells)
+    settings = strategy_settings(strategy, cells, key, max_width=8, penalty=PENALTY)
     with rest.popover("More", icon=":material/tune:"):
         settings |= _more(strategy)
     return SearchSettings(STRATEGIES[strategy], **settings)
-
-
-def _strategy_settings(strategy: str, cells: Sequence[Any]) -> dict[str, Any]:
-    if strategy == "Beam":
-        return {"width": cells[0].slider("Width", 1, 8, 4, key=key("width"), help="beginnings kept at each step",
-                                         **BOUND),
-                "length_penalty": cells[1].slider(
-                    "Length penalty", 0.0, 2.0, 1.0, 0.1, key=key("penalty"), **BOUND,
-                    help="an output is ranked by its log-probability / length^penalty: 0 favours the short, more the "
-                         "long")}
-    if strategy == "Greedy":
-        return {}
-    return sampling_settings(cells, key)
 
 
 def _more(strategy: str) -> dict[str, Any]:
@@ -67,6 +55,5 @@ def _more(strategy: str) -> dict[str, Any]:
                                      help="forbids to say the same n tokens in a row again, the prompt's too; 0 "
                                           "forbids nothing")}
     if strategy == "Sampling":
-        settings["samples"] = st.slider("Samples", 1, 20, 5, key=key("samples"), **BOUND)
-        settings["seed"] = st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND)
+        settings |= sample_count(20, 5, key)
     return settings
