@@ -42,7 +42,6 @@ def main() -> int:
     except (ConfigError, PretrainedError, OSError) as error:
         parser.error(str(error))
     state = work(run.path, on_record=_say)
-    print(run.status().message)
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
     if config.task == "classify":

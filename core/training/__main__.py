@@ -129,7 +129,6 @@ def _work(run: Run) -> int:
     torch.set_num_threads(1)
     config = run.config()
     state = work(run.path, on_record=lambda record: print(progress(record, config), flush=True))
-    print(f"{state}: {run.status().message}")
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
     return 0 if state != "failed" else 1

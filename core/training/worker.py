@@ -2,13 +2,15 @@
 
 A folder that has a checkpoint goes on from its last one. With --spare it first imports torch and takes one optimizer
 step, then waits for a RUN_DIR on its standard input. `python -m core.training` is the command for people.
+
+A run may hold $ATTENTION_LAB_MEMORY_MB (3,000 by default) of memory. Windows has no such limit: a run there that needs
+more than the machine has ends as the system ends it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import signal
 import sys
 import threading
@@ -32,15 +34,17 @@ MEMORY_MB = 3_000
 
 
 def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record], None] = lambda record: None) -> str:
-    """Train the run in this folder to its end and return its last state; every way it can end is written there.
+    """Train the run in this folder, call `on_record` with each record, and return the final state.
 
-    `said` is told of each record as it comes.
+    Every end, a crash too, is written to status.json; the line about it is printed first, so that whoever reads a final
+    status finds the whole log.
     """
     run = Run(path)
     stop = _listen(run)
     with run.lock():
-        if (state := run.status().state) in ("finished", "stopped", "paused"):
-            return state  # another worker had it first, or it was stopped before it began
+        if (status := run.status()).state in ("finished", "stopped", "paused"):
+            print(f"{status.state}: {status.message}", flush=True)
+            return status.state  # another worker had it first, or it was stopped before it began
         run.set_status("running", pid=os.getpid())
         try:
             with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
@@ -50,7 +54,10 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
         except Exception as error:  # a crash costs this run alone, and says what it was
             traceback.print_exc()
             state, message = "failed", f"The worker met an error: {type(error).__name__}: {error}"
-        run.set_status(state, message, pid=os.getpid())
+        try:
+            print(f"{state}: {message}", flush=True)
+        finally:  # a shell that no longer reads closes the pipe
+            run.set_status(state, message, pid=os.getpid())
     return state
 
 
@@ -115,17 +122,18 @@ def _listen(run: Run) -> Callable[[], bool]:
 
 @contextmanager
 def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
-    """End the process, with words, when it holds more memory than it may; the watching thread ends with the block.
+    """Fail the run and end the process when its peak resident memory exceeds `limit_mb`.
 
-    Address space says little about what torch really holds, so the resident peak is watched instead of capped.
+    The resident peak is polled, because a limit of address space says little about what torch really holds.
     """
     ended = threading.Event()
 
     def watch() -> None:
         while True:
             if resident_mb() > limit_mb:
-                words = f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
-                run.set_status("failed", words)
+                message = f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
+                print(f"failed: {message}", flush=True)
+                run.set_status("failed", message)
                 os._exit(1)
             if ended.wait(0.1):
                 return
@@ -140,7 +148,11 @@ def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
 
 
 def resident_mb() -> float:
-    """The largest memory this process ever held, in MB (kilobytes on Linux, bytes on macOS)."""
+    """The peak resident memory of this process in MB; 0 on Windows, which lacks `resource`: no limit holds there."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource  # ru_maxrss: kilobytes on Linux, bytes on macOS
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
@@ -169,9 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
         log = os.open(path / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-    state = work(path)
-    print(f"{state}: {Run(path).status().message}")
-    return 0 if state != "failed" else 1
+    return 0 if work(path) != "failed" else 1
 
 
 if __name__ == "__main__":

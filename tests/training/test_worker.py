@@ -122,3 +122,25 @@ def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatc
     assert run.checkpoint_steps() == [0]
     assert worker.work(run.path) == "finished"
     assert [record.step for record in run.records() if not record.final] == [0, 2, 4]
+
+
+def test_the_log_is_whole_before_the_final_status_shows(run, monkeypatch, capsys):
+    from core.training import worker
+
+    logs = {}
+    set_status = Run.set_status
+    monkeypatch.setattr(Run, "set_status", lambda self, state, *words, **more: (
+        logs.update({state: capsys.readouterr().out}), set_status(self, state, *words, **more)))
+    monkeypatch.setattr(worker, "_memory_limit", lambda *_: nullcontext())
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert worker.work(run.path) == "finished"
+    assert logs["finished"] == f"finished: {run.status().message}\n"
+
+
+def test_windows_has_no_memory_limit(monkeypatch):
+    from core.training import worker
+
+    assert not hasattr(worker, "resource") and worker.resident_mb() > 1
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert worker.resident_mb() == 0
