@@ -52,7 +52,7 @@ def test_every_option_is_drawn_and_asked_for(kind):
     assert not app.exception and not app.error
     drawn = {element.key for group in (app.slider, app.number_input, app.selectbox, app.toggle) for element in group}
     groups = parameters.of_training(base, "pairs")
-    params = [*parameters.of_model(base.model), *(p for _, group in groups for p in group)]
+    params = [*parameters.of_model(base.model), *(p for group in groups.values() for p in group)]
     assert {f"{name}:{param.key}" for param in params} <= drawn
 
 

@@ -11,6 +11,7 @@ from core.training.archive import unpack
 from core.training.run_storage import most_bytes
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.palette import Ink
+from dashboard.charts.training_curves import loss_curves, points
 from dashboard.runtime.polling import SLOW_POLL_INTERVAL, poll
 from dashboard.runtime.run_data import records_of
 from dashboard.runtime.run_summary import RunSummary, list_summaries
@@ -83,15 +84,12 @@ def _curves(item: RunSummary) -> None:
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
     left.markdown(":small[**Loss**]")
-    loss = [Curve("held-out", [(r.step, r.loss) for r in records]),
-            Curve("training", [(r.step, r.train_loss) for r in records])]
-    left.vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, height=170), key="runs:loss",
+    left.vega_lite_chart(spec=step_chart(loss_curves(records), ink=ink, last_x=last, height=170), key="runs:loss",
                          alt=f"Held-out and training loss of {item.name} over {last:,} steps")
     right.markdown(":small[**Right, held-out**]" if item.last is None or item.last.error is None
                    else ":small[**Error, as a share of repeating the last season**]")
-    shares = [Curve("whole outputs", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
-              Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records]),
-              Curve("error", [(r.step, None if r.error is None else 100 * r.error) for r in records])]
-    drawn = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
-                       height=170)
-    right.vega_lite_chart(spec=drawn, key="runs:right", alt=f"{item.name}: {text.result(item)}")
+    shares = [Curve(label, points(records, name, 100)) for label, name in
+              (("whole outputs", "exact"), ("single tokens", "letters"), ("error", "error"))]
+    spec = step_chart(shares, ink=ink, last_x=last, high=None if shares[2].defined_points() else 100, percent=True,
+                      height=170)
+    right.vega_lite_chart(spec=spec, key="runs:right", alt=f"{item.name}: {text.result(item)}")

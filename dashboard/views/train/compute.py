@@ -1,4 +1,4 @@
-"""How long a run on a reader's own data will take."""
+"""The findings about a run, and how long a run on a person's own data will take."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from dataclasses import replace
 from functools import lru_cache
 
 from core.training.config import RunConfig
+from core.training.diagnose import Finding, diagnose
 from core.training.estimate import Pace, in_words, pace
 from core.training.loop import FINAL
-from dashboard.runtime.run_data import task_of
+from dashboard.runtime.run_data import RunData, task_of
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.data_upload import DATA
 
 FRESH = 60  # seconds after which steps are timed again
+
+
+def findings(data: RunData, step: int) -> dict[str, list[Finding]]:
+    """What goes wrong up to a step, by the name of the curve that shows it."""
+    result: dict[str, list[Finding]] = {}
+    if data.config is not None:
+        failure = data.status.message if data.status.state == "failed" else ""
+        for finding in diagnose(data.until(step), data.config, data.task().baseline_loss, failure):
+            result.setdefault(finding.beside, []).append(finding)
+    return result
 
 
 def time_needed(config: RunConfig) -> str:
@@ -29,9 +40,6 @@ def time_needed(config: RunConfig) -> str:
 
 @lru_cache(maxsize=32)
 def _pace(config: RunConfig, minute: int) -> Pace:
-    """The time of a config's steps, measured again each `minute`, as the machine may be busy in one.
-
-    The caller leaves out whatever of the config does not change the time of a step.
-    """
+    """The time of a config's steps, measured again each `minute`, as the machine may be busy in one."""
     with one_thread():  # as the run has
         return pace(config, task_of(config.task))

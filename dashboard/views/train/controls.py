@@ -1,4 +1,4 @@
-"""The setup of a run as widgets: a task, a model, its mechanism and how to train; ends in a validated RunConfig."""
+"""The controls of Train: a task, a model, its mechanism and the training; the frozen `Controls` is core's RunConfig."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError
 from core.attention.config import heads_that_divide
-from core.entries import Param, Value
+from core.entries import Value
 from core.models import ModelConfig
 from core.models.config import RECURRENT, STACKED
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, task_entry
@@ -19,7 +19,7 @@ from core.training.config import RunConfig
 from dashboard.runtime.run_data import count_parameters, task_of
 from dashboard.runtime.run_labels import MODEL_NAMES
 from dashboard.views.train import parameters
-from dashboard.views.train.mechanism import choose, summary
+from dashboard.views.train.mechanism import choose_attention, summary
 from dashboard.views.train.parameters import RATES, WIDTHS
 from dashboard.widgets import data_upload
 from dashboard.widgets.panels import plain
@@ -33,7 +33,7 @@ CELLS = ("param", "more", "model", "mechanism", "axes", "heads", "rate", "seed",
 
 
 def controls() -> RunConfig | None:
-    """Draw the controls; the config of the run they describe, or None with the reason on the page."""
+    """Draw the controls; the config of the run, or None with the reason on the page."""
     with st.container(gap="small"):
         cells = {name: st.container() for name in WIDE}
         with st.grid(min_column_width=150, gap="small"):  # one column beside the pictures, two on a phone
@@ -57,30 +57,29 @@ def controls() -> RunConfig | None:
 
 
 def adopt(config: RunConfig) -> None:
-    """Set the widgets to what a run was asked with, so that a link brings its settings too."""
+    """Set the widgets to the config of a run that a link brought."""
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"
     values: dict[str, Any] = {
         "train:task": task.key, f"train:{task.key}:kind": model.kind, "train:seed": config.seed,
         attention_key(name): model.attention, f"{name}:rate": config.learning_rate, f"{name}:d_model": model.d_model,
-        f"{name}:heads:{model.d_model}": _fitting(model)}
+        f"{name}:heads:{model.d_model}": _nearest_heads(model.d_model, model.num_heads)}
     values |= {f"{name}:{param.key}": getattr(model, param.key) for param in parameters.of_model(model)}
-    groups = parameters.of_training(config, "pairs")
-    values |= {f"{name}:{param.key}": getattr(config, param.key) for _, params in groups for param in params}
+    for params in parameters.of_training(config, "pairs").values():
+        values |= {f"{name}:{param.key}": getattr(config, param.key) for param in params}
     st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(values | {f"train:{task.key}:{key}": value for key, value in task.params})
 
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
-    """A reader's own data and all that is asked of it stand open; of another task the first parameter, the others
-    wait in the popover."""
+    """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
     values: dict[str, Value] = {}
     name = f"train:{entry.key}"
     if any(param.key == data_upload.DATA for param in entry.params):
         with cells["own"]:
             return TaskConfig.of(entry.key, **_own_data(entry, name))
     with cells["param"]:
-        values |= {param.key: param_widget(param, key=f"{name}:{param.key}", keep=KEEP) for param in entry.params[:1]}
+        values |= parameters.values(entry.params[:1], name, True)
     if entry.params[1:]:
         with cells["more"]:
             panel = parameters.group("Task settings", ":material/tune:", f"{name}:group")
@@ -107,12 +106,12 @@ def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
 
 
 def _follow_data(task: Task) -> None:
-    """Where other data is learned best by another model, take that one, unless a person had taken another."""
-    state, chosen, before = st.session_state, f"train:{task.key}:kind", f"train:{task.key}:first"
+    """Where other data has another first recommended model, select it, unless a person had selected another."""
+    state, kind_key, first_key = st.session_state, f"train:{task.key}:kind", f"train:{task.key}:first"
     first = next(iter(task.recommended))
-    if state.get(before, first) != first and state.get(chosen) == state[before]:
-        state[chosen] = first
-    state[before] = first
+    if state.get(first_key, first) != first and state.get(kind_key) == state[first_key]:
+        state[kind_key] = first
+    state[first_key] = first
 
 
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
@@ -126,11 +125,12 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     heads = _heads(base.model, sizes["d_model"], name, cells["heads"])
     with cells["training"]:
         training = _training(base, task.form, name)
-    now = st.session_state.get(f"{name}:rate", base.learning_rate)
-    rate = cells["rate"].select_slider("Learning rate", sorted({*RATES, base.learning_rate, now}), base.learning_rate,
-                                       format_func=_short, key=f"{name}:rate", **KEEP)
+    current = st.session_state.get(f"{name}:rate", base.learning_rate)
+    rates = sorted({*RATES, base.learning_rate, current})
+    rate = cells["rate"].select_slider("Learning rate", rates, base.learning_rate, format_func=_rate_text,
+                                       key=f"{name}:rate", **KEEP)
     seed = cells["seed"].number_input("Seed", 0, 2**31 - 1, 0, key="train:seed", **KEEP)
-    attention = choose(name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"])
+    attention = choose_attention(name, base.model, kind, sizes["d_model"], heads, cells["mechanism"], cells["axes"])
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=sizes["dropout"])
     model = replace(base.model, num_heads=heads, attention=attention, **sizes)
@@ -139,22 +139,21 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
 
 
 def _heads(start: ModelConfig, d_model: int, name: str, cell: DeltaGenerator) -> int:
-    """Only a model whose layers split into heads is asked for their number."""
+    """The number of heads; 1, without a widget, for a recurrent model."""
     if start.kind in RECURRENT and start.num_heads == 1:
         return 1
-    fits = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
-    default = max(heads for heads in fits if heads <= start.num_heads)
-    return cell.select_slider("Heads", fits, default, key=f"{name}:heads:{d_model}", **KEEP,
-                              help="Only those that divide d_model.")
+    options = [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
+    return cell.select_slider("Heads", options, _nearest_heads(d_model, start.num_heads), **KEEP,
+                              key=f"{name}:heads:{d_model}", help="Only those that divide d_model.")
 
 
-def _fitting(model: ModelConfig) -> int:
-    """The model's heads, or the most the page offers when it has more."""
-    return max(h for h in heads_that_divide(model.d_model) if h <= min(model.num_heads, MOST_HEADS))
+def _nearest_heads(d_model: int, most: int) -> int:
+    """The largest number of heads on offer up to `most`."""
+    return max(heads for heads in heads_that_divide(d_model) if heads <= min(most, MOST_HEADS))
 
 
 def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
-    """The popover of the model: its width, and what its kind reads."""
+    """The popover of the model: its width, and the parameters of its type."""
     panel = parameters.group("Model settings", ":material/layers:", f"{name}:sizes")
     params = parameters.of_model(start)
     with panel:
@@ -163,7 +162,7 @@ def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
             width = st.select_slider("d_model", sorted({*WIDTHS, start.d_model, width}), start.d_model,
                                      key=f"{name}:d_model", **KEEP)
         values = parameters.values(params, name, panel.open)
-    _say_changed(["d_model " + str(width)] * (width != start.d_model) + parameters.unlike(values, params))
+    _show_changes([f"d_model {width}"] * (width != start.d_model) + parameters.changes(values, params))
     return {"d_model": width, **values}
 
 
@@ -173,22 +172,21 @@ def _training(base: RunConfig, form: str, name: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     groups = parameters.of_training(base, form)
     with panel:
-        for title, params in groups:
+        for title, params in groups.items():
             if panel.open:
                 st.markdown(f"**{title}**")
             values |= parameters.values(params, name, panel.open)
-    every: list[Param] = [param for _, params in groups for param in params]
-    _say_changed(parameters.unlike(values, every))
+    _show_changes([change for params in groups.values() for change in parameters.changes(values, params)])
     return values
 
 
-def _say_changed(changed: list[str]) -> None:
-    """What a closed popover hides."""
-    if changed:
-        st.caption(plain(f"Changed: {', '.join(changed)}."))
+def _show_changes(changes: list[str]) -> None:
+    """The changed settings that a popover hides."""
+    if changes:
+        st.caption(plain(f"Changed: {', '.join(changes)}."))
 
 
-def _short(rate: float) -> str:
-    """0.003 → "3e-3", 0.0017 → "1.7e-3": each its own text, as the slider goes by that."""
+def _rate_text(rate: float) -> str:
+    """0.003 → "3e-3", 0.0017 → "1.7e-3"; no two rates have the same text, by which the slider tells them apart."""
     mantissa, exponent = f"{rate:e}".split("e")
     return f"{float(mantissa):g}e{int(exponent)}"

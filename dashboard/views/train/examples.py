@@ -1,4 +1,4 @@
-"""Held-out examples at a step, as what they are: words with errors marked, pictures, rows of a table, a series."""
+"""Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core.tasks import Example, Task
+from core.tasks import Task
 from core.training.record import Prediction, Record
 from dashboard.charts import prediction_tables, source_attention
 from dashboard.charts.palette import Ink
-from dashboard.charts.training_curves import title
 from dashboard.runtime.attention_frames import watched_examples
 from dashboard.runtime.run_data import RunData
+from dashboard.views.train import text
+from dashboard.views.train.charts import title
 from dashboard.widgets.panels import theme
 
 LONG = 24  # tokens
@@ -21,11 +22,11 @@ PICTURE = 48
 
 
 def examples(data: RunData, record: Record, ink: Ink) -> None:
-    """The watched examples as the model answered them in a record."""
+    """Draw the watched examples with the model's answers in a record."""
     task, predictions = data.task(), record.examples
     title(f"Examples at step {record.step:,}")
     if task.form == "series":
-        _series(task, predictions, ink)
+        st.html(prediction_tables.forecasts([text.forecast_errors(task, each) for each in predictions], ink.hairline))
         return
     long = max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG and task.input == "tokens"
     # Long sentences scroll, so that the fact below them stays in sight.
@@ -34,34 +35,20 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
 
 
 def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
+    look = task.separator, ink.pick, ink.hairline
     if task.input == "patches":
-        assert data.config is not None
-        samples = watched_examples(data.config.task, data.config.watch)
-        sources = [_picture(task, example, ink) for example in samples[: len(predictions)]]
-        return prediction_tables.answers(sources, predictions, task.separator, ink.pick, ink.hairline)
+        return prediction_tables.answers(_pictures(data, task, len(predictions), ink), predictions, *look)
     if task.form == "label":
-        joined = task.separator or ("" if task.input == "tokens" else " · ")
-        sources = [prediction_tables.escaped(joined.join(each.source)) for each in predictions]
-        return prediction_tables.answers(sources, predictions, task.separator, ink.pick, ink.hairline)
-    if task.form == "text":
-        return prediction_tables.continued(predictions, task.separator, ink.pick, ink.hairline)
-    return prediction_tables.written(predictions, task.separator, ink.pick, ink.hairline)
+        sources = [prediction_tables.escaped(text.separator(task).join(each.source)) for each in predictions]
+        return prediction_tables.answers(sources, predictions, *look)
+    return (prediction_tables.continued if task.form == "text" else prediction_tables.written)(predictions, *look)
 
 
-def _picture(task: Task, example: Example, ink: Ink) -> str:
-    grid = task.shape.grid
-    whole = source_attention.picture(example.source, grid)
-    return source_attention.image(source_attention.tinted(whole, grid, None, theme(), ink.text), "the picture", PICTURE)
-
-
-def _series(task: Task, predictions: Sequence[Prediction], ink: Ink) -> None:
-    """How far each forecast is off, beside the last season again."""
-    rows = []
-    for each in predictions:
-        past, target, output = ([float(x) for x in words] for words in (each.source, each.target, each.predicted))
-        rows.append((_off(output, target), _off(task.naive(past), target)))
-    st.html(prediction_tables.forecasts(rows, ink.hairline))
-
-
-def _off(output: Sequence[float], target: Sequence[float]) -> float:
-    return sum(abs(a - b) for a, b in zip(output, target, strict=True)) / len(target)
+def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:
+    """The first `count` watched pictures as HTML."""
+    assert data.config is not None
+    grid, images = task.shape.grid, []
+    for example in watched_examples(data.config.task, data.config.watch)[:count]:
+        pixels = source_attention.tinted(source_attention.picture(example.source, grid), grid, None, theme(), ink.text)
+        images.append(source_attention.image(pixels, "the picture", PICTURE))
+    return images

@@ -1,4 +1,4 @@
-"""Which attention is trained: a published one by name, any choice on the six axes, or none."""
+"""The attention that is trained: a published one by name, any choice on the six axes, or none."""
 
 from __future__ import annotations
 
@@ -16,76 +16,70 @@ from dashboard.widgets.params import KEEP
 from dashboard.widgets.train_with import attention_key
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
-WORDS = {RECOMMENDED: "As recommended", OWN: "Your own choices", NONE: "No attention"}
+LABELS = {RECOMMENDED: "As recommended", OWN: "Your own choices", NONE: "No attention"}
 AXES_OF = {**dict.fromkeys(STACKED, tuple(AXES)),
            **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position"))}
 
 
-def choose(
+def choose_attention(
     name: str, start: ModelConfig, kind: str, d_model: int, heads: int, cell: DeltaGenerator, axes: DeltaGenerator,
 ) -> AttentionConfig | None:
     """Draw the list of mechanisms and the popover of the axes; the attention at those sizes, None for none.
 
-    ConfigError, after the widgets are drawn, when the chosen one cannot have those sizes.
+    Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
     """
-    usual = None if start.attention is None else sized(start.attention, d_model, heads)
-    chosen = st.session_state.get(attention_key(name), usual)
-    trouble, config = None, chosen
+    usual = start.attention and start.attention.with_(d_model=d_model, num_heads=heads)
+    config, problem = st.session_state.get(attention_key(name), usual), None
     try:
-        config = chosen and sized(chosen, d_model, heads)
+        config = config and config.with_(d_model=d_model, num_heads=heads)
     except ConfigError as error:
-        trouble, config = error, usual
+        config, problem = usual, error
     popover = axes.popover("Six axes", icon=":material/tune:", width="stretch", on_change="rerun", key=f"{name}:axes")
     if popover.open:
         with popover:
-            first = config or AttentionConfig(d_model, heads, "identity")
-            config, trouble = _edited(name, kind, first, config, trouble)
+            config, problem = _edit(name, kind, config, AttentionConfig(d_model, heads, "identity"), problem)
     with cell:
-        _names(name, kind, config, usual, (d_model, heads))
-    if trouble is not None:
-        raise trouble
+        _mechanism_box(name, kind, config, usual, (d_model, heads))
+    if problem is not None:
+        raise problem
     return config
 
 
-def sized(config: AttentionConfig, d_model: int, heads: int) -> AttentionConfig:
-    return config.with_(d_model=d_model, num_heads=heads)
-
-
-def _edited(
-    name: str, kind: str, start: AttentionConfig, before: AttentionConfig | None, trouble: ConfigError | None,
+def _edit(
+    name: str, kind: str, before: AttentionConfig | None, default: AttentionConfig, problem: ConfigError | None,
 ) -> tuple[AttentionConfig | None, ConfigError | None]:
-    """What the editor says; a refusal stands in it, beside its control, and here as the reason not to train."""
-    config = mechanism(f"{name}:attention", start, axes=AXES_OF[kind], presets=False, sizes=False)
+    """Draw the editor; its mechanism, and why that cannot be trained. An unchanged one keeps its problem."""
+    config = mechanism(f"{name}:attention", before or default, axes=AXES_OF[kind], presets=False, sizes=False)
     if config is None:
         return before, ConfigError("The mechanism cannot be trained as it is; its six axes say why.")
-    if config == start:
-        return before, trouble
+    if config == (before or default):
+        return before, problem
     st.session_state[attention_key(name)] = config
     return config, None
 
 
-def _names(
+def _mechanism_box(
     name: str, kind: str, config: AttentionConfig | None, usual: AttentionConfig | None, sizes: tuple[int, int],
 ) -> None:
-    """The list of names; it follows the axes, and choosing one sets them."""
+    """The list of names, which agrees with the axes: choosing a name sets them."""
     options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
     options += [NONE] if kind == "recurrent" else []
     current = NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
     if current not in options:
         options.append(current)
     st.session_state[f"{name}:mechanism"] = current
-    st.selectbox("Mechanism", options, key=f"{name}:mechanism", on_change=_take, args=(name, usual, sizes),
-                 format_func=lambda key: WORDS.get(key) or named(key), **KEEP)
+    st.selectbox("Mechanism", options, key=f"{name}:mechanism", on_change=_select, args=(name, usual, sizes),
+                 format_func=lambda key: LABELS.get(key) or _preset_label(key), **KEEP)
 
 
-def named(key: str) -> str:
+def _preset_label(key: str) -> str:
     item = preset(key)
     return item.name if str(item.year) in item.name else f"{item.name} {item.year}"
 
 
 @lru_cache(maxsize=1024)
 def fits(key: str, kind: str, sizes: tuple[int, int]) -> bool:
-    """Whether a preset is made for that kind of model, and can be had at those sizes."""
+    """Whether a preset is made for that type of model, and can have those sizes."""
     try:
         config = preset(key).config(*sizes)
         ModelConfig(kind, *sizes, config)
@@ -94,15 +88,15 @@ def fits(key: str, kind: str, sizes: tuple[int, int]) -> bool:
     return (config.projection.key == "identity") == (kind == "recurrent")
 
 
-def _take(name: str, usual: AttentionConfig | None, sizes: tuple[int, int]) -> None:
-    chosen = st.session_state[f"{name}:mechanism"]
-    if chosen != OWN:
-        config = {RECOMMENDED: usual, NONE: None}.get(chosen) if chosen in WORDS else preset(chosen).config(*sizes)
+def _select(name: str, usual: AttentionConfig | None, sizes: tuple[int, int]) -> None:
+    key = st.session_state[f"{name}:mechanism"]
+    if key != OWN:
+        config = {RECOMMENDED: usual, NONE: None}.get(key) if key in LABELS else preset(key).config(*sizes)
         st.session_state[attention_key(name)] = config
 
 
 def summary(model: ModelConfig) -> str:
-    """The six choices in a line, and where the kernel gives way to the exact one."""
+    """The six choices, and where the kernel gives way to the exact one."""
     config = model.attention
     if config is None:
         return "No attention: the decoder sees the encoder's last state alone."

@@ -8,21 +8,14 @@ from core.attention.config import entry
 from core.training.config import RunConfig
 from core.training.loop import train
 from core.training.machine import line
-from dashboard.charts import prediction_tables, training_curves
+from dashboard.charts import prediction_tables
 from dashboard.charts.palette import Ink
 from dashboard.runtime import attention_frames, jobs
 from dashboard.runtime.polling import poll
-from dashboard.runtime.run_data import (
-    RunData,
-    config_from_link,
-    linked_run,
-    linked_run_id,
-    load_run,
-    select_example,
-)
-from dashboard.views.train import text
+from dashboard.runtime.run_data import RunData, config_from_link, linked_run, linked_run_id, load_run, select_example
+from dashboard.views.train import charts, text
 from dashboard.views.train.attention import Moment, attention_over_time, source_figures
-from dashboard.views.train.compute import time_needed
+from dashboard.views.train.compute import findings, time_needed
 from dashboard.views.train.controls import adopt, controls
 from dashboard.views.train.examples import examples
 from dashboard.views.train.run_bar import run_bar
@@ -83,7 +76,7 @@ def _figures(data: RunData) -> None:
 
 
 def draw(data: RunData) -> None:
-    """Curves above, below them the attention over training time beside the examples and the fact, all at one step."""
+    """Curves above; below the attention over training time beside the examples and the fact, all at one step."""
     ink = Ink.of(theme())
     with st.container(gap="small"):
         top = st.columns(2, gap="medium")
@@ -91,14 +84,14 @@ def draw(data: RunData) -> None:
     with below[0]:
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
-    findings = training_curves.findings(data, moment.step)
+    problems = findings(data, moment.step)
     with top[0]:
-        training_curves.loss(data, moment.step, ink, findings.get("loss", ()))
+        charts.loss(data, moment.step, ink, problems.get("loss", ()))
     with top[1]:
-        training_curves.metric(data, moment.step, ink)
+        charts.metric(data, moment.step, ink)
     with below[1]:
         _facts(data, moment, ink)
-    training_curves.beneath(data, moment.step, ink, findings)
+    charts.details(data, moment.step, ink, problems)
 
 
 def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
@@ -107,14 +100,14 @@ def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
     if decoded is not None:
         examples(data, decoded, ink)
     if record.confusion and len(record.confusion) == len(data.task().classes):
-        training_curves.title(f"Confusion matrix at step {record.step:,}")
+        charts.title(f"Confusion matrix at step {record.step:,}")
         st.html(prediction_tables.confusion(record.confusion, data.task().classes, ink))
     if record.buckets:
-        training_curves.title("By length of the source")
+        charts.title("By length of the source")
         st.html(prediction_tables.lengths(record.buckets, ink.hairline))
     head = moment.head
-    place = (head.layer, head.head) if head is not None and head.attends else attention_frames.best_head(record)
-    fact(text.fact(record, data.task(), place, data.baselines(record.held_out)))
+    index = (head.layer, head.head) if head is not None and head.to_source else attention_frames.best_head(record)
+    fact(text.fact(record, data.task(), index, data.baselines(record.held_out)))
     if data.live:
         st.session_state.setdefault("train:follow", True)
         st.toggle("Follow the live step", key="train:follow", on_change=_follow_again, args=(data.run.id,))
@@ -122,7 +115,7 @@ def _facts(data: RunData, moment: Moment, ink: Ink) -> None:
 
 
 def _follow_again(run_id: str) -> None:
-    """Following anew forgets the step a person had picked."""
+    """Forget the step that a person had picked."""
     for key in [k for k in st.session_state if str(k).startswith((f"train:map:{run_id}", f"train:wish:{run_id}"))]:
         if str(key).endswith(":view") or "wish" in str(key):
             del st.session_state[key]

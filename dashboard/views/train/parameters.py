@@ -1,11 +1,8 @@
-"""What can be chosen of a model and of its training, as parameters that make their own widgets.
-
-Each stands in the group that it belongs to; a closed group draws nothing, and its values are the session's.
-"""
+"""The parameters of a model and of its training, in groups; the values of a closed group are the session's."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -43,14 +40,13 @@ CELLS = (
           labels=("nothing of the attention", "input feeding (Luong)", "the context (Bahdanau)"),
           meaning="what of the attention the decoder's cell is given"),
 )
-SAYS_WORDS = ("transformer", "decoder")
-EMBEDDED = ("transformer", "decoder", *RECURRENT)  # those that say tokens
+OUTPUTS_TEXT = ("transformer", "decoder")
+OUTPUTS_TOKENS = ("transformer", "decoder", *RECURRENT)
 
 
-def number(name: str, label: str, default: float, step: float | None, meaning: str, high: float | None = None) -> Param:
-    """A setting of a run within its bounds; `high` is where the page stops offering."""
-    low, most = BOUNDS[name]
-    return Param(name, label, default, low, most if high is None else high, step, meaning=meaning)
+def number(name: str, label: str, default: float, step: float, meaning: str) -> Param:
+    """A setting of a run within its bounds."""
+    return Param(name, label, default, *BOUNDS[name], step, meaning=meaning)
 
 
 HOW_LONG = (
@@ -85,42 +81,35 @@ def group(label: str, icon: str, key: str) -> Any:
     return st.popover(label, icon=icon, width="stretch", on_change="rerun", key=key)
 
 
-def values(params: Iterable[Param], key: str, drawn: bool) -> dict[str, Value]:
-    """Each parameter's value: its widget's while the group is drawn, else what the session keeps of it."""
-    if drawn:
+def values(params: Iterable[Param], key: str, visible: bool) -> dict[str, Value]:
+    """Each parameter's value: of its widget while the group is visible, else of the session."""
+    if visible:
         return {param.key: param_widget(param, key=f"{key}:{param.key}", keep=KEEP) for param in params}
     return {param.key: st.session_state.get(f"{key}:{param.key}", param.default) for param in params}
 
 
 def of_model(start: ModelConfig) -> tuple[Param, ...]:
-    """The parameters that a kind of model reads, beside its width and its attention, from its recipe's values."""
+    """The parameters of a type of model beside its width and its attention; their defaults are the recipe's."""
     kind = start.kind
-    params = [LAYERS]
-    if kind in STACKED:
-        params += [*BLOCK, *([POOL] if kind == "classifier" else [])]
-    else:
-        params += CELLS
-    params += [DROPOUT, *([TIED] if kind in EMBEDDED else []), *([OUTPUT_BIAS] if kind in SAYS_WORDS else [])]
+    params = [LAYERS, *(BLOCK if kind in STACKED else CELLS), *[POOL] * (kind == "classifier"), DROPOUT,
+              *[TIED] * (kind in OUTPUTS_TOKENS), *[OUTPUT_BIAS] * (kind in OUTPUTS_TEXT)]
     return tuple(replace(param, default=getattr(start, param.key)) for param in params)
 
 
-def of_training(base: RunConfig, form: str) -> tuple[tuple[str, tuple[Param, ...]], ...]:
-    """The settings of a run in groups, from its recipe's values; what means nothing for it is left out."""
-    left_out = {"label_smoothing"} if form == "series" else set()
-    left_out |= {"checkpointing"} if base.model.kind in RECURRENT else set()
-    left_out |= {"finish_early"} if form in ("text", "series") else set()
+def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
+    """The settings of a run by group, without those that do not apply to it; their defaults are the recipe's."""
+    excluded = {"label_smoothing"} if form == "series" else set()
+    excluded |= {"checkpointing"} if base.model.kind in RECURRENT else set()
+    excluded |= {"finish_early"} if form in ("text", "series") else set()
     device = Param("device", "Device", "auto", choices=devices(), labels=("automatic",),
                    meaning="automatic is the CPU: models this small wait longer for a GPU than they compute")
-    return tuple((name, _started(params, base, left_out)) for name, params in
-                 (("How long", HOW_LONG), ("How", HOW), ("Where", (device, *WHERE))))
+    return {name: tuple(replace(param, default=getattr(base, param.key)) for param in params
+                        if param.key not in excluded)
+            for name, params in (("How long", HOW_LONG), ("How", HOW), ("Where", (device, *WHERE)))}
 
 
-def _started(params: Iterable[Param], base: RunConfig, left_out: Collection[str]) -> tuple[Param, ...]:
-    return tuple(replace(param, default=getattr(base, param.key)) for param in params if param.key not in left_out)
-
-
-def unlike(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
-    """The settings that differ from where they started, in words: what a closed group still says."""
+def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
+    """The settings that differ from their defaults, as text."""
     return [f"{param.name.lower()} {_value_text(param, values[param.key])}" for param in params
             if values[param.key] != param.default]
 

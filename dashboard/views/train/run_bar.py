@@ -1,4 +1,4 @@
-"""The run bar of Train: start, stop, pause, continue, train longer, and how far the run is."""
+"""The run bar of Train: start, stop, pause, continue, train longer, and the run's progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import streamlit as st
 from core.training.config import BOUNDS, RunConfig
 from core.training.runs import Run
 from dashboard.runtime import jobs
-from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.polling import poll, pressed
 from dashboard.runtime.run_data import RunData, load_run, select_run
 from dashboard.views.train import text
@@ -31,16 +30,17 @@ RESTART_HELP: dict[RunState, str] = {"live": "Stop, and train anew with these se
 
 
 def run_bar(data: RunData, config: RunConfig | None) -> None:
-    """The buttons of the run, and its progress; `config` is what Train would start."""
+    """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     if pressed(press_mark(PAGE)) and config is not None:
         _train(data, config)
         st.rerun()
-    run, own = data.run, data.run not in EXAMPLE_RUNS
-    state: RunState = "live" if data.live else "paused" if own and data.status.state == "paused" else "ended"
+    run = data.run
+    paused = not data.is_example and data.status.state == "paused"
+    state: RunState = "live" if data.live else "paused" if paused else "ended"
     row = st.container(horizontal=True, gap="small")
     run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", enabled=config is not None,
                 proceed=_continue, restart_help=RESTART_HELP)
-    if state == "ended" and own and run.checkpoint_steps():
+    if state == "ended" and not data.is_example and run.checkpoint_steps():
         with row:
             _train_longer(data)
     show_flash(PAGE)
@@ -80,7 +80,7 @@ def _follow_new(run: Run) -> None:
 
 
 def _continue(run: Run, more: int = 0) -> None:
-    """Continue a run, for `more` steps over those it made and as many seconds again; without, a paused one."""
+    """Continue a run for `more` steps and as many seconds again; a paused run (0) as it was."""
     changes: dict[str, Any] = {}
     if more:
         data = load_run(run)

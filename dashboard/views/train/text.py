@@ -1,4 +1,4 @@
-"""What the Train page says: facts, progress and places, as text; makes no st call."""
+"""The sentences of the page Train, and examples as text; makes no st call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.tasks import Task
 from core.training.config import RunConfig
-from core.training.record import Record
+from core.training.record import Prediction, Record
 from core.training.runs import Status
 from dashboard.charts.numbers import duration, number, percent, score
 from dashboard.widgets.panels import plain
@@ -14,15 +14,36 @@ from dashboard.widgets.panels import plain
 Baselines = Sequence[tuple[str, float]]
 
 
+def separator(task: Task) -> str:
+    """What stands between the tokens of a source on one line."""
+    return task.separator or ("" if task.input == "tokens" else " · ")
+
+
+def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
+    """The past, the target and the forecast of a series."""
+    past, target, output = ([float(token) for token in tokens] for tokens in
+                            (prediction.source, prediction.target, prediction.predicted))
+    return past, target, output
+
+
+def forecast_errors(task: Task, prediction: Prediction) -> tuple[float, float]:
+    """The mean absolute error of a forecast, and of repeating the last season."""
+    past, target, output = series(prediction)
+
+    def error(values: Sequence[float]) -> float:
+        return sum(abs(a - b) for a, b in zip(values, target, strict=True)) / len(target)
+
+    return error(output), error(task.naive(past))
+
+
 def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Baselines = ()) -> str:
-    """One measured sentence or two about a step, in Markdown; `head` is the (layer, head) whose weight is told,
-    `baselines` plain methods and what each gets."""
+    """The fact about a step, in Markdown: the weight of the (layer, head) `head`, and the scores beside `baselines`."""
     sentence, step = "", f":primary[**{record.step:,}**]"
     if record.expected and head is not None and record.even is not None:
-        layer, h = head
-        weight = record.expected[layer][h]
+        layer, index = head
+        weight = record.expected[layer][index]
         only = len(record.expected) * len(record.expected[0]) == 1
-        where = "" if only else f" in head L{layer}·H{h}"
+        where = "" if only else f" in head L{layer}·H{index}"
         right = f"the right {task.unit}" if task.form == "pairs" else "the expected place"
         sentence = f"At step {step} {right} gets **{number(weight)}** of the weight{where}; "
         sentence += f"even attention would give it {number(record.even)}. "
@@ -30,7 +51,7 @@ def fact(record: Record, task: Task, head: tuple[int, int] | None, baselines: Ba
 
 
 def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str:
-    """What the task is judged by, beside what it beats."""
+    """The scores of the task's form, beside what they have to beat."""
     if record.error is not None:
         return (f"{start}the forecast is off by **{percent(record.error)}** of what repeating the last season is off "
                 "by.")
@@ -40,25 +61,25 @@ def _scores(record: Record, task: Task, start: str, baselines: Baselines) -> str
         return ""
     if task.form == "label":
         balanced = "" if record.balanced is None else f", balanced accuracy **{percent(record.balanced)}**"
-        beside = "; " * bool(baselines) + " and ".join(f"{plain(name)} gets {percent(share)}"
+        others = "; " * bool(baselines) + " and ".join(f"{plain(name)} gets {percent(share)}"
                                                        for name, share in baselines)
         return (f"{start}**{percent(record.letters)}** of the {record.held_out:,} held-out {task.whole} are "
-                f"right{balanced}{beside}.")
+                f"right{balanced}{others}.")
     text = f"{start}{percent(record.letters)} of the {task.unit}s are right"
     if task.form == "text":
         return f"{text}; the loss is {number(record.loss)} nats a {task.unit}, where guessing gives " \
-               f"{number(task.baseline_loss)}.{unknown(record, task)}"
+               f"{number(task.baseline_loss)}.{_unknown(record, task)}"
     if record.exact is None:
         return text + "."
     join = ", but only " if record.letters - record.exact > 0.2 else " and "
     text += f"{join}{percent(record.exact)} of whole {task.whole}"
-    named = [f"{name} is {score(value)}" for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
-             if value is not None]
-    text += f"; {' and '.join(named)}." if named else "."
-    return text + cut(record, task) + unknown(record, task)
+    scores = [f"{name} is {score(value)}" for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
+              if value is not None]
+    text += f"; {' and '.join(scores)}." if scores else "."
+    return text + _cut(record, task) + _unknown(record, task)
 
 
-def cut(record: Record, task: Task) -> str:
+def _cut(record: Record, task: Task) -> str:
     """How many outputs were cut, as a sentence; empty where none was."""
     if not record.cut:
         return ""
@@ -66,7 +87,7 @@ def cut(record: Record, task: Task) -> str:
             f"{task.max_target + 1} tokens, before an end mark.")
 
 
-def unknown(record: Record, task: Task) -> str:
+def _unknown(record: Record, task: Task) -> str:
     """What unknown tokens do to the loss, as a sentence; empty where all are known."""
     if record.unknown is None:
         return ""
@@ -75,7 +96,7 @@ def unknown(record: Record, task: Task) -> str:
 
 
 def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
-    """How far a running run is, 0 to 1, and in words with the time left."""
+    """How far a run is, 0 to 1, and a line with the time left."""
     if not records:
         return 0.0, "Setting up…"
     last = records[-1]
@@ -89,13 +110,13 @@ def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
     return share, text
 
 
-def waiting(place: int) -> str:
-    """The place in the queue, in words."""
-    return f"Waiting: place {place} in the queue. It begins when {'a run ends' if place == 1 else f'{place} runs end'}."
+def waiting(position: int) -> str:
+    before = "a run ends" if position == 1 else f"{position} runs end"
+    return f"Waiting: place {position} in the queue. It begins when {before}."
 
 
 def ending(status: Status, records: Sequence[Record]) -> str:
-    """How an ended run ended, with what it reached over how many held-out items."""
+    """How a run ended, with its exact match."""
     last = next((r for r in reversed(records) if r.exact is not None), None)
     if last is None or status.state == "failed":
         return status.message
@@ -103,7 +124,7 @@ def ending(status: Status, records: Sequence[Record]) -> str:
 
 
 def pace(record: Record, machine: str = "") -> str:
-    """Time, speed and data making at a step, and on which machine."""
+    """Time, speed and share of data making at a step, and the machine."""
     parts = [f"{duration(record.elapsed)} in, {duration(record.trained)} of it training"]
     if record.tokens_per_second:
         parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
