@@ -2,12 +2,13 @@
 
 from core.entries import ConfigError, quote
 from core.tasks.addition import ADDITION
-from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Recipe, Task, TaskConfig, TaskEntry, Vocabulary
+from core.tasks.base import BOS, EOS, PAD, UNK, Batch, Example, Task, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.images import DIGITS
 from core.tasks.language import LANGUAGE
 from core.tasks.lookup import INDUCTION, RECALL
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
 from core.tasks.pictures import PICTURES
+from core.tasks.recipes import Recipe
 from core.tasks.repeats import REPEATS
 from core.tasks.sequences import COPY, REVERSE, SORT
 from core.tasks.series import SERIES

@@ -62,7 +62,7 @@ def decimal_digits(numbers: Int[Tensor, " N"], digits: int) -> Int[Tensor, "N D"
     return numbers[:, None] // 10 ** torch.arange(digits - 1, -1, -1) % 10
 
 
-ADDITION = TaskEntry(
+ADDITION: TaskEntry = TaskEntry(
     "addition", "Addition", "Add two numbers, digit by digit.",
     "Each digit of the sum looks at the two digits that it is added from: two diagonals side by side.",
     lambda config: Addition(config, ADDITION),

@@ -1,4 +1,4 @@
-"""What every task is made of: a vocabulary, examples, padded batches, and a split that keeps held-out items apart."""
+"""What every task is made of: a vocabulary, examples, padded batches, and a split into training and held-out items."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from torch import Tensor
 from core.entries import ConfigError, Param, Value, quote, quote_name
 from core.models.base import Shape
 from core.tasks.metrics import majority_class
+from core.tasks.recipes import Recipes
 
 Form = Literal["pairs", "text", "label", "series"]
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SAMPLE = 500  # of an endless stream of examples
+SAMPLE = 500  # examples that stand for an endless stream
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 
@@ -44,7 +45,7 @@ class Vocabulary:
 
 
 class Example(NamedTuple):
-    """What is read and what should be said: tokens, or numbers where the task's input or form has numbers."""
+    """A source and its target: tokens, or numbers where the task's input or form has numbers."""
 
     source: tuple[Any, ...]
     target: tuple[Any, ...]
@@ -52,12 +53,12 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model reads and what it must say.
+    """What a model reads and the target of its loss.
 
     | form | source | target_in | target_out |
     | --- | --- | --- | --- |
-    | pairs | as the task's input | ids, from BOS (B, T) | ids, up to EOS: step t reads in[t] and must say out[t] |
-    | text | ids (B, S) | None | the next token of each (B, S); PAD where none is asked |
+    | pairs | as the task's input | ids, from BOS (B, T) | ids, up to EOS: step t reads in[t] and predicts out[t] |
+    | text | ids (B, S) | None | the next token of each (B, S); PAD where there is none |
     | label | as the task's input | None | the class (B,) |
     | series | numbers (B, S, D) | None | numbers (B, N) |
     """
@@ -73,25 +74,24 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """What is read and what is said, without padding, counted for tokens a second."""
-        target = self.target_out
-        return int(self.source_mask.sum()) + (int((target != PAD).sum()) if self.target_in is not None else 0)
+        """The number of source and target tokens, without padding, for tokens a second."""
+        return int(self.source_mask.sum()) + (0 if self.target_in is None else int((self.target_out != PAD).sum()))
 
 
 def pad(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
-    """Rows of ids, filled with PAD up to the longest."""
+    """Rows of ids, padded to the longest."""
     longest = max(map(len, rows))
     return torch.tensor([list(row) + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long)
 
 
 def is_held_out(item: str) -> bool:
-    """Whether an item is in the held-out tenth: its checksum alone decides, so the split depends on no seed."""
+    """Whether an item is in the held-out tenth; its checksum decides, so the split does not depend on the seed."""
     return zlib.crc32(item.encode()) % 10 == 0
 
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """One task, its parameters and its seed; checked when made (ConfigError), and to and from JSON."""
+    """A task, its parameters (completed by defaults) and its seed; ConfigError for a wrong one."""
 
     key: str = "reverse"
     params: tuple[tuple[str, Value], ...] = ()
@@ -125,7 +125,7 @@ class TaskConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TaskConfig:
-        """The config of a run, which may be older than some of its parameters (Param.before); ConfigError for none."""
+        """The config of a run, which may predate some parameters (Param.before); ConfigError where it is none."""
         from core.tasks import task_entry
 
         if not isinstance(data, Mapping) or not isinstance(data.get("key"), str):
@@ -139,7 +139,7 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """One task as a menu shows it: `look` says in one sentence what its attention should look like."""
+    """One task in the menu; `look` says in one sentence what its attention should look like."""
 
     key: str
     name: str
@@ -150,92 +150,71 @@ class TaskEntry:
     check: Callable[..., None] = lambda **params: None
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Settings known to learn a task: a ModelConfig in JSON, and how to train it.
-
-    Steps alone bound it, so that it gives the same on a slow machine. The rate rises over `warmup` steps, then falls as
-    a cosine; two held-out passes of `stop_at` exact match may end it.
-    """
-
-    model: Mapping[str, Any]
-    steps: int
-    batch_size: int
-    learning_rate: float
-    optimizer: str = "adamw"
-    warmup: int = 50
-    schedule: str = "cosine"
-    stop_at: float = 0.99
-    weight_decay: float = 0.01
-    patience: int = 0
-    keep_best: bool = False
-
-
 class Task:
     """A stream of training batches and a held-out set that shares no item with it; a task overrides what differs.
 
-    `form` says what is asked: pairs (a source to a target), text (the next token of everything read), label (one
-    class), series (numbers ahead); `input` what a source is made of, as in core.models.Shape. `recommended` maps each
-    kind of model that makes sense (ModelConfig.kind) to its Recipe, the best first.
+    `form` is the type of target: pairs (a sequence), text (the next token of everything read), label (one class),
+    series (numbers ahead); `input` is the type of source, as in core.models.Shape. `recommended` maps each kind of
+    model that makes sense (ModelConfig.kind) to its Recipe, the best first.
     """
 
     form: Form = "pairs"
     input = "tokens"
     separator = ""
-    unit, whole = "word", "sentences"  # what one token and what whole outputs are called
+    unit, whole = "word", "sentences"  # names of one token and of whole outputs
     classes: tuple[str, ...] = ()  # of a label
-    finite = False  # whether its held-out items are all there are, so that they must not say when training ends
-    notes: tuple[str, ...] = ()  # what a person should know of how their data was read
+    finite = False  # whether the held-out items are all there are, and so must not decide when training ends
+    notes: tuple[str, ...] = ()  # how a person's data was read
     metrics: tuple[str, ...] = ("exact",)
     source_vocab: Vocabulary
     target_vocab: Vocabulary
     max_source: int
     max_target: int  # without EOS
-    recommended: Mapping[str, Recipe]
+    recommended: Recipes
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         self.config, self.key, self.name, self.look = config, entry.key, entry.name, entry.look
 
     @property
     def shape(self) -> Shape:
-        """What a model is built for."""
-        longest = max(self.max_source, self.max_target) + 1  # the end mark
+        """The sizes that a model is built for."""
+        longest = max(self.max_source, self.max_target) + 1  # with the end mark
         return Shape(len(self.source_vocab), len(self.target_vocab), longest,
                      one_vocabulary=self.source_vocab is self.target_vocab)
 
     @property
     def baseline_loss(self) -> float:
-        """The loss to beat: cross-entropy, in nats a token, of guessing every target token alike.
+        """The loss to beat: the cross-entropy, in nats a token, of a uniform guess.
 
-        Of a finite table or text with labels, of predicting the frequencies of its classes.
+        For a finite set with labels, that of predicting the frequencies of the classes.
         """
         return math.log(len(self.target_vocab))
 
     def naive(self, values: Sequence[float]) -> list[float]:
-        """A series' last season again: what a forecast must beat."""
+        """A series' last season, repeated: the forecast to beat."""
         raise NotImplementedError
 
     def majority(self, n: int) -> tuple[str, float] | None:
-        """The majority class of what is trained on, by name, and the share of the first n held-out items that are of
-        it; None where no class is told."""
+        """The majority class of the training items, by name, and its share of the first n held-out items; None unless
+        the target is a label."""
         if self.form != "label":
             return None
-        sides = [[example.target[0] for example in side] for side in (self.trained(), self.held_out(n))]
-        commonest, share = majority_class(*sides)
-        return self.classes[commonest] if isinstance(commonest, int) else commonest, share
+        majority, share = majority_class(*([self.label(example) for example in items]
+                                           for items in (self.trained(), self.held_out(n))))
+        return self.classes[majority], share
 
     def trained(self) -> tuple[Example, ...]:
-        """What is trained on: all of it where the task is finite, else a sample."""
+        """The training items: all of a finite task, else a sample."""
         generator = torch.Generator().manual_seed(self.config.seed)
         return tuple(self.draw(generator, held_out=False) for _ in range(SAMPLE))
 
     def baseline(self) -> tuple[str, float] | None:
-        """A plain method that knows nothing of attention, by name, and its exact match on the held-out items."""
+        """A plain method without attention, by name, and its exact match on the held-out items."""
         return None
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Source and target as words: names beside the maps, and what examples are told with."""
-        return example.source, example.target
+        """Source and target as words, for the axes of maps and for examples; a text has no target beside it."""
+        return example.source, () if self.form == "text" else example.target
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         """One fresh example from the training or from the held-out side of the split."""
@@ -248,7 +227,7 @@ class Task:
     def held_out(self, n: int) -> tuple[Example, ...]:
         """n different held-out examples, the same for the same config; a larger n only adds to them.
 
-        A task of few items (a table) overrides this and gives all it holds out, be they fewer.
+        A finite task gives at most all of its held-out items.
         """
         generator = torch.Generator().manual_seed(self.config.seed + 2**31)
         examples: dict[Example, None] = {}
@@ -259,15 +238,15 @@ class Task:
         raise ValueError(f"task = {self.key} has too few different held-out items for n = {n}; found {len(examples)}.")
 
     def words_of(self, tokens: Sequence[str]) -> list[str]:
-        """The words of an output, which BLEU counts."""
+        """The words of an output, for BLEU."""
         return list(tokens)
 
     def tokens(self, text: str) -> list[str]:
-        """The source tokens of what a person typed."""
+        """The source tokens of a typed text."""
         return text.split() if self.separator else list(text.strip())
 
     def example(self, text: str) -> Example:
-        """What a person typed, as a source with an empty target; ValueError when it is empty or too long to read."""
+        """A typed source with an empty target; ValueError when it is empty or too long."""
         tokens = tuple(self.tokens(text))
         if not tokens:
             raise ValueError("The source is empty; type at least one token.")
@@ -275,26 +254,44 @@ class Task:
             raise ValueError(f"The source has {len(tokens)} tokens; this task reads at most {self.max_source}.")
         return Example(tokens, ())
 
-    def collate(self, examples: Sequence[Example]) -> Batch:
-        """Examples as one padded batch; ValueError for none or for an empty source."""
+    def label(self, example: Example) -> int:
+        """The index of an example's class; 0 for a typed example, which has none."""
+        target = example.target[0] if example.target else 0
+        return target if isinstance(target, int) else self.classes.index(target)
+
+    def encode(self, examples: Sequence[Example]) -> tuple[Tensor, Bool[Tensor, "B S"]]:
+        """The padded sources and which of their places are real; ValueError for no example or an empty source."""
         if not examples or not all(example.source for example in examples):
             raise ValueError("A batch needs at least one example, and every source at least one token.")
         source = pad([self.source_vocab.encode(example.source) for example in examples])
+        return source, source != PAD
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """Examples as one padded batch; ValueError as `encode`."""
+        source, mask = self.encode(examples)
+        if self.form == "label":
+            return Batch(source, mask, None, torch.tensor(list(map(self.label, examples))))
+        if self.form == "text":
+            return Batch(source, mask, None, self._next_tokens(examples))
         targets = [self.target_vocab.encode(example.target) for example in examples]
-        target_in, target_out = pad([[BOS, *ids] for ids in targets]), pad([[*ids, EOS] for ids in targets])
-        return Batch(source, source != PAD, target_in, target_out)
+        return Batch(source, mask, pad([[BOS, *ids] for ids in targets]), pad([[*ids, EOS] for ids in targets]))
+
+    def _next_tokens(self, examples: Sequence[Example]) -> Int[Tensor, "B S"]:
+        """Each token's next one; the last token of a typed text has none."""
+        targets = [example.target or (*example.source[1:], SPECIALS[PAD]) for example in examples]
+        return pad(list(map(self.target_vocab.encode, targets)))
 
     def expected(self, example: Example) -> tuple[int, ...] | None:
-        """For each target token the index of the source token it should look at, −1 where there is none; None where
-        no single one is right."""
+        """For each target token the index of the source token that it should attend to, −1 where there is none; None
+        where the task has no single right one."""
         return None
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
-        """All places that each output may well look at: the expected one, or several where a task overrides this."""
-        one = self.expected(example)
-        return None if one is None else tuple((place,) if place >= 0 else () for place in one)
+        """For each target token all source positions that it may well attend to: by default the expected one."""
+        expected = self.expected(example)
+        return None if expected is None else tuple((position,) if position >= 0 else () for position in expected)
 
 
 def choose(generator: torch.Generator, high: int) -> int:
-    """A whole number from 0 to high − 1."""
+    """A random whole number from 0 to high − 1."""
     return int(torch.randint(high, (), generator=generator))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from core.entries import Param
 from core.models.base import Shape
-from core.tasks.base import Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry
-from core.tasks.tabular import data_file, logistic, sides
+from core.tasks import recipes
+from core.tasks.base import Example, Task, TaskConfig, TaskEntry
+from core.tasks.labelled import LabelledTask
+from core.tasks.tabular import data_file
 
 SIDE = 8  # pixels of a digit
 
@@ -34,37 +37,38 @@ def cut(pictures: Float[Tensor, "N H W"], patch: int) -> Float[Tensor, "N P D"]:
 
 
 class PictureTask(Task):
-    """What tasks of pictures share: patches as sources, named by row and column."""
+    """A task of pictures: a source is patches, named by row and column."""
 
     input = "patches"
     grid: tuple[int, int]
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Patches by their row and column, from 1, and what is to be said."""
+        """Patches by their row and column, from 1, and the target."""
         rows, columns = self.grid
         return tuple(f"{r},{c}" for r in range(1, rows + 1) for c in range(1, columns + 1)), example.target
+
+    def encode(self, examples: Sequence[Example]) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+        source = torch.tensor([example.source for example in examples])
+        return source, torch.ones(source.shape[:2], dtype=torch.bool)
 
     def example(self, text: str) -> Example:
         raise ValueError("A picture cannot be typed; take one of those that are held out.")
 
 
-class Digits(PictureTask):
-    """Tell which digit a picture shows; a fifth of the pictures of each digit is held out."""
+class Digits(PictureTask, LabelledTask):
+    """Tell which digit a picture shows."""
 
-    form: Form = "label"
-    finite = True
     unit, whole = "picture", "pictures"
     classes = tuple("0123456789")
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
-        super().__init__(config, entry)
-        pictures, self.labels = digits()
+        pictures, labels = digits()
+        super().__init__(config, entry, [picture.tobytes() for picture in pictures.numpy()], labels.tolist())
         self.patch = int(config["patch"])
         self.grid = (SIDE // self.patch, SIDE // self.patch)
         self.patches = cut(pictures, self.patch)
-        self.sides = sides([row.tobytes() for row in pictures.numpy()], self.labels.tolist(), config.seed)
-        self.max_source, self.max_target = self.patches.shape[1], 1
-        self.recommended = digit_recipes()
+        self.max_source = self.patches.shape[1]
+        self.recommended = recipes.digits()
 
     @property
     def shape(self) -> Shape:
@@ -72,57 +76,22 @@ class Digits(PictureTask):
 
     @property
     def baseline_loss(self) -> float:
-        return float(np.log(10))
+        return math.log(10)
 
-    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        side = torch.tensor(self.sides[False])
-        return self._of(side[torch.randint(len(side), (batch_size,), generator=generator)])
-
-    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
-        side = self.sides[held_out]
-        return self._example(side[int(torch.randint(len(side), (), generator=generator))])
-
-    def held_out(self, n: int) -> tuple[Example, ...]:
-        """All that is held out, or the first n of it."""
-        return tuple(map(self._example, self.sides[True][:n]))
-
-    def trained(self) -> tuple[Example, ...]:
-        """All that is trained on."""
-        return tuple(map(self._example, self.sides[False]))
-
-    def collate(self, examples: Sequence[Example]) -> Batch:
-        labels = torch.tensor([int(example.target[0]) if example.target else 0 for example in examples])
-        source = torch.tensor([example.source for example in examples])
-        return Batch(source, torch.ones(source.shape[:2], dtype=torch.bool), None, labels)
+    def item(self, i: int) -> Example:
+        return Example(tuple(map(tuple, self.patches[i].tolist())), (self.classes[self.labels[i]],))
 
     def baseline(self) -> tuple[str, float]:
         """Logistic regression on the pixels, same split."""
-        return "logistic regression on pixels", logistic(self)
+        return "logistic regression on pixels", self.logistic_accuracy()
 
     def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
-        """All pixels of each picture in one line."""
         return self.collate(examples).source.flatten(1)
-
-    def _example(self, i: int) -> Example:
-        return Example(tuple(map(tuple, self.patches[i].tolist())), (self.classes[int(self.labels[i])],))
-
-    def _of(self, picked: Int[Tensor, " B"]) -> Batch:
-        source = self.patches[picked]
-        return Batch(source, torch.ones(source.shape[:2], dtype=torch.bool), None, self.labels[picked])
-
-
-def digit_recipes() -> Mapping[str, Recipe]:
-    """A Vision Transformer of two layers."""
-    from core.models.config import ModelConfig
-
-    model = ModelConfig.transformer(64, num_heads=4, layers=2, kind="classifier", norm="pre", activation="gelu",
-                                    position="learned", dropout=0.1)
-    return {"classifier": Recipe(model.to_json(), 800, 64, 2e-3)}
 
 
 PATCH = Param("patch", "Patch", "2", choices=("1", "2", "4"), labels=("1 pixel", "2 × 2 pixels", "4 × 4 pixels"),
               meaning="the part of a picture that is one token")
-DIGITS = TaskEntry(
+DIGITS: TaskEntry = TaskEntry(
     "digits", "Handwritten digits", "Tell which digit a picture of 8 × 8 pixels shows.",
     "The class looks at the strokes that tell one digit from another.",
     lambda config: Digits(config, DIGITS), (PATCH,))

@@ -1,9 +1,8 @@
-"""Which language is a number written in? A text to one label, by its letters."""
+"""The language of a number in words: a text to one label, by its letters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,7 +12,7 @@ from num2words import num2words
 from core.entries import Param
 from core.models.base import Shape
 from core.tasks import recipes
-from core.tasks.base import PAD, Batch, Example, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out, pad
+from core.tasks.base import Example, TaskConfig, TaskEntry, Vocabulary, choose, is_held_out
 from core.tasks.translation import PAIRS, PairTask
 from core.tasks.words import LARGEST
 
@@ -23,7 +22,7 @@ LONGEST = 47  # letters: "eight thousand, eight hundred and seventy-eight"
 
 
 class WhichLanguage(PairTask):
-    """A number up to 9999 in words, letter by letter; a held-out number is never trained on in any language."""
+    """A number up to 9999 in words, letter by letter; a number is held out in all languages."""
 
     form = "label"
     unit, whole = "letter", "words"
@@ -53,27 +52,18 @@ class WhichLanguage(PairTask):
             # Half below a thousand: short words are the hard ones.
             number = choose(generator, LARGEST + 1 if choose(generator, 2) else 1000)
             if is_held_out(str(number)) == held_out:
-                place = choose(generator, len(self.languages))
-                return Example(tuple(num2words(number, lang=self.languages[place])), (self.classes[place],))
-
-    def collate(self, examples: Sequence[Example]) -> Batch:
-        """ValueError for none, or for an empty source."""
-        if not examples or not all(example.source for example in examples):
-            raise ValueError("A batch needs at least one example, and every source at least one letter.")
-        source = pad([self.source_vocab.encode(example.source) for example in examples])
-        # What a person typed has no target; any class stands in, as nothing is measured then.
-        labels = [self.classes.index(example.target[0]) if example.target else 0 for example in examples]
-        return Batch(source, source != PAD, None, torch.tensor(labels))
+                i = choose(generator, len(self.languages))
+                return Example(tuple(num2words(number, lang=self.languages[i])), (self.classes[i],))
 
 
 @lru_cache(maxsize=len(LANGUAGES))
 def letters(languages: tuple[str, ...]) -> frozenset[str]:
-    """All signs that number words of these languages are written with."""
+    """All characters of the number words of these languages."""
     numbers = (*range(100), 100, 101, 200, 1000, 1001, 1200)
     return frozenset(letter for language in languages for n in numbers for letter in num2words(n, lang=language))
 
 
-LANGUAGE = TaskEntry(
+LANGUAGE: TaskEntry = TaskEntry(
     "language", "Which language", "A number in words, letter by letter: say which language it is in.",
     "The answer looks at the letters that only its own language writes next to each other.",
     lambda config: WhichLanguage(config, LANGUAGE),

@@ -103,14 +103,14 @@ def check_induction(length: int, vocab: int, **params: int) -> None:
         raise ConfigError(f"said = {answer} words must follow one of length = {length}; take said ≤ {length - 1}.")
 
 
-RECALL = TaskEntry(
+RECALL: TaskEntry = TaskEntry(
     "recall", "Associative recall", "Pairs of letters, then one letter: say its pair.",
     "The answer looks at the capital behind the letter that is asked for, found by what that is and not by where.",
     lambda config: Recall(config, RECALL),
     (Param("pairs", "Pairs", 8, 2, 16, 1, meaning="pairs in a source"),
      Param("keys", "Letters", 16, 4, 26, 1, meaning="different small letters, and as many capitals, that may occur")),
     check_recall)
-INDUCTION = TaskEntry(
+INDUCTION: TaskEntry = TaskEntry(
     "induction", "Induction", "Words, then one of them again: say it and those that followed it.",
     "Each output looks at the word after the earlier place of the word before it: a diagonal that begins anywhere.",
     lambda config: Induction(config, INDUCTION),

@@ -16,12 +16,13 @@ from core.entries import ConfigError, Param
 from core.tasks import samples
 from core.tasks.base import Task, TaskConfig, TaskEntry
 from core.tasks.data_store import is_reference, path_of, read
-from core.tasks.pairs import PATIENCE, OwnPairs, Pairs, parse_pairs
+from core.tasks.labelled import split_sides
+from core.tasks.pairs import OwnPairs, Pairs, parse_pairs
 from core.tasks.reading import MOST_SIGNS, validate_text
 from core.tasks.recipes import for_data
 from core.tasks.sentences import SentenceTask, words
 from core.tasks.tables import ALL, Texts, find_column, parse_table, sheet_of
-from core.tasks.tabular import Table, TableTask, sides
+from core.tasks.tabular import Table, TableTask
 from core.tasks.text import FEWEST_WORDS, LENGTH, UNIT, Corpus, TextTask, unseen
 
 HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
@@ -52,9 +53,7 @@ class OwnText(TextTask):
         _check_text(data, unit, int(config["length"]))
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
-        windows = len(self.corpus.trained) // self.length
-        self.recommended = {kind: replace(recipe, patience=PATIENCE, keep_best=True)
-                            for kind, recipe in for_data(self.recommended, windows, PASSES).items()}
+        self.recommended = for_data(self.recommended, len(corpus.trained) // self.length, PASSES)
         self.notes = (f"{len(corpus.trained):,} {corpus.unit} are learned, the last {len(corpus.held_out):,} held out; "
                       f"{len(corpus.vocab) - 4:,} different ones.",)
         if corpus.unknown:
@@ -139,24 +138,24 @@ def check_table(**params: str) -> None:
         return
     table = own_table(**params)
     rows = [tuple(words(each)) for each in table.texts] if isinstance(table, Texts) else table.rows
-    sides(rows, table.labels, seed=0)
+    split_sides(rows, table.labels, seed=0)
 
 
-OWN_TEXT = TaskEntry(
+OWN_TEXT: TaskEntry = TaskEntry(
     "own_text", "Your own text", "Tell each next character or word of a text that you give.",
     "Each token looks at those just before it, most at the nearest, and where the text repeats itself, at what came "
     "next the last time.",
     lambda config: OwnText(config, OWN_TEXT),
     (_data("Text", samples.SONNETS, "any text in UTF-8; the sonnets of Shakespeare stand in until there is one"),
      Param("length", "Window", 32, LENGTH.low, LENGTH.high, LENGTH.step, meaning=LENGTH.meaning), OWN_UNIT), check_text)
-OWN_PAIRS = TaskEntry(
+OWN_PAIRS: TaskEntry = TaskEntry(
     "own_pairs", "Your own pairs", "Say the right side of each pair from its left side.",
     "Each output looks at the part of the source that it is the answer to.",
     lambda config: OwnPairs(config, OWN_PAIRS, own_pairs(
         str(config["data"]), str(config["header"]), str(config["unit"]), config.seed)),
     (_data("Pairs", samples.roman_pairs(), "TSV or CSV, a pair in each line: source, then target; Roman numerals stand "
            "in until there are some"), HEADER, OWN_UNIT), check_pairs)
-OWN_TABLE = TaskEntry(
+OWN_TABLE: TaskEntry = TaskEntry(
     "own_table", "Your own table", "Tell the class in one column of a table from the other columns.",
     "The class looks at the columns that tell it, or at the words.",
     make_table_task,

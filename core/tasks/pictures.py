@@ -1,8 +1,8 @@
-"""Pictures of several handwritten digits to the words of their number: attention from words to what is seen."""
+"""Pictures of several handwritten digits to the words of their number."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
 import torch
@@ -12,19 +12,18 @@ from torch import Tensor
 
 from core.entries import Param
 from core.models.base import Shape
-from core.models.config import ModelConfig
+from core.tasks import recipes
+from core.tasks.addition import decimal_digits
 from core.tasks.base import BOS, EOS, PAD, Batch, Example, TaskConfig, TaskEntry, Vocabulary, is_held_out, pad
 from core.tasks.images import PATCH, SIDE, PictureTask, cut, digits
-from core.tasks.recipes import Recipes, recipe
-from core.tasks.tabular import sides
+from core.tasks.labelled import split_sides
 from core.tasks.words import number_words
 
 DECIDES = 0.5  # a digit decides a word that changes with more than this share of its other values
 
 
 class Pictures(PictureTask):
-    """A number written by hand, to be said in words; neither its number nor any of its digits' pictures is trained on.
-    """
+    """A handwritten number to its words; held-out examples share neither numbers nor digit pictures with training."""
 
     unit, whole = "word", "numbers"
     separator = " "
@@ -43,7 +42,7 @@ class Pictures(PictureTask):
         self.target_vocab = self.source_vocab = Vocabulary(word for words in texts for word in words)
         self.grid = (SIDE // self.patch, self.count * SIDE // self.patch)
         self.max_source, self.max_target = self.grid[0] * self.grid[1], max(map(len, texts))
-        self.recommended = picture_recipes()
+        self.recommended = recipes.pictures()
 
     @property
     def shape(self) -> Shape:
@@ -56,16 +55,16 @@ class Pictures(PictureTask):
         return pad([[*self.target_vocab.encode(self.words[n]), EOS] for n in range(10**self.count)])
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        source, numbers = self._drawn(batch_size, generator, held_out=False)
-        return self._given(source, self.ids[numbers])
+        source, numbers = self._pictures(batch_size, generator, held_out=False)
+        target = self.ids[numbers]
+        target = target[:, : int((target != PAD).sum(1).max())]
+        words = target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD)
+        target_in = torch.cat((torch.full((batch_size, 1), BOS), words), dim=1)
+        return Batch(source, torch.ones(source.shape[:2], dtype=torch.bool), target_in, target)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
-        source, numbers = self._drawn(1, generator, held_out)
+        source, numbers = self._pictures(1, generator, held_out)
         return Example(tuple(map(tuple, source[0].tolist())), self.words[int(numbers[0])])
-
-    def collate(self, examples: Sequence[Example]) -> Batch:
-        source = torch.tensor([example.source for example in examples])
-        return self._given(source, pad([[*self.target_vocab.encode(example.target), EOS] for example in examples]))
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...] | None:
         """For each word the patches of the digit that decides it; none for a word that no single digit decides."""
@@ -76,64 +75,50 @@ class Pictures(PictureTask):
         digits = deciding(self.language, self.number[example.target])
         return tuple(of_digit[digit] if digit >= 0 else () for digit in digits)
 
-    def _drawn(
+    def _pictures(
         self, count: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Float[Tensor, "B P D"], Int[Tensor, " B"]]:
         """Numbers of one side of the split, each digit a picture of the same side."""
         pictures, _ = digits()
         table, sizes = self._by_digit[held_out]
-        there = self.numbers[held_out]
-        numbers = there[torch.randint(len(there), (count,), generator=generator)]
-        powers = torch.tensor([10**place for place in reversed(range(self.count))])
-        each = numbers[:, None] // powers % 10  # (B, digits)
-        picked = (torch.rand(each.shape, generator=generator) * sizes[each]).long()
-        wide = rearrange(pictures[table[each, picked]], "b k h w -> b h (k w)")
+        side = self.numbers[held_out]
+        numbers = side[torch.randint(len(side), (count,), generator=generator)]
+        each = decimal_digits(numbers, self.count)  # (B, digits)
+        index = (torch.rand(each.shape, generator=generator) * sizes[each]).long()
+        wide = rearrange(pictures[table[each, index]], "b k h w -> b h (k w)")
         return cut(wide, self.patch), numbers
 
     @cached_property
     def _by_digit(self) -> Mapping[bool, tuple[Int[Tensor, "ten M"], Int[Tensor, " ten"]]]:
         """Which pictures show each digit, and how many, on both sides of the split."""
         pictures, labels = digits()
-        by_side = sides([row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed)
+        by_side = split_sides([row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed)
         lists = {side: [[i for i in rows if int(labels[i]) == digit] for digit in range(10)]
                  for side, rows in by_side.items()}
         return {side: (pad(rows), torch.tensor(list(map(len, rows)))) for side, rows in lists.items()}
 
-    def _given(self, source: Float[Tensor, "B P D"], target_out: Int[Tensor, "B T"]) -> Batch:
-        longest = int((target_out != PAD).sum(1).max())
-        target_out = target_out[:, :longest]
-        start = torch.full((len(target_out), 1), BOS)
-        target_in = torch.cat((start, target_out[:, :-1].masked_fill(target_out[:, :-1] == EOS, PAD)), dim=1)
-        return Batch(source, torch.ones(source.shape[:2], dtype=torch.bool), target_in, target_out)
-
 
 @lru_cache(maxsize=20_000)
 def deciding(language: str, number: int) -> tuple[int, ...]:
-    """For each word of a number the place of the digit that decides it, −1 where none or several do.
+    """For each word of a number the index of the digit that decides it, −1 where none or several do.
 
-    A digit decides a word that is another one, or gone, for most other values of this digit, the rest kept.
+    A digit decides a word that changes, or goes, for most other values of this digit alone.
     """
     words, digits = number_words(language), str(number)
     target = words[number]
     result = []
     for i, word in enumerate(target):
         changed = []
-        for place, digit in enumerate(digits):
-            others = [other for other in "0123456789" if other != digit and not (place == 0 and other == "0")]
-            variants = [words[int(digits[:place] + other + digits[place + 1 :])] for other in others]
+        for j, digit in enumerate(digits):
+            others = [other for other in "0123456789" if other != digit and not (j == 0 and other == "0")]
+            variants = [words[int(digits[:j] + other + digits[j + 1 :])] for other in others]
             changed.append(sum(len(each) <= i or each[i] != word for each in variants) / len(variants))
-        over = [place for place, share in enumerate(changed) if share > DECIDES]
+        over = [j for j, share in enumerate(changed) if share > DECIDES]
         result.append(over[0] if len(over) == 1 else -1)
     return tuple(result)
 
 
-def picture_recipes() -> Recipes:
-    """Encoder and decoder of two layers, the decoder reading patches by cross-attention."""
-    return {"transformer": recipe(ModelConfig.transformer(64, 4, 2, norm="pre", activation="gelu", position="learned"),
-                                  1500, 2e-3)}
-
-
-PICTURES = TaskEntry(
+PICTURES: TaskEntry = TaskEntry(
     "pictures", "Pictures to words", "Say the number that several handwritten digits show.",
     "Each word looks at the digit that decides it; in a German number the ones come before the tens.",
     lambda config: Pictures(config, PICTURES),

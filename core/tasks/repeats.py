@@ -1,23 +1,22 @@
-"""A language model's simplest habit: what was said once is being said again (Olsson 2022)."""
+"""Lines in which a passage of random words is repeated, for induction heads (Olsson 2022)."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from core.entries import ConfigError, Param
-from core.tasks.base import PAD, SPECIALS, Batch, Example, Form, Recipe, TaskConfig, TaskEntry, Vocabulary, pad
+from core.tasks import recipes
+from core.tasks.base import BOS, Example, Form, TaskConfig, TaskEntry, Vocabulary
 from core.tasks.rows import RowTask
 from core.tasks.text import split
 
-BEGIN = SPECIALS[1]
+BEGIN = "<bos>"
 SHORTEST = 4  # words of a passage
-RANK = 12  # how even the draw is: word number r comes as often as 1 / (r + RANK)
+RANK = 12  # word number r is drawn with probability proportional to 1 / (r + RANK)
 
-# The commonest first: in a sentence that a person types the same small words come back, too.
+# The commonest first, so that a typed sentence repeats its small words, too.
 COMMON = tuple("""
 the . a and of to in , it was he on that she for with they at his her is had as but we you i not from by be or an my
 their one all said there were when out up so what who if then this no into down over him them time now like could than
@@ -34,9 +33,9 @@ wanted needed looked turned sent bought sold rose lay cut ' t s didn don ? !
 
 
 class Repeats(RowTask):
-    """Lines of random words in which one passage comes again and again, other words in between; tell each next word.
+    """Predict each next word of lines of random words in which one passage is repeated, with other words in between.
 
-    A line begins with the start mark: a place to look at for words that stand nowhere else.
+    A line begins with the start mark, to which a word without an earlier occurrence can attend.
     """
 
     form: Form = "text"
@@ -49,74 +48,40 @@ class Repeats(RowTask):
         self.length, self.passage, self.gap = (int(config[name]) for name in ("length", "passage", "gap"))
         self.source_vocab = self.target_vocab = Vocabulary(COMMON)
         self.ids = torch.tensor(self.source_vocab.encode(COMMON))
-        self.often = 1 / (torch.arange(len(COMMON)) + RANK)
+        self.frequencies = 1 / (torch.arange(len(COMMON)) + RANK)
         self.max_source = self.max_target = self.length
-        self.recommended = recipes()
+        self.recommended = recipes.repeats()
 
     def tokens(self, text: str) -> list[str]:
         return [BEGIN, *split(text.lower(), "words")]
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Int[Tensor, "N S"], Int[Tensor, "N S"]]:
-        """Each line's place p shows word p mod (passage + gap) of its passage, or in the gap a word of its own."""
-        size = count, self.length
-        flat = torch.multinomial(self.often, count * self.length, replacement=True, generator=generator)
-        random_words = flat.view(size)
-        long = torch.randint(SHORTEST, self.passage + 1, (count, 1), generator=generator)
+        """At position p stands word p mod (passage + gap) of the line's passage, or a random word in the gap."""
+        draws = torch.multinomial(self.frequencies, count * self.length, replacement=True, generator=generator)
+        random_words = draws.view(count, self.length)
+        size = torch.randint(SHORTEST, self.passage + 1, (count, 1), generator=generator)
         between = torch.randint(self.gap + 1, (count, 1), generator=generator)
         start = torch.randint(self.passage + self.gap, (count, 1), generator=generator)
-        place = (torch.arange(self.length) + start) % (long + between)
-        words = torch.where(place < long, random_words.gather(1, place), random_words)
-        line = torch.cat((torch.full((count, 1), self.source_vocab.encode([BEGIN])[0]), self.ids[words]), 1)
+        index = (torch.arange(self.length) + start) % (size + between)
+        words = torch.where(index < size, random_words.gather(1, index), random_words)
+        line = torch.cat((torch.full((count, 1), BOS), self.ids[words]), 1)
         return line[:, :-1], line[:, 1:]
 
-    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        source, target = self._side(batch_size, batch_size + batch_size // 4 + 8, generator, held_out=False)
-        return Batch(source, torch.ones_like(source, dtype=torch.bool), None, target)
-
-    def collate(self, examples: Sequence[Example]) -> Batch:
-        """Lines with their next words; a line that a person typed has none but its own."""
-        if not examples or not all(example.source for example in examples):
-            raise ValueError("A batch needs at least one line, and every line at least one word.")
-        source = pad([self.source_vocab.encode(example.source) for example in examples])
-        target = torch.full_like(source, PAD)
-        for row, example in zip(target, examples, strict=True):
-            ids = self.target_vocab.encode(example.target or example.source[1:])
-            row[: len(ids)] = torch.tensor(ids, dtype=torch.long)
-        return Batch(source, source != PAD, None, target)
-
-    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """A line has nothing beside it: what is told is its own next word."""
-        return example.source, ()
-
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
-        """Where the next word stood before, behind the word that was just read."""
-        read, positions = example.source, []
-        for now, next_word in enumerate(example.target):
-            pairs = zip(read[:now], read[1 : now + 1], strict=True)
-            positions.append(tuple(place for place, pair in enumerate(pairs, 1) if pair == (read[now], next_word)))
-        return tuple(positions)
+        """Earlier positions of the next word after the same word."""
+        words = example.source
+        return tuple(tuple(j for j in range(1, i + 1) if (words[j - 1], words[j]) == (words[i], next_word))
+                     for i, next_word in enumerate(example.target))
 
 
 def check_lines(length: int, passage: int, gap: int) -> None:
-    """ConfigError when a line has no room for a passage to come again."""
+    """ConfigError when a line has no room to repeat a passage."""
     if length < 2 * (passage + gap):
         raise ConfigError(f"length = {length} has no room for a passage of {passage} words and {gap} others, twice; "
                           f"take length ≥ {2 * (passage + gap)}, or a shorter passage.")
 
 
-def recipes() -> Mapping[str, Recipe]:
-    """As language models are built today (Llama): RMSNorm before each part, RoPE, SwiGLU, keys and values shared by
-    two heads; two layers, the fewest that can do it (Olsson 2022)."""
-    from core.entries import Choice
-    from core.models.config import ModelConfig
-
-    model = ModelConfig.transformer(
-        64, num_heads=4, layers=2, d_ff=128, kind="decoder", norm="pre", normalization="rms", activation="swiglu",
-        output_bias=False, position="rope", projection=Choice.of("grouped_query", kv_heads=2))
-    return {"decoder": Recipe(model.to_json(), 1500, 64, 3e-3, warmup=100)}
-
-
-REPEATS = TaskEntry(
+REPEATS: TaskEntry = TaskEntry(
     "repeats", "Repeated passages", "Tell each next word of a line in which a passage of random words comes again.",
     "In the passage's second turn each word looks at the word behind its own earlier place: an induction head. A layer "
     "before it each word looks at the one before.",

@@ -59,15 +59,15 @@ PARAMS = (
     Param("length", "Length", 10, 2, 64, 1, meaning="letters in a sequence"),
     Param("vocab", "Letters", 26, 2, 52, 1, meaning="different letters that may occur"),
 )
-COPY = TaskEntry(
+COPY: TaskEntry = TaskEntry(
     "copy", "Copy", "Say the same letters again.",
     "Each output looks at the letter in its own place: a diagonal.",
     lambda config: SequenceTask(config, COPY), PARAMS, check)
-REVERSE = TaskEntry(
+REVERSE: TaskEntry = TaskEntry(
     "reverse", "Reverse", "Say the letters backwards.",
     "Each output looks at the letter as far from the end as it is from the start: an anti-diagonal.",
     lambda config: SequenceTask(config, REVERSE), PARAMS, check)
-SORT = TaskEntry(
+SORT: TaskEntry = TaskEntry(
     "sort", "Sort", "Say the letters in the order of the alphabet.",
     "Each output looks at the next letter of the alphabet that is there, wherever it stands: one mark in each row, and "
     "one in each column.",

@@ -1,8 +1,8 @@
-"""A seasonal series, made by the seed: what comes next is much like what was one season ago."""
+"""A random seasonal series, whose next values are close to those of one season ago."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -11,19 +11,20 @@ from torch import Tensor
 
 from core.entries import Param
 from core.models.base import Shape
-from core.tasks.base import Batch, Example, Form, Recipe, Task, TaskConfig, TaskEntry
+from core.tasks import recipes
+from core.tasks.base import Batch, Example, Form, Task, TaskConfig, TaskEntry
 from core.tasks.rows import in_held_out
 
-DRIFT, NOISE, TREND = 0.3, 0.15, 0.3  # of a season to the next, of a moment, and of a season's slope
+DRIFT, NOISE, TREND = 0.3, 0.15, 0.3  # standard deviations: between seasons, of a moment, of a season's slope
 SPIKE = 4.0
-NUMBERS = 1000  # to the unit, of what decides the side of the split
+PRECISION = 1000  # steps a unit, for the hash that decides the side of the split
 
 
 class Seasons(Task):
-    """`seasons` seasons are read, the next is told. Each series has a season of its own, any value at any moment.
+    """Predict the next season from `seasons` seasons; each series has a random season of its own.
 
-    The season drifts from one to the next and the whole rises or falls; `anomalies` is the share of moments read that
-    are spikes of several times the season's spread. What is to be told has no spikes, as nobody can foresee them.
+    The season drifts from one to the next and the series has a linear trend. `anomalies` is the share of the moments
+    read that are spikes, of SPIKE standard deviations of the season; the target has none.
     """
 
     form: Form = "series"
@@ -36,7 +37,7 @@ class Seasons(Task):
         self.period, self.seasons = int(config["period"]), int(config["seasons"])
         self.anomalies = float(config["anomalies"])
         self.max_source, self.max_target = self.period * self.seasons, self.period
-        self.recommended = recipes()
+        self.recommended = recipes.series()
 
     @property
     def shape(self) -> Shape:
@@ -44,7 +45,7 @@ class Seasons(Task):
 
     @cached_property
     def baseline_loss(self) -> float:
-        """The squared error of telling each window's mean."""
+        """The mean squared error of predicting each window's mean."""
         errors = [(value - sum(e.source) / len(e.source)) ** 2 for e in self.held_out(200) for value in e.target]
         return sum(errors) / len(errors)
 
@@ -52,22 +53,21 @@ class Seasons(Task):
         return list(values[-self.period :])
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        return self._given(*self._drawn(batch_size, generator, held_out=False))
+        return self._batch(*self._series(batch_size, generator, held_out=False))
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
-        source, target = self._drawn(1, generator, held_out)
+        source, target = self._series(1, generator, held_out)
         return Example(tuple(source[0].tolist()), tuple(target[0].tolist()))
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        return self._given(torch.tensor([example.source for example in examples]),
+        return self._batch(torch.tensor([example.source for example in examples]),
                            torch.tensor([example.target for example in examples]))
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        source, target = (tuple(f"{value:.3f}" for value in values) for values in example)
-        return source, target
+        return tuple(f"{value:.3f}" for value in example.source), tuple(f"{value:.3f}" for value in example.target)
 
     def example(self, text: str) -> Example:
-        """A series that a person typed, numbers with spaces or commas between; ValueError when it is none."""
+        """A typed series, numbers with spaces or commas between; ValueError when it is none."""
         try:
             values = tuple(float(word) for word in text.replace(",", " ").split())
         except ValueError as error:
@@ -81,14 +81,14 @@ class Seasons(Task):
         """One season back."""
         return tuple(range(len(example.source) - self.period, len(example.source)))
 
-    def _drawn(
+    def _series(
         self, count: int, generator: torch.Generator, held_out: bool
     ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B N"]]:
-        """Series of one side of the split, which their first season decides."""
+        """Series of one side of the split, which the first season decides."""
         firsts: list[Tensor] = []
         while sum(map(len, firsts)) < count:
             candidates = torch.randn(count + count // 4 + 16, self.period, generator=generator)
-            firsts.append(candidates[in_held_out((candidates * NUMBERS).round().long()) == held_out])
+            firsts.append(candidates[in_held_out((candidates * PRECISION).round().long()) == held_out])
         first = torch.cat(firsts)[:count]
         steps = DRIFT * torch.randn(count, self.seasons, self.period, generator=generator)
         seasons = torch.cat((first[:, None], first[:, None] + steps.cumsum(1)), dim=1)  # (B, seasons + 1, period)
@@ -101,19 +101,11 @@ class Seasons(Task):
         signs = torch.randint(2, source.shape, generator=generator) * 2 - 1
         return source + SPIKE * signs * spikes, target
 
-    def _given(self, source: Float[Tensor, "B S"], target: Float[Tensor, "B N"]) -> Batch:
+    def _batch(self, source: Float[Tensor, "B S"], target: Float[Tensor, "B N"]) -> Batch:
         return Batch(source[..., None], torch.ones(source.shape, dtype=torch.bool), None, target)
 
 
-def recipes() -> Mapping[str, Recipe]:
-    """One layer is enough, with positions that are learned and a norm after each sum."""
-    from core.models.config import ModelConfig
-
-    model = ModelConfig.transformer(64, num_heads=2, kind="forecaster", position="learned")
-    return {"forecaster": Recipe(model.to_json(), 1000, 64, 5e-3)}
-
-
-SERIES = TaskEntry(
+SERIES: TaskEntry = TaskEntry(
     "series", "Time series", "Tell the next season of a series from the seasons before it.",
     "Each moment asked looks one season back, and past a spike that stands there.",
     lambda config: Seasons(config, SERIES),

@@ -25,7 +25,7 @@ LOCALES, FORMATS = ("en_US", "en_GB", "de_DE", "fr_FR"), ("short", "medium", "lo
 
 
 class PairTask(Task):
-    """A pool of training pairs made once by the seed; a batch is of one source length, which recurrent cells
+    """A task with a pool of training pairs, made once by the seed; a batch has one source length, which recurrent cells
     read twice as fast as packed lengths."""
 
     @cached_property
@@ -36,26 +36,25 @@ class PairTask(Task):
         return sorted(pairs, key=lambda pair: len(pair.source))
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        return cut(self._whole, self.picked(batch_size, generator))
+        return cut(self._pool_batch, self.choose_rows(batch_size, generator))
 
     @cached_property
-    def _whole(self) -> Batch:
-        """The pool as one batch, so that no step waits for words to be looked up."""
+    def _pool_batch(self) -> Batch:
         return self.collate(self.pool)
 
-    def picked(self, batch_size: int, generator: torch.Generator) -> Int[Tensor, " N"]:
-        """Which pairs of the pool make a batch."""
-        pool, length = self.pool, lambda pair: len(pair.source)
-        drawn = length(pool[choose(generator, len(pool))])
-        low, high = bisect_left(pool, drawn, key=length), bisect_right(pool, drawn, key=length)
-        if (short := batch_size - (high - low)) > 0:  # too few of that length: take the nearest beside them
+    def choose_rows(self, batch_size: int, generator: torch.Generator) -> Int[Tensor, " N"]:
+        """Random pairs of the pool of one source length."""
+        pool, length_of = self.pool, lambda pair: len(pair.source)
+        length = length_of(pool[choose(generator, len(pool))])
+        low, high = bisect_left(pool, length, key=length_of), bisect_right(pool, length, key=length_of)
+        if (short := batch_size - (high - low)) > 0:  # too few of that length: add those beside them
             low = max(0, min(low - short // 2, len(pool) - batch_size))
             high = low + batch_size
         return low + torch.randperm(min(high, len(pool)) - low, generator=generator)[:batch_size]
 
 
 def cut(batch: Batch, rows: Int[Tensor, " N"]) -> Batch:
-    """Some rows of a batch, without the columns that are padding in all of them."""
+    """Rows of a batch, without the columns that are padding in all of them."""
     mask, target = batch.source_mask[rows], batch.target_out[rows]
     longest = int(mask.sum(1).max())
     source, mask = batch.source[rows, :longest], mask[:, :longest]
@@ -78,10 +77,10 @@ class Numbers(PairTask):
         self.target_vocab = Vocabulary([SEPARATOR, *(token for words in self.words for token in words)])
         self.max_source = int(config["max_source"])
         self.max_target = int(config["numbers"]) * (max(map(len, self.words)) + 1)
-        self.recommended = recipes.numbers()
+        self.recommended = recipes.translation(128, 700, 600, 4e-3)
 
     def tokens(self, text: str) -> list[str]:
-        """Words and ";" of what was typed; digits up to 9999 become their words."""
+        """Words and ";" of a typed text; numbers up to 9999 become words."""
         parts = re.findall(r"[^\W\d_]+|\d+|;", text.lower())
         spelled = [self.english[int(t)] if t.isdecimal() and int(t) <= LARGEST else (t,) for t in parts]
         return [word for words in spelled for word in words]
@@ -90,22 +89,22 @@ class Numbers(PairTask):
         while True:
             count = 1 + choose(generator, int(self.config["numbers"]))
             small = (torch.rand(count, generator=generator) < 0.7).tolist()
-            drawn = torch.randint(LARGEST + 1, (count,), generator=generator).tolist()
-            numbers = [n % 1000 if below else n for n, below in zip(drawn, small, strict=True)]
+            draws = torch.randint(LARGEST + 1, (count,), generator=generator).tolist()
+            numbers = [n % 1000 if below else n for n, below in zip(draws, small, strict=True)]
             source = _join(self.english, numbers)
             if len(source) <= self.max_source and is_held_out(",".join(map(str, numbers))) == held_out:
                 return Example(source, _join(self.words, numbers))
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
-        """All words of the same number; for a ";" the one in the same place."""
+        """All words of the same number; for a ";" its counterpart."""
         sources, targets = _parts(example.source), _parts(example.target)
-        same = dict(zip(targets, sources, strict=False))  # what was typed has no target
+        same = dict(zip(targets, sources, strict=False))  # a typed example has no target
         return tuple(tuple(same.get(part, ())) for part in targets for _ in part)
 
 
 def _parts(tokens: tuple[str, ...]) -> list[range]:
-    """Where each number stands, and each separator between two."""
-    ends = [place for place, token in enumerate(tokens) if token == SEPARATOR]
+    """The positions of each number, and of each separator between two."""
+    ends = [i for i, token in enumerate(tokens) if token == SEPARATOR]
     cuts = [0, *(cut for end in ends for cut in (end, end + 1)), len(tokens)]
     return [range(low, high) for low, high in itertools.pairwise(cuts)]
 
@@ -118,24 +117,24 @@ def _join(words: tuple[tuple[str, ...], ...], numbers: list[int]) -> tuple[str, 
 
 
 class Dates(PairTask):
-    """A date as English, German or French speakers write it, shortly or in full, to year-month-day; a held-out
-    day is never trained on in any form."""
+    """A date as English, German or French speakers write it, short or in full, to year-month-day; a day is held out in
+    all forms."""
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
-        forms = {format_day(FIRST_DAY + timedelta(n), place, form)
-                 for n in range(0, 366, 5) for place in LOCALES for form in FORMATS}
+        forms = {format_day(FIRST_DAY + timedelta(n), locale, form)
+                 for n in range(0, 366, 5) for locale in LOCALES for form in FORMATS}
         self.source_vocab = Vocabulary([*"0123456789", *(letter for text in forms for letter in text)])
         self.target_vocab = Vocabulary("0123456789-")
         self.max_source, self.max_target = max(map(len, forms)) + 2, len("2000-01-01")
-        self.recommended = recipes.dates()
+        self.recommended = recipes.translation(64, 900, 900)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
             day = FIRST_DAY + timedelta(choose(generator, DAYS))
             if is_held_out(day.isoformat()) == held_out:
-                place = LOCALES[choose(generator, len(LOCALES))]
-                text = format_day(day, place, FORMATS[choose(generator, len(FORMATS))])
+                locale = LOCALES[choose(generator, len(LOCALES))]
+                text = format_day(day, locale, FORMATS[choose(generator, len(FORMATS))])
                 return Example(tuple(text), tuple(day.isoformat()))
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
@@ -145,13 +144,13 @@ class Dates(PairTask):
         return tuple([*positions[:4], (), *positions[4:6], (), *positions[6:]][: len(example.target)])
 
 
-def format_day(day: date, place: str, form: str) -> str:
-    """A day in a locale's short, medium, long or full form; every kind of space becomes a plain one."""
-    return " ".join(format_date(day, form, locale=place).split())
+def format_day(day: date, locale: str, form: str) -> str:
+    """A day in a locale's short, medium, long or full form; all white space becomes plain."""
+    return " ".join(format_date(day, form, locale=locale).split())
 
 
 def date_parts(text: str) -> tuple[range, range, range]:
-    """Where year, month and day stand in what `written` makes; empty where the text is no such date."""
+    """The positions of year, month and day in a text of `format_day`; empty where it is none."""
     numbers, names = ([range(*m.span()) for m in re.finditer(part, text)] for part in (r"\d+", r"[^\W\d_]+"))
     if len(numbers) < 2 or (not names and len(numbers) < 3):
         return range(0), range(0), range(0)
@@ -164,7 +163,7 @@ def date_parts(text: str) -> tuple[range, range, range]:
 
 
 PAIRS = Param("train_pairs", "Training pairs", 20_000, 1000, 50_000, 1000, meaning="pairs made before training")
-NUMBERS = TaskEntry(
+NUMBERS: TaskEntry = TaskEntry(
     "numbers", "Number words", "English number words to German or French.",
     "Each output looks at the words of its own number, so the picture is a staircase; inside a German number it steps "
     "back, as ones are said before tens.",
@@ -174,7 +173,7 @@ NUMBERS = TaskEntry(
      Param("numbers", "Numbers", 10, 2, 10, 1, meaning="most numbers in one source"),
      Param("max_source", "Longest source", 60, 10, 80, 1, meaning="most words in one source"),
      PAIRS))
-DATES = TaskEntry(
+DATES: TaskEntry = TaskEntry(
     "dates", "Dates", "A date as people write it, in English, German or French, to year-month-day.",
     "While the year is written it looks at the end of the source, then at the month, then at the day.",
     lambda config: Dates(config, DATES), (replace(PAIRS, default=10_000),))

@@ -64,7 +64,7 @@ def test_no_source_is_on_both_sides_and_the_split_is_the_seeds():
         batch = task.batch(16, torch.Generator().manual_seed(0))
         seen = {tuple(task.source_vocab.decode(row)) for row in batch.source.tolist()}
         assert seen <= trained
-        again = task.collate([task.pool[i] for i in task.picked(16, torch.Generator().manual_seed(0)).tolist()])
+        again = task.collate([task.pool[i] for i in task.choose_rows(16, torch.Generator().manual_seed(0)).tolist()])
         assert all(torch.equal(a, b) for a, b in zip(vars(batch).values(), vars(again).values(), strict=True))
     assert "nobody can get those right" in task.notes[-1], "each number is one word"
 

@@ -7,7 +7,8 @@ import torch
 
 from core.models import ModelConfig, build_model
 from core.tasks import TaskConfig, make_task
-from core.tasks.tabular import IRIS, Column, Table, TableTask, iris, sides
+from core.tasks.labelled import split_sides
+from core.tasks.tabular import IRIS, Column, Table, TableTask, iris
 from core.training import recommended, train
 
 GAPS = Table((Column("size"), Column("colour", ("blue", "red"))),
@@ -38,7 +39,7 @@ def test_a_fifth_of_each_class_is_held_out_and_no_row_is_on_both_sides():
 
 def test_equal_rows_stand_on_one_side():
     rows = [i // 2 for i in range(40)]
-    split = sides(rows, [0] * 20 + [1] * 20, seed=3)
+    split = split_sides(rows, [0] * 20 + [1] * 20, seed=3)
     assert not {rows[i] for i in split[True]} & {rows[i] for i in split[False]}
     assert sorted((*split[True], *split[False])) == list(range(40)) and len(split[True]) == 8
 
