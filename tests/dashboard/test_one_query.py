@@ -12,8 +12,8 @@ from dashboard.charts.numbers import number
 from dashboard.components.step_view import payload, read
 from dashboard.components.step_view.payload import LIST_KEYS, MAP_CELLS, small_map, top_of, window
 from dashboard.runtime.tokens import MAX_TOKENS, SENTENCE, embed, labels, tokenize
-from dashboard.views.one_query import equations, facts, matrices, scaling, text
-from dashboard.views.one_query.compute import Source, run
+from dashboard.views.one_query import equations, facts, matrices, text
+from dashboard.views.one_query.compute import Source, measure_scaling, run
 from dashboard.views.one_query.page import entries_of
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
@@ -201,10 +201,10 @@ def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts()
 # √D
 
 def test_root_d_keeps_variance_and_entropy_where_they_are():
-    points = scaling.measure(86)
-    assert points == scaling.measure(86)
+    points = measure_scaling(86)
+    assert points == measure_scaling(86)
     last = points[-1]
     assert last.variance == pytest.approx(512, rel=0.1)
     assert last.scaled_variance == pytest.approx(1, rel=0.1)
     assert last.entropy < 0.2 * last.scaled_entropy
-    assert str(round(last.variance)) in scaling.sentence(points)
+    assert str(round(last.variance)) in facts.scaling_fact(points)

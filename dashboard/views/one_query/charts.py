@@ -7,7 +7,7 @@ import math
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
 from dashboard.charts.vega import Spec, config, layer, series_encoding, titled_figure
-from dashboard.views.one_query.scaling import DIMS, KEYS, Point
+from dashboard.views.one_query.compute import DIMS, KEYS, Scaling
 
 NAMES = ["without √D", "divided by √D"]
 X: Spec = {
@@ -16,43 +16,35 @@ X: Spec = {
 }
 
 
-def figures(points: tuple[Point, ...], ink: Ink) -> tuple[Spec, Spec]:
+def figures(points: tuple[Scaling, ...], ink: Ink) -> tuple[Spec, Spec]:
     """Variance (both axes logarithmic) and entropy over D."""
     variance = [(p.dims, p.variance, p.scaled_variance) for p in points]
     entropy = [(p.dims, p.entropy, p.scaled_entropy) for p in points]
     even = math.log(KEYS)
-    bound = [_rule_across(even, ink), _text_at(even, f"even, ln {KEYS} = {number(even)}", ink)]
+    y = {"field": "value", "type": "quantitative"}
+    label = {"value": even, "D": DIMS[-1], "text": f"even, ln {KEYS} = {number(even)}"}
+    bound = [layer("rule", [{"value": even}], {"y": y}, strokeDash=[2, 3], color=ink.quiet),
+             layer("text", [label], {"y": y, "x": {"field": "D", "type": "quantitative"}, "text": {"field": "text"}},
+                   align="right", dx=-6, dy=-8, fontSize=12, color=ink.quiet)]
     return (_figure("Variance of the scores", variance, ink, {"type": "log"}, []),
             _figure("Entropy of the weights, nats", entropy, ink, {"domain": [0, 5]}, bound))
 
 
 def _figure(title: str, rows: list[tuple], ink: Ink, scale: Spec, bound: list[Spec]) -> Spec:
-    """Two curves with names at their ends, and the bound over them."""
-    values = [{"D": row[0], "value": row[at + 1], "text": number(row[at + 1]), "series": NAMES[at]}
-              for row in rows for at in (0, 1)]
+    """Two curves with names at their ends, and the bound over them; rows are (D, without √D, divided by √D)."""
+    values = [{"D": dims, "value": value, "text": number(value), "series": name}
+              for dims, *both in rows for name, value in zip(NAMES, both, strict=True)]
     below = 14 if bound else -10  # the name goes under its line where the bound is over it
     ends = [value for value in values if value["D"] == DIMS[-1]]
     y = {"field": "value", "type": "quantitative", "scale": scale, "axis": {"title": None, "tickCount": 4}}
-    both = {"x": X, "y": y, "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
+    encoding = {"x": X, "y": y, "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
     dash = series_encoding("series", NAMES, [[5, 3], [1, 0]])
     tooltip = [{"field": "series"}, {"field": "D"}, {"field": "text", "title": "value"}]
     layers = [
-        layer("line", values, {**both, "strokeDash": dash}, strokeWidth=2),
-        layer("point", values, {**both, "tooltip": tooltip}, opacity=0, size=200),
-        layer("point", ends, both, filled=True, size=45, opacity=1),
-        layer("text", ends, {**both, "text": {"field": "series"}}, align="right", dx=-6, fontSize=12,
+        layer("line", values, {**encoding, "strokeDash": dash}, strokeWidth=2),
+        layer("point", values, {**encoding, "tooltip": tooltip}, opacity=0, size=200),
+        layer("point", ends, encoding, filled=True, size=45, opacity=1),
+        layer("text", ends, {**encoding, "text": {"field": "series"}}, align="right", dx=-6, fontSize=12,
               dy={"expr": f"datum.series == '{NAMES[1]}' ? {below} : -10"}),
     ]
     return titled_figure(title, layers + bound, 190, ink) | {"config": config(ink, titleAnchor="middle")}
-
-
-def _rule_across(value: float, ink: Ink) -> Spec:
-    y = {"field": "value", "type": "quantitative"}
-    return layer("rule", [{"value": value}], {"y": y}, strokeDash=[2, 3], color=ink.quiet)
-
-
-def _text_at(value: float, text: str, ink: Ink) -> Spec:
-    encoding = {"y": {"field": "value", "type": "quantitative"}, "x": {"field": "D", "type": "quantitative"},
-                "text": {"field": "text"}}
-    return layer("text", [{"value": value, "D": DIMS[-1], "text": text}], encoding, align="right", dx=-6, dy=-8,
-                 fontSize=12, color=ink.quiet)

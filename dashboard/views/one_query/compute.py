@@ -1,19 +1,20 @@
-"""A config and an input → Steps, with every weight drawn from the page's seed."""
+"""A config and an input → Steps, with every weight drawn from the page's seed; and what √D does, as D grows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from core.attention import Attention, AttentionConfig, Steps
-from core.seeding import seeded_layer
+from core.attention import AttentionConfig, ConfigError, Steps, attend
+from core.seeding import seeded_generator, seeded_layer
 from dashboard.runtime.threads import one_thread
 from dashboard.runtime.tokens import embed, labels
 from dashboard.views.one_query.matrices import Matrices
 
 SMALL = 2**20  # products in the score matrix up to which one thread is enough
+DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+QUERIES, KEYS = 64, 64
 
 
 @dataclass(frozen=True)
@@ -36,22 +37,44 @@ class Source:
         return cls(queries, tuple(f"k{j}" for j in range(len(matrices.k))), (), matrices)
 
 
-def has_parameters(config: AttentionConfig, seed: int) -> bool:
-    """Whether the layer has any parameter."""
-    return any(True for _ in seeded_layer(config, seed).parameters())
-
-
 @torch.inference_mode()
 def run(config: AttentionConfig, source: Source, seed: int, real: int | None = None) -> Steps:
-    """Every step of the attention of a source; `real` keys from the left are real, the others are padding."""
+    """Every step of the attention of a source; `real` keys from the left are real, the others are padding.
+
+    Typed matrices enter after the projection; ConfigError where a choice needs what they do not have.
+    """
     key_mask = None if real is None else (torch.arange(len(source.keys)) < real)[None]
     with one_thread(len(source.queries) * len(source.keys) * config.d_model <= SMALL):
         layer = seeded_layer(config, seed)
         if source.matrices is None:
             return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
-        return run_matrices(layer, *source.matrices.tensors(), key_mask)
+        columns = len(source.matrices.v[0])
+        if config.has("position", "values") and columns != config.v_dim:
+            raise ConfigError(f"position = {config.position.key} adds vectors of size {config.v_dim} to the values, "
+                              f"and V has {columns} columns; give V as many columns as K, or take position = none.")
+        q, k, v = source.matrices.tensors()
+        return layer.attend_heads(q, k, v, key_mask=key_mask)
 
 
-def run_matrices(layer: Attention, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Steps:
-    """The layer from its positions on: Q, K and V are typed, so there is nothing to project."""
-    return layer.attend_heads(q, k, v, key_mask=key_mask)
+@dataclass(frozen=True)
+class Scaling:
+    """One size: variance of the scores and mean entropy of the rows (nats), dot product alone and divided by √D."""
+
+    dims: int
+    variance: float
+    scaled_variance: float
+    entropy: float
+    scaled_entropy: float
+
+
+def measure_scaling(seed: int) -> tuple[Scaling, ...]:
+    """64 standard normal queries against 64 such keys at each D from 1 to 512."""
+    generator = seeded_generator(seed, "scaling")
+    return tuple(_scaling(dims, generator) for dims in DIMS)
+
+
+def _scaling(dims: int, generator: torch.Generator) -> Scaling:
+    q, k = (torch.randn(1, 1, rows, dims, generator=generator) for rows in (QUERIES, KEYS))
+    both = attend(q, k, k, scale=1.0), attend(q, k, k)
+    entropies = (float(torch.special.entr(steps.weights).sum(-1).mean()) for steps in both)  # 0 · ln 0 = 0
+    return Scaling(dims, *(float(steps.scores.var()) for steps in both), *entropies)

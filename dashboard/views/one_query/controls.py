@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.masks import MASKS
 from dashboard.runtime.tokens import SENTENCE, tokenize
-from dashboard.views.one_query import choices, matrices
-from dashboard.views.one_query.choices import Fields
+from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source
 from dashboard.views.one_query.session import (
     D_MODEL,
@@ -17,14 +17,17 @@ from dashboard.views.one_query.session import (
     STAGE,
     get,
     heads_of,
-    picked_index,
     query_row,
+    read_choice,
     uses_matrices,
 )
+from dashboard.widgets.mechanism_editor import refusal
 
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
 EXACT = Choice("exact")
 PADDING = 2  # keys, when a padding mask is first chosen
+
+Fields = dict[str, Any]  # of an AttentionConfig, before they are known to go together
 
 
 @dataclass(frozen=True)
@@ -56,22 +59,27 @@ class Controls:
 
 def read_controls() -> Controls:
     """Read the controls from the session, with a default wherever nothing was picked."""
-    source, message, notes = read_source()
-    fields = read_fields(source)
+    source, error, notes = _read_source()
+    fields = _read_fields(source)
     config = None
     if source is not None:
         try:
             config = AttentionConfig(**fields)
-        except ConfigError as error:
-            message = str(error)
-    return Controls(
-        source, config, message, notes, tuple(fields.items()), int(get("seed", SEED)),
-        read_real(fields["mask"], source), query_row(source.queries) if source else 0,
-        picked_index("head", fields["num_heads"]), picked_index("half", map_count(config)),
-        get("stage", STAGE) or STAGE, get("focus"))
+        except ConfigError as why:
+            error = str(why)
+    real = int(get("real", default_real(source))) if needs_real(fields["mask"]) else None
+    return Controls(source, config, error, notes, tuple(fields.items()), int(get("seed", SEED)), real,
+                    query_row(source.queries) if source else 0, _index("head", fields["num_heads"]),
+                    _index("half", map_count(config)), get("stage", STAGE) or STAGE, get("focus"))
 
 
-def read_source() -> tuple[Source | None, str, tuple[str, ...]]:
+def _index(name: str, count: int) -> int:
+    """The picked index below `count` (of a head or a map), or 0."""
+    index = get(name, 0) or 0
+    return index if index < count else 0
+
+
+def _read_source() -> tuple[Source | None, str, tuple[str, ...]]:
     """The input or None, the error, and notes on what was cut."""
     if uses_matrices():
         try:
@@ -82,9 +90,9 @@ def read_source() -> tuple[Source | None, str, tuple[str, ...]]:
     return (Source.sentence(cut.tokens), "", cut.notes) if cut.tokens else (None, NO_TOKEN, ())
 
 
-def read_fields(source: Source | None) -> Fields:
+def _read_fields(source: Source | None) -> Fields:
     """The six choices and the sizes; typed matrices are one head without a projection."""
-    fields: Fields = {axis: choices.read(axis) for axis in AXES}
+    fields: Fields = {axis: read_choice(axis) for axis in AXES}
     if not uses_matrices():
         d_model = get("d_model", D_MODEL)
         return fields | {"d_model": d_model, "num_heads": heads_of(d_model)}
@@ -98,14 +106,27 @@ def needs_real(mask: Choice) -> bool:
     return any("{length}" in rules[leaf.key] for leaf in mask.leaves())
 
 
-def read_real(mask: Choice, source: Source | None) -> int | None:
-    return int(get("real", default_real(source))) if needs_real(mask) else None
-
-
 def default_real(source: Source | None) -> int:
     return max(0, (len(source.keys) if source else 0) - PADDING)
 
 
 def map_count(config: AttentionConfig | None) -> int:
-    """The number of maps that are combined into one head."""
+    """The number of maps that the projection combines into one head."""
     return config.score_heads // config.num_heads if config else 1
+
+
+def nearest_fit(fields: Fields, error: str) -> list[tuple[str, Choice]]:
+    """The axis and choice with the nearest number of those that an error says to take (kv_heads = one of 1, 2)."""
+    match = re.search(r"take (\w+) = (?:one of )?((?:\d+(?:, | or )?)+)", error)
+    if match is None:
+        return []
+    name, numbers = match.group(1), [int(text) for text in re.findall(r"\d+", match.group(2))]
+    for axis in AXES:
+        choice: Choice = fields[axis]
+        current = dict(choice.params).get(name)
+        if isinstance(current, int):
+            for number in sorted(numbers, key=lambda value: abs(value - current)):
+                other = Choice.of(choice.key, *choice.parts, **{**dict(choice.params), name: number})
+                if refusal({**fields, axis: other}) is None:
+                    return [(axis, other)]
+    return []

@@ -12,7 +12,6 @@ from core.attention import AttentionConfig, Choice, entry
 from dashboard.charts.latex import added, coloured, listed, name, signed
 from dashboard.charts.numbers import latex
 from dashboard.components.step_view import Reading
-from dashboard.views.one_query.choices import first_latex
 from dashboard.views.one_query.text import is_root
 
 MOST_TERMS = 6
@@ -24,13 +23,19 @@ Pick = Callable[[str], str]
 
 
 def equation(reading: Reading, config: AttentionConfig, stage: int, focus: int, colour: str) -> tuple[str, ...]:
-    """LaTeX of a stage (1 to 6) for the chosen query and a key: the symbols, then the live numbers in parts.
-
-    The parts stand side by side, or one below the other on a phone; `colour` marks what was picked.
-    """
+    """LaTeX of a stage (1 to 6) for the picked query and a key, marked in `colour`: symbols, then numbers in parts."""
     write = (project, score, scale, mask, normalize, weighted_sum)[stage - 1]
     symbols, live = write(reading, config, focus, lambda text: coloured(text, colour))
     return symbols, *live.split(BREAK)
+
+
+def first_latex(axis: str, choice: Choice) -> str:
+    """The first equation of an entry; a typed formula has its own."""
+    item = entry(axis, choice.key)
+    for param in item.params:
+        if param.parse is not None and callable(latex := getattr(param.parse(str(choice[param.key])), "latex", None)):
+            return str(latex())
+    return item.latex.split(r",\quad")[0]
 
 
 def pair(reading: Reading, j: int) -> str:
@@ -45,7 +50,7 @@ def vector(values: np.ndarray) -> str:
 def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i = reading.query
     symbols = first_latex("projection", config.projection)
-    symbols = symbols if symbols.startswith("q_i") else "q_i = W_q x_i"  # what else it does, its own stage shows
+    symbols = symbols if symbols.startswith("q_i") else "q_i = W_q x_i"  # later stages show the rest
     enters = entry("position", config.position.key).enters
     if enters == "q, k":
         symbols = symbols.replace("q_i = ", "q_i = R_i ")
@@ -78,7 +83,7 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
         if not reading.adjusted:
             symbols += rule if rule.startswith("-") else f" + {rule}"
     left, result = pick(f"b_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(reading.scores[i, j])}}}")
-    if reading.adjusted:  # its rule says the whole, from what stands left of the arrow
+    if reading.adjusted:  # the rule is of the whole score, from the left of the arrow
         return rule if "=" in rule or "arrow" in rule else f"b_{{ij}} = {rule}", rf"{left}:\ {live} \;\to\; {result}"
     return f"b_{{ij}} = {symbols}", f"{left} = {live} = {result}"
 
@@ -93,7 +98,7 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
 
 
 def mask_latex(mask: Choice) -> str:
-    """Where a mask lets be seen; a composed one by its parts."""
+    """The condition under which a key is visible; a composed mask by its parts."""
     if not mask.parts:
         return first_latex("mask", mask)
     parts = [rf"({mask_latex(part)})" if part.parts or "\\vee" in mask_latex(part) else mask_latex(part)
@@ -102,7 +107,7 @@ def mask_latex(mask: Choice) -> str:
 
 
 def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
-    """The normalizer's rule with its result; with every number for a softmax, with both maps where they are folded."""
+    """The normalizer's rule and result; every number of a softmax, and each map where a projection combines them."""
     i = reading.query
     left, value = pick(f"w_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(reading.weights[i, j])}}}")
     if reading.folded:
@@ -121,7 +126,7 @@ def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> 
 
 
 def weights_latex(config: AttentionConfig) -> str:
-    """The normalizer's own equation, over what the stages before made of s, which here is b where b is free."""
+    """The normalizer's equation, in b instead of s where b is free, as the stage before writes it."""
     rule = entry("normalizer", config.normalizer.key).latex
     return rule if "b_{i" in rule else rule.replace("s_{i", "b_{i")
 
@@ -144,7 +149,7 @@ def softmax(reading: Reading, config: AttentionConfig, j: int, left: str, value:
 
 
 def sum_over(config: AttentionConfig) -> str:
-    """The keys that a sum runs over; a long rule is written only in the stage Mask."""
+    """The keys that a sum runs over; m alone where the mask's rule is long."""
     rule = mask_latex(config.mask)
     short = config.mask.key != "none" and len(rule) <= 24 and re.search(r"\bj\b", rule)
     return re.sub(r"\bj\b", "m", rule) if short else "m"

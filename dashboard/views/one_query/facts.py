@@ -1,6 +1,8 @@
-"""One measured sentence for each stage, and the conditions under which it holds."""
+"""One measured sentence for each stage, the conditions under which it holds, and the sentence on √D."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -8,24 +10,21 @@ from core.attention import AttentionConfig, entry
 from dashboard.charts.numbers import number
 from dashboard.components.step_view import Reading
 from dashboard.components.step_view.payload import MAP_CELLS
+from dashboard.views.one_query.compute import KEYS, Scaling
 
 Parts = list[list[str]]  # [text, style]; style "", "pick" or "strong"
 _MARKS = {".": "the full stop", ",": "the comma", "?": "the question mark", "!": "the exclamation mark",
           ";": "the semicolon", ":": "the colon"}
-LEAST = 5e-3  # a difference that the two decimals of the screens show
+MIN_COST = 5e-3  # a smaller difference, which two decimals would not show, is not written
+_REASONS = {"padding": "is padding, so ", "too far": "is too far, so ", "comes later": "comes later, so "}
 
 
 def token_name(token: str) -> str:
     return _MARKS.get(token, token)
 
 
-def capital(text: str, token: str) -> str:
-    """A mark's name opens a sentence with a capital; a token stays as it was typed."""
-    return text[0].upper() + text[1:] if token in _MARKS else text
-
-
 def fact(reading: Reading, config: AttentionConfig, stage: int, whys: dict[int, str], head: int = 0) -> Parts:
-    """The sentence of the stage; where no key may be seen, that."""
+    """The sentence of the stage, or of an output that is not finite or a query that sees no key."""
     if not np.isfinite(reading.out[reading.query]).all():
         return [[reading.name, "pick"], [" has an output that is not a number: the sizes are beyond float32.", ""]]
     if not reading.sees:
@@ -45,14 +44,14 @@ def project(reading: Reading, config: AttentionConfig, head: int) -> Parts:
 
 
 def sharing(config: AttentionConfig, head: int) -> str:
-    """Which head of keys and values the chosen head shares, where there are fewer of them."""
-    each = config.num_heads // config.kv_heads if config.kv_heads < config.num_heads else 1
-    if each == 1:
+    """Which heads share the picked head's keys and values, where there are fewer of these."""
+    group = config.num_heads // config.kv_heads
+    if group <= 1:
         return ""
-    first = head // each * each
-    others = [str(n) for n in range(first, first + each) if n != head]
+    first = head // group * group
+    others = [str(n) for n in range(first, first + group) if n != head]
     named = f"head {others[0]}" if len(others) == 1 else f"heads {', '.join(others[:-1])} and {others[-1]}"
-    return f" Head {head} shares key and value head {head // each} of {config.kv_heads} with {named}."
+    return f" Head {head} shares key and value head {head // group} of {config.kv_heads} with {named}."
 
 
 def score(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
@@ -65,19 +64,19 @@ def score(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Pa
 
 def scale(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     raw, scores = reading.raw[reading.query], reading.scores[reading.query]
-    done = []
+    changes = []
     if reading.scale != 1:
-        by = reading.scale if reading.scale > 1 else 1 / reading.scale
-        done.append(f"{'multiplying' if reading.scale > 1 else 'dividing'} by {number(by)}")
+        factor = reading.scale if reading.scale > 1 else 1 / reading.scale
+        changes.append(f"{'multiplying' if reading.scale > 1 else 'dividing'} by {number(factor)}")
     if reading.bias is not None:
-        done.append(f"the bias of {position(config)}")
+        changes.append(f"the bias of {position(config)}")
     if reading.adjusted:
-        done.append(f"the rule of {position(config)}")
-    if not done:
+        changes.append(f"the rule of {position(config)}")
+    if not changes:
         return [["Nothing is divided and nothing is added: the scores of ", ""], [reading.name, "pick"],
                 [f" still spread over {number(np.ptp(raw))}.", ""]]
-    subject = " and ".join(done)
-    verb = "bring" if len(done) > 1 else "brings"
+    subject = " and ".join(changes)
+    verb = "bring" if len(changes) > 1 else "brings"
     return [[f"{subject[0].upper()}{subject[1:]} {verb} the spread of the scores of ", ""],
             [reading.name, "pick"], [f" from {number(np.ptp(raw))} to ", ""],
             [number(np.ptp(scores)), "strong"], [".", ""]]
@@ -112,29 +111,20 @@ def normalize(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
         return [*parts, [f" The first map gives it {first}, the second {', '.join(rest)}. Its row sums to "
                          f"{number(reading.sum)}.", ""]]
     if not reading.sums_to_one:
-        return [*parts, [f" Its row sums to {number(reading.sum)}" + before_factor(reading) + ".", ""]]
-    named = capital(token_name(reading.keys[top]), reading.keys[top])
+        before = f"; before the mask’s factor it was {number(float(reading.normalized[0][i].sum()))}"
+        return [*parts, [f" Its row sums to {number(reading.sum)}{before * reading.reweighed}.", ""]]
+    named = token_name(reading.keys[top])
+    named = named.capitalize() if reading.keys[top] in _MARKS else named  # a token stays as it was typed
     high = number(reading.raw[i, top])
     if top == best:
         even = f" Even attention would give each of {reading.sees} keys {number(1 / reading.sees)}."
         return [*parts, [even if reading.sees > 1 else " It is the only key it may see.", ""]]
     if top in whys:
-        return [*parts, [f" {named} scored highest, {high}, but {_because(whys[top])}the mask removes it.", ""]]
+        return [*parts, [f" {named} scored highest, {high}, but {_REASONS.get(whys[top], '')}the mask removes it.", ""]]
     cost = float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
-    if cost < LEAST:  # equal scores, split by rounding
+    if cost < MIN_COST:  # equal scores, split by rounding
         return parts
     return [*parts, [f" {named} scored highest, {high}, but {position(config)} takes {number(cost)} from it.", ""]]
-
-
-def before_factor(reading: Reading) -> str:
-    """What the row would sum to before the mask's own factor, where it has one."""
-    if not reading.reweighed:
-        return ""
-    return f"; before the mask’s factor it was {number(float(reading.normalized[0][reading.query].sum()))}"
-
-
-def _because(why: str) -> str:
-    return {"padding": "is padding, so ", "too far": "is too far, so ", "comes later": "comes later, so "}.get(why, "")
 
 
 def weighted_sum(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
@@ -144,28 +134,44 @@ def weighted_sum(reading: Reading, config: AttentionConfig, whys: dict[int, str]
     longest = float(np.linalg.norm(reading.v[reading.allowed[i]], axis=1).max())
     end = f"The longest value it may see has {number(longest)}."
     if reading.position_values is not None:
-        own = float(np.linalg.norm(reading.position_values[i]))
-        end = f"What {position(config)} adds to the values has length {number(own)}."
+        added = float(np.linalg.norm(reading.position_values[i]))
+        end = f"What {position(config)} adds to the values has length {number(added)}."
     return [["The output of ", ""], [reading.name, "pick"], [" has length ", ""], [number(size), "strong"],
             [f"; {token_name(reading.keys[best])} enters it with weight {number(share)}. {end}", ""]]
 
 
 def caption(seed: int, typed: bool, notes: tuple[str, ...]) -> str:
-    """The conditions, and whatever was cut."""
-    if typed:
-        first = "Q, K and V are as given, so every number can be checked by hand."
-    else:
-        first = f"Weights are random (seed {seed}), so the arithmetic is real and the preference means nothing yet."
+    """The conditions, and notes on what was cut or which steps are drawn."""
+    first = "Q, K and V are as given, so every number can be checked by hand." if typed else (
+        f"Weights are random (seed {seed}), so the arithmetic is real and the preference means nothing yet.")
     return " ".join([first, *notes])
 
 
 def window(reading: Reading) -> list[str]:
-    """Said when the small maps cannot hold every token."""
-    most, dims = MAP_CELLS, reading.q.shape[1]
+    """Notes on the tokens and dimensions that the small maps cannot hold."""
+    tokens, dims = max(len(reading.queries), len(reading.keys)), reading.q.shape[1]
     notes = []
-    if max(len(reading.queries), len(reading.keys)) > most:
-        longest = max(len(reading.queries), len(reading.keys))
-        notes.append(f"The maps show {most} of {longest} tokens, those around the query.")
-    if dims > most:
-        notes.append(f"The first {most} of {dims} dimensions are drawn; all of them are in every number.")
+    if tokens > MAP_CELLS:
+        notes.append(f"The maps show {MAP_CELLS} of {tokens} tokens, those around the query.")
+    if dims > MAP_CELLS:
+        notes.append(f"The first {MAP_CELLS} of {dims} dimensions are drawn; all of them are in every number.")
     return notes
+
+
+def kernel_note(config: AttentionConfig) -> str:
+    """Which kernel's steps are drawn, where another was picked."""
+    item = entry("kernel", config.kernel.key)
+    if item.key == "exact":
+        return "These are the steps of the exact kernel."
+    if "same" in item.traits:
+        return f"kernel = {item.key} gives the same output without these steps, which are the exact kernel’s."
+    return (f"kernel = {item.key} computes other weights than these, which are the exact kernel’s; "
+            "the page Cost and speed draws those that it implies.")
+
+
+def scaling_fact(points: tuple[Scaling, ...]) -> str:
+    """Variance and entropy at the largest D, with and without √D."""
+    last, even = points[-1], math.log(KEYS)
+    return (f"At D = {last.dims} the dot products vary by {number(last.variance)} and the weights keep "
+            f"{number(last.entropy / even)} of the entropy of even attention; divided by √{last.dims} they vary by "
+            f"{number(last.scaled_variance)} and keep {number(last.scaled_entropy / even)}.")

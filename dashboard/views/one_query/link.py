@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.attention import AXES, Choice, ConfigError, check_sizes
+from core.attention import AXES, Choice, ConfigError, check_sizes, entry
 from core.entries import complete
 from dashboard.runtime.mechanism_codec import choice_from_text, choice_text
 from dashboard.runtime.tokens import SENTENCE, labels, tokenize
-from dashboard.views.one_query import choices, session
-from dashboard.views.one_query.session import DEFAULT, get, key, put
+from dashboard.views.one_query import session
+from dashboard.views.one_query.session import DEFAULT, default_choice, get, key, put, write_choice
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import D_MODELS
 
@@ -30,7 +30,7 @@ def read_link() -> list[str]:
         if axis in params and params[axis] != written.get(axis):
             errors += _read_axis(axis, params[axis])
         elif axis in written and axis not in params and same_page:
-            choices.write(axis, complete(Choice(choices.default(axis, axis)), AXES[axis], axis))
+            write_choice(axis, _default(axis))
     put("written", {axis: params[axis] for axis in AXES if axis in params})
     fresh = {name: value for name, value in params.items() if key(name) not in st.session_state}
     return errors + _errors(fresh)
@@ -38,11 +38,7 @@ def read_link() -> list[str]:
 
 def write_link(current: dict[str, Choice]) -> None:
     """Write the choices to the link where they changed."""
-    texts = {axis: choice_text(choice, axis) for axis, choice in current.items()
-             if choice != complete(Choice(choices.default(axis, axis)), AXES[axis], axis)}
-    before = get("written", {})
-    if texts == before and all(st.query_params.get(key(axis)) == text for axis, text in texts.items()):
-        return
+    texts = {axis: choice_text(choice, axis) for axis, choice in current.items() if choice != _default(axis)}
     for axis in AXES:
         name = key(axis)
         if axis not in texts:
@@ -52,32 +48,36 @@ def write_link(current: dict[str, Choice]) -> None:
     put("written", texts)
 
 
+def _default(axis: str) -> Choice:
+    return complete(Choice(default_choice(axis, axis)), AXES[axis], axis)
+
+
 def _read_axis(axis: str, text: str) -> list[str]:
     named = {item.name: item.key for item in AXES[axis]}  # links of the first version held the names
     try:
-        choices.write(axis, choice_from_text(named.get(text, text), axis))
+        write_choice(axis, choice_from_text(named.get(text, text), axis))
     except ConfigError as error:
-        default = choices.entry(axis, getattr(DEFAULT, axis).key).name
-        quote = plain(text[:MAX_QUOTE])
-        return [f"The link says {axis} = {quote}, which cannot be read. {plain(str(error))} {default} is shown."]
+        default = entry(axis, getattr(DEFAULT, axis).key).name
+        return [f"{_claim(axis, text)}, which cannot be read. {plain(str(error))} {default} is shown."]
     return []
+
+
+def _claim(name: str, value: str) -> str:
+    return f"The link says {name} = {plain(value[:MAX_QUOTE])}"
 
 
 def _errors(params: dict[str, str]) -> list[str]:
     """Errors in the values that bound widgets would drop without a message."""
-    errors = [*_size_errors(params)]
+    errors = _size_errors(params)
     for name, allowed in (("source", session.SOURCES), ("stage", session.STAGES)):
         if name in params and params[name] not in allowed.values():
-            errors.append(f"The link says {name} = {plain(params[name][:MAX_QUOTE])}; expected one of "
-                         f"{' · '.join(allowed.values())}.")
+            errors.append(f"{_claim(name, params[name])}; expected one of {' · '.join(allowed.values())}.")
     for name, (low, high) in session.NUMBERS.items():
         if name in params and not _within(params[name], low, high):
-            errors.append(f"The link says {name} = {plain(params[name][:MAX_QUOTE])}; expected a number from "
-                         f"{low:g} to {high:g}.")
+            errors.append(f"{_claim(name, params[name])}; expected a number from {low:g} to {high:g}.")
     for name in sorted(params.keys() - {*BOUND_NAMES, *AXES}):
         if "matrices" not in name:
-            errors.append(f"The link says {plain(name[:MAX_QUOTE])} = {plain(params[name][:MAX_QUOTE])}; this page "
-                         "has no such setting.")
+            errors.append(f"{_claim(plain(name[:MAX_QUOTE]), params[name])}; this page has no such setting.")
     return errors + _row_errors(params)
 
 
@@ -86,7 +86,7 @@ def _size_errors(params: dict[str, str]) -> list[str]:
     for name, default in (("d_model", session.D_MODEL), ("heads", None)):
         text = params.get(name)
         if text is not None and not (text.isascii() and text.isdigit() and len(text) < 7):
-            return [f"The link says {name} = {plain(text[:MAX_QUOTE])}; expected a whole number from 1."]
+            return [f"{_claim(name, text)}; expected a whole number from 1."]
         sizes[name] = default if text is None else int(text)
     d_model, heads = sizes["d_model"], sizes["heads"]
     if d_model not in D_MODELS:
@@ -103,16 +103,16 @@ def _size_errors(params: dict[str, str]) -> list[str]:
 
 def _row_errors(params: dict[str, str]) -> list[str]:
     """A query that is no token of the sentence, or a head that the layer does not have."""
-    errors, matrices = [], params.get("source") == session.SOURCES["matrices"]
+    if params.get("source") == session.SOURCES["matrices"]:
+        return []
+    errors = []
     names = labels(tokenize(params.get("tokens", SENTENCE)).tokens)
-    if "query" in params and not matrices and params["query"] not in {*names, *map(plain, names)}:
+    if "query" in params and params["query"] not in {*names, *map(plain, names)}:
         quote = plain(params["query"][:MAX_QUOTE])
         errors.append(f"The link asks for the query {quote}, which is no token of this sentence.")
     heads = params.get("heads", str(session.HEADS))
-    if "head" in params and not matrices and heads.isdigit() and params["head"] not in map(str, range(int(heads[:4]))):
-        last = int(heads) - 1
-        errors.append(f"The link says head = {plain(params['head'][:MAX_QUOTE])}; with {heads} heads they run from 0 "
-                     f"to {last}.")
+    if "head" in params and heads.isdigit() and params["head"] not in map(str, range(int(heads[:4]))):
+        errors.append(f"{_claim('head', params['head'])}; with {heads} heads they run from 0 to {int(heads) - 1}.")
     return errors
 
 

@@ -1,4 +1,4 @@
-"""Q, K and V as a person types them: to and from the text in the link, validated and resized."""
+"""Typed Q, K and V: three editors, checked, and written into the link."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 import re
 from dataclasses import dataclass
 
+import streamlit as st
 import torch
+from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import quote
+from dashboard.views.one_query.session import get, key, put
 
 WORKED = "1,2|1,0;0,1;1,1|0.5,0.3;0.8,0.2;0.1,0.9"
 MAX_ROWS, MAX_COLUMNS = 32, 16
@@ -52,7 +55,7 @@ def write(parts: list[Rows]) -> str:
 
 
 def check(parts: list[Rows]) -> Matrices:
-    """The three as one problem; MatrixError names the first thing that does not fit, counting rows from 0."""
+    """The three together; MatrixError names the first thing that does not fit, counting rows from 0."""
     for name, rows in zip("QKV", parts, strict=True):
         if not rows or not rows[0]:
             raise MatrixError(f"{name} has no rows; give it at least one.")
@@ -63,7 +66,7 @@ def check(parts: list[Rows]) -> Matrices:
                               "every row needs the same.")
         for i, row in enumerate(rows):
             for j, value in enumerate(row):
-                if not math.isfinite(value) or abs(value) > 1e6:
+                if not abs(value) <= 1e6:
                     raise MatrixError(f"{name} row {i}, column {j} is {_describe(value)}; "
                                       "every cell needs a number between −1,000,000 and 1,000,000.")
     q, k, v = parts
@@ -81,6 +84,51 @@ def _describe(value: float) -> str:
     return "infinite" if math.isinf(value) else f"{value:g}"
 
 
-def widen(rows: Rows, columns: int) -> Rows:
-    """The rows cut or filled with 0 to that many columns."""
-    return [(row + [0.0] * columns)[:columns] for row in rows]
+def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
+    """Draw Q, K and V as three editors, saved in the session and the link; warn if the link's are not used."""
+    if note := _load():
+        container.warning(note)
+    parts: list[Rows] = get("base")
+    with grid:
+        keys, values = _draw_width("Columns of Q and K", "d", parts[0]), _draw_width("Columns of V", "e", parts[2])
+    columns = container.columns(3)
+    edited = [_draw_editor(*each) for each in zip(columns, "QKV", parts, (keys, keys, values), strict=True)]
+    put("is_worked", edited == parse(WORKED))
+    put("edited", edited)
+    text = write(edited)
+    if st.query_params.get(key("matrices")) != text:
+        st.query_params[key("matrices")] = text
+
+
+def _load() -> str:
+    """Load the link's matrices when the page opens, or the worked example; returns why the link's are not used."""
+    reset = get("reset_matrices")
+    if get("base") is not None and not reset:
+        return ""
+    text = WORKED if reset else st.query_params.get(key("matrices"), WORKED)
+    put("reset_matrices", False)
+    put("version", get("version", 0) + 1)
+    try:
+        parts, note = parse(text), ""
+        check(parts)
+    except MatrixError as error:
+        parts, note = parse(WORKED), f"{error} The worked example is shown."
+    put("base", parts)
+    return note
+
+
+def _draw_width(label: str, name: str, rows: Rows) -> int:
+    return int(st.number_input(label, 1, MAX_COLUMNS, len(rows[0]), 1, key=key(f"width_{name}{get('version')}")))
+
+
+def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int) -> Rows:
+    """Draw one matrix, cut or filled with 0 to `columns`; rows can be added and removed."""
+    import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
+
+    wide = [(row + [0.0] * columns)[:columns] for row in rows]
+    frame = pd.DataFrame(wide, columns=[str(c) for c in range(columns)], dtype=float)
+    config = {c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small") for c in frame.columns}
+    edited = container.data_editor(
+        frame, key=key(f"{name}{get('version')}-{columns}"), num_rows="dynamic", hide_index=True,
+        column_config=config, alt=f"Matrix {name}, editable")
+    return [[float("nan") if value is None else float(value) for value in row] for row in edited.to_numpy().tolist()]

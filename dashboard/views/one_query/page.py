@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import AXES, AttentionConfig, ConfigError, Entry, Steps, entry, reference
+from core.attention import AXES, AttentionConfig, ConfigError, Entry, entry, reference
 from core.attention.kernels import exact
+from core.seeding import seeded_layer
 from dashboard.charts.palette import Ink
 from dashboard.components.step_view import Reading, payload, read, step_view
 from dashboard.runtime.cache import cached
 from dashboard.runtime.mechanism_codec import choice_text
-from dashboard.runtime.rendering import AHEAD
-from dashboard.views.one_query import charts, choices, control_row, equations, facts, link, presets, scaling, text
-from dashboard.views.one_query.compute import has_parameters, run
-from dashboard.views.one_query.controls import EXACT, Controls, read_controls
-from dashboard.views.one_query.session import SEED, get, key, put, uses_matrices
+from dashboard.runtime.rendering import render_before_widgets
+from dashboard.views.one_query import charts, compute, control_row, equations, facts, link, presets, text
+from dashboard.views.one_query.controls import Controls, nearest_fit, read_controls
+from dashboard.views.one_query.session import SEED, get, key, put, read_choice, uses_matrices, write_choice
 from dashboard.widgets.mechanism_editor import repairs
 from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 
@@ -26,6 +25,7 @@ NAME = "One query, step by step"
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
 LEAD = "Follow one token’s query from projection to output. Change any control and every number follows."
+STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
 
 
 def page() -> None:
@@ -47,29 +47,14 @@ def header() -> None:
 
 @st.fragment
 def explore() -> None:
-    """Draw controls and picture, which rerun without the rest of the page.
-
-    The picture depends on the session alone, so it is drawn and sent before the widgets above it, except where these
-    must be read first (a link, matrices in an editor).
-    """
-    top, symbols, view = st.container(), st.container(), st.container()
-    early = read_controls() if get("ready", False) and not uses_matrices() else None
-    reading = picture(early, view) if early is not None else None
-    if reading is not None:
-        time.sleep(AHEAD)
-    with top:
-        controls = draw_controls()
-    if early is not None and early != controls:  # a widget did not accept the session's value
-        put("ready", False)
-        st.rerun()
-    if early is None:
-        reading = picture(controls, view)
-    put("ready", True)
+    """Draw controls and picture, which rerun without the rest of the page."""
+    if uses_matrices():
+        put("ready", False)  # their editors must be read before the picture is drawn
+    controls, (symbols, reading) = render_before_widgets(key("ready"), read_controls, draw_controls, picture)
     if reading is not None and controls.exact_config is not None:
         equation(reading, controls, symbols)
-        with view:
-            sources(controls.exact_config)
-    link.write_link({axis: choices.read(axis) for axis in AXES})
+        sources(controls.exact_config)
+    link.write_link({axis: read_choice(axis) for axis in AXES})
 
 
 def draw_controls() -> Controls:
@@ -106,64 +91,45 @@ def show_error(controls: Controls) -> None:
         return
     st.error(plain(controls.error))
     fields = {**controls.fields, "dropout": 0.0}
-    for axis, choice in choices.nearest_fit(fields, controls.error) or repairs(fields, controls.error):
-        st.button(f"Use {axis} = {choice_text(choice, axis)}", on_click=choices.write, args=(axis, choice),
+    for axis, choice in nearest_fit(fields, controls.error) or repairs(fields, controls.error):
+        st.button(f"Use {axis} = {choice_text(choice, axis)}", on_click=write_choice, args=(axis, choice),
                   key=key(f"repair:{axis}"))
 
 
-def picture(controls: Controls, view: DeltaGenerator) -> Reading | None:
-    """Draw the six stages, the sentence and the conditions; returns the numbers, or None with the error drawn."""
-    config = controls.exact_config
-    if config is None or controls.config is None or controls.source is None:
-        return None
+def picture(controls: Controls) -> tuple[DeltaGenerator, Reading | None]:
+    """Draw the six stages, the sentence and the conditions, or the error.
+
+    Returns the container above them for the equation, and the numbers.
+    """
+    symbols = st.container()
+    config, source, stage = controls.exact_config, controls.source, controls.stage
+    if config is None or controls.config is None or source is None:
+        return symbols, None
     try:
-        steps = attend(controls)
+        steps = compute.run(config, source, controls.seed, controls.real)
     except (ConfigError, ValueError) as error:
-        view.error(plain(str(error)))
-        return None
-    source, stage = controls.source, controls.stage
+        st.error(plain(str(error)))
+        return symbols, None
     reading = read(steps, source.queries, source.keys, controls.query, controls.head, half=controls.half,
                    adjusts=config.has("position", "adjusts"))
     put("names", source.queries)
     typed, reasons = source.matrices is not None, text.reasons(reading, controls.real)
-    bare = typed and not has_parameters(config, controls.seed)
-    notes = (kernel_note(controls.config), *facts.window(reading), *controls.notes)
+    weightless = typed and not any(True for _ in seeded_layer(config, controls.seed).parameters())
+    notes = (facts.kernel_note(controls.config), *facts.window(reading), *controls.notes)
     data = payload(reading, text.stage_words(config, reading, controls.real, typed), stage,
                    focus_of(reading, controls), reasons, facts.fact(reading, config, stage, reasons, controls.head),
-                   facts.caption(controls.seed, bare, notes), presets.sentences(controls))
-    with view:
-        step_view(data, key=key("view"), on_pick=control_row.apply_pick)
-    return reading
+                   facts.caption(controls.seed, weightless, notes), presets.sentences(controls))
+    step_view(data, key=key("view"), on_pick=control_row.apply_pick)
+    return symbols, reading
 
 
 def equation(reading: Reading, controls: Controls, container: DeltaGenerator) -> None:
     """Draw the equation of the stage with its numbers, in parts between which a narrow page breaks."""
-    symbols, *live = equations.equation(reading, controls.exact_config, controls.stage, focus_of(reading, controls),
-                                        Ink.of(theme()).pick)
+    parts = equations.equation(reading, controls.exact_config, controls.stage, focus_of(reading, controls),
+                               Ink.of(theme()).pick)
     # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
-    symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in (symbols, *live))
+    symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
     container.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
-
-
-def kernel_note(config: AttentionConfig) -> str:
-    """Which kernel's steps are drawn, where another was chosen."""
-    item = entry("kernel", config.kernel.key)
-    if item.key == EXACT.key:
-        return "These are the steps of the exact kernel."
-    if "same" in item.traits:
-        return f"kernel = {item.key} gives the same output without these steps, which are the exact kernel’s."
-    return (f"kernel = {item.key} computes other weights than these, which are the exact kernel’s; "
-            "the page Cost and speed draws those that it implies.")
-
-
-def attend(controls: Controls) -> Steps:
-    """The steps of these controls; ConfigError where a choice needs what typed matrices do not have."""
-    source, config = controls.source, controls.exact_config
-    if source.matrices and config.has("position", "values") and len(source.matrices.v[0]) != config.v_dim:
-        raise ConfigError(f"position = {config.position.key} adds vectors of size {config.v_dim} to the values, and V "
-                          f"has {len(source.matrices.v[0])} columns; give V as many columns as K, or take position = "
-                          "none.")
-    return run(config, source, controls.seed, controls.real)
 
 
 def focus_of(reading: Reading, controls: Controls) -> int:
@@ -188,17 +154,15 @@ def sources(config: AttentionConfig) -> None:
 
 def entries_of(config: AttentionConfig) -> list[Entry]:
     """The entry of every choice in use, in the order of the stages; a composed mask by its parts."""
-    order = [axis for axis in ("projection", "position", "score", "mask", "normalizer") if axis in AXES]
-    return [entry(axis, leaf.key) for axis in order for leaf in getattr(config, axis).leaves()]
+    return [entry(axis, leaf.key) for axis in STAGE_ORDER for leaf in getattr(config, axis).leaves()]
 
 
 def root_of_d() -> None:
     """Draw variance and entropy with and without √D."""
     st.markdown("## What √D does")
-    points = cached(scaling.measure, SEED)
-    left, right = st.columns(2, gap="medium")
+    points = cached(compute.measure_scaling, SEED)
     figures = charts.figures(points, Ink.of(theme()))
-    for column, figure, alt in zip((left, right), figures, ("Variance", "Entropy"), strict=True):
+    for column, figure, alt in zip(st.columns(2, gap="medium"), figures, ("Variance", "Entropy"), strict=True):
         column.vega_lite_chart(figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows")
-    fact(scaling.sentence(points))
-    st.caption(f"{scaling.QUERIES} queries against {scaling.KEYS} keys, standard normal, seed {SEED}.")
+    fact(facts.scaling_fact(points))
+    st.caption(f"{compute.QUERIES} queries against {compute.KEYS} keys, standard normal, seed {SEED}.")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import streamlit as st
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, Preset, preset
-from dashboard.views.one_query import choices
 from dashboard.views.one_query.controls import Controls, read_controls
-from dashboard.views.one_query.session import D_MODEL, get, heads_of, key, put, uses_matrices
+from dashboard.views.one_query.session import D_MODEL, get, heads_of, key, put, uses_matrices, write_choice
 from dashboard.widgets.mechanism_editor import preset_of
 from dashboard.widgets.panels import plain
 
@@ -18,69 +15,64 @@ WORKED, CUSTOM = "worked", "custom"
 
 def draw_select() -> None:
     """Draw the list of presets; it shows the one that the other controls make."""
-    put("preset", current())
-    st.selectbox("Preset", [CUSTOM, WORKED, *(p.key for p in PRESETS)], key=key("preset"), format_func=label,
-                 on_change=apply)
+    put("preset", _current())
+    st.selectbox("Preset", [CUSTOM, WORKED, *(p.key for p in PRESETS)], key=key("preset"), format_func=_label,
+                 on_change=_apply)
     if error := get("preset_refused"):
         st.error(plain(error))
     put("preset_refused", "")
 
 
-def label(name: str) -> str:
+def _label(name: str) -> str:
     if name in (CUSTOM, WORKED):
         return {CUSTOM: "Your own", WORKED: "Worked example"}[name]
     item = preset(name)
     return item.name if str(item.year) in item.name else f"{item.name}, {item.year}"
 
 
-def current() -> str:
+def _current() -> str:
     controls = read_controls()
     if uses_matrices():
         unchanged = controls.config == AttentionConfig(controls.fields["d_model"], 1, Choice("identity"))
         return WORKED if get("is_worked", True) and unchanged else CUSTOM
-    item = matching_preset(controls.config)
-    return item.key if item else CUSTOM
+    return preset_of(controls.config) or CUSTOM
 
 
-@lru_cache(maxsize=256)
-def matching_preset(config: AttentionConfig | None) -> Preset | None:
-    name = preset_of(config)
-    return preset(name) if name else None
-
-
-def apply() -> None:
+def _apply() -> None:
     """Set all six axes to a preset at this page's sizes, or at its own number of heads where those do not fit."""
     name = get("preset")
     if name == WORKED:
         put("source", "matrices")
         put("reset_matrices", True)
         for axis in AXES:
-            choices.write(axis, getattr(AttentionConfig(), axis))
+            write_choice(axis, getattr(AttentionConfig(), axis))
     elif name != CUSTOM:
         put("source", "sentence")
         d_model = get("d_model", D_MODEL)
-        take(preset(name), d_model, heads_of(d_model))
+        _apply_preset(preset(name), d_model, heads_of(d_model))
 
 
-def take(item: Preset, d_model: int, heads: int) -> None:
+def _apply_preset(item: Preset, d_model: int, heads: int) -> None:
     try:
         config = item.config(d_model, heads)
     except ConfigError as error:
         if d_model % item.heads or heads == item.heads:
             put("preset_refused", str(error))
         else:
-            take(item, d_model, item.heads)
+            _apply_preset(item, d_model, item.heads)
         return
     put("heads", config.num_heads)
     for axis in AXES:
-        choices.write(axis, getattr(config, axis))
+        write_choice(axis, getattr(config, axis))
 
 
 def sentences(controls: Controls) -> list[str]:
     """The preset's changes against Vaswani 2017, a sentence each; none where the mechanism is no preset."""
-    item = matching_preset(controls.config) if controls.source and controls.source.matrices is None else None
-    if item is None or controls.config is None:
+    config = controls.config
+    name = preset_of(config)
+    if name is None or config is None or controls.source is None or controls.source.matrices:
         return []
-    changes = item.changed(controls.config.d_model, controls.config.num_heads) or (item.meaning,)
+    item = preset(name)
+    changes = item.changed(config.d_model, config.num_heads) or (item.meaning,)
     name = item.name if str(item.year) in item.name else f"{item.name} ({item.paper} {item.year})"
     return [f"{name} beside Vaswani 2017" if len(changes) > 1 else name, *changes]

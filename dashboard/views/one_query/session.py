@@ -1,4 +1,4 @@
-"""The page's session keys, their bounds, and the defaults where nothing was picked."""
+"""The page's session: keys, bounds and defaults, and each axis's choice with its parameters and parts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from typing import Any
 
 import streamlit as st
 
-from core.attention import AttentionConfig, Choice, heads_that_divide
+from core.attention import AttentionConfig, Choice, Param, entry, heads_that_divide
+from core.entries import Value
+from core.masks import COMPOSITIONS
+from dashboard.widgets.params import is_text, unreadable
 
 D_MODEL, HEADS, SEED, STAGE = 16, 4, 1044, 5  # this seed shows a masked key that scores highest
 STAGES = {1: "1 Project", 2: "2 Score", 3: "3 Scale + bias", 4: "4 Mask", 5: "5 Normalize", 6: "6 Weigh values"}
 SOURCES = {"sentence": "Sentence", "matrices": "Matrices Q, K, V"}
 NUMBERS = {"real": (0, 512), "seed": (0, 999_999)}
 DEFAULT = AttentionConfig(D_MODEL, HEADS, position=Choice("alibi"), mask=Choice("causal"))
-MAX_ROW_PILLS, MAX_HEAD_PILLS = 12, 8  # with more, a list
+PARTS = ("causal", "local")  # with which a composed mask starts
 
 
 def key(name: str) -> str:
@@ -40,19 +43,58 @@ def default_heads(d_model: int) -> int:
 
 
 def heads_of(d_model: int) -> int:
-    """The heads that were picked, where they still divide d_model."""
+    """The picked number of heads, if it divides d_model."""
     heads = get("heads", HEADS)
     return heads if d_model % heads == 0 else default_heads(d_model)
 
 
 def query_row(names: tuple[str, ...]) -> int:
-    """The row of the picked query; the last word where it is no longer there."""
+    """The row of the picked query; the last word if it is not among the names."""
     default = max((i for i, name in enumerate(names) if any(c.isalnum() for c in name)), default=len(names) - 1)
     picked = get("query")
     return names.index(picked) if picked in names else default
 
 
-def picked_index(name: str, count: int) -> int:
-    """The picked number below `count` (a head, a map), or the first."""
-    picked = get(name, 0) or 0
-    return picked if picked < count else 0
+def read_choice(axis: str, path: str = "") -> Choice:
+    """The choice in the session at a path: the axis, or mask:0 for the first part of a mask."""
+    path = path or axis
+    item = entry(axis, get(path, default_choice(axis, path)))
+    params = {param.key: _param_value(param, f"{path}:{item.key}:{param.key}") for param in item.params}
+    parts = (read_choice(axis, f"{path}:{n}") for n in range(part_count(path, item.key)))
+    return Choice.of(item.key, *parts, **params)
+
+
+def write_choice(axis: str, choice: Choice, path: str = "") -> None:
+    """Set the widgets of a choice; for a link or a callback, before they are drawn."""
+    path = path or axis
+    put(path, choice.key)
+    for name, value in choice.params:
+        put(f"{path}:{choice.key}:{name}", value)
+    if choice.parts:
+        put(f"{path}:parts", len(choice.parts))
+    for n, part in enumerate(choice.parts):
+        write_choice(axis, part, f"{path}:{n}")
+
+
+def default_choice(axis: str, path: str) -> str:
+    """The key of the choice at a path where none was picked."""
+    if path == axis:
+        return getattr(AttentionConfig() if uses_matrices() else DEFAULT, axis).key
+    return PARTS[min(int(path.rpartition(":")[2]), len(PARTS) - 1)]
+
+
+def part_count(path: str, name: str) -> int:
+    """The number of parts of a mask."""
+    if name not in COMPOSITIONS:
+        return 0
+    return 1 if name == "not" else int(get(f"{path}:parts", len(PARTS)))
+
+
+def _param_value(param: Param, path: str) -> Value:
+    """A parameter's value; for a text that cannot be read, the last that could, so that the picture stays."""
+    value = get(path, param.default)
+    if is_text(param):
+        if unreadable(param, value):
+            return get(f"{path}:read", param.default)
+        put(f"{path}:read", value)
+    return value
