@@ -167,11 +167,6 @@ def race(
         yield Progress(min(done / total, 1.0), tuple(points))
 
 
-def measure(config: AttentionConfig, lengths: Sequence[int], **how: object) -> Iterator[Progress]:
-    """A race of one."""
-    return race({config.kernel.key: config}, lengths, **how)  # type: ignore[arg-type]
-
-
 def _too_much(
     config: AttentionConfig, length: int, backward: bool, before: Measurement | None, limits: Limits,
 ) -> str:

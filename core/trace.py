@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import Steps
-
 Kind = Literal["self", "causal", "cross"]
 
 
@@ -46,7 +44,7 @@ class AttentionMap:
 
 @dataclass(frozen=True, eq=False)
 class AttentionTrace:
-    """The maps of one model on one input, in the order of its layers, and the name of their source."""
+    """The maps of one model on one input, in the order of its layers, and their source by name."""
 
     maps: tuple[AttentionMap, ...]
     source: str
@@ -86,21 +84,3 @@ def to_numpy(values: Tensor) -> np.ndarray:
     values = values.detach().cpu()
     array: np.ndarray = (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
     return array
-
-
-def map_of(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], kind: Kind = "self", layer: int = 0,
-           item: int = 0) -> AttentionMap:
-    """The map of one batch item of a layer's Steps, cut to its tokens (what follows them is padding).
-
-    ValueError when the kernel recorded no weights.
-    """
-    if steps.weights is None:
-        raise ValueError("Nothing was recorded, so there is nothing to draw; call the layer with record=True, or take "
-                         "kernel = exact.")
-    rows, columns = len(queries), len(keys)
-    weights = to_numpy(steps.weights[item, :, :rows, :columns].float())
-    mask = None
-    if steps.mask is not None:
-        full = steps.mask.expand(steps.weights.shape)[item, :, :rows, :columns]
-        mask = to_numpy(full)
-    return AttentionMap(kind, layer, weights, queries, keys, mask)

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.__main__ import ON_DEVICE, chosen
 from core import benchmark
 from core.attention import AttentionConfig, Choice
-from core.benchmark import Limits, Measurement, devices, exponent, measure, peak_bytes, race, seconds, workload
+from core.benchmark import Limits, Measurement, devices, exponent, peak_bytes, race, seconds, workload
 
 FLOAT = 4
 
@@ -70,13 +70,13 @@ def test_a_race_can_be_stopped_between_reports():
 
 
 def test_what_is_too_large_is_said_instead_of_made():
-    by_point = points(measure(AttentionConfig(16, 2), [32, 100_000], rounds=1))
+    by_point = points(race({"exact": AttentionConfig(16, 2)}, [32, 100_000], rounds=1))
     assert by_point[0].skipped == "" and "MB; the limit is 512 MB" in by_point[1].skipped
     assert by_point[1] == Measurement("exact", 100_000, skipped=by_point[1].skipped)
 
 
 def test_what_would_take_too_long_is_said_instead_of_made():
-    by_point = points(measure(AttentionConfig(16, 2), [64, 128], rounds=1, limits=Limits(seconds=1e-9)))
+    by_point = points(race({"exact": AttentionConfig(16, 2)}, [64, 128], rounds=1, limits=Limits(seconds=1e-9)))
     assert "s a call; the limit is" in by_point[1].skipped and not by_point[0].skipped
 
 
@@ -84,7 +84,7 @@ def test_every_kernel_can_be_measured():
     local = Choice.of("local", window=4)
     for key, mask in (("local", local), ("block_sparse", local), ("performer", "causal"), ("chunked", "padding")):
         config = AttentionConfig(16, 2, mask=mask, kernel=key)
-        assert all(p.seconds > 0 for p in points(measure(config, [32], rounds=1, backward=True)))
+        assert all(p.seconds > 0 for p in points(race({key: config}, [32], rounds=1, backward=True)))
 
 
 def test_the_slope_of_a_power_is_its_exponent():

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import PRESETS, Attention, AttentionConfig, Choice
 from core.benchmark import peak_bytes, workload
-from core.cost import at_most, attention_cost, parameters, total
+from core.cost import at_most, attention_cost, parameters
 from tests.drawn_costs import UNCOUNTED, drawn, taken
 
 H, D = 4, 64
@@ -129,16 +129,9 @@ def test_exact_in_numbers():
     assert attention_cost(case("exact", "none"), 8, 8).flops == 2 * (2 * 8 * 8 * 256)
 
 
-def test_a_whole_layer_is_its_maps_and_its_attention():
-    config, length = AttentionConfig(H * D, H, mask="causal"), 128
-    layer, x = Attention(config), torch.randn(1, length, H * D)
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        layer(x)
-    assert total(config, length, length).flops == counter.get_total_flops()
-
-
 def test_additive_scores_cost_more_than_dot_products():
-    dot, additive = (total(AttentionConfig(64, 4, score=score), 100, 100).flops for score in ("dot", "additive"))
+    dot, additive = (attention_cost(AttentionConfig(64, 4, score=score), 100, 100).flops
+                     for score in ("dot", "additive"))
     assert additive > dot
 
 

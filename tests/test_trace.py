@@ -1,32 +1,9 @@
-"""The trace holds what was computed, cut to its tokens, and refuses what does not fit."""
+"""The trace refuses tokens that do not fit its weights, and tells kinds apart."""
 
 import numpy as np
 import pytest
-import torch
 
-from core.attention import Attention, AttentionConfig
-from core.trace import AttentionMap, AttentionTrace, map_of
-
-
-def test_a_live_layer_gives_its_own_weights_without_the_padding():
-    torch.manual_seed(0)
-    layer = Attention(AttentionConfig(d_model=6, num_heads=3, mask="causal")).eval()
-    real = torch.tensor([[True, True, True, False, False]])
-    steps = layer(torch.randn(1, 5, 6), key_mask=real)
-    item = map_of(steps, ("a", "b", "c"), ("a", "b", "c"), "causal", 2)
-    assert item.weights.shape == (3, 3, 3)
-    np.testing.assert_array_equal(item.weights, steps.weights[0, :, :3, :3].detach().numpy())
-    np.testing.assert_array_equal(item.mask[1], np.tril(np.ones((3, 3), bool)))
-    np.testing.assert_allclose(item.weights.sum(-1), 1.0, atol=1e-6)
-
-
-def test_a_fused_layer_records_what_exact_makes_and_says_when_nothing_was_recorded():
-    layer = Attention(AttentionConfig(d_model=6, num_heads=3, kernel="fused"))
-    x = torch.randn(1, 5, 6)
-    assert layer(x).weights.shape == (1, 3, 5, 5)
-    steps = layer(x, record=False)
-    with pytest.raises(ValueError, match="kernel = exact"):
-        map_of(steps, tuple("abcde"), tuple("abcde"))
+from core.trace import AttentionMap, AttentionTrace
 
 
 def test_tokens_that_do_not_fit_are_refused():

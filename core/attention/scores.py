@@ -94,34 +94,6 @@ class QKNorm(Dot):
         return self.query(q), self.key(k)
 
 
-def _dot(config: LayerConfig) -> Dot:
-    return Dot(1.0)
-
-
-def _scaled_dot(config: LayerConfig) -> Dot:
-    return Dot(dot_product_scale(config.qk_dim))
-
-
-def _general(config: LayerConfig) -> General:
-    return General(config.score_heads, config.qk_dim)
-
-
-def _concat(config: LayerConfig) -> Concat:
-    return Concat(config.score_heads, config.qk_dim)
-
-
-def _additive(config: LayerConfig) -> Additive:
-    return Additive(config.score_heads, config.qk_dim)
-
-
-def _cosine(config: LayerConfig) -> Cosine:
-    return Cosine(config.score_heads, **config.score.kwargs)
-
-
-def _qk_norm(config: LayerConfig) -> QKNorm:
-    return QKNorm(config.qk_dim)
-
-
 def _general_cost(config: LayerConfig, area: Area) -> Cost:
     numbers = config.score_heads * area.queries * config.qk_dim
     return Cost(2.0 * numbers * config.qk_dim, 4 * numbers, 4 * numbers)
@@ -144,29 +116,33 @@ PRODUCT = frozenset({"product"})
 
 # build(config) -> Score; trait "product" for a Product, whose cost is what comes on top of T·S products of D numbers.
 SCORES: tuple[Entry, ...] = (
-    Entry("additive", "Additive", _additive, r"v^\top \tanh(W_1 k_j + W_2 q_i)",
+    Entry("additive", "Additive", lambda config: Additive(config.score_heads, config.qk_dim),
+          r"v^\top \tanh(W_1 k_j + W_2 q_i)",
           "A small network of one hidden layer compares query and key.", "Bahdanau et al.", 2014,
           "https://arxiv.org/abs/1409.0473", short="v tanh(W₁k + W₂q)", cost=_additive_cost),
-    Entry("dot", "Dot product", _dot, r"q_i^\top k_j",
+    Entry("dot", "Dot product", lambda config: Dot(1.0), r"q_i^\top k_j",
           "Query and key are multiplied and summed; nothing is learned here.", "Luong et al.", 2015,
           "https://arxiv.org/abs/1508.04025", short="q·k", traits=PRODUCT),
-    Entry("general", "General", _general, r"q_i^\top W k_j",
+    Entry("general", "General", lambda config: General(config.score_heads, config.qk_dim), r"q_i^\top W k_j",
           "A learned matrix says which dimension of the query meets which of the key.", "Luong et al.", 2015,
           "https://arxiv.org/abs/1508.04025", short="q W k", traits=PRODUCT, cost=_general_cost),
-    Entry("concat", "Concat", _concat, r"v^\top \tanh(W [q_i; k_j])",
+    Entry("concat", "Concat", lambda config: Concat(config.score_heads, config.qk_dim), r"v^\top \tanh(W [q_i; k_j])",
           "Query and key are joined and read by a small network.", "Luong et al.", 2015,
           "https://arxiv.org/abs/1508.04025", short="v tanh W[q; k]", cost=_additive_cost),
-    Entry("scaled_dot", "Scaled dot product", _scaled_dot, r"q_i^\top k_j / \sqrt{D}",
+    Entry("scaled_dot", "Scaled dot product", lambda config: Dot(dot_product_scale(config.qk_dim)),
+          r"q_i^\top k_j / \sqrt{D}",
           "The dot product divided by √D, so that its spread does not grow with the head size.", "Vaswani et al.", 2017,
           "https://arxiv.org/abs/1706.03762", short="q·k", traits=PRODUCT),
-    Entry("cosine", "Cosine", _cosine, r"\hat q_i^\top \hat k_j / \tau_h,\quad \hat x = x / \lVert x \rVert",
+    Entry("cosine", "Cosine", lambda config: Cosine(config.score_heads, **config.score.kwargs),
+          r"\hat q_i^\top \hat k_j / \tau_h,\quad \hat x = x / \lVert x \rVert",
           "Only the angle between query and key counts, and each head has a τ of its own; lengths cannot win. Henry's "
           "query-key norm of 2020 is the same with one τ for all heads.", "Liu et al.", 2021,
           "https://arxiv.org/abs/2111.09883",
           (Param("tau", "τ at first", 0.1, LEAST_TAU, 1.0, 0.01, meaning="every head's τ before training"),
            Param("learned", "Learned τ", True, meaning="whether training changes τ")),
           "cos(q, k)", traits=PRODUCT, cost=_cosine_cost),
-    Entry("qk_norm", "QK-norm", _qk_norm, r"\mathrm{RMSNorm}(q_i)^\top\, \mathrm{RMSNorm}(k_j) / \sqrt{D}",
+    Entry("qk_norm", "QK-norm", lambda config: QKNorm(config.qk_dim),
+          r"\mathrm{RMSNorm}(q_i)^\top\, \mathrm{RMSNorm}(k_j) / \sqrt{D}",
           "Queries and keys are brought to one length and stretched by learned gains before any position turns them: "
           "scores cannot blow up while training.", "Qwen Team", 2025, "https://arxiv.org/abs/2505.09388",
           short="norm q · norm k", traits=PRODUCT),

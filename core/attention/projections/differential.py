@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import Heads, Projection, linear, merge_heads, split_heads
-from core.attention.projections.base import BIAS, maps_cost
-from core.entries import Area, Cost, Entry, HeadSizes, Param
+from core.attention.projections.multi_head import BIAS
+from core.entries import Entry, HeadSizes, Param
 from core.layer_config import LayerConfig
 
 EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
@@ -57,18 +57,9 @@ class Differential(Projection):
         return self.output(merge_heads(normed * (1 - self.start)))
 
 
-def _build(config: LayerConfig) -> Differential:
-    return Differential(config.d_model, config.num_heads, **config.projection.kwargs)
-
-
 def _sizes(config: LayerConfig) -> HeadSizes:
     heads, half = 2 * config.num_heads, config.head_dim // 2
     return HeadSizes(heads, half, config.head_dim, heads, cached=2 * config.d_model)  # as many keys, half the values
-
-
-def _cost(config: LayerConfig, area: Area) -> Cost:
-    square = config.d_model**2
-    return maps_cost(config, area, 2 * square, 2 * square)
 
 
 def _refuse(config: LayerConfig) -> str | None:
@@ -80,11 +71,12 @@ def _refuse(config: LayerConfig) -> str | None:
 
 
 DIFFERENTIAL = Entry(
-    "differential", "Differential", _build,
+    "differential", "Differential",
+    lambda config: Differential(config.d_model, config.num_heads, **config.projection.kwargs),
     r"(A_1 - \lambda A_2)\,V,\quad \lambda = e^{\lambda_{q_1} \cdot \lambda_{k_1}} - e^{\lambda_{q_2} \cdot "
     r"\lambda_{k_2}} + \lambda_0",
     "Each head takes the difference of two attention maps, so that what both of them see cancels; weights may be "
     "negative.", "Ye et al.", 2024, "https://arxiv.org/abs/2410.05258",
     (BIAS, Param("depth", "Layer", 1, 1, 1000, 1,
                  meaning="l, the layer's place from below: λ₀ grows with it from 0.2 to 0.8")),
-    "A₁ − λA₂", traits=frozenset({"folds"}), sizes=_sizes, cost=_cost, refuse=_refuse)
+    "A₁ − λA₂", traits=frozenset({"folds"}), sizes=_sizes, refuse=_refuse)

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
-from core.attention.projections.base import BIAS, maps_cost
-from core.entries import Area, Cost, Entry, HeadSizes, Param
+from core.attention.projections.multi_head import BIAS
+from core.entries import Entry, HeadSizes, Param
 from core.layer_config import LayerConfig
 
 MOST_KV_HEADS = 256
@@ -51,16 +51,8 @@ def _build(config: LayerConfig) -> GroupedQuery:
 
 
 def _sizes(config: LayerConfig) -> HeadSizes:
-    return HeadSizes(config.num_heads, config.head_dim, config.head_dim, int(config.projection["kv_heads"]))
-
-
-def _one(config: LayerConfig) -> HeadSizes:
-    return HeadSizes(config.num_heads, config.head_dim, config.head_dim, 1)
-
-
-def _cost(config: LayerConfig, area: Area) -> Cost:
-    size, narrow = config.d_model, config.head_dim * config.kv_heads
-    return maps_cost(config, area, 2 * size * size, 2 * size * narrow)
+    kv_heads = 1 if config.projection.key == "multi_query" else int(config.projection["kv_heads"])
+    return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
 
 
 def _refuse(config: LayerConfig) -> str | None:
@@ -80,8 +72,8 @@ GROUPED_QUERY = Entry(
     "Ainslie et al.", 2023, "https://arxiv.org/abs/2305.13245",
     (Param("kv_heads", "Key/value heads", 2, 1, MOST_KV_HEADS, 1,
            meaning="G, the heads of keys and values; it divides the number of query heads"), BIAS),
-    "{kv_heads} heads of k, v", sizes=_sizes, cost=_cost, refuse=_refuse)
+    "{kv_heads} heads of k, v", sizes=_sizes, refuse=_refuse)
 MULTI_QUERY = Entry(
     "multi_query", "Multi-query", _build, r"k_j = W_k c_j,\quad v_j = W_v c_j\ \text{for all heads}",
     "All query heads share one head of keys and values.", "Shazeer", 2019, "https://arxiv.org/abs/1911.02150",
-    (BIAS,), "one head of k, v", sizes=_one, cost=_cost)
+    (BIAS,), "one head of k, v", sizes=_sizes)

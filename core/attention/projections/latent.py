@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import Heads, Projection, linear, merge_heads, split_heads
-from core.attention.projections.base import maps_cost
-from core.entries import Area, Cost, Entry, HeadSizes, Param, find
+from core.entries import Entry, HeadSizes, Param, find
 from core.layer_config import LayerConfig
 from core.positions import POSITIONS
 from core.positions.rotary import Rotary
@@ -60,41 +59,14 @@ class Latent(Projection):
         shared = shared.expand(-1, self.num_heads, -1, -1)
         return torch.cat((content, rotated), -1), torch.cat((keys, shared), -1), values
 
-    def absorbed(self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0) -> Heads:
-        """The same scores with one key head: W_uk is applied to the query, so that keys are never unfolded.
-
-        q (B, H, T, R + rope), k (B, 1, S, R + rope) and v (B, 1, S, R), which is the latent itself.
-        """
-        content, rotated = self.queries(x, offset)
-        latent, shared = self.cached(context)
-        unfold = self.key.weight.unflatten(0, (self.num_heads, self.content))  # (H, D, R)
-        latent = latent[:, None]  # (B, 1, S, R)
-        return torch.cat((content @ unfold, rotated), -1), torch.cat((latent, shared), -1), latent
-
-    def unfold(self, out: Float[Tensor, "B H T R"]) -> Float[Tensor, "B H T D"]:
-        """An output of the absorbed form, which is a latent, as each head's values: W_uv after the weights."""
-        return out @ self.value.weight.unflatten(0, (self.num_heads, self.content)).mT
-
     def merge(self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
         return self.output(merge_heads(out))
-
-
-def _build(config: LayerConfig) -> Latent:
-    return Latent(config.d_model, config.num_heads, **config.projection.kwargs)
 
 
 def _sizes(config: LayerConfig) -> HeadSizes:
     rope, latent = int(config.projection["rope"]), int(config.projection["latent"])
     heads, size = config.num_heads, config.head_dim
     return HeadSizes(heads, size + rope, size, heads, cached=latent + rope)
-
-
-def _cost(config: LayerConfig, area: Area) -> Cost:
-    """Of the naive form, in which every head's keys and values are unfolded."""
-    size, small = config.d_model, int(config.projection["query_latent"])
-    latent, rope = int(config.projection["latent"]), int(config.projection["rope"])
-    per_query = size * small + (small or size) * config.score_heads * config.qk_dim + size * size
-    return maps_cost(config, area, per_query, size * (latent + rope) + 2 * latent * size)
 
 
 def _refuse(config: LayerConfig) -> str | None:
@@ -111,7 +83,7 @@ def _refuse(config: LayerConfig) -> str | None:
 _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for queries
 
 LATENT = Entry(
-    "latent", "Latent (MLA)", _build,
+    "latent", "Latent (MLA)", lambda config: Latent(config.d_model, config.num_heads, **config.projection.kwargs),
     r"c_j = W_c x_j,\quad k^{(h)}_j = [W^{(h)}_{uk} c_j;\ R_j W_r x_j],\quad v^{(h)}_j = W^{(h)}_{uv} c_j",
     "One small vector is kept of each token, from which every head reads its keys and values; order comes in beside "
     "it, through one turned key that all heads share.", "DeepSeek-AI", 2024, "https://arxiv.org/abs/2405.04434",
@@ -123,5 +95,4 @@ LATENT = Entry(
      Param("base", "Base", 10000.0, 2.0, 1e7, 1.0, meaning="ratio of the longest wavelength to the shortest"),
      Param("layout", "Layout", "interleaved", choices=("halves", "interleaved"),
            meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1")),
-    "k, v from {latent} numbers", traits=frozenset({"own positions"}), sizes=_sizes, cost=_cost,
-    refuse=_refuse)
+    "k, v from {latent} numbers", traits=frozenset({"own positions"}), sizes=_sizes, refuse=_refuse)

@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
-from core.attention.projections.base import BIAS, maps_cost
-from core.entries import Area, Cost, Entry, HeadSizes, Param
+from core.entries import Entry, HeadSizes, Param
 from core.layer_config import LayerConfig
+
+BIAS = Param("bias", "Bias", True, meaning="whether the four maps have a bias")
 
 
 class Identity(Projection):
@@ -47,47 +48,27 @@ class Gated(MultiHead):
         return self.output(gate * joined)
 
 
-def _identity(config: LayerConfig) -> Identity:
-    return Identity(config.d_model, config.num_heads)
-
-
-def _states(config: LayerConfig) -> HeadSizes:
+def _identity_sizes(config: LayerConfig) -> HeadSizes:
     heads, size = config.num_heads, config.head_dim
     return HeadSizes(heads, size, size, heads, cached=config.d_model)  # keys and values are one
 
 
-def _multi_head(config: LayerConfig) -> MultiHead:
-    return MultiHead(config.d_model, config.num_heads, **config.projection.kwargs)
-
-
-def _cost(config: LayerConfig, area: Area) -> Cost:
-    square = config.d_model**2
-    return maps_cost(config, area, 2 * square, 2 * square)
-
-
-def _gated_cost(config: LayerConfig, area: Area) -> Cost:
-    gates = config.d_model if config.projection["grain"] == "elementwise" else config.num_heads
-    more = Cost(2 * config.d_model * gates * area.queries, 4 * gates * area.queries)
-    return _cost(config, area) + more
-
-
-def _gated(config: LayerConfig) -> Gated:
-    return Gated(config.d_model, config.num_heads, **config.projection.kwargs)
-
-
 IDENTITY = Entry(
-    "identity", "Identity", _identity, r"q_i = x_i,\quad k_j = v_j = c_j",
-    "The states themselves are compared; nothing is learned here.", "Bahdanau et al.", 2014,
-    "https://arxiv.org/abs/1409.0473", short="q = x", sizes=_states)
+    "identity", "Identity", lambda config: Identity(config.d_model, config.num_heads),
+    r"q_i = x_i,\quad k_j = v_j = c_j", "The states themselves are compared; nothing is learned here.",
+    "Bahdanau et al.", 2014, "https://arxiv.org/abs/1409.0473", short="q = x", sizes=_identity_sizes)
 MULTI_HEAD = Entry(
-    "multi_head", "Multi-head", _multi_head, r"q_i = W_q x_i,\quad k_j = W_k c_j,\quad v_j = W_v c_j",
+    "multi_head", "Multi-head",
+    lambda config: MultiHead(config.d_model, config.num_heads, **config.projection.kwargs),
+    r"q_i = W_q x_i,\quad k_j = W_k c_j,\quad v_j = W_v c_j",
     "Learned maps give each head queries, keys and values of its own; the context is x itself (self-attention) "
     "or another sequence (cross-attention).", "Vaswani et al.", 2017, "https://arxiv.org/abs/1706.03762",
-    (BIAS,), "q = x W_q", cost=_cost)
+    (BIAS,), "q = x W_q")
 GATED = Entry(
-    "gated", "Gated output", _gated, r"W_o\,[\sigma(W_g x_i) \odot \mathrm{out}_i]",
+    "gated", "Gated output", lambda config: Gated(config.d_model, config.num_heads, **config.projection.kwargs),
+    r"W_o\,[\sigma(W_g x_i) \odot \mathrm{out}_i]",
     "A gate that reads the query's own token lets each head's output through or holds it back.", "Qiu et al.", 2025,
     "https://arxiv.org/abs/2505.06708",
     (BIAS, Param("grain", "Gate", "elementwise", choices=("elementwise", "headwise"),
                  labels=("each number", "each head"), meaning="whether a gate serves one number or a whole head")),
-    "q = x W_q, σ(W_g x) ⊙ out", cost=_gated_cost)
+    "q = x W_q, σ(W_g x) ⊙ out")
