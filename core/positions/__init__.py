@@ -2,8 +2,7 @@
 
 from core.entries import Entry
 from core.positions.absolute import LEARNED, NONE, SINUSOIDAL
-from core.positions.bias import ALIBI
-from core.positions.buckets import T5_BUCKETS
+from core.positions.bias import ALIBI, T5_BUCKETS
 from core.positions.contextual import COPE, FORGETTING
 from core.positions.functional import FIRE, KERPLE
 from core.positions.relative import DEBERTA, SHAW, TRANSFORMER_XL

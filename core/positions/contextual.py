@@ -15,9 +15,9 @@ from core.score_block import ScoreBlock
 
 
 class Cope(Position):
-    """qᵢᵀ e[pᵢⱼ], pᵢⱼ = Σ σ(sᵢₘ) over m from j to i: a place counted in keys that matter. Golovneva 2024, section 4.
+    """qᵢᵀ e[pᵢⱼ], pᵢⱼ = Σ σ(sᵢₘ) over m from j to i: a position counted in gated keys. Golovneva 2024, section 4.
 
-    p is a fraction, so e is interpolated between its two neighbours; a key after the query, or padding, counts 0.
+    p is fractional, so e is interpolated between its two neighbours; a key after the query, or padding, counts 0.
     """
 
     def __init__(self, qk_dim: int, places: int) -> None:
@@ -31,20 +31,20 @@ class Cope(Position):
             counted = counted & block.key_mask
         precise = scores.to(torch.promote_types(scores.dtype, torch.float32))  # a sum over many keys
         gates = precise.sigmoid().masked_fill(~counted, 0.0)
-        place = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)  # (B, H, T, S), from j to the end
-        below = place.floor()
-        share = place - below
-        met = q @ self.table.mT  # (B, H, T, places)
-        added = met.gather(-1, below.long()) * (1 - share) + met.gather(-1, place.ceil().long()) * share
-        return scores + added.to(scores.dtype)
+        position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)  # (B, H, T, S), from j to the end
+        below = position.floor()
+        share = position - below
+        products = q @ self.table.mT  # (B, H, T, places)
+        bias = products.gather(-1, below.long()) * (1 - share) + products.gather(-1, position.ceil().long()) * share
+        return scores + bias.to(scores.dtype)
 
 
 class Forgetting(Position):
-    """Σ log fₗ over l from j + 1 to i, fₗ = σ(wᵀxₗ + b) a head: what lies between decides. Lin 2025, section 3.
+    """Σ log fₗ over l from j + 1 to i, fₗ = σ(wᵀxₗ + b) a head. Lin 2025, section 3.
 
-    A key after its query is forgotten by the gates between them just so (under a causal mask it is never seen), and
-    a query past the last key by none: gates stand where keys stand, so a cache and the whole run agree. A key that is
-    not real forgets nothing.
+    For a key after its query the gates between them count likewise (a causal mask hides it). There are gates for keys
+    only, so queries past the last key add none, and decoding with a cache agrees with the whole run. Padding keys have
+    no gate.
     """
 
     def __init__(self, d_model: int, num_heads: int, start: float) -> None:
@@ -56,8 +56,8 @@ class Forgetting(Position):
         """The cumulative log of the forget gates up to each key, (B, H, Sx)."""
         gates = self.gate(require(block, "context", "forgetting")).mT
         precise = torch.promote_types(gates.dtype, torch.float32)  # a sum over many keys
-        each = F.logsigmoid(gates.to(precise))
-        return ((each if block.real is None else each.masked_fill(~block.real[:, None], 0.0)).cumsum(-1),)
+        logs = F.logsigmoid(gates.to(precise))
+        return ((logs if block.real is None else logs.masked_fill(~block.real[:, None], 0.0)).cumsum(-1),)
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "B H T S"]:
         context = require(block, "context", "forgetting")
@@ -67,19 +67,11 @@ class Forgetting(Position):
         return -between.abs().to(context.dtype)
 
 
-def _cope(config: LayerConfig) -> Cope:
-    return Cope(config.qk_dim, **config.position.kwargs)
-
-
-def _forgetting(config: LayerConfig) -> Forgetting:
-    return Forgetting(config.d_model, config.score_heads, **config.position.kwargs)
-
-
 def _cope_cost(config: LayerConfig, area: Area) -> Cost:
-    """Every query meets the table; then gates, places, their two neighbours and a share, each a matrix."""
-    heads, places = config.score_heads, int(config.position["places"])
-    met = heads * area.queries * places
-    return Cost(2.0 * met * config.qk_dim, 36 * heads * area.cells + 4 * met)
+    """The products of queries and table; then gates, positions, their two neighbours and a share, each a matrix."""
+    heads = config.score_heads
+    products = heads * area.queries * int(config.position["places"])
+    return Cost(2.0 * products * config.qk_dim, 36 * heads * area.cells + 4 * products)
 
 
 def _forgetting_cost(config: LayerConfig, area: Area) -> Cost:
@@ -93,13 +85,16 @@ def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
 
 
 COPE = Entry(
-    "cope", "CoPE", _cope, r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
+    "cope", "CoPE", lambda config: Cope(config.qk_dim, **config.position.kwargs),
+    r"q_i^\top e\!\left[\textstyle\sum_{m=j}^{i} \sigma(s_{im})\right]",
     "A place is counted in the keys that matter to the query, not in tokens.", "Golovneva et al.", 2024,
     "https://arxiv.org/abs/2405.18719",
     (Param("places", "Places", 64, 2, 4096, 1, meaning="vectors in the table; places beyond share the last one"),),
     short="+ q·e[Σσ(s)]", enters="scores", traits=frozenset({"adjusts", "whole rows"}), cost=_cope_cost)
 FORGETTING = Entry(
-    "forgetting", "Forgetting gate", _forgetting, r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
+    "forgetting", "Forgetting gate",
+    lambda config: Forgetting(config.d_model, config.score_heads, **config.position.kwargs),
+    r"\sum_{l=j+1}^{i} \log f_l,\quad f_l = \sigma(w_h^\top x_l + b_h)",
     "Each token says how much of what came before it is kept, so distance is measured in what was forgotten.",
     "Lin et al.", 2025, "https://arxiv.org/abs/2503.02130",
     (Param("start", "Bias at the start", 0.0, -5.0, 8.0, 0.5,

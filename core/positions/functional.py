@@ -33,17 +33,17 @@ class Kerple(Position):
         distance = (block.i - block.j).abs().to(self.slope.dtype)
         slope = F.softplus(self.slope)[:, None, None]
         if self.kernel == "log":
-            spent = torch.log1p(F.softplus(self.shape)[:, None, None] * distance)
+            penalty = torch.log1p(F.softplus(self.shape)[:, None, None] * distance)
         else:
-            spent = distance ** (2 * self.shape.sigmoid()[:, None, None])
-        return (-slope * spent).to(block.dtype)
+            penalty = distance ** (2 * self.shape.sigmoid()[:, None, None])
+        return (-slope * penalty).to(block.dtype)
 
 
 class Fire(Position):
     """f(ψ(|i − j|) / ψ(max(i, L))), ψ(x) = log(c·x + 1), f a small network from 1 to H. Li 2024.
 
-    The distance is read as a share of the place of the query, so that a longer text asks for no unseen input. c and
-    the threshold L = |m| · L₀ are learned.
+    The distance is read relative to the query's position, so that a longer text gives no unseen input. c and the
+    threshold L = |m| · L₀ are learned.
     """
 
     def __init__(self, num_heads: int, hidden: int, threshold: float) -> None:
@@ -54,44 +54,37 @@ class Fire(Position):
         self.multiple = nn.Parameter(torch.tensor(1.0))
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, "H T S"]:
-        place = block.i.to(self.stretch.dtype)
-        longest = torch.maximum(place, (self.multiple * self.threshold).abs())  # (T, 1)
-        share = self.squeeze(place - block.j) / (self.squeeze(longest) + FIRE_EPS)
+        position = block.i.to(self.stretch.dtype)
+        longest = torch.maximum(position, (self.multiple * self.threshold).abs())  # (T, 1)
+        share = self.squeeze(position - block.j) / (self.squeeze(longest) + FIRE_EPS)
         return self.network(share[..., None]).permute(2, 0, 1).to(block.dtype)
 
     def squeeze(self, distance: Tensor) -> Tensor:
         return torch.log1p((self.stretch * distance).abs())
 
 
-def _kerple(config: LayerConfig) -> Kerple:
-    return Kerple(config.score_heads, **config.position.kwargs)
-
-
-def _fire(config: LayerConfig) -> Fire:
-    return Fire(config.score_heads, **config.position.kwargs)
-
-
 def _kerple_cost(config: LayerConfig, area: Area) -> Cost:
-    """Distances, and at the last step two matrices a head."""
+    """Distances, and two matrices a head in the last step."""
     bias = 4 * config.score_heads * area.cells
     return Cost(0.0, 4 * area.cells + max(16 * area.cells, 2 * bias), bias)
 
 
 def _fire_cost(config: LayerConfig, area: Area) -> Cost:
-    """A network for each cell, whose hidden numbers are held before and after their ReLU."""
+    """A network for each cell, with hidden numbers held before and after the ReLU."""
     cells, hidden, bias = area.cells, int(config.position["hidden"]), 4 * config.score_heads * area.cells
     return Cost(2.0 * cells * hidden * (1 + config.score_heads), 4 * cells * (1 + 2 * hidden), bias)
 
 
 KERPLE = Entry(
-    "kerple", "KERPLE", _kerple, r"-r_1 \log(1 + r_2\,|i - j|)\quad\text{or}\quad -r_1\,|i - j|^{r_2}",
+    "kerple", "KERPLE", lambda config: Kerple(config.score_heads, **config.position.kwargs),
+    r"-r_1 \log(1 + r_2\,|i - j|)\quad\text{or}\quad -r_1\,|i - j|^{r_2}",
     "Each head learns how steeply distance costs, along a logarithm or a power.", "Chi et al.", 2022,
     "https://arxiv.org/abs/2205.09921",
     (Param("kernel", "Kernel", "log", choices=("log", "power"), labels=("Logarithm", "Power"),
            meaning="the shape of the cost: −r₁ log(1 + r₂ distance), or −r₁ distance to the power r₂"),),
     short="− kernel(|i−j|)", enters="scores", cost=_kerple_cost)
 FIRE = Entry(
-    "fire", "FIRE", _fire,
+    "fire", "FIRE", lambda config: Fire(config.score_heads, **config.position.kwargs),
     r"f_\theta\!\left(\frac{\psi(|i - j|)}{\psi(\max(i, L))}\right)_h,\quad \psi(x) = \log(c\,x + 1)",
     "A small network reads the distance as a share of the query’s own place, so longer texts bring nothing unseen.",
     "Li et al.", 2024, "https://arxiv.org/abs/2310.04418",

@@ -105,18 +105,6 @@ def least(block: ScoreBlock) -> int:
     return block.offset - block.num_keys + 1
 
 
-def _shaw(config: LayerConfig) -> Shaw:
-    return Shaw(config.qk_dim, config.v_dim, **config.position.kwargs)
-
-
-def _transformer_xl(config: LayerConfig) -> TransformerXL:
-    return TransformerXL(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs)
-
-
-def _deberta(config: LayerConfig) -> Deberta:
-    return Deberta(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs)
-
-
 def _met(config: LayerConfig, area: Area, vectors: int, contents: int) -> Cost:
     """Contents that meet `vectors` vectors, and a bias picked from their products by a matrix of distances."""
     products = contents * vectors * config.score_heads
@@ -160,7 +148,7 @@ def _deberta_tables(config: LayerConfig, area: Area) -> Cost:
 
 
 SHAW = Entry(
-    "shaw", "Relative (Shaw)", _shaw,
+    "shaw", "Relative (Shaw)", lambda config: Shaw(config.qk_dim, config.v_dim, **config.position.kwargs),
     r"\frac{q_i^\top a^K_c}{\sqrt{D}},\quad o_i \mathrel{+}= \sum_j w_{ij}\,a^V_c,\quad c = \mathrm{clip}(j-i,\,\pm K)",
     "A query reads a learned vector for each distance, up to a farthest one, and the output takes one from each key.",
     "Shaw et al.", 2018, "https://arxiv.org/abs/1803.02155",
@@ -168,7 +156,8 @@ SHAW = Entry(
      Param("values", "Value term", True, meaning="whether the output also takes a vector by distance")),
     short="q·a[j−i]/√D", enters="scores", traits=frozenset({"values"}), cost=_shaw_cost)
 TRANSFORMER_XL = Entry(
-    "transformer_xl", "Transformer-XL", _transformer_xl,
+    "transformer_xl", "Transformer-XL",
+    lambda config: TransformerXL(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs),
     r"\frac{u_h^\top k_j + (q_i + v_h)^\top W_r\, r_{i-j}}{\sqrt{D}}",
     "A query reads the sinusoids of the distance, and each head weighs content and place by two vectors of its own.",
     "Dai et al.", 2019, "https://arxiv.org/abs/1901.02860",
@@ -176,7 +165,8 @@ TRANSFORMER_XL = Entry(
     short="(u·k + (q+v)·r[i−j])/√D", enters="scores", cost=_transformer_xl_cost,
     tables=_transformer_xl_tables)
 DEBERTA = Entry(
-    "deberta", "Disentangled (DeBERTa)", _deberta,
+    "deberta", "Disentangled (DeBERTa)",
+    lambda config: Deberta(config.d_model, config.score_heads, config.qk_dim, **config.position.kwargs),
     r"\frac{q_i^\top k_j + q_i^\top K^r_{\mathrm{clip}(i-j)} + k_j^\top Q^r_{\mathrm{clip}(i-j)}}{\sqrt{3D}}",
     "Content meets place twice: the query reads the distance, and so does the key; three terms share one scale.",
     "He et al.", 2021, "https://arxiv.org/abs/2006.03654",

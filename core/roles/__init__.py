@@ -8,5 +8,4 @@ from core.roles.sentences import SENTENCES
 from core.roles.targets import Text
 
 __all__ = ["ROLES", "SENTENCES", "Example", "RoleInputs", "RoleScores", "Role", "Text", "clearest_example",
-           "role_inputs", "score_roles",
-           "read_all"]
+           "read_all", "role_inputs", "score_roles"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from jaxtyping import Bool
 
 from core.pretrained.base import Line
-from core.roles.rarity import rank
 
 Targets = Bool[np.ndarray, "T T"]
+Rule = Callable[["Text"], Targets]
 
 NOT_READ = ("unk", "pad")  # what stands for a word that is not known, and for none
 LETTERS = 3  # a shorter piece, such as the t of "didn't", is no word of its own
@@ -111,6 +111,20 @@ def induction(text: Text) -> Targets:
     return follows_earlier & goes_on & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
 
+@cache
+def _ranks() -> dict[str, int]:
+    """The order of BERT's vocabulary, the commonest words first (Devlin et al. 2019: Wikipedia and BooksCorpus)."""
+    from core.pretrained.load import minilm_folder
+
+    lines = (minilm_folder() / "vocab.txt").read_text("utf-8").splitlines()
+    return {word: index for index, word in enumerate(lines) if word.isalpha() and len(word) > 1} | {"a": 0, "i": 0}
+
+
+def rank(word: str) -> int:
+    """The word's rank by frequency in English, 0 the commonest; a word outside BERT's 30,000 comes last."""
+    return _ranks().get(word.lower(), 30_522)
+
+
 def _plain_key(text: Text) -> Targets:
     keys = text.ordinary.copy()
     keys[:1] = False
@@ -134,6 +148,3 @@ def _between_signs(word: str) -> str:
     """The word without signs before and after it."""
     inside = [index for index, letter in enumerate(word) if letter.isalnum()]
     return word[inside[0]: inside[-1] + 1] if inside else ""
-
-
-Rule = Callable[[Text], Targets]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.roles import ROLES, Text
-from core.roles.rarity import rank
+from core.roles.targets import rank
 from tests.roles.readings import line
 
 LINE = "[CLS] the cat saw the heron . the cat [SEP]"

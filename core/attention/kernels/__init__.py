@@ -1,10 +1,10 @@
-"""Kernels: how the weights are computed, or what stands in for them. Exact returns every step; the others save."""
+"""Kernels: how the weights, or an approximation, are computed. Exact returns every step; the others save memory."""
 
 from core.attention.kernels.base import SAME
 from core.attention.kernels.chunked import CHUNKED
 from core.attention.kernels.costs import exact_cost
 from core.attention.kernels.delta import GATED_DELTA
-from core.attention.kernels.exact import AttentionInputs, Steps, empty_steps, exact, weighted_sum
+from core.attention.kernels.exact import AttentionInputs, Steps, empty_steps, exact
 from core.attention.kernels.fused import FUSED, fused, why_not_fused
 from core.attention.kernels.linear import LINEAR
 from core.attention.kernels.lowrank import LINFORMER, NYSTROM
@@ -19,13 +19,10 @@ EXACT = Entry(
     "https://arxiv.org/abs/1706.03762", short="every cell", traits=SAME, cost=exact_cost)
 
 # build(config or None) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
-# kernel of exact's own weights, which exact then draws; "implied" for one whose weights are another matrix, put into
-# its Steps when recording; "own positions" where tokens count by their positions, whatever the position says; "reads
-# mask" for one that looks at the mask's cells to see what it may skip.
+# kernel with exact's weights, which exact then records; "implied" for one with other weights, in its Steps when
+# recording; "own positions" where the kernel itself depends on positions; "reads mask" where it reads the mask's cells
+# to skip hidden ones.
 KERNELS: tuple[Entry, ...] = (
-    EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION,
-    GATED_DELTA,
-)
+    EXACT, FUSED, CHUNKED, LOCAL, BLOCK_SPARSE, LINEAR, PERFORMER, LINFORMER, NYSTROM, RETENTION, GATED_DELTA)
 
-__all__ = ["KERNELS", "AttentionInputs", "Steps", "exact", "fused", "weighted_sum", "why_not_fused",
-           "empty_steps"]
+__all__ = ["KERNELS", "AttentionInputs", "Steps", "empty_steps", "exact", "fused", "why_not_fused"]

@@ -14,14 +14,7 @@ from torch import Tensor, nn
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import (
-    CAUSAL_TOO,
-    IMPLIED,
-    needs_plain_rows,
-    scaled_qk,
-    steps,
-    visible_keys,
-)
+from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled_qk, steps, visible_keys
 from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry

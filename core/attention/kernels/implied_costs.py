@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.attention.kernels.costs import FLOAT, axis_cost, before, outputs
-from core.attention.kernels.refusals import joined
+from core.attention.kernels.refusals import and_parts
 from core.entries import Area, Cost
 from core.layer_config import LayerConfig
 
@@ -38,7 +38,7 @@ def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -
         making = max(4 * features_q, features_q + (4 if area.real is None else 6) * features_k)
     elif area.real is not None:
         making = max(making, made + features_k)
-    if not any(part.key == "causal" for part in joined(config.mask)):
+    if not any(part.key == "causal" for part in and_parts(config.mask)):
         flops += 2.0 * features * (queries + value * (queries + keys))
         return summed(config, area, flops, inputs + max(making, made + queries * (value + 1)), not copied)
     chunk, count, length = chunks_of(config, area)

@@ -13,7 +13,7 @@ from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, split_scale, steps, visible_keys
 from core.attention.kernels.implied_costs import linear_cost
-from core.attention.kernels.refusals import joined
+from core.attention.kernels.refusals import and_parts
 from core.entries import Entry, Param
 from core.layer_config import LayerConfig
 
@@ -71,7 +71,7 @@ class Features:
     """A kernel of feature maps: what φ makes of q and of k is summed up, causally in chunks."""
 
     def __init__(self, config: LayerConfig) -> None:
-        self.causal = config is not None and any(part.key == "causal" for part in joined(config.mask))
+        self.causal = config is not None and any(part.key == "causal" for part in and_parts(config.mask))
         self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
 
     def __call__(self, inputs: AttentionInputs) -> Steps:

@@ -7,14 +7,7 @@ from torch import Tensor, nn
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import (
-    IMPLIED,
-    PADDING_ONLY,
-    needs_plain_rows,
-    scaled_qk,
-    steps,
-    visible_keys,
-)
+from core.attention.kernels.implied import IMPLIED, PADDING_ONLY, needs_plain_rows, scaled_qk, steps, visible_keys
 from core.attention.kernels.implied_costs import linformer_cost, nystrom_cost
 from core.entries import ConfigError, Entry, Param
 from core.layer_config import LayerConfig

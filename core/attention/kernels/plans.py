@@ -112,7 +112,7 @@ def touched_blocks(places: MaskGeometry, size: int) -> list[Stretch]:
             continue
         seen = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
         blocks = F.pad(seen, (0, -keys % size)).unflatten(0, (-1, size)).any(1).nonzero().flatten().tolist()
-        plan.append(joined(blocks, size, keys) or NOTHING)
+        plan.append(merge_blocks(blocks, size, keys) or NOTHING)
     return plan
 
 
@@ -132,7 +132,7 @@ def visible_blocks(mask: Choice, places: MaskGeometry, size: int, real: int) -> 
     return plan
 
 
-def joined(blocks: list[int], size: int, length: int) -> Stretch:
+def merge_blocks(blocks: list[int], size: int, length: int) -> Stretch:
     """Neighbouring blocks as one stretch."""
     stretches: list[slice] = []
     for block in blocks:

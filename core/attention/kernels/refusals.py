@@ -1,65 +1,54 @@
-"""Why a kernel cannot compute some choices, in words that name both and say what to take instead."""
+"""Why a kernel cannot compute some choices: sentences that name both and what to take instead."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 from core.entries import Choice, find
 from core.layer_config import LayerConfig
 from core.positions import POSITIONS
 
-Reason = Callable[[Any], str | None]
+Reason = Callable[[LayerConfig], str | None]
 
 
 def refuse_when(kernel: str, *reasons: Reason) -> Reason:
-    """The `refuse` of a kernel's entry: the first reason that the config gives, with both names in it."""
+    """The `refuse` of a kernel's entry: the sentence of the first reason that applies."""
     def refuse(config: LayerConfig) -> str | None:
-        sentence = next((words for reason in reasons if (words := reason(config))), None)
-        return sentence and f"kernel = {kernel} {sentence}, or kernel = exact."
+        text = next((text for reason in reasons if (text := reason(config))), None)
+        return text and f"kernel = {kernel} {text}, or kernel = exact."
 
     return refuse
 
 
-def not_product(config: LayerConfig) -> str | None:
-    return None if config.has("score", "product") else (
-        f"computes dot products alone, not score = {config.score.key}; take score = scaled_dot")
+def without(axis: str, trait: str, text: str) -> Reason:
+    """The reason, whose {} is the choice's key, against a choice on that axis that lacks the trait."""
+    return lambda config: None if config.has(axis, trait) else text.format(getattr(config, axis).key)
 
 
-def not_softmax(config: LayerConfig) -> str | None:
-    return None if config.has("normalizer", "softmax") else (
-        f"computes a softmax alone, not normalizer = {config.normalizer.key}; take normalizer = softmax")
+def with_trait(axis: str, trait: str, text: str) -> Reason:
+    """The reason, whose {} is the choice's key, against a choice on that axis that has the trait."""
+    return lambda config: text.format(getattr(config, axis).key) if config.has(axis, trait) else None
 
 
-def more_than_a_bias(config: LayerConfig) -> str | None:
-    return None if not config.has("position", "adjusts") else (
-        f"computes scores with a bias alone, and position = {config.position.key} does more; take position = alibi")
-
-
-def adds_values(config: LayerConfig) -> str | None:
-    return None if not config.has("position", "values") else (
-        f"never holds the weights that position = {config.position.key} needs; take position = alibi")
-
-
-def whole_rows(config: LayerConfig) -> str | None:
-    return None if not config.has("position", "whole rows") else (
-        f"meets some of the keys at a time, and position = {config.position.key} needs all; take position = alibi")
+not_product = without("score", "product", "computes dot products alone, not score = {}; take score = scaled_dot")
+not_softmax = without(
+    "normalizer", "softmax", "computes a softmax alone, not normalizer = {}; take normalizer = softmax")
+more_than_a_bias = with_trait(
+    "position", "adjusts", "computes scores with a bias alone, and position = {} does more; take position = alibi")
+adds_values = with_trait(
+    "position", "values", "never holds the weights that position = {} needs; take position = alibi")
+whole_rows = with_trait(
+    "position", "whole rows", "meets some of the keys at a time, and position = {} needs all; take position = alibi")
+multiplies_weights = with_trait(
+    "mask", "reweighs", "keeps the softmax's own weights, which mask = {} multiplies; take mask = local")
+combines_heads = with_trait(
+    "projection", "folds",
+    "computes one softmax a head, and projection = {} subtracts two; take projection = multi_head")
 
 
 def enters_scores(config: LayerConfig) -> str | None:
     return None if find(POSITIONS, "position", config.position.key).enters != "scores" else (
         f"makes no scores for position = {config.position.key} to enter; take position = rope")
-
-
-def multiplies_weights(config: LayerConfig) -> str | None:
-    return None if not config.has("mask", "reweighs") else (
-        f"keeps the softmax's own weights, which mask = {config.mask.key} multiplies; take mask = local")
-
-
-def combines_heads(config: LayerConfig) -> str | None:
-    return None if not config.has("projection", "folds") else (
-        f"computes one softmax a head, and projection = {config.projection.key} subtracts two; take "
-        "projection = multi_head")
 
 
 def drops_weights(config: LayerConfig) -> str | None:
@@ -68,21 +57,14 @@ def drops_weights(config: LayerConfig) -> str | None:
 
 
 def mask_beyond(*keys: str) -> Reason:
-    """Refuse a mask that is made of more than these."""
-    def refuse(config: LayerConfig) -> str | None:
-        return None if {part.key for part in joined(config.mask)} <= {*keys} else (
-            f"has no scores for mask = {config.mask.key} to hide; take mask = {keys[0]}")
-
-    return refuse
+    """The reason against a mask other than these and their conjunctions."""
+    return lambda config: None if {part.key for part in and_parts(config.mask)} <= {*keys} else (
+        f"has no scores for mask = {config.mask.key} to hide; take mask = {keys[0]}")
 
 
-def joined(choice: Choice) -> Iterator[Choice]:
-    """A mask, or the masks that an `and` is made of."""
-    if choice.key == "and":
-        for part in choice.parts:
-            yield from joined(part)
-    else:
-        yield choice
+def and_parts(mask: Choice) -> list[Choice]:
+    """The masks that an `and` joins, at any depth; any other mask alone."""
+    return [inner for part in mask.parts for inner in and_parts(part)] if mask.key == "and" else [mask]
 
 
 # What F.scaled_dot_product_attention cannot do.

@@ -2,22 +2,11 @@
 
 from core.attention.basics import Normalizer, Softmax
 from core.attention.normalizers.hard import HARD, Hard
-from core.attention.normalizers.soft import (
-    SIGMOID,
-    SINK,
-    SOFTCAP,
-    SOFTMAX,
-    SOFTMAX_ONE,
-    Sigmoid,
-    Sink,
-    Softcap,
-    SoftmaxOne,
-)
+from core.attention.normalizers.soft import SIGMOID, SINK, SOFTCAP, SOFTMAX, SOFTMAX_ONE, Sigmoid, Softcap
 from core.attention.normalizers.sparse import ENTMAX, ENTMAX15, SPARSEMAX, TOP_K, Entmax, TopK
 from core.entries import Entry
 
-__all__ = ["NORMALIZERS", "Entmax", "Hard", "Normalizer", "Sigmoid", "Sink", "Softcap", "Softmax", "SoftmaxOne",
-           "TopK"]
+__all__ = ["NORMALIZERS", "Entmax", "Hard", "Normalizer", "Sigmoid", "Softcap", "Softmax", "TopK"]
 
 # build(config) -> Normalizer: module with forward(scores, mask) -> weights. Traits: "softmax" for the plain one, which
 # fused and chunked kernels can compute; "sums to one" and "at most one" say what a row's weights add up to (neither:

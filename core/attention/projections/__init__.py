@@ -1,18 +1,15 @@
 """Projections: where q, k and v come from, and how the heads become one output again."""
 
-from core.attention.basics import Heads, MultiHead, Projection, merge_heads, split_heads
+from core.attention.basics import MultiHead
 from core.attention.projections.differential import DIFFERENTIAL, Differential
 from core.attention.projections.grouped import GROUPED_QUERY, MULTI_QUERY, GroupedQuery
 from core.attention.projections.latent import LATENT, Latent
-from core.attention.projections.multi_head import GATED, IDENTITY, MULTI_HEAD, Gated, Identity
+from core.attention.projections.multi_head import GATED, IDENTITY, MULTI_HEAD
 from core.entries import Entry
 
-# build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where the heads that met are
-# fewer when they meet the values (and weights may be negative), "own positions" where it turns q and k itself.
+# build(config) -> Projection; `sizes` where its heads are not H of C / H. Traits: "folds" where there are more score
+# heads than value heads (and weights may be negative), "own positions" where it rotates q and k itself.
 PROJECTIONS: tuple[Entry, ...] = (
     IDENTITY, MULTI_HEAD, MULTI_QUERY, GROUPED_QUERY, LATENT, DIFFERENTIAL, GATED)
 
-__all__ = [
-    "PROJECTIONS", "Differential", "Gated", "GroupedQuery", "Heads", "Identity", "Latent", "MultiHead", "Projection",
-    "merge_heads", "split_heads",
-]
+__all__ = ["PROJECTIONS", "Differential", "GroupedQuery", "Latent", "MultiHead"]
