@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, attend, entry
-from core.attention.kernels.costs import areas_met
 from core.attention.kernels.delta import delta_rule
 from core.attention.kernels.performer import orthogonal_gaussian
+from core.attention.kernels.planned_costs import gathered_areas
 from core.attention.kernels.plans import MaskGeometry, reach, touched_blocks, visible_blocks
 from core.benchmark import peak_bytes
 from core.cost import attention_cost
@@ -233,7 +233,7 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
         return (torch.arange(16)[rows, None] - torch.arange(16)).abs() <= 1
     places = MaskGeometry(16, 16, 0, band)
     assert touched_blocks(places, 4)[1] == (slice(0, 12),)
-    met = areas_met(Area.whole(16, 16, masked=True), 4, touched_blocks(places, 4))
+    met = gathered_areas(Area.whole(16, 16, masked=True), 4, touched_blocks(places, 4))
     assert sum(count * area.cells for area, count in met.items()) == 10 * 16
 
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from core.attention.kernels.base import SAME, slice_inputs, spans, to_float32
-from core.attention.kernels.costs import chunked_cost
 from core.attention.kernels.exact import AttentionInputs, Steps, compute_scores
+from core.attention.kernels.planned_costs import chunked_cost
 from core.attention.kernels.refusals import (
     adds_values,
     combines_heads,

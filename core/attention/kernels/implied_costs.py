@@ -1,22 +1,21 @@
-"""What the kernels without a score matrix take, in closed form; costs.py says what is counted."""
+"""The cost of the kernels without a score matrix, in closed form; costs.py says what is counted."""
 
 from __future__ import annotations
 
-from core.attention.kernels.costs import FLOAT, axis_cost, before, outputs
+from core.attention.kernels.costs import FLOAT, axis_cost, kernel_cost
 from core.attention.kernels.refusals import and_parts
 from core.entries import Area, Cost
 from core.layer_config import LayerConfig
 
 
 def summed(config: LayerConfig, area: Area, flops: float, numbers: float, prepared: bool = True) -> Cost:
-    """With what a layer makes of q and k: beside it `numbers` a head are alive at once.
+    """A kernel with these FLOPs a head that holds so many numbers a head at once.
 
-    `prepared` says that what a score makes of q and k is alive then too.
+    With `prepared` it holds the score's prepared q and k too.
     """
-    made, score = before(config, area), axis_cost("score", config, area)
-    held = made.output + score.output * prepared + FLOAT * config.score_heads * numbers
-    return Cost(made.flops + score.flops + config.score_heads * flops, max(made.bytes, held),
-                outputs(config, area.queries))
+    score = axis_cost("score", config, area)
+    return kernel_cost(config, area, score.flops + config.score_heads * flops,
+                       score.output * prepared + FLOAT * config.score_heads * numbers)
 
 
 def chunks_of(config: LayerConfig, area: Area) -> tuple[int, int, int]:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from core.attention.kernels.base import SAME, slice_inputs, spans
-from core.attention.kernels.costs import blocks_seen, gathered_cost
 from core.attention.kernels.exact import AttentionInputs, Steps, exact
 from core.attention.kernels.fused import fused, why_not_fused
+from core.attention.kernels.planned_costs import blocks_seen, gathered_cost
 from core.attention.kernels.plans import EVERYTHING, Band, MaskGeometry, Plan, Stretch, Touched, reach
 from core.attention.kernels.refusals import refuse_when, whole_rows
 from core.entries import Area, Cost, Entry, Param
