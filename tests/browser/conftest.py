@@ -86,6 +86,13 @@ def server(tmp_path_factory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def demos(tmp_path_factory) -> Iterator[Server]:
+    """A server of the components alone, for tests that need nothing of the app itself."""
+    with running(tmp_path_factory.mktemp("demos"), Path(__file__).with_name("demo_app.py")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The machine's Chromium, else the one Playwright brought."""
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -108,14 +115,22 @@ def scheme() -> str:
     return "light"
 
 
+@pytest.fixture(scope="session")
+def tabs(browser: Browser) -> dict[str, Page]:
+    """One tab per server, by its address. A new one would fetch and compile Streamlit's bundle: 2 s of a core."""
+    return {}
+
+
 @pytest.fixture
-def page(browser: Browser, server: Server, width: int, scheme: str, request) -> Iterator[Page]:
-    """A fresh tab whose base address is the server's; a traceback on the page fails the test."""
-    context = browser.new_context(
-        base_url=server.url, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
-    context.set_default_timeout(20_000)
-    page = context.new_page()
+def page(browser: Browser, server: Server, tabs: dict[str, Page], width: int, scheme: str, request) -> Iterator[Page]:
+    """The server's tab, emptied; its base address is the server's. A traceback on the page fails the test."""
+    if server.url not in tabs:
+        context = browser.new_context(base_url=server.url)
+        context.set_default_timeout(20_000)
+        tabs[server.url] = context.new_page()
+    page = tabs[server.url]
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
     yield page
     try:
         assert_no_exception(page)
@@ -125,7 +140,21 @@ def page(browser: Browser, server: Server, width: int, scheme: str, request) -> 
     finally:
         if getattr(request.node, "failed", False):
             shot(page, request.node.name)
-        context.close()
+            tabs.pop(server.url).context.close()
+        else:
+            clear(page)
+
+
+def clear(page: Page) -> None:
+    """Leaves nothing for the next test: no other tab, no storage, the pointer in the corner."""
+    for other in page.context.pages:
+        if other != page:
+            other.close()
+    page.mouse.move(0, 0)
+    if page.url != "about:blank":
+        page.evaluate("localStorage.clear(), sessionStorage.clear()")
+    page.context.clear_cookies()
+    page.goto("about:blank")
 
 
 @pytest.hookimpl(wrapper=True)

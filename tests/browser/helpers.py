@@ -41,7 +41,27 @@ def assert_fits(page: Page) -> None:
     """Fails unless a picture is large enough to see and nothing is wider than the screen."""
     box = pictures(page).first.bounding_box()
     assert box["width"] > 100 and box["height"] > 60
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), "the page scrolls sideways"
+    wait_no_sideways_scrolling(page)
+
+
+def wait_no_sideways_scrolling(page: Page) -> None:
+    """Waits until nothing is wider than the screen: figures follow a new width a moment later."""
+    page.wait_for_function("""() => [document.documentElement, document.querySelector('[data-testid=stMain]')]
+                              .every(node => node.scrollWidth <= window.innerWidth + 1)""")
+
+
+def resize(page: Page, width: int, scheme: str) -> None:
+    """Another width and colour scheme for the page as it is; waits until it fits and its script has ended."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    wait_ready(page)
+    wait_no_sideways_scrolling(page)
+
+
+def click(target: Locator) -> None:
+    """Clicks once the page's script has ended: what moves while the page is still redrawn loses the click."""
+    wait_ready(target.page)
+    target.click()
 
 
 def shot(page: Page, name: str, full: bool = True) -> Path:

@@ -1,32 +1,26 @@
 """The attention view in a real browser: numbers, picks, keys, zoom, frames, words; light, dark and phone."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.conftest import running
 from tests.browser.helpers import wait_ready
 from tests.browser.view_data import WORDS, weights
 
-DEMO = Path(__file__).with_name("view_demo.py")
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """The demo in the app's place: these tests need nothing of the app itself."""
-    with running(tmp_path_factory.mktemp("demo"), DEMO) as server:
-        yield server
+@pytest.fixture(scope="session")
+def server(demos):
+    return demos
 
 
 @pytest.fixture
-def open_view(page: Page, server):
+def open_view(page: Page):
     def open_case(case: str, **query) -> Locator:
         more = "".join(f"&{key}={value}" for key, value in query.items())
-        page.goto(f"{server.url}/?case={case}{more}")
+        page.goto(f"/?demo=view&case={case}{more}")
         page.locator(".av[data-ready='1']").last.wait_for()
         wait_ready(page)
         return page.locator(".av").last
@@ -101,9 +95,8 @@ def test_a_click_in_the_grid_picks_for_every_linked_view(open_view, page):
     assert float(data(one)["value"]) == pytest.approx(head[4, 3], abs=1e-5)
 
 
-@pytest.mark.parametrize("size", [16, 128])
-def test_brackets_change_the_head_everywhere(open_view, page, size):
-    one = open_view("pretrained", size=size)
+def test_brackets_change_the_head_everywhere(open_view, page):
+    one = open_view("pretrained", size=128)
     one.locator(".stage").focus()
     page.keyboard.press("]")
     page.keyboard.press("]")
@@ -112,13 +105,20 @@ def test_brackets_change_the_head_everywhere(open_view, page, size):
     page.keyboard.press("[")
     expect(page.get_by_text("picked L3 H2")).to_be_visible()
     hover(one, 7, 6)
-    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, size)[3, 2][7, 6], abs=2e-5)
+    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 128)[3, 2][7, 6], abs=2e-5)
 
 
-def test_keys_walk_pin_release_and_speak(open_view, page):
+def test_the_view_is_one_tab_stop_with_a_name_and_keys_walk_pin_release_and_speak(open_view, page):
     view = open_view("pretrained")
+    stops = view.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
+                          ".map(x => x.className)")
+    assert stops == ["stage"]
+    stage = view.locator(".stage")
+    assert stage.get_attribute("role") == "img"
+    assert stage.get_attribute("aria-label") == "it puts most on animal"
+    assert view.locator(".live").get_attribute("aria-live") == "polite"
     head = weights(6, 12, 16)[3, 1]
-    view.locator(".stage").focus()
+    stage.focus()
     for key in ["ArrowDown", "ArrowRight", "ArrowRight"]:
         page.keyboard.press(key)
     expect(view).to_have_attribute("data-hover", "1,2")
@@ -137,19 +137,15 @@ def test_keys_walk_pin_release_and_speak(open_view, page):
     expect(page.get_by_text("pin None")).to_be_visible()
 
 
-def test_the_view_is_one_tab_stop_with_a_name(open_view):
-    view = open_view("pretrained")
-    stops = view.evaluate("e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
-                          ".map(x => x.className)")
-    assert stops == ["stage"]
-    stage = view.locator(".stage")
-    assert stage.get_attribute("role") == "img"
-    assert stage.get_attribute("aria-label") == "it puts most on animal"
-    assert view.locator(".live").get_attribute("aria-live") == "polite"
-
-
-def test_t_shows_the_row_sorted_and_the_question_mark_the_keys(open_view, page):
+def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_question_mark_the_keys(open_view, page):
     view = open_view("masked")
+    assert view.locator(".masked").inner_text() == "was sees no key: its output is 0"
+    hover(view, 2, 1)
+    assert "sees no key" in view.locator(".tip").inner_text()
+    hover(view, 0, 3)
+    assert "masked" in view.locator(".tip").inner_text()
+    page.mouse.move(2, 2)
+    expect(view).to_have_attribute("data-hover", "")
     view.locator(".stage").focus()
     for key in ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"]:
         page.keyboard.press(key)
@@ -158,15 +154,6 @@ def test_t_shows_the_row_sorted_and_the_question_mark_the_keys(open_view, page):
     assert len(cells) == 5
     assert view.locator("tbody .number").last.inner_text() == "masked"
     expect(view.locator("dl.keys")).to_be_visible()
-
-
-def test_a_row_that_sees_nothing_is_named(open_view):
-    view = open_view("masked")
-    assert view.locator(".masked").inner_text() == "was sees no key: its output is 0"
-    hover(view, 2, 1)
-    assert "sees no key" in view.locator(".tip").inner_text()
-    hover(view, 0, 3)
-    assert "masked" in view.locator(".tip").inner_text()
 
 
 def test_a_drag_zooms_and_reset_undoes_it(open_view, page):
@@ -206,19 +193,20 @@ def test_tokens_are_never_read_as_html(open_view, page):
 
 
 @pytest.mark.parametrize("width", [390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("case", ["pretrained", "frames", "masked"])
-def test_a_phone_shows_all_of_it(open_view, page, case, scheme, width):
+def test_a_phone_shows_all_of_it_in_either_scheme(open_view, page, case, width):
     view = open_view(case)
-    assert data(view)["theme"] == scheme
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        expect(view).to_have_attribute("data-theme", scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     for one in page.locator(".av").all():
         wide = one.evaluate("e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]")
         assert max(wide) <= 362
 
 
-def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page, server):
-    page.goto(f"{server.url}/?case=tabs")
+def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page):
+    page.goto("/?demo=view&case=tabs")
     page.get_by_role("tab", name="second").click()
     page.locator(".av[data-ready='1']").wait_for()
     hover(page.locator(".av"), 3, 4)
@@ -243,7 +231,7 @@ def test_signed_maps_hold_negative_numbers(open_view):
 def test_a_tap_pins_and_a_second_tap_releases(browser, server):
     context = browser.new_context(viewport={"width": 390, "height": 900}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    page.goto(f"{server.url}/?case=pretrained")
+    page.goto(f"{server.url}/?demo=view&case=pretrained")
     page.locator(".av[data-ready='1']").last.wait_for()
     wait_ready(page)
     view = page.locator(".av").last

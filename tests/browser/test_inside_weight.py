@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.helpers import shot, wait_ready
+from tests.browser.helpers import click, shot, wait_no_sideways_scrolling, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> Locator:
@@ -38,7 +38,7 @@ def test_a_press_opens_the_cell_and_the_link_keeps_it(page: Page):
 def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
     page.goto("/pretrained?pin=12.9&head=2.0")
     wait_ready(page, 60_000)
-    page.get_by_text("Take too → because apart").click(timeout=60_000)
+    click(page.get_by_text("Take too → because apart"))
     wait_ready(page, 60_000)
     expect(page.get_by_text("In head L2·H0, too meets because")).to_be_visible(timeout=60_000)
 
@@ -47,5 +47,5 @@ def test_a_phone_shows_it_within_its_width(page: Page):
     page.set_viewport_size({"width": 390, "height": 844})
     open_page(page, "?inside%3Amodel=induction")
     expect(page.get_by_text("Before rotation their product is")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    wait_no_sideways_scrolling(page)
     shot(page, "inside_weight_phone")

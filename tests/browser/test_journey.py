@@ -1,4 +1,4 @@
-"""From page to page: what was set or trained is there when one comes back, and the address names what is seen."""
+"""From page to page: what was set is there when one comes back, and the address names what is seen."""
 
 import re
 
@@ -29,18 +29,3 @@ def test_settings_outlive_a_look_at_another_page(page: Page):
     go(page, "Pretrained models")
     expect(page.get_by_role("textbox", name="Text")).to_have_value("Rain falls on dry land.")
     expect(page).to_have_url(re.compile("/pretrained.*Rain"))
-
-
-def test_a_run_is_there_when_one_comes_back(page: Page):
-    page.goto("/train")
-    wait_ready(page)
-    main = page.get_by_test_id("stMain")
-    main.get_by_role("button", name="Train", exact=True).click()
-    expect(page).to_have_url(re.compile(r"run=\d{8}-"))
-    address = page.evaluate("location.href")
-    main.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.get_by_text("is kept").first).to_be_visible()
-    go(page, "One query, step by step")
-    go(page, "Train and watch")
-    expect(page.get_by_text("is kept").first).to_be_visible()
-    assert page.evaluate("location.href") == address

@@ -2,11 +2,10 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from core.attention import AXES
-from tests.browser.helpers import assert_no_exception, wait_ready
+from tests.browser.helpers import assert_no_exception, click, resize, wait_ready
 
 FACT = "[data-testid='stHtml'] p"
 
@@ -17,8 +16,7 @@ def open_page(page: Page, link: str = "") -> Page:
     return page
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_each_axis_is_drawn_and_listed(page, width):
+def test_each_axis_is_drawn_and_listed(page):
     open_page(page)
     for name, axis in (("Scores", "score"), ("Masks", "mask"), ("Normalizers", "normalizer"), ("Kernels", "kernel")):
         page.get_by_role("radio", name=name).or_(page.get_by_role("button", name=name, exact=True)).first.click()
@@ -27,6 +25,8 @@ def test_each_axis_is_drawn_and_listed(page, width):
         expect(page.locator(".mu canvas").first).to_be_visible()
         expect(page.locator(FACT).first).to_have_text(re.compile(r"gives .* \d\.\d\d"))
         assert_no_exception(page)
+    resize(page, 390, "dark")
+    expect(page.locator(".mu canvas").first).to_be_visible()
 
 
 def test_a_choice_is_looked_up_and_kept_in_the_link(page):
@@ -45,6 +45,6 @@ def test_what_it_goes_with_and_its_code_open(page):
     open_page(page, "?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
     page.get_by_text("What it goes with, and what not").click()
     expect(page.get_by_text("and not with these")).to_be_visible()
-    page.get_by_text("The code that just ran").click()
+    click(page.get_by_text("The code that just ran"))
     expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")
     assert_no_exception(page)

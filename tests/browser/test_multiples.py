@@ -1,32 +1,26 @@
 """Small multiples in a real browser: one crosshair, numbers under each map, a difference, pins, keys, a phone."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.charts.numbers import number
-from tests.browser.conftest import running
 from tests.browser.helpers import wait_ready
 from tests.browser.view_data import weights
 
-DEMO = Path(__file__).with_name("multiples_demo.py")
 MAPS = weights(1, 6, 16)[0]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """The demo in the app's place: these tests need nothing of the app itself."""
-    with running(tmp_path_factory.mktemp("multiples"), DEMO) as server:
-        yield server
+@pytest.fixture(scope="session")
+def server(demos):
+    return demos
 
 
 @pytest.fixture
-def board(page: Page, server):
+def board(page: Page):
     def open_case(case: str, **query) -> Locator:
         more = "".join(f"&{key}={value}" for key, value in query.items())
-        page.goto(f"{server.url}/?case={case}{more}")
+        page.goto(f"/?demo=multiples&case={case}{more}")
         page.locator(".mu[data-ready='1']").last.wait_for()
         wait_ready(page)
         return page.locator(".mu").first
@@ -54,7 +48,7 @@ def under(board: Locator) -> list[str]:
     return board.locator(".tile .value").all_inner_texts()
 
 
-def test_one_crosshair_reads_every_map_and_their_difference(board):
+def test_one_crosshair_reads_every_map_and_their_difference_and_the_tooltip_a_sum_that_is_right(board):
     shown = board("four")
     assert shown.get_attribute("data-picked") == "10,2", "the page's row, with nothing touched"
     for tile, i, j in [(0, 10, 0), (3, 4, 7), (4, 15, 15)]:
@@ -66,10 +60,6 @@ def test_one_crosshair_reads_every_map_and_their_difference(board):
     hover(shown, 1, 10, 2)
     assert under(shown)[2:4] == ["masked", "0.063"]
     assert shown.locator(".tile .pair").all_inner_texts() == ["it → animal"] * 5
-
-
-def test_the_tooltip_of_a_difference_is_a_sum_that_is_right(board):
-    shown = board("four")
     hover(shown, 4, 10, 13)
     a, b = MAPS[1, 10, 13], MAPS[0, 10, 13]
     title, equation = shown.locator(".tip").inner_text().split("\n")
@@ -161,10 +151,11 @@ def test_tokens_and_names_are_never_read_as_html(board, page):
 
 
 @pytest.mark.parametrize("width", [390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_them_two_by_two(board, page, width, scheme):
+def test_a_phone_shows_them_two_by_two_in_either_scheme(board, page, width):
     shown = board("four")
-    assert shown.get_attribute("data-theme") == scheme
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        expect(shown).to_have_attribute("data-theme", scheme)
     lefts = [round(tile.bounding_box()["x"]) for tile in shown.locator(".tile").all()[:4]]
     assert lefts[0] == lefts[2] < lefts[1] == lefts[3]
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,8 +1,7 @@
-"""Scores and Normalizers in a real browser: pictures at once, a pin that moves the equation, and a phone's width."""
+"""Scores and Normalizers in a real browser: pictures at once, a pin that moves the equation, typed scores."""
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from core.attention import AXES
@@ -26,6 +25,7 @@ def test_a_pinned_cell_moves_the_equation(page):
     expect(canvases.first).to_be_visible()
     expect(page.locator(".lab-table tbody tr")).to_have_count(len(AXES["score"]))
     before = equation(page).last.inner_text()
+    wait_ready(page)
     board = page.locator("canvas:visible").nth(1)
     size = board.bounding_box()
     page.mouse.click(size["x"] + size["width"] - 8, size["y"] + size["height"] - 8)
@@ -38,32 +38,21 @@ def test_scores_can_be_seen_signed(page):
     expect(equation(page).first).to_contain_text("tanh")
 
 
-@pytest.mark.parametrize("width", [390])
-@pytest.mark.parametrize("name", ["scores", "normalizers"])
-def test_a_phone_needs_no_sideways_scrolling(page, name):
-    open_page(page, name)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_typed_scores_become_bars(page):
+def test_typed_scores_become_bars_and_dark_bars_have_the_dark_ink(page):
     open_page(page, "normalizers")
     figures = page.locator(".nb figure")
     expect(figures.first).to_be_visible()
     drawn = figures.count()
+    page.emulate_media(color_scheme="dark")
     box = page.get_by_role("textbox", name="Scores of one query")
     box.fill("4, x, 0")
     box.press("Enter")
     expect(page.locator(".nb figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")).to_be_visible()
     expect(figures).to_have_count(drawn)
+    expect(page.locator(".nb")).to_have_attribute("style", re.compile("#269AD2"))
     tall = page.locator(".nb figure[aria-label^='Hard'] .bar i").first.bounding_box()
     assert tall["height"] > 60
     box.fill("4, four")
     box.press("Enter")
     expect(page.get_by_text("Score 1, “four”, is not a number", exact=False)).to_be_visible()
     expect(page).to_have_url(re.compile("normalizers(:|%3A)scores=4"))
-
-
-@pytest.mark.parametrize("scheme", ["dark"])
-def test_dark_bars_have_the_dark_ink(page):
-    open_page(page, "normalizers")
-    assert "#269AD2" in page.locator(".nb").get_attribute("style")

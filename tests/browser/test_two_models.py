@@ -2,8 +2,10 @@
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.helpers import click, wait_ready
+
 # What is written on a canvas since it was last cleared: text, where, and how.
-RECORDER = """
+RECORDER = """() => {
   const width = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, "width");
   Object.defineProperty(HTMLCanvasElement.prototype, "width", { ...width, set(value) {
     this.written = [];
@@ -16,7 +18,7 @@ RECORDER = """
     (this.canvas.written ??= []).push({ text, turned, row, x: at.x / ratio, y: at.y / ratio });
     return fillText.call(this, text, x, y, ...more);
   };
-"""
+}"""
 LONG = ("the old king walked to the dark river and the young queen walked to the red house because it was too late for "
         "him . but she did not care")
 
@@ -29,9 +31,9 @@ def names_on(page: Page, canvas: int) -> tuple[list[dict], list[dict]]:
 
 
 def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_own(page: Page):
-    page.add_init_script(RECORDER)
     page.goto(f"/two_models?inside:text={LONG.replace(' ', '+')}")
     expect(page.locator(".mu canvas.base")).to_have_count(3, timeout=60_000)
+    page.evaluate(RECORDER)
     page.get_by_role("textbox", name="Text B").fill(LONG)
     page.get_by_role("textbox", name="Text B").press("Enter")
     expect(page.get_by_text("32 of 32 rows are in both")).to_be_visible(timeout=60_000)
@@ -39,6 +41,7 @@ def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_ow
     assert 11 <= high < 13, "the cells for which names have to be thinned"
     for names, along in zip(names_on(page, 0), "yx", strict=True):
         assert len(names) > 12 and min(b[along] - a[along] for a, b in zip(names, names[1:], strict=False)) >= 13
+    wait_ready(page)
     over = page.locator(".mu canvas.over").first
     over.scroll_into_view_if_needed()
     for row in (6, 7):
@@ -60,10 +63,11 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     first = page.locator(".mu .name span").first
     before = first.inner_text()
     assert before.startswith("Text A, L")
+    wait_ready(page)
     grid = page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg").first
     box = grid.bounding_box()
     grid.click(position={"x": box["width"] * 0.3, "y": box["height"] * 0.3})  # within the first layers
     expect(first).not_to_have_text(before)
     assert first.inner_text().startswith(("Text A, L0", "Text A, L1", "Text A, L2"))
-    page.get_by_text("Trained and untrained", exact=True).click()
+    click(page.get_by_text("Trained and untrained", exact=True))
     expect(page.get_by_text("in the untrained model")).to_be_visible(timeout=30_000)

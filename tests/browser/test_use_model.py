@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import wait_ready
+from tests.browser.helpers import click, resize, wait_ready
 
 
 def open_page(page: Page, link: str = "use_model") -> Page:
@@ -19,19 +19,19 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     open_page(page)
     expect(page.get_by_text("How alike each two are")).to_be_visible()
     expect(page.get_by_text(re.compile("is most like"))).to_be_visible()
-    page.get_by_text("Other jobs, and where these numbers come from").click()
-    page.get_by_role("button", name="numbers", exact=True).click()
+    click(page.get_by_text("Other jobs, and where these numbers come from"))
+    click(page.get_by_role("button", name="numbers", exact=True))
     expect(page.get_by_text(re.compile("It writes"))).to_be_visible(timeout=30_000)
     before = page.get_by_text(re.compile("It writes")).inner_text()
-    page.get_by_role("radio", name="neun").first.click()
+    click(page.get_by_role("radio", name="neun").first)
     expect(page.get_by_text(re.compile("Saying neun"))).to_be_visible()
     assert page.get_by_text(re.compile("It writes")).inner_text() != before
     expect(page.get_by_text(re.compile("on which .neun. hangs most"))).to_be_visible()
+    wait_ready(page)
     page.locator(".av .stage").focus()
     page.keyboard.press("[")
     expect(page.get_by_text(re.compile("Without it the (logit|probability) of neun"))).to_be_visible()
     page.goto("about:blank")
     open_page(page, "use_model?inside:model=digits")
     expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()
-    page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 391
+    resize(page, 390, "light")

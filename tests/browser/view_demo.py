@@ -1,6 +1,7 @@
 """A page of nothing but views, for the browser tests and for looking at them."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,9 @@ if case == "pretrained":
     right.write(f"runs {st.session_state.runs}")
     right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")
 elif case == "grid":
-    attention_view(trace(12, 12, tokens), key="grid", layout="grid")
+    layer = trace(1, 12, tokens).maps[0]  # twelve alike: their numbers are made once
+    attention_view(AttentionTrace(tuple(replace(layer, layer=k) for k in range(12)), "the demo"), key="grid",
+                   layout="grid")
 elif case == "masked":
     allowed = np.tri(6, dtype=bool)
     allowed[2] = False
