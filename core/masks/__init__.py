@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from operator import and_, or_
+
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from core.entries import Area, Choice, ConfigError, Cost, Entry, complete, find
 from core.layer_config import LayerConfig
-from core.masks.compose import AllOf, AnyOf, NotOf
+from core.masks.compose import Combined, Inverted
 from core.masks.drawn import DRAWN, Drawing, parse_drawing
 from core.masks.luong import LUONG
 from core.masks.patterns import PATTERNS, Mask, Rule
@@ -32,11 +34,11 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
 
 
 COMPOSED: tuple[Entry, ...] = (
-    Entry("and", "And", lambda config, parts: AllOf(parts), r"m_1 \wedge m_2",
+    Entry("and", "And", lambda config, parts: Combined(parts, and_), r"m_1 \wedge m_2",
           "Seen only where every part allows it. " + _COMPOSE, "", 2017, cost=_cost),
-    Entry("or", "Or", lambda config, parts: AnyOf(parts), r"m_1 \vee m_2",
+    Entry("or", "Or", lambda config, parts: Combined(parts, or_), r"m_1 \vee m_2",
           "Seen where any part allows it. " + _COMPOSE, "", 2017, cost=_cost),
-    Entry("not", "Not", lambda config, parts: NotOf(parts[0]), r"\neg m",
+    Entry("not", "Not", lambda config, parts: Inverted(parts[0]), r"\neg m",
           "Seen where the part forbids it. " + _COMPOSE, "", 2017, cost=_cost),
 )
 
@@ -48,7 +50,7 @@ _TAKES = {"and": (1, "one or more parts"), "or": (1, "one or more parts"), "not"
 
 
 def check_parts(choice: Choice) -> None:
-    """ConfigError when a composition has too few parts or too many, or one that means nothing inside it."""
+    """ConfigError when a composition has too few or too many parts, or one that it cannot contain."""
     least, takes = _TAKES.get(choice.key, (0, "no parts"))
     count = len(choice.parts)
     if count < least or (count > least and choice.key not in ("and", "or")):
@@ -61,14 +63,14 @@ def check_parts(choice: Choice) -> None:
 
 
 def _weight_factor_mask(choice: Choice) -> str | None:
-    """The key of the first mask in it that multiplies weights."""
+    """The key of the first mask in the choice that multiplies weights."""
     if "reweighs" in find(MASKS, "mask", choice.key).traits:
         return choice.key
     return next((key for part in choice.parts if (key := _weight_factor_mask(part))), None)
 
 
 def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:
-    """The mask of a choice and its parts; those with weights need the AttentionConfig for its sizes."""
+    """The mask of a choice; one with weights needs the config for its sizes."""
     check_parts(choice)
     parts = tuple(make_mask(part, config) for part in choice.parts)
     return find(MASKS, "mask", choice.key).build(config, parts, **choice.kwargs)
@@ -78,7 +80,7 @@ def build_mask(
     choice: Choice, num_queries: int, num_keys: int, *, key_mask: Bool[Tensor, "B S"] | None = None, offset: int = 0,
     num_heads: int = 1, device: torch.device | str = "cpu",
 ) -> Tensor | None:
-    """The mask of a choice as a matrix, bool, broadcastable to (B, H, T, S); None where all may be seen.
+    """The mask of a choice as a matrix, bool, broadcastable to (B, H, T, S); None where every key is visible.
 
     True = may attend. `offset` is the position of query 0 among the keys: 0 aligns causal masks top-left, S − T
     bottom-right (a cache). ConfigError for a mask that reads the queries (local_p), which has no matrix without them.

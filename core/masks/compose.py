@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
+from functools import reduce
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,36 +13,25 @@ from core.masks.patterns import Mask
 from core.score_block import ScoreBlock
 
 
-class AllOf(Mask):
-    def __init__(self, parts: tuple[Mask, ...]) -> None:
+class Combined(Mask):
+    """The masks of all parts, joined by an operator such as operator.and_."""
+
+    def __init__(self, parts: tuple[Mask, ...], join: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(parts)
+        self.parts, self.join = nn.ModuleList(parts), join
 
     def forward(self, block: ScoreBlock) -> Tensor:
-        allowed = self.parts[0](block)
-        for part in self.parts[1:]:
-            allowed = allowed & part(block)
-        return allowed
+        return reduce(self.join, [part(block) for part in self.parts])
 
     def weight_factor(self, block: ScoreBlock) -> Tensor | None:
-        parts: Iterable[Any] = self.parts
-        factors = [factor for part in parts if (factor := part.weight_factor(block)) is not None]
+        """The product of the parts' factors; check_parts allows them in an `and` alone."""
+        factors = [factor for part in self.parts if (factor := cast(Mask, part).weight_factor(block)) is not None]
         return torch.stack(torch.broadcast_tensors(*factors)).prod(0) if factors else None
 
 
-class AnyOf(Mask):
-    def __init__(self, parts: tuple[Mask, ...]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(parts)
+class Inverted(Mask):
+    """True where the part is False."""
 
-    def forward(self, block: ScoreBlock) -> Tensor:
-        allowed = self.parts[0](block)
-        for part in self.parts[1:]:
-            allowed = allowed | part(block)
-        return allowed
-
-
-class NotOf(Mask):
     def __init__(self, part: Mask) -> None:
         super().__init__()
         self.part = part

@@ -11,11 +11,9 @@ from core.layer_config import LayerConfig
 from core.positions.rotary import Position
 from core.score_block import ScoreBlock
 
-EXAMPLE = "score - 0.5*abs(i-j)"
-
 
 class Typed(Position):
-    """The scores as a formula over score, i, j, h, T and S makes them anew, after scale and before the mask."""
+    """New scores by a formula over score, i, j, h, T and S, after scale and before the mask."""
 
     def __init__(self, formula: str) -> None:
         super().__init__()
@@ -25,17 +23,12 @@ class Typed(Position):
         return self.formula(block, scores)
 
     def latex(self) -> str:
-        """The equation as it was typed, for a page to show in place of the entry's."""
+        """The typed formula as an equation, which pages show instead of the entry's."""
         return r"s_{ij} \leftarrow " + self.formula.latex()
 
 
-def read(text: str) -> Formula:
-    """The formula of a parameter; FormulaError, a ConfigError, points at the sign that does not fit."""
-    return parse(text, "score")
-
-
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """At most one matrix a level of the formula and two for the step that is made."""
+    """About three matrices at once."""
     return Cost(0.0, 4 * config.score_heads * area.cells * 3)
 
 
@@ -44,6 +37,6 @@ FORMULA = Entry(
     r"s_{ij} \leftarrow f(s_{ij}, i, j, h, T, S)",
     "Your own rule: the new score from the score, the places i and j, the head h and the sizes T and S.",
     "Dong et al.", 2024, "https://arxiv.org/abs/2412.05496",
-    (Param("formula", "Formula", EXAMPLE, parse=read,
+    (Param("formula", "Formula", "score - 0.5*abs(i-j)", parse=lambda text: parse(text, "score"),
            meaning="over score, i, j, h, T, S: + − * / % **, comparisons, where, abs, min, max, exp, log, sqrt …"),),
     short="{formula}", enters="scores", traits=frozenset({"adjusts"}), cost=_cost)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled_qk, steps, visible_keys
+from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, scaled_qk, steps
 from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry
@@ -30,15 +30,14 @@ def unit(x: Tensor) -> Tensor:
 
 
 def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """S_t q_t, (B, H, T, E), in chunks; decay = log α and write = β are (B, H, S), queries begin at place `offset`.
+    """S_t q_t, (B, H, T, E), in chunks; decay = log α and write = β are (B, H, S), queries begin at position `offset`.
 
-    Token t writes β_t(v_t − α_t S_{t−1}k_t), and what its chunk wrote before enters: a triangular system, solved for
-    the values and for the keys that the state at the chunk's start is read with. Yang 2024, section 3.3.
+    Token t writes β_t(v_t − α_t S_{t−1}k_t), where S_{t−1} holds what its chunk wrote before: a triangular system,
+    solved for the values and for the keys that read the state at the chunk's start. Yang 2024, section 3.3.
     """
     queries, keys, size = q.shape[2], k.shape[2], v.shape[-1]
-    length = -(-max(offset + queries, keys) // chunk) * chunk
-    q = F.pad(q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))  # (B, H, n, chunk, D)
-    k, v = (F.pad(x, (0, 0, 0, length - keys)).unflatten(2, (-1, chunk)) for x in (k, v))
+    q, k, v = in_chunks(q, k, v, chunk, offset)
+    length = q.shape[2] * chunk
     decay, write = (F.pad(x, (0, length - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1) for x in (decay, write))
     total = decay.cumsum(-2)  # log of the decay since the chunk's start; padding neither decays nor writes
     ahead = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).triu(1)
@@ -46,13 +45,13 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, ch
     written, since = k * write, total.exp()
     solved = torch.linalg.solve_triangular(
         (written @ k.mT) * between, torch.cat((v * write, written * since), -1), upper=False, unitriangular=True)
-    own, read = solved.split((size, k.shape[-1]), -1)
-    inside, from_start, added = (q @ k.mT) * between, q * since, (k * (total[..., -1:, :] - total).exp()).mT
-    state, out = own.new_zeros(*k.shape[:2], k.shape[-1], size), []
-    for i in range(length // chunk):
-        values = own[:, :, i] - read[:, :, i] @ state
+    new_values, read_keys = solved.split((size, k.shape[-1]), -1)
+    inside, from_start, updates = (q @ k.mT) * between, q * since, (k * (total[..., -1:, :] - total).exp()).mT
+    state, out = new_values.new_zeros(*k.shape[:2], k.shape[-1], size), []
+    for i in range(q.shape[2]):
+        values = new_values[:, :, i] - read_keys[:, :, i] @ state
         out.append(inside[:, :, i] @ values + from_start[:, :, i] @ state)
-        state = state * since[:, :, i, -1:] + added[:, :, i] @ values
+        state = state * since[:, :, i, -1:] + updates[:, :, i] @ values
     return torch.cat(out, 2)[:, :, offset:offset + queries]
 
 
@@ -84,7 +83,7 @@ class GatedDelta(nn.Module):
         if inputs.block.context is None:
             raise ConfigError("kernel = gated_delta reads from the keys' x what to forget, which is not given here; "
                               "give it, or take kernel = retention.")
-        real = visible_keys(inputs, "gated_delta")
+        real = real_keys(inputs, "gated_delta")
         q, k, scale = scaled_qk(inputs)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
@@ -92,9 +91,9 @@ class GatedDelta(nn.Module):
         gates = self.gates(inputs.block.context, real)
 
         def weights() -> Tensor:
-            """The output is linear in v, so that its matrix is what it makes of the identity."""
-            one = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
-            return delta_rule(q, k, one, *gates, self.chunk, offset)
+            """The output is linear in v, so that the identity for v gives the weights."""
+            identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(*k.shape[:2], -1, -1)
+            return delta_rule(q, k, identity, *gates, self.chunk, offset)
 
         return steps(inputs, delta_rule(q, k, v, *gates, self.chunk, offset), weights)
 
@@ -105,4 +104,4 @@ GATED_DELTA = Entry(
     "One state is carried from token to token: each says how much of it to keep, and corrects what it holds for its "
     "own key. Queries and keys have length 1, and a query sees only what came before.", "Yang et al.", 2024,
     "https://arxiv.org/abs/2412.06464", (CHUNK,), short="αS(I − βkkᵀ) + βvkᵀ", traits=IMPLIED | {"own positions"},
-    cost=delta_cost, refuse=needs_plain_rows("gated_delta", *CAUSAL_TOO))
+    cost=delta_cost, refuse=needs_plain_rows("gated_delta", *CAUSAL))

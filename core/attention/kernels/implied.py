@@ -1,9 +1,10 @@
-"""What the kernels without a score matrix share: q and k with the scale in them, the keys that are real, the Steps."""
+"""What the kernels without a score matrix share: scaled q and k, real keys, chunks, and their Steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from core.attention.kernels.base import product_of, to_float32
@@ -23,23 +24,23 @@ from core.entries import ConfigError
 
 IMPLIED = frozenset({"implied"})  # the trait of a kernel whose weights are another matrix than exact's
 PADDING_ONLY = ("none", "padding")
-CAUSAL_TOO = ("none", "causal", "padding")
+CAUSAL = ("none", "causal", "padding")
 
 
 def needs_plain_rows(kernel: str, *masks: str) -> Reason:
-    """The `refuse` of a kernel that stands for a softmax over dot products, under no mask but these."""
+    """The `refuse` of a kernel that replaces the softmax over dot products, under these masks alone."""
     return refuse_when(kernel, not_product, not_softmax, enters_scores, multiplies_weights, combines_heads,
                        drops_weights, mask_beyond(*masks))
 
 
 def scaled_qk(inputs: AttentionInputs) -> tuple[Tensor, Tensor, float | Tensor]:
-    """q and k in at least fp32, and what their dot product is multiplied by to be the score."""
+    """q and k in at least fp32, and the scale of their dot product, over the temperature."""
     q, k = product_of(inputs).prepare(inputs.q, inputs.k)
     return to_float32(q), to_float32(k), inputs.score.scale / inputs.normalizer.temperature
 
 
 def split_scale(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
-    """q and k whose dot product is the score: each takes the root of the scale."""
+    """q and k whose dot product is the score: the scale is split evenly between them."""
     q, k, scale = scaled_qk(inputs)
     if isinstance(scale, float) and scale == 1.0:
         return q, k
@@ -47,22 +48,31 @@ def split_scale(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     return q * (scale / root), k * root
 
 
-def visible_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
-    """Which keys are real, (B, 1, 1, S); ConfigError for what came with the call and cannot be honoured."""
+def real_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
+    """Which keys are real, (B, 1, 1, S); ConfigError for a bias, or a mask that differs between queries or heads."""
     if inputs.call_bias is not None:
         raise ConfigError(f"kernel = {kernel} makes no scores that a bias could be added to; take kernel = exact.")
-    given, real = inputs.call_mask, inputs.block.key_mask
-    if given is not None:
-        if given.dim() > 1 and given.shape[-2] > 1 or given.dim() > 2 and given.shape[-3] > 1:
-            raise ConfigError(f"kernel = {kernel} makes no scores that a mask of {tuple(given.shape)} could hide; take "
+    mask, real = inputs.call_mask, inputs.block.key_mask
+    if mask is not None:
+        if mask.dim() > 1 and mask.shape[-2] > 1 or mask.dim() > 2 and mask.shape[-3] > 1:
+            raise ConfigError(f"kernel = {kernel} makes no scores that a mask of {tuple(mask.shape)} could hide; take "
                               "a mask of keys alone, (B, 1, 1, S), or kernel = exact.")
-        given = given.reshape(-1, 1, 1, given.shape[-1])
-        real = given if real is None else real & given
+        mask = mask.reshape(-1, 1, 1, mask.shape[-1])
+        real = mask if real is None else real & mask
     return real
 
 
+def in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v in chunks, (B, H, n, chunk, D), with zeros before the first query's position `offset` and at the end."""
+    queries, keys = q.shape[2], k.shape[2]
+    length = -(-max(offset + queries, keys) // chunk) * chunk
+    q = F.pad(q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))
+    k, v = (F.pad(x, (0, 0, 0, length - keys)).unflatten(2, (-1, chunk)) for x in (k, v))
+    return q, k, v
+
+
 def steps(inputs: AttentionInputs, out: Tensor, weights: Callable[[], Tensor]) -> Steps:
-    """The output, and, where they are asked for, the weights that it amounts to."""
-    mask, drawn = (inputs.joined_mask(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
+    """The Steps of an output; with `inputs.record` its mask and the weights that it implies."""
+    mask, implied = (inputs.joined_mask(), weights().to(inputs.q.dtype)) if inputs.record else (None, None)
     return Steps(inputs.q, inputs.k, inputs.v, inputs.score.scale, None, mask, out.to(inputs.v.dtype),
-                 weights=drawn, implied=True)
+                 weights=implied, implied=True)

@@ -1,4 +1,4 @@
-"""Attention without a score matrix: φ(q)ᵀφ(k) in place of e^(qᵀk), so that keys and values are summed up once.
+"""Attention without a score matrix: φ(q)ᵀφ(k) in place of e^(qᵀk), so that keys and values are summed once.
 
 Katharopoulos et al. 2020: out_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), with φ(x) = elu(x) + 1.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, split_scale, steps, visible_keys
+from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, split_scale, steps
 from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import and_parts
 from core.entries import Entry, Param
@@ -31,7 +31,7 @@ def with_ones(v: Tensor) -> Tensor:
 
 
 def divided(sums: Tensor) -> Tensor:
-    """What with_ones began: the weighted sum of v over the sum of the weights; zeros where nothing was seen."""
+    """The weighted sum of v over the sum of the weights, from sums of `with_ones`; zeros where nothing is visible."""
     total = sums[..., -1:]
     unseen = total <= torch.finfo(sums.dtype).tiny
     return (sums[..., :-1] / total.masked_fill(unseen, 1.0)).masked_fill(unseen, 0.0)
@@ -40,20 +40,18 @@ def divided(sums: Tensor) -> Tensor:
 def linear_attention(features_q: Tensor, features_k: Tensor, v: Tensor) -> Tensor:
     """Every query sees every key. features (B, H, T, R) and (B, H, S, R), v (B, H, S, E): O(T·R·E) time."""
     total = features_q @ features_k.sum(2).unsqueeze(-1)
-    total = total.masked_fill(total <= torch.finfo(total.dtype).tiny, 1.0)  # nothing seen: 0 / 1
+    total = total.masked_fill(total <= torch.finfo(total.dtype).tiny, 1.0)  # nothing visible: 0 / 1
     return (features_q @ (features_k.mT @ v)).div_(total)
 
 
 def causal_linear_attention(features_q: Tensor, features_k: Tensor, v: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """Query i, at place offset + i, sees keys j ≤ offset + i; O(T·(chunk + R)·E) time.
+    """Query i, at position offset + i, sees keys j ≤ offset + i; O(T·(chunk + R)·E) time.
 
-    Within a chunk the weights are made, chunk × chunk; between chunks goes one state of R × (E + 1), the sum over all
-    keys before. A running sum of T such states would be far slower than the quadratic form.
+    Within a chunk weights are computed, chunk × chunk; earlier chunks enter through one state of R × (E + 1), the sum
+    over their keys. A running sum of T such states would be far slower than the quadratic form.
     """
-    queries, keys = features_q.shape[2], features_k.shape[2]
-    length = -(-max(offset + queries, keys) // chunk) * chunk
-    q = F.pad(features_q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))  # (B, H, n, chunk, R)
-    k, v = (F.pad(x, (0, 0, 0, length - keys)).unflatten(2, (-1, chunk)) for x in (features_k, with_ones(v)))
+    queries = features_q.shape[2]
+    q, k, v = in_chunks(features_q, features_k, with_ones(v), chunk, offset)  # (B, H, n, chunk, R or E + 1)
     inside = (q @ k.mT).tril() @ v
     state = (k.mT @ v).cumsum(2)  # (B, H, n, R, E + 1), at each chunk's end
     before = q @ F.pad(state, (0, 0, 0, 0, 1, -1))
@@ -61,21 +59,21 @@ def causal_linear_attention(features_q: Tensor, features_k: Tensor, v: Tensor, c
 
 
 def implied_weights(features_q: Tensor, features_k: Tensor, allowed: Tensor | None) -> Tensor:
-    """The weights, (B, H, T, S), that the sums amount to; never made to compute the output."""
+    """The weights, (B, H, T, S), that the sums imply; the output does not need them."""
     weights = features_q @ features_k.mT
     weights = weights if allowed is None else weights.masked_fill(~allowed, 0.0)
     return divided(torch.cat((weights, weights.sum(-1, keepdim=True)), -1))
 
 
 class Features:
-    """A kernel of feature maps: what φ makes of q and of k is summed up, causally in chunks."""
+    """A kernel of feature maps φ(q) and φ(k); causal sums are computed in chunks."""
 
     def __init__(self, config: LayerConfig) -> None:
         self.causal = config is not None and any(part.key == "causal" for part in and_parts(config.mask))
         self.chunk = int(config.kernel["chunk"] if config else CHUNK.default)
 
     def __call__(self, inputs: AttentionInputs) -> Steps:
-        real = visible_keys(inputs, "linear")
+        real = real_keys(inputs, "linear")
         q, k = split_scale(inputs)
         return self.summed(inputs, elu_features(q), elu_features(k), real)
 
@@ -96,4 +94,4 @@ LINEAR = Entry(
     r"\quad \phi(x) = \text{elu}(x) + 1",
     "A feature map stands in for the exponential, so that keys and values are summed up once for all queries; the "
     "weights are other weights than softmax's.", "Katharopoulos et al.", 2020, "https://arxiv.org/abs/2006.16236",
-    (CHUNK,), short="elu + 1", traits=IMPLIED, cost=linear_cost, refuse=needs_plain_rows("linear", *CAUSAL_TOO))
+    (CHUNK,), short="elu + 1", traits=IMPLIED, cost=linear_cost, refuse=needs_plain_rows("linear", *CAUSAL))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import IMPLIED, PADDING_ONLY, needs_plain_rows, scaled_qk, steps, visible_keys
+from core.attention.kernels.implied import IMPLIED, PADDING_ONLY, needs_plain_rows, real_keys, scaled_qk, steps
 from core.attention.kernels.implied_costs import linformer_cost, nystrom_cost
 from core.entries import ConfigError, Entry, Param
 from core.layer_config import LayerConfig
@@ -29,7 +29,7 @@ class Linformer(nn.Module):
         if length > self.max_len:
             raise ConfigError(f"kernel = linformer has max_len = {self.max_len}, but there are {length} keys; take "
                               f"max_len ≥ {length}, or kernel = nystrom.")
-        real = visible_keys(inputs, "linformer")
+        real = real_keys(inputs, "linformer")
         q, k, scale = scaled_qk(inputs)
         v = to_float32(inputs.v)
         to_key, to_value = self.to_key[:length].to(q.dtype), self.to_value[:length].to(q.dtype)  # (S, r)
@@ -81,7 +81,7 @@ class Nystrom:
         self.landmarks, self.rounds = (int(choice[p.key] if choice else p.default) for p in (LANDMARKS, ROUNDS))
 
     def __call__(self, inputs: AttentionInputs) -> Steps:
-        real = visible_keys(inputs, "nystrom")
+        real = real_keys(inputs, "nystrom")
         q, k, scale = scaled_qk(inputs)
         v = to_float32(inputs.v)
         if max(q.shape[2], k.shape[2]) <= self.landmarks:

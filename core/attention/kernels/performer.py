@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, split_scale, visible_keys
+from core.attention.kernels.implied import CAUSAL, IMPLIED, needs_plain_rows, real_keys, split_scale
 from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
 from core.entries import ConfigError, Entry, Param
@@ -67,7 +67,7 @@ class Performer(nn.Module):
         self.register_buffer("directions", directions)
 
     def forward(self, inputs: AttentionInputs) -> Steps:
-        real = visible_keys(inputs, "performer")
+        real = real_keys(inputs, "performer")
         q, k = split_scale(inputs)
         directions = self.directions.to(q.dtype)
         return self.features.summed(inputs, query_features(q, directions),
@@ -82,4 +82,4 @@ PERFORMER = Entry(
     (Param("features", "Random features", 128, 1, 4096, 1, meaning="directions R; the error falls as 1/√R"),
      Param("seed", "Seed", 0, 0, 9999, 1, meaning="which directions are drawn"), CHUNK),
     short="{features} random features", traits=IMPLIED, cost=performer_cost,
-    refuse=needs_plain_rows("performer", *CAUSAL_TOO))
+    refuse=needs_plain_rows("performer", *CAUSAL))

@@ -1,10 +1,10 @@
-"""Plans: which stretches of keys a block of queries must meet, since the mask hides all others."""
+"""Plans: the stretches of keys that each block of queries can see; the mask hides all others."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,19 +14,19 @@ from core.attention.kernels.exact import AttentionInputs
 from core.entries import Choice
 from core.score_block import ALL
 
-Reach = tuple[float, float]  # how many keys before and after its own place a query may see at most
+Reach = tuple[float, float]  # how many keys before and after its own position a query may see at most
 EVERYTHING: Reach = (math.inf, math.inf)
-NOTHING = (slice(0, 1),)  # queries that see no key meet one all the same, which the mask hides, and so give zeros
+NOTHING = (slice(0, 1),)  # for queries that see no key: one key, which the mask hides, so that they give zeros
 
 
 def reach(mask: Choice) -> Reach:
-    """How far a mask lets a query see, at most: the narrowest part of an `and`, the widest of an `or`."""
+    """A bound on how far a query sees: that of the narrowest part of an `and`, of the widest of an `or`."""
     if mask.key in ("and", "or"):
         pick = min if mask.key == "and" else max
         before, after = zip(*map(reach, mask.parts), strict=True)
         return pick(before), pick(after)
-    own = BANDS.get(mask.key)
-    return own(mask) if own else EVERYTHING
+    band = BANDS.get(mask.key)
+    return band(mask) if band else EVERYTHING
 
 
 def _number(mask: Choice, *names: str) -> int:
@@ -63,73 +63,73 @@ class MaskGeometry:
 
 
 Stretch = tuple[slice, ...]
-Plan = Callable[[MaskGeometry, int], list[Stretch]]  # for each block of queries the stretches of keys that it meets
+Plan = Callable[[MaskGeometry, int], list[Stretch]]  # the stretches of keys of each block of queries
 
 
 @dataclass(frozen=True)
 class Band:
-    """Every query meets keys from `before` its place to `after` it."""
+    """Keys from `before` a block's first query to `after` its last."""
 
     before: float
     after: float
 
-    def __call__(self, places: MaskGeometry, size: int) -> list[Stretch]:
+    def __call__(self, geometry: MaskGeometry, size: int) -> list[Stretch]:
         plan: list[Stretch] = []
-        for rows in spans(places.queries, size):
-            start = max(0, places.offset + rows.start - self.before)
-            stop = min(places.keys, places.offset + rows.stop + self.after)
+        for rows in spans(geometry.queries, size):
+            start = max(0, geometry.offset + rows.start - self.before)
+            stop = min(geometry.keys, geometry.offset + rows.stop + self.after)
             plan.append((slice(int(start), int(stop)),) if start < stop else NOTHING)
         return plan
 
 
 class Touched:
-    """The blocks that a mask touches. Computing them reads each cell, so those of the last lengths are cached."""
+    """The blocks in which a mask shows a cell; cached for the last lengths, since computing them reads every cell."""
 
     CACHE_SIZE = 8
 
     def __init__(self) -> None:
         self.cache: dict[tuple[int, ...], list[Stretch]] = {}
 
-    def __call__(self, places: MaskGeometry, size: int) -> list[Stretch]:
-        if not places.fixed:
-            return touched_blocks(places, size)
-        key = (places.queries, places.keys, places.offset)
+    def __call__(self, geometry: MaskGeometry, size: int) -> list[Stretch]:
+        if not geometry.fixed:
+            return touched_blocks(geometry, size)
+        key = (geometry.queries, geometry.keys, geometry.offset)
         if key not in self.cache:
             if len(self.cache) >= self.CACHE_SIZE:
                 self.cache.pop(next(iter(self.cache)))
-            self.cache[key] = touched_blocks(places, size)
+            self.cache[key] = touched_blocks(geometry, size)
         return self.cache[key]
 
 
-def touched_blocks(places: MaskGeometry, size: int) -> list[Stretch]:
-    """The stretches of keys, in whole blocks, of which a query of each block may see one."""
-    keys = places.keys
+def touched_blocks(geometry: MaskGeometry, size: int) -> list[Stretch]:
+    """For each block of queries, the whole blocks of keys of which a query may see one."""
+    keys = geometry.keys
     plan: list[Stretch] = []
-    for rows in spans(places.queries, size):
-        allowed = places.allowed(rows)
+    for rows in spans(geometry.queries, size):
+        allowed = geometry.allowed(rows)
         if allowed is None:
             plan.append((slice(0, keys),))
             continue
-        seen = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
-        blocks = F.pad(seen, (0, -keys % size)).unflatten(0, (-1, size)).any(1).nonzero().flatten().tolist()
+        visible = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
+        blocks = F.pad(visible, (0, -keys % size)).unflatten(0, (-1, size)).any(1).nonzero().flatten().tolist()
         plan.append(merge_blocks(blocks, size, keys) or NOTHING)
     return plan
 
 
-GAPLESS = ("none", "causal", "local", "causal_local")  # masks that let every key be seen within their reach
+GAPLESS = ("none", "causal", "local", "causal_local")  # masks that show every key within their reach
 
 
-def visible_blocks(mask: Choice, places: MaskGeometry, size: int, real: int) -> list[Stretch]:
+def visible_blocks(mask: Choice, geometry: MaskGeometry, size: int, real: int) -> list[Stretch]:
     """`touched_blocks` of a mask of positions alone, with `real` keys before padding; closed form where possible."""
     if mask.key not in GAPLESS:
-        return touched_blocks(places, size)
-    before, after = reach(mask)
-    plan: list[Stretch] = []
-    for rows in spans(places.queries, size):
-        start, stop = max(0, rows.start - before), min(real, rows.stop + after)
-        whole = slice(int(start) // size * size, min(-(-int(stop) // size) * size, places.keys))
-        plan.append((whole,) if start < stop else NOTHING)
-    return plan
+        return touched_blocks(geometry, size)
+    band = Band(*reach(mask))(replace(geometry, keys=real), size)
+    return [stretch if stretch is NOTHING else whole_blocks(stretch[0], size, geometry.keys) for stretch in band]
+
+
+def whole_blocks(keys: slice, size: int, length: int) -> Stretch:
+    """The stretch of all blocks that these keys touch."""
+    return (slice(keys.start // size * size, min(-(-keys.stop // size) * size, length)),)
 
 
 def merge_blocks(blocks: list[int], size: int, length: int) -> Stretch:

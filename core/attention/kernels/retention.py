@@ -1,4 +1,4 @@
-"""Retention: scores that fade with distance stand as weights, unnormalised, so that one state sums up all before.
+"""Retention: scores that decay with distance are the weights, unnormalised, so that one state sums up all keys before.
 
 Sun et al. 2023, equations 5 to 7: out_i = Σ_{j ≤ i} γ^(i−j) s_ij v_j, one γ a head. With ALiBi's slopes for −log γ it
 is the lightning attention of MiniMax-01 (Qin et al. 2024).
@@ -7,17 +7,15 @@ is the lightning attention of MiniMax-01 (Qin et al. 2024).
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
-from core.attention.kernels.implied import CAUSAL_TOO, IMPLIED, needs_plain_rows, scaled_qk, steps, visible_keys
+from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, scaled_qk, steps
 from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
 from core.entries import ConfigError, Entry, Param
 from core.layer_config import LayerConfig
-from core.score_block import ScoreBlock
 
 
 def retnet_slopes(num_heads: int) -> Tensor:
@@ -34,25 +32,23 @@ SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
 
 
 def retain(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, chunk: int, offset: int = 0) -> Tensor:
-    """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks; slopes (H, 1, 1), queries begin at place `offset`."""
-    queries, keys = q.shape[2], k.shape[2]
-    length = -(-max(offset + queries, keys) // chunk) * chunk
-    q = F.pad(q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))  # (B, H, n, chunk, D)
-    k, v = (F.pad(x, (0, 0, 0, length - keys)).unflatten(2, (-1, chunk)) for x in (k, v))
-    place = torch.arange(chunk, dtype=slopes.dtype, device=q.device)
+    """Σ_{j ≤ i} e^(−slope·(i−j)) (q_i·k_j) v_j in chunks; slopes (H, 1, 1), queries begin at position `offset`."""
+    queries = q.shape[2]
+    q, k, v = in_chunks(q, k, v, chunk, offset)
+    position = torch.arange(chunk, dtype=slopes.dtype, device=q.device)  # within a chunk
     rate = slopes.unsqueeze(1)  # (H, 1, 1, 1), beside n, chunk, chunk
-    out = ((q @ k.mT) * fading(rate, place[:, None] - place)) @ v
-    added = (k * torch.exp(-rate * (chunk - 1 - place)[:, None])).mT @ v  # (B, H, n, D, E), as of each chunk's end
-    state, before = torch.zeros_like(added[:, :, 0]), []
-    for step in added.unbind(2):
-        before.append(state)
-        state = state * torch.exp(-slopes * chunk) + step
-    out = out + (q * torch.exp(-rate * (place + 1)[:, None])) @ torch.stack(before, 2)
+    out = ((q @ k.mT) * decay(rate, position[:, None] - position)) @ v
+    updates = (k * torch.exp(-rate * (chunk - 1 - position)[:, None])).mT @ v  # (B, H, n, D, E), at each chunk's end
+    state, states = torch.zeros_like(updates[:, :, 0]), []  # before each chunk
+    for update in updates.unbind(2):
+        states.append(state)
+        state = state * torch.exp(-slopes * chunk) + update
+    out = out + (q * torch.exp(-rate * (position + 1)[:, None])) @ torch.stack(states, 2)
     return out.flatten(2, 3)[:, :, offset:offset + queries]
 
 
-def fading(slopes: Tensor, distance: Tensor) -> Tensor:
-    """e^(−slope·distance) where distance ≥ 0, and 0 ahead."""
+def decay(slopes: Tensor, distance: Tensor) -> Tensor:
+    """e^(−slope·distance) where distance ≥ 0, else 0."""
     return torch.exp(-slopes * distance.clamp(min=0)) * (distance >= 0)
 
 
@@ -69,17 +65,13 @@ class Retention(nn.Module):
         self.register_buffer("slopes", slopes[:, None, None], persistent=False)
 
     def forward(self, inputs: AttentionInputs) -> Steps:
-        real = visible_keys(inputs, "retention")
+        real = real_keys(inputs, "retention")
         q, k, scale = scaled_qk(inputs)
         k, v, slopes = k * scale, to_float32(inputs.v), self.slopes.to(q.dtype)
         if real is not None:
             k = k.masked_fill(~real.mT, 0.0)
         out = retain(q, k, v, slopes, self.chunk, inputs.block.offset)
-        return steps(inputs, out, lambda: (q @ k.mT) * fading(slopes, distances(inputs.block, q.dtype)))
-
-
-def distances(block: ScoreBlock, dtype: torch.dtype) -> Tensor:
-    return (block.i - block.j).to(dtype)
+        return steps(inputs, out, lambda: (q @ k.mT) * decay(slopes, (inputs.block.i - inputs.block.j).to(q.dtype)))
 
 
 RETENTION = Entry(
@@ -89,4 +81,4 @@ RETENTION = Entry(
     (Param("decay", "Decay", "retnet", choices=("retnet", "lightning"), labels=("RetNet", "Lightning"),
            meaning="how fast each head forgets: γ = 1 − 2^(−5−h), or e to ALiBi's slopes"), CHUNK),
     short="γ^(i−j)·s", traits=IMPLIED | {"own positions"}, cost=retention_cost,
-    refuse=needs_plain_rows("retention", *CAUSAL_TOO))
+    refuse=needs_plain_rows("retention", *CAUSAL))
