@@ -1,97 +1,14 @@
-"""What every axis is made of: an entry says once what a choice is, and a Choice names one with its parameters."""
+"""What every axis is made of: an Entry describes a choice, and a Choice names an entry with its parameters."""
 
 from __future__ import annotations
 
-import math
-import re
-import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any, Protocol
 
-Value = int | float | bool | str
-LONGEST_TEXT = 4096
-LONGEST_QUOTE = 60  # characters of an outside value that a message repeats
-DEEPEST = 16  # levels of parts within parts; a mask that a person composes has three or four
+from core.params import ConfigError, Param, Value, quote, quote_name
 
-
-class ConfigError(ValueError):
-    """A choice, or a pair of choices, that cannot be built; the message says what was given and what would fit."""
-
-
-_WORD = re.compile(rf"[\w.-]{{1,{LONGEST_QUOTE}}}")
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = LONGEST_QUOTE
-
-
-def quote(value: object) -> str:
-    """The repr of a value from outside, for a message: at most LONGEST_QUOTE characters, however large or deep it
-    is."""
-    text = _REPR.repr(value)
-    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
-
-
-def quote_name(name: object) -> str:
-    """A name from outside, for a message: bare where it is one short word, else quoted."""
-    return name if isinstance(name, str) and _WORD.fullmatch(name) else quote(name)
-
-
-@dataclass(frozen=True)
-class Param:
-    """One parameter of an entry: its default, its bounds, and what it means. Sliders are made from it.
-
-    A text without choices is typed freely, up to `longest` signs, and `parse` raises ConfigError where it cannot be
-    read. `before` is what a stored run goes by that was written before this parameter existed; None: the default.
-    """
-
-    key: str
-    name: str
-    default: Value
-    low: float | None = None
-    high: float | None = None
-    step: float | None = None
-    choices: tuple[str, ...] = ()
-    meaning: str = ""
-    labels: tuple[str, ...] = ()
-    parse: Callable[[str], object] | None = None
-    longest: int = LONGEST_TEXT
-    before: Value | None = None
-
-    def label(self, choice: str) -> str:
-        """What a page calls a choice: its label, or the choice itself."""
-        return dict(zip(self.choices, self.labels, strict=False)).get(choice, choice)
-
-    def check(self, value: Value, owner: str) -> Value:
-        """Return the value in this parameter's own type; ConfigError if it is of another kind or out of bounds."""
-        if self.choices:
-            if value not in self.choices:
-                raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected one of {', '.join(self.choices)}.")
-            return value
-        kind = type(self.default)
-        if kind is str:
-            return self._read(value, owner)
-        if not _is_number(value) or isinstance(value, bool) != (kind is bool) or (kind is int and value != int(value)):
-            expected = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
-            raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected {expected}.")
-        low, high = self.low, self.high
-        if (low is not None and value < low) or (high is not None and value > high):
-            raise ConfigError(f"{owner}: {self.key} = {value:g}; expected {low:g} to {high:g}.")
-        return kind(value)
-
-    def _read(self, value: Value, owner: str) -> str:
-        if not isinstance(value, str) or len(value) > self.longest:
-            raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} signs.")
-        if self.parse is not None:
-            self.parse(value)
-        return value
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a finite number; a whole number too large for a float is none."""
-    try:
-        return isinstance(value, int | float) and math.isfinite(value)
-    except OverflowError:
-        return False
+DEEPEST = 16  # levels of parts within parts; a composed mask has three or four
 
 
 @dataclass(frozen=True)
@@ -175,10 +92,10 @@ class Entry:
     short: str = ""
     enters: str = ""
     traits: frozenset[str] = frozenset()
-    sizes: Callable[[Any], HeadSizes] | None = None
-    cost: Callable[[Any, Area], Cost] = field(default=lambda config, area: Cost())
-    tables: Callable[[Any, Area], Cost] = field(default=lambda config, area: Cost())
-    refuse: Callable[[Any], str | None] = field(default=lambda config: None)
+    sizes: Callable[[LayerConfig], HeadSizes] | None = None
+    cost: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
+    tables: Callable[[LayerConfig, Area], Cost] = field(default=lambda config, area: Cost())
+    refuse: Callable[[LayerConfig], str | None] = field(default=lambda config: None)
 
 
 @dataclass(frozen=True)
@@ -229,6 +146,47 @@ class Choice:
             raise ConfigError(f"A choice has parts within parts, more than {DEEPEST} deep; take fewer.")
         params = tuple(sorted((name, value) for name, value in data.items() if name not in ("key", "parts")))
         return cls(data["key"], params, tuple(cls.from_json(part, depth + 1) for part in parts))
+
+
+class LayerConfig(Protocol):
+    """The layer's sizes and one choice per axis; AttentionConfig is one, which masks and positions do not import."""
+
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def score_heads(self) -> int: ...
+    @property
+    def qk_dim(self) -> int: ...
+    @property
+    def v_dim(self) -> int: ...
+    @property
+    def kv_heads(self) -> int: ...
+    @property
+    def sizes(self) -> HeadSizes: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def projection(self) -> Choice: ...
+    @property
+    def score(self) -> Choice: ...
+    @property
+    def position(self) -> Choice: ...
+    @property
+    def mask(self) -> Choice: ...
+    @property
+    def normalizer(self) -> Choice: ...
+    @property
+    def kernel(self) -> Choice: ...
+
+    def has(self, axis: str, trait: str) -> bool:
+        """Whether the choice on that axis has the trait."""
+
+    def with_(self, **changes: Any) -> LayerConfig:
+        """A copy with some fields changed, validated again."""
 
 
 def find(entries: tuple[Entry, ...], axis: str, key: str) -> Entry:

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import Dot, Product, Score
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.score_block import dot_product_scale
 
 MAX_HIDDEN_CELLS = 2**25  # floats of tanh(W₁k + W₂q) held at once when nothing needs a gradient: 128 MB

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from core.entries import Area, Choice, ConfigError, Cost, Entry, complete, find
-from core.layer_config import LayerConfig
+from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
 from core.masks.compose import Combined, Inverted
 from core.masks.drawn import DRAWN, Drawing, parse_drawing
 from core.masks.luong import LUONG

@@ -8,9 +8,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from core.entries import Area, ConfigError, Cost, Entry, Param, quote
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote
 from core.formula import parse
-from core.layer_config import LayerConfig
 from core.masks.patterns import rule
 from core.score_block import ScoreBlock
 

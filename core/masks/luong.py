@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from core.entries import Area, ConfigError, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 from core.masks.patterns import Mask
 from core.score_block import ScoreBlock
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.entries import ConfigError, Entry, Param, quote
-from core.layer_config import LayerConfig
+from core.entries import ConfigError, Entry, LayerConfig, Param, quote
 from core.score_block import ScoreBlock
 
 LONGEST = 512  # of a window, a block or a stride, on a slider

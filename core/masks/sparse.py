@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.masks.patterns import local, rule
 from core.score_block import ScoreBlock
 

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.positions.rotary import Position
 from core.score_block import ScoreBlock
 

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.positions.distance import require
 from core.positions.rotary import Position
 from core.score_block import ScoreBlock

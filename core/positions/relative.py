@@ -7,8 +7,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.positions.absolute import sinusoids
 from core.positions.distance import clipped_rows, gather_by_distance, require, table_rows
 from core.positions.rotary import Position

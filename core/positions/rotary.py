@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.entries import Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Entry, LayerConfig, Param
 from core.score_block import ScoreBlock
 
 

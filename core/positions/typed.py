@@ -5,9 +5,8 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from core.entries import Area, Cost, Entry, Param
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.formula import Formula, parse
-from core.layer_config import LayerConfig
 from core.positions.rotary import Position
 from core.score_block import ScoreBlock
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry
-from core.entries import LONGEST_QUOTE, complete, quote, quote_name
+from core.entries import complete, quote, quote_name
 from core.models import ModelConfig, Shape, build_model
+from core.params import LONGEST_QUOTE
 from core.tasks import TaskConfig, make_task, task_entry
 from core.training.config import BOUNDS, RunConfig, check_number
 from core.training.recipes import recommended

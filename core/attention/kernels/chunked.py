@@ -25,8 +25,7 @@ from core.attention.kernels.refusals import (
     refuse_when,
     whole_rows,
 )
-from core.entries import Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Entry, LayerConfig, Param
 
 INFINITY = float("inf")
 BLOCK = Param("block", "Block", 256, 1, 4096, 1, meaning="queries and keys that meet at a time")

@@ -11,8 +11,7 @@ import torch
 
 from core.attention.normalizers import NORMALIZERS
 from core.attention.scores import SCORES
-from core.entries import Area, Cost, find
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, LayerConfig, find
 from core.masks import MASKS
 from core.positions import POSITIONS
 

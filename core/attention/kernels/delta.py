@@ -17,8 +17,7 @@ from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, scaled_qk, steps
 from core.attention.kernels.implied_costs import delta_cost
 from core.attention.kernels.linear import CHUNK
-from core.entries import ConfigError, Entry
-from core.layer_config import LayerConfig
+from core.entries import ConfigError, Entry, LayerConfig
 
 EPSILON = 1e-6  # of the squared length, as in the authors' own code
 RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2

@@ -9,8 +9,7 @@ from core.attention.kernels.base import SAME, product_of
 from core.attention.kernels.costs import fused_cost
 from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.refusals import PLAIN, refuse_when
-from core.entries import Entry
-from core.layer_config import LayerConfig
+from core.entries import Entry, LayerConfig
 
 
 def fused(inputs: AttentionInputs) -> Steps:

@@ -63,7 +63,7 @@ def real_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
 
 
 def in_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and v in chunks, (B, H, n, chunk, D), with zeros before the first query's position `offset` and at the end."""
+    """q, k and v in chunks, (B, H, n, chunk, D), with zeros before the first query (at `offset`) and at the end."""
     queries, keys = q.shape[2], k.shape[2]
     length = -(-max(offset + queries, keys) // chunk) * chunk
     q = F.pad(q, (0, 0, offset, length - offset - queries)).unflatten(2, (-1, chunk))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from core.attention.kernels.costs import FLOAT, axis_cost, kernel_cost
 from core.attention.kernels.refusals import and_parts
-from core.entries import Area, Cost
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, LayerConfig
 
 
 def summed(config: LayerConfig, area: Area, flops: float, numbers: float, prepared: bool = True) -> Cost:

@@ -14,8 +14,7 @@ from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, split_scale, steps
 from core.attention.kernels.implied_costs import linear_cost
 from core.attention.kernels.refusals import and_parts
-from core.entries import Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Entry, LayerConfig, Param
 
 CHUNK = Param("chunk", "Chunk", 64, 1, 1024, 1, meaning="tokens that meet one by one under a causal mask")
 

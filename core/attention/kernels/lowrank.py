@@ -9,8 +9,7 @@ from core.attention.kernels.base import to_float32
 from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import IMPLIED, PADDING_ONLY, needs_plain_rows, real_keys, scaled_qk, steps
 from core.attention.kernels.implied_costs import linformer_cost, nystrom_cost
-from core.entries import ConfigError, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import ConfigError, Entry, LayerConfig, Param
 
 
 class Linformer(nn.Module):

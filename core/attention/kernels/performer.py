@@ -9,8 +9,7 @@ from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import CAUSAL, IMPLIED, needs_plain_rows, real_keys, split_scale
 from core.attention.kernels.implied_costs import performer_cost
 from core.attention.kernels.linear import CHUNK, Features
-from core.entries import ConfigError, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import ConfigError, Entry, LayerConfig, Param
 
 EPSILON = 1e-6  # keeps every weight above zero, as in the authors' TensorFlow code
 

@@ -18,8 +18,7 @@ from core.attention.kernels.costs import (
     output_bytes,
 )
 from core.attention.kernels.plans import NOTHING, MaskGeometry, Stretch, visible_blocks
-from core.entries import Area, Cost
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, LayerConfig
 from core.masks import make_mask
 from core.score_block import ScoreBlock
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.entries import Choice, find
-from core.layer_config import LayerConfig
+from core.entries import Choice, LayerConfig, find
 from core.positions import POSITIONS
 
 Reason = Callable[[LayerConfig], str | None]

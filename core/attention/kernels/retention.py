@@ -14,8 +14,7 @@ from core.attention.kernels.exact import AttentionInputs, Steps
 from core.attention.kernels.implied import CAUSAL, IMPLIED, in_chunks, needs_plain_rows, real_keys, scaled_qk, steps
 from core.attention.kernels.implied_costs import retention_cost
 from core.attention.kernels.linear import CHUNK
-from core.entries import ConfigError, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import ConfigError, Entry, LayerConfig, Param
 
 
 def retnet_slopes(num_heads: int) -> Tensor:

@@ -18,8 +18,7 @@ from core.attention.kernels.fused import fused, why_not_fused
 from core.attention.kernels.planned_costs import blocks_seen, gathered_cost
 from core.attention.kernels.plans import EVERYTHING, Band, MaskGeometry, Plan, Stretch, Touched, reach
 from core.attention.kernels.refusals import refuse_when, whole_rows
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 Solve = Callable[[AttentionInputs], Steps]
 BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries that are computed at a time")

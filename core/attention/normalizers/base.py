@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.entries import Area, Cost, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, LayerConfig, Param
 
 TEMPERATURE = Param("temperature", "Temperature", 1.0, 0.01, 100.0, 0.01,
                     meaning="τ divides every score before anything else is done to it")

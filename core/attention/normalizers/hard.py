@@ -10,8 +10,7 @@ from torch import Tensor
 from core.attention.basics import Normalizer
 from core.attention.normalizers.base import TEMPERATURE, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 STRAIGHT_THROUGH, NONE = "straight_through", "none"
 

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from core.attention.basics import Normalizer, Softmax
 from core.attention.normalizers.base import TEMPERATURE, matrices
-from core.entries import Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Entry, LayerConfig, Param
 
 SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"})
 

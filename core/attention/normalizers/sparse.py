@@ -11,8 +11,7 @@ from torch.autograd.function import once_differentiable
 from core.attention.basics import Normalizer
 from core.attention.normalizers.base import TEMPERATURE, matrices
 from core.attention.normalizers.soft import SUMS_TO_ONE
-from core.entries import Area, Cost, Entry, Param
-from core.layer_config import LayerConfig
+from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 SHORT_ROW = 24  # measured: up to here a row is sorted faster than it is solved
 BLOCK = 2**17  # floats solved at a time: a block stays in a core's own cache, which is worth up to 3 × on long rows

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from core.attention.basics import Heads, Projection, linear, merge_heads, split_heads
 from core.attention.projections.multi_head import BIAS
-from core.entries import Entry, HeadSizes, Param
-from core.layer_config import LayerConfig
+from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code
 INITIAL_STD = 0.1  # standard deviation of the vectors that make λ, at the start

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
 from core.attention.projections.multi_head import BIAS
-from core.entries import Entry, HeadSizes, Param
-from core.layer_config import LayerConfig
+from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 MOST_KV_HEADS = 256
 

@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import Heads, Projection, linear, merge_heads, split_heads
-from core.entries import Entry, HeadSizes, Param, find
-from core.layer_config import LayerConfig
+from core.entries import Entry, HeadSizes, LayerConfig, Param, find
 from core.positions import POSITIONS
 from core.positions.rotary import Rotary
 

@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import Heads, MultiHead, Projection, linear, merge_heads, split_heads
-from core.entries import Entry, HeadSizes, Param
-from core.layer_config import LayerConfig
+from core.entries import Entry, HeadSizes, LayerConfig, Param
 
 BIAS = Param("bias", "Bias", True, meaning="whether the four maps have a bias")
 
