@@ -13,13 +13,13 @@ DEEPEST = 16  # levels of parts within parts; a composed mask has three or four
 
 @dataclass(frozen=True)
 class HeadSizes:
-    """What a projection makes: how many heads meet, and their sizes. By default H heads of D = C / H in all places."""
+    """The number of heads that a projection makes, and their sizes; by default H heads of D = C / H throughout."""
 
-    score_heads: int  # heads of q that meet keys
-    qk_dim: int  # size of a query and of a key as they meet
+    score_heads: int  # heads of q
+    qk_dim: int  # size of a query and of a key
     v_dim: int  # size of a value
     kv_heads: int  # heads of k and v that are stored
-    cached: int | None = None  # numbers that a decoder caches per token, where they are not those keys and values
+    cached: int | None = None  # numbers that a decoder caches per token, where they are not k and v
 
     @property
     def cache(self) -> int:
@@ -29,10 +29,9 @@ class HeadSizes:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step takes.
+    """The cost of a step: `flops` of matrix products, a multiply and an add counted as two, and nothing elementwise.
 
-    `flops` are those of matrix products, a multiply and an add counted as two: what torch.utils.flop_counter counts,
-    and nothing elementwise. `bytes` is the most alive at once beyond the step's inputs, `output` its result.
+    `bytes` is the peak beyond the step's inputs, `output` the bytes of its result.
     """
 
     flops: float = 0.0
@@ -59,7 +58,7 @@ class Area:
 
     @classmethod
     def whole(cls, queries: int, keys: int, *, masked: bool = False, real: int | None = None) -> Area:
-        """All cells of queries and keys that both begin at place 0."""
+        """All cells of queries and keys that both begin at position 0."""
         return cls(queries, keys, 1 - keys, queries - 1, masked, real)
 
     @property
@@ -69,15 +68,14 @@ class Area:
 
 @dataclass(frozen=True)
 class Entry:
-    """One choice on an axis: everything that a control, an equation, a test or a benchmark needs to know of it.
+    """One choice on an axis: all that controls, equations, tests and benchmarks need.
 
-    `build` makes the working piece; its signature is the axis's own (see the end of each axis file). `refuse` takes a
-    whole AttentionConfig and returns the sentence that says why this choice cannot go with the others, or None.
-    `short` is the rule in plain signs, for the head of a column; {name} stands for a parameter. `enters` says of a
-    position where order comes in: "x" (added before projecting), "q, k" (rotated) or "scores" (a bias). `traits` are
-    what other axes may ask of it, in the words that its axis file lists. `sizes` (projections) says which heads come
-    out for a config; `cost(config, area)` what it takes for one sequence: a kernel with all that it calls, any other
-    choice alone. `tables` is what a position makes once a call beside that, whatever areas a kernel cuts.
+    `build` makes the module or function; its signature is given at the end of each axis file. `refuse(config)` returns
+    the reason why this choice cannot go with the others of the config, or None. `short` is the rule in plain signs, for
+    a column head; {name} stands for a parameter. `enters` is where a position acts: "x" (added before projecting),
+    "q, k" (rotated) or "scores". `traits` are listed in the axis file. `sizes(config)` are a projection's heads.
+    `cost(config, area)` is for one sequence: of a kernel with all that it calls, of any other choice alone; `tables` is
+    the cost of what a position computes once a call.
     """
 
     key: str
@@ -115,7 +113,7 @@ class Choice:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The parameters by name, for the constructor that they were checked for."""
+        """The parameters by name, for the constructor."""
         return dict(self.params)
 
     def walk(self) -> list[Choice]:
@@ -123,7 +121,7 @@ class Choice:
         return [self, *(inner for part in self.parts for inner in part.walk())]
 
     def leaves(self) -> list[Choice]:
-        """The choices that a composed one is made of at last; any other is its own."""
+        """The innermost parts of a composed choice; of any other the choice itself."""
         return [inner for inner in self.walk() if not inner.parts]
 
     def to_json(self) -> dict[str, Any]:
@@ -201,10 +199,10 @@ def complete(choice: Choice | str, entries: tuple[Entry, ...], axis: str) -> Cho
     """The choice with every parameter filled in and checked; ConfigError names what the entry does not have."""
     choice = Choice(choice) if isinstance(choice, str) else choice
     entry = find(entries, axis, choice.key)
-    given, known = dict(choice.params), {param.key: param for param in entry.params}
-    if extra := sorted(given.keys() - known.keys()):
+    values, known = dict(choice.params), {param.key: param for param in entry.params}
+    if extra := sorted(values.keys() - known.keys()):
         raise ConfigError(f"{axis} = {choice.key} has no {quote_name(extra[0])}; it takes "
                           f"{', '.join(known) or 'no parameters'}.")
     owner = f"{axis} = {choice.key}"
-    params = {key: param.check(given.get(key, param.default), owner) for key, param in known.items()}
+    params = {key: param.check(values.get(key, param.default), owner) for key, param in known.items()}
     return Choice.of(choice.key, *(complete(part, entries, axis) for part in choice.parts), **params)

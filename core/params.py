@@ -24,23 +24,22 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = LONGEST_QUOTE
 
 
 def quote(value: object) -> str:
-    """The repr of a value from outside, for a message: at most LONGEST_QUOTE characters, however large or deep it
-    is."""
+    """The repr of an outside value for a message, cut to LONGEST_QUOTE characters."""
     text = _REPR.repr(value)
     return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
 
 
 def quote_name(name: object) -> str:
-    """A name from outside, for a message: bare where it is one short word, else quoted."""
+    """An outside name for a message: bare where it is one short word, else quoted."""
     return name if isinstance(name, str) and _WORD.fullmatch(name) else quote(name)
 
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of an entry: its default, its bounds, and what it means. Sliders are made from it.
+    """One parameter of an entry: its default, bounds and meaning, from which sliders are made.
 
-    A text without choices is typed freely, up to `longest` signs, and `parse` raises ConfigError where it cannot be
-    read. `before` is what a stored run goes by that was written before this parameter existed; None: the default.
+    A text without choices is typed freely, up to `longest` characters; `parse` raises ConfigError for an invalid one.
+    `before` is the value of runs stored before this parameter existed; None for the default.
     """
 
     key: str
@@ -61,7 +60,7 @@ class Param:
         return dict(zip(self.choices, self.labels, strict=False)).get(choice, choice)
 
     def check(self, value: Value, owner: str) -> Value:
-        """Return the value in this parameter's own type; ConfigError if it is of another kind or out of bounds."""
+        """The value in this parameter's type; ConfigError if it is of another type or out of bounds."""
         if self.choices:
             if value not in self.choices:
                 raise ConfigError(f"{owner}: {self.key} = {quote(value)}; expected one of {', '.join(self.choices)}.")
@@ -86,7 +85,7 @@ class Param:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a finite number; a whole number too large for a float is none."""
+    """Whether it is a finite number that fits a float."""
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:

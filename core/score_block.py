@@ -1,4 +1,4 @@
-"""ScoreBlock: a rectangle of the score matrix, and everything that a mask or a position may read of it."""
+"""ScoreBlock: a rectangle of the score matrix, with everything that masks and positions may read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def dot_product_scale(head_dim: int) -> float:
 class ScoreBlock:
     """Some rows and columns of the score matrix: the positions i of queries and j of keys, with their q and k.
 
-    B batch, H score heads, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole matrix
-    (queries from position 0, so those of a cache too). x, context and `real` are the layer's whole inputs: index them
-    by i − `offset` and by j. A field is None where the caller has no such tensor. i − j lies between `low` and `high`;
-    `tables` is what the position computed once for the whole matrix.
+    B batch, H score heads, T queries and S keys of this rectangle. `num_queries` and `num_keys` count the whole matrix,
+    cached queries included. x, context and `real` are the layer's whole inputs: index them by i − `offset` and by j. A
+    field is None where the caller has no such tensor. i − j lies between `low` and `high`; `tables` is what a position
+    computes once for the whole matrix.
     """
 
     i: Int[Tensor, "T 1"]
@@ -54,8 +54,8 @@ class ScoreBlock:
         device: torch.device | str = "cpu", **tensors: Tensor | None,
     ) -> ScoreBlock:
         """The whole matrix; its first query has position `offset`, and key_mask is (B, S)."""
-        i = torch.arange(offset, offset + num_queries, device=device)[:, None]
-        j = torch.arange(num_keys, device=device)[None, :]
+        i = torch.arange(offset, offset + num_queries, device=device).unsqueeze(1)
+        j = torch.arange(num_keys, device=device).unsqueeze(0)
         real = None if key_mask is None else key_mask[:, None, None, :]
         low, high = offset - num_keys + 1, offset + num_queries - 1
         return cls(i, j, offset + num_queries, num_keys, num_heads, offset, low, high, (), real, key_mask, **tensors)

@@ -1,4 +1,4 @@
-"""PyTorch's own fused attention."""
+"""PyTorch's fused attention."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from core.entries import Entry, LayerConfig
 
 
 def fused(inputs: AttentionInputs) -> Steps:
-    """F.scaled_dot_product_attention: the same output in O(T) memory, without the steps between.
+    """F.scaled_dot_product_attention: exact's output in O(T) memory, without the intermediate steps.
 
-    As there, a NaN or infinity in k or v reaches rows whose mask hides it; the layer takes them out of padding before.
+    A NaN or infinity in k or v reaches rows whose mask hides it; the layer clears padding before.
     """
     q, k, v, bias = inputs.q, inputs.k, inputs.v, inputs.bias()
     scale, temperature = inputs.score.scale, inputs.normalizer.temperature
-    own_causal = inputs.causal and bias is None
-    mask = None if own_causal else inputs.joined_mask()
-    extra = mask
+    is_causal = inputs.causal and bias is None
+    mask = None if is_causal else inputs.joined_mask()
+    attn_mask = mask
     if bias is not None:
-        extra = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))
-        extra = extra.to(q.dtype)
-        extra = extra if extra.dim() == 4 else extra[None]  # of three dimensions PyTorch makes the whole matrix
-    meets, met = product_of(inputs).prepare(q, k)
+        attn_mask = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, float("-inf"))
+        attn_mask = attn_mask.to(q.dtype)
+        attn_mask = attn_mask if attn_mask.dim() == 4 else attn_mask[None]  # PyTorch expands one of three dimensions
+    ready_q, ready_k = product_of(inputs).prepare(q, k)
     if isinstance(scale, Tensor):  # one number a head, which the function below does not take
-        meets, scale = meets * scale, 1.0
-    out = F.scaled_dot_product_attention(
-        meets, met, v, attn_mask=extra, dropout_p=inputs.dropout, is_causal=own_causal, scale=scale / temperature)
-    if mask is not None and q.device.type != "cpu":  # PyTorch's CPU kernels give zeros here; others are not promised to
+        ready_q, scale = ready_q * scale, 1.0
+    out = F.scaled_dot_product_attention(ready_q, ready_k, v, attn_mask=attn_mask, dropout_p=inputs.dropout,
+                                         is_causal=is_causal, scale=scale / temperature)
+    if mask is not None and q.device.type != "cpu":  # only PyTorch's CPU kernels are known to give zeros here
         out = out.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return Steps(q, k, v, inputs.score.scale, bias, mask, out)
 

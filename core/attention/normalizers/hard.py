@@ -16,7 +16,7 @@ STRAIGHT_THROUGH, NONE = "straight_through", "none"
 
 
 class _StraightThrough(torch.autograd.Function):
-    """`hard` going forward, exactly; the gradient goes to `soft` as if that had been returned. Bengio 2013."""
+    """Returns `hard`, and passes the gradient to `soft` as if that had been returned. Bengio 2013."""
 
     generate_vmap_rule = True
 
@@ -36,8 +36,8 @@ class _StraightThrough(torch.autograd.Function):
 class Hard(Normalizer):
     """1 for the largest score of a row, shared by those that tie for it.
 
-    The true gradient is zero wherever there is one. "straight_through" learns by that of the softmax instead, and
-    "none" leaves queries and keys untaught.
+    Its gradient is zero wherever it is defined. "straight_through" takes that of the softmax instead, "none" gives
+    queries and keys no gradient.
     """
 
     def __init__(self, temperature: float, gradient: str) -> None:
@@ -56,10 +56,9 @@ class Hard(Normalizer):
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """Straight through the softmax, it and a copy are held too."""
+    """The straight-through gradient holds the softmax and a copy too."""
     plain = 2 if config.normalizer["gradient"] == NONE else 4
-    cost: Cost = matrices(plain, plain + 1)(config, area)
-    return cost
+    return matrices(plain, plain + 1)(config, area)
 
 
 HARD = Entry(

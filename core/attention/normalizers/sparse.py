@@ -14,15 +14,15 @@ from core.attention.normalizers.soft import SUMS_TO_ONE
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 SHORT_ROW = 24  # measured: up to here a row is sorted faster than it is solved
-BLOCK = 2**17  # floats solved at a time: a block stays in a core's own cache, which is worth up to 3 × on long rows
+BLOCK = 2**17  # floats solved at a time: a block fits a core's cache, up to 3 × faster on long rows
 MOST_STEPS = 40  # each step divides excess · slope by 4 or more, so 22 bring 1,024² below the precision of fp32
 
 
 def solved_threshold(z: Tensor, power: float) -> Tensor:
     """τ with Σ max(z − τ, 0)^power = 1, by Newton's steps; z (rows, S) in [−1, 0], its largest 0.
 
-    The sum is convex and falls with τ, so that from below no step goes past the answer. By Jensen's inequality τ is
-    at least mean(z) − S^(−1/power), and at least −1 since the largest z alone gives 1 there.
+    The sum is convex and falls with τ, so steps from below never pass the solution. By Jensen's inequality τ is at
+    least mean(z) − S^(−1/power), and at least −1, where the largest z alone gives 1.
     """
     tau = (z.mean(-1, keepdim=True) - z.shape[-1] ** (-1.0 / power)).clamp_(min=-1.0)
     close = 8 * torch.finfo(z.dtype).eps
@@ -40,7 +40,7 @@ def solved_threshold(z: Tensor, power: float) -> Tensor:
             slope = inner.sum(-1, keepdim=True)
             torch.sum(inner.mul_(gap), -1, keepdim=True, out=total)
         excess = total.sub_(1.0)
-        # NaN is not far: a broken row stays NaN and keeps nobody waiting. A graph takes every step.
+        # A NaN row counts as converged. A compiled graph takes every step.
         far = compiling or bool((excess > close).any())
         tau.addcdiv_(excess, slope, value=1.0 / power)
         if not far:
@@ -63,7 +63,7 @@ def sorted_threshold(z: Tensor, power: float) -> Tensor:
 def entmax_rows(scores: Tensor, power: float) -> Tensor:
     """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
     z = (scores - scores.amax(-1, keepdim=True)).contiguous()
-    z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # what is lower by 1 gets no weight, however low it is
+    z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # a score lower by 1 gets no weight
     compiling = torch.compiler.is_compiling()  # a graph is one for all lengths
     if power in (1.0, 2.0) and (compiling or z.shape[-1] <= SHORT_ROW):
         gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
@@ -118,7 +118,7 @@ class Entmax(Normalizer):
 
 
 class TopK(Normalizer):
-    """Softmax of a row's k largest scores; a score as large as the k-th is kept too, so that order decides nothing."""
+    """Softmax of a row's k largest scores, and of those equal to the k-th, so that the keys' order does not matter."""
 
     def __init__(self, temperature: float, k: int) -> None:
         super().__init__(temperature)
@@ -133,13 +133,13 @@ class TopK(Normalizer):
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """Scores less their largest become the weights; short rows are sorted, of long ones some are solved at a time."""
-    made: Cost = matrices(1, 2)(config, area)
+    """A copy of the scores becomes the weights; short rows are sorted, long ones are solved some at a time."""
+    cost = matrices(1, 2)(config, area)
     scores = 4 * config.score_heads * area.cells
     if area.keys <= SHORT_ROW:
-        return made + Cost(bytes=5 * scores)
+        return cost + Cost(bytes=5 * scores)
     power = config.normalizer.key == "entmax" and config.normalizer["alpha"] not in (1.5, 2.0)
-    return made + Cost(bytes=(1 + power) * min(scores, 4 * BLOCK))
+    return cost + Cost(bytes=(1 + power) * min(scores, 4 * BLOCK))
 
 
 _PETERS = ("Peters et al.", 2019, "https://arxiv.org/abs/1905.05702")
