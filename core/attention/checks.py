@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-LARGEST_INPUT = 1e4  # padding with larger numbers is cleared; no layer reads real inputs of this size
+LARGEST_INPUT = 1e4  # padding with larger numbers is cleared; real inputs are smaller
 
 
 def visible_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = None) -> Tensor | None:
-    """Which keys a mask and a key mask leave to any query, (S) or (B, S); None where they do not hide keys as such."""
+    """The keys that a mask without rows and a key mask allow, (S) or (B, S); None where there are neither."""
     if mask is None or mask.shape[-2] != 1:
         return key_mask
     keys = mask[..., 0, :].any(-2) if mask.dim() > 2 else mask[0]
@@ -20,7 +20,7 @@ def visible_keys(mask: Tensor | None, key_mask: Bool[Tensor, "B S"] | None = Non
 def clear_padding(x: Float[Tensor, "*batch S C"], real: Bool[Tensor, ...] | None) -> Float[Tensor, "*batch S C"]:
     """x with zeros for tokens that are not real and hold NaN, ±∞ or numbers from LARGEST_INPUT; x for real = None.
 
-    A weight of 0 does not keep those out, as 0 · NaN is NaN, forward or backward. Other padding stays as it is.
+    A weight of 0 does not remove those, as 0 · NaN is NaN, forward and backward. Other padding is unchanged.
     """
     if real is None:
         return x
@@ -29,7 +29,7 @@ def clear_padding(x: Float[Tensor, "*batch S C"], real: Bool[Tensor, ...] | None
 
 
 def clear_hidden_heads(heads: Float[Tensor, "B G S D"], mask: Tensor | None) -> Float[Tensor, "B G S D"]:
-    """`clear_padding` of k or v, for the keys that the mask hides from every query."""
+    """`clear_padding` of k or v for the keys that the mask hides from every query."""
     real = visible_keys(mask)
     return clear_padding(heads, real if real is None or real.dim() == 1 else real[:, None])
 

@@ -1,4 +1,4 @@
-"""Which choices go together: every pair is constructed, so that no list of refusals is maintained."""
+"""Which choices go together, found by constructing every pair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLE_PARTS = {"and": _LOCAL, "or": _LOCAL, "not": (Choice("causal"),)}
 
 @dataclass(frozen=True)
 class Refusal:
-    """A choice on another axis that the first cannot go with, and the sentence that says so."""
+    """A choice on another axis that does not go with the first, and the reason."""
 
     axis: str
     key: str
@@ -27,12 +27,12 @@ def example(axis: str, key: str, **params: Any) -> Choice:
 
 
 def config_with(choices: dict[str, Any], d_model: int = 64, num_heads: int = 4) -> AttentionConfig:
-    """The usual attention with those choices, axis → Choice or key; ConfigError where they do not fit."""
+    """The default config with those choices, axis → Choice or key; ConfigError where they do not fit."""
     return AttentionConfig(d_model, num_heads, **choices)
 
 
 def refusals(axis: str, key: str, d_model: int = 64, num_heads: int = 4) -> tuple[Refusal, ...]:
-    """Every choice on the other axes that refuses this one, or is refused by it, at those sizes and by default."""
+    """The choices on other axes, with default parameters, that do not go with this one at those sizes."""
     refused = []
     for other, entries in AXES.items():
         if other == axis:
@@ -46,7 +46,7 @@ def refusals(axis: str, key: str, d_model: int = 64, num_heads: int = 4) -> tupl
 
 
 def needs(axis: str, key: str) -> dict[str, str]:
-    """What must be chosen beside it where the usual choices do not fit: axis → the first key that does."""
+    """What a choice needs where the default config does not fit: axis → the first key that does."""
     try:
         config_with({axis: example(axis, key)})
         return {}

@@ -63,9 +63,9 @@ class AttentionConfig:
 
     @property
     def sizes(self) -> HeadSizes:
-        """The heads that the projection makes: those are what scores, positions and normalizers meet."""
-        own = entry("projection", self.projection.key).sizes
-        return own(self) if own else HeadSizes(self.num_heads, self.head_dim, self.head_dim, self.num_heads)
+        """The heads that the projection makes, which scores, positions and normalizers work on."""
+        sizes = entry("projection", self.projection.key).sizes
+        return sizes(self) if sizes else HeadSizes(self.num_heads, self.head_dim, self.head_dim, self.num_heads)
 
     @property
     def score_heads(self) -> int:
@@ -84,7 +84,7 @@ class AttentionConfig:
         return self.sizes.kv_heads
 
     def has(self, axis: str, trait: str) -> bool:
-        """Whether the choice on that axis has the trait; a composed mask has those of its parts."""
+        """Whether the choice on that axis, or one of its parts, has the trait."""
         return any(trait in entry(axis, choice.key).traits for choice in getattr(self, axis).walk())
 
     def with_(self, **changes: Any) -> AttentionConfig:
@@ -110,8 +110,7 @@ class AttentionConfig:
 
 
 def check_sizes(d_model: int, num_heads: int) -> None:
-    """ConfigError unless both are whole numbers from 1 to LARGEST_SIZE and num_heads divides d_model, with those that
-    do."""
+    """ConfigError unless both are whole numbers from 1 to LARGEST_SIZE and num_heads divides d_model."""
     for name, value in (("d_model", d_model), ("num_heads", num_heads)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
             raise ConfigError(f"{name} = {quote(value)}; expected a whole number from 1 to {LARGEST_SIZE:,}.")

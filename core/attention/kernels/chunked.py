@@ -40,7 +40,7 @@ class Blocks:
     seed: int = 0
 
     def scores(self, q: Tensor, k: Tensor, v: Tensor, rows: slice, columns: slice) -> Tensor | None:
-        """What the softmax reads, (B, H, t, s), −∞ where nothing may be seen; None where all of the block is masked."""
+        """The masked scores of a block, (B, H, t, s), over the temperature; None where all of it is masked."""
         part = slice_inputs(self.inputs, rows, columns, q, k, v)
         allowed = part.joined_mask()
         if allowed is not None and not bool(allowed.any()):
@@ -58,7 +58,7 @@ class Blocks:
 class _Chunked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> Tensor:
-        """`read` are the position's tables, and then what is learned."""
+        """`read` are the position's tables, then the learned tensors."""
         out = q.new_empty(*q.shape[:3], v.shape[-1])
         norm = to_float32(q.new_empty(*q.shape[:3], 1))  # log of each row's sum: weights = e^(scores − norm)
         for rows in spans(q.shape[2], blocks.size):
@@ -73,7 +73,7 @@ class _Chunked(torch.autograd.Function):
         q, k, v, out, norm, *read = ctx.saved_tensors
         blocks, learned = with_leaves(ctx.blocks, read)
         grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in (q, k, v, *learned)]
-        delta = (to_float32(grad) * out).sum(-1, keepdim=True)  # Σ_j w_ij ∂w_ij: what the softmax takes off each row
+        delta = (to_float32(grad) * out).sum(-1, keepdim=True)  # Σ_j w_ij ∂w_ij, of the softmax's gradient
         for rows in spans(q.shape[2], blocks.size):
             row = (to_float32(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
             for columns in spans(k.shape[2], blocks.size):
@@ -82,7 +82,7 @@ class _Chunked(torch.autograd.Function):
 
 
 def with_leaves(blocks: Blocks, read: list[Tensor]) -> tuple[Blocks, list[Tensor]]:
-    """The blocks with tables of their own, so that a block's gradient ends at them and not at what made them."""
+    """The blocks with detached tables, at which the gradient of a block ends, and all learned tensors."""
     inputs, count = blocks.inputs, len(blocks.inputs.block.tables)
     tables = [table.detach().requires_grad_() for table in read[:count]]
     block = replace(inputs.block, tables=tuple(tables))
@@ -116,7 +116,7 @@ def _add_block(
     blocks: Blocks, qkv: tuple[Tensor, Tensor, Tensor], learned: list[Tensor], grads: list[Tensor],
     row: tuple[Tensor, Tensor, Tensor], rows: slice, columns: slice,
 ) -> None:
-    """Add one block's share to the gradients of q, k, v and of what is learned."""
+    """Add the gradients of one block to those of q, k, v and the learned tensors."""
     values, (grad, norm, delta) = qkv[2][:, :, columns], row
     q, k = (x.detach().requires_grad_() for x in (qkv[0][:, :, rows], qkv[1][:, :, columns]))
     with torch.enable_grad():
@@ -124,25 +124,24 @@ def _add_block(
     if scores is None:
         return
     weights = (scores.detach() - norm).exp_()
-    felt, used = grad @ to_float32(values).mT, weights
+    weights_grad, dropped = grad @ to_float32(values).mT, weights
     if blocks.inputs.dropout:
         factor = blocks.dropout_factor(weights, rows, columns)
-        felt, used = felt * factor, weights * factor
-    grads[2][:, :, columns] += used.mT @ grad
-    parts = torch.autograd.grad(scores, [q, k, *learned], weights * (felt - delta), allow_unused=True)
+        weights_grad, dropped = weights_grad * factor, weights * factor
+    grads[2][:, :, columns] += dropped.mT @ grad
+    parts = torch.autograd.grad(scores, [q, k, *learned], weights * (weights_grad - delta), allow_unused=True)
     for total, part in zip((grads[0][:, :, rows], grads[1][:, :, columns], *grads[3:]), parts, strict=True):
         if part is not None:
             total += part
 
 
 def learned_tensors(inputs: AttentionInputs) -> list[Tensor]:
-    """What the scores read beside q and k, where they require gradients: weights, a given bias, the layer's inputs."""
-    pieces = [piece for piece in (inputs.score, inputs.position, inputs.mask) if piece is not None]
-    weights = [weight for piece in pieces for weight in piece.parameters()]
-    others = (inputs.call_bias, inputs.block.x, inputs.block.context)
-    # By identity, since in self-attention the context is x.
-    tensors = {id(x): x for x in (*weights, *others) if x is not None and x.requires_grad}
-    return list(tensors.values())
+    """The tensors beside q and k that the scores read and that require gradients: weights, the bias, x and context."""
+    modules = [module for module in (inputs.score, inputs.position, inputs.mask) if module is not None]
+    weights = [weight for module in modules for weight in module.parameters()]
+    tensors = (*weights, inputs.call_bias, inputs.block.x, inputs.block.context)
+    unique = {id(x): x for x in tensors if x is not None and x.requires_grad}  # the context may be x
+    return list(unique.values())
 
 
 def chunked(inputs: AttentionInputs, size: int) -> Steps:

@@ -39,7 +39,7 @@ class Linformer(nn.Module):
 
 
 def averages(length: int, count: int, real: Tensor | None, like: Tensor) -> Tensor:
-    """(B, 1, count, length): row n averages the n-th of `count` stretches of the real tokens; zeros if empty."""
+    """(B, 1, count, length): row n averages the n-th of `count` stretches of the real tokens; zeros if it is empty."""
     real = torch.ones(1, 1, 1, length, dtype=torch.bool, device=like.device) if real is None else real
     rank, number = real.cumsum(-1) - 1, real.sum(-1, keepdim=True)
     stretch = torch.div(rank * count, number.clamp(min=1), rounding_mode="floor")
@@ -50,7 +50,7 @@ def averages(length: int, count: int, real: Tensor | None, like: Tensor) -> Tens
 def inverse(matrix: Tensor, rounds: int) -> Tensor:
     """The Moore–Penrose inverse of a matrix of weights, by iteration. Xiong 2021, equation 11.
 
-    Rows sum to at most one, so the largest column sum alone makes the first guess small enough.
+    Rows sum to at most one, so dividing by the largest column sum makes the first estimate small enough.
     """
     identity = torch.eye(matrix.shape[-2], dtype=matrix.dtype, device=matrix.device)
     largest = matrix.sum(-2, keepdim=True).amax(-1, keepdim=True)
@@ -62,7 +62,7 @@ def inverse(matrix: Tensor, rounds: int) -> Tensor:
 
 
 def soft(q: Tensor, k: Tensor, columns: Tensor | None) -> Tensor:
-    """The softmax of q kᵀ over the columns that there are; zeros elsewhere."""
+    """The softmax of q kᵀ over the columns where `columns` is True; zeros elsewhere."""
     scores = q @ k.mT
     if columns is None:
         return scores.softmax(-1)
@@ -96,15 +96,15 @@ class Nystrom:
         of_q = averages(q.shape[2], min(self.landmarks, q.shape[2]), real if own else None, q)
         of_k = averages(k.shape[2], min(self.landmarks, k.shape[2]), real, k)
         few_q, few_k = of_q @ q, of_k @ k
-        there = None if real is None else of_k.any(-1).unsqueeze(-2)  # (B, 1, 1, m): fewer tokens leave some empty
-        left, right = soft(q, scale * few_k, there), soft(scale * few_q, k, real)  # the few alone take the scale
-        met = soft(few_q, scale * few_k, there)
+        filled = None if real is None else of_k.any(-1).unsqueeze(-2)  # (B, 1, 1, m): fewer tokens leave some empty
+        left, right = soft(q, scale * few_k, filled), soft(scale * few_q, k, real)
+        middle = soft(few_q, scale * few_k, filled)
         if real is not None:
-            met = met.masked_fill(~of_q.any(-1, keepdim=True), 0.0)
-        return left, inverse(met, self.rounds), right
+            middle = middle.masked_fill(~of_q.any(-1, keepdim=True), 0.0)
+        return left, inverse(middle, self.rounds), right
 
 
-PLACED = IMPLIED | {"own positions"}  # a row of E, or a stretch of landmarks, belongs to places
+POSITIONAL = IMPLIED | {"own positions"}  # rows of E and stretches of landmarks belong to positions
 
 LINFORMER = Entry(
     "linformer", "Linformer", Linformer, r"\text{softmax}\!\left(q\,(E^\top K)^\top\right) F^\top V",
@@ -112,12 +112,13 @@ LINFORMER = Entry(
     "https://arxiv.org/abs/2006.04768",
     (Param("rank", "Rank", 32, 1, 1024, 1, meaning="mixed keys r that stand in for all"),
      Param("max_len", "Longest length", 512, 1, 16384, 1, meaning="keys that E and F have rows for")),
-    short="{rank} mixed keys", traits=PLACED, cost=linformer_cost, refuse=needs_plain_rows("linformer", *PADDING_ONLY))
+    short="{rank} mixed keys", traits=POSITIONAL, cost=linformer_cost,
+    refuse=needs_plain_rows("linformer", *PADDING_ONLY))
 LANDMARKS = Param("landmarks", "Landmarks", 32, 1, 1024, 1, meaning="means m of stretches of queries and of keys")
 ROUNDS = Param("rounds", "Rounds", 6, 1, 50, 1, meaning="iterations towards the inverse of the landmarks' weights")
 NYSTROM = Entry(
     "nystrom", "Nyström", Nystrom,
     r"\text{softmax}(q \tilde k^\top)\ \text{softmax}(\tilde q \tilde k^\top)^{+}\ \text{softmax}(\tilde q k^\top)",
     "Queries and keys meet through landmarks, the means of stretches of the sequence.", "Xiong et al.", 2021,
-    "https://arxiv.org/abs/2102.03902", (LANDMARKS, ROUNDS), short="{landmarks} landmarks", traits=PLACED,
+    "https://arxiv.org/abs/2102.03902", (LANDMARKS, ROUNDS), short="{landmarks} landmarks", traits=POSITIONAL,
     cost=nystrom_cost, refuse=needs_plain_rows("nystrom", *PADDING_ONLY))

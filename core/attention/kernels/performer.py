@@ -24,9 +24,9 @@ def orthogonal_gaussian(rows: int, dim: int, seed: int) -> Tensor:
     return (basis.mT.flatten(0, 1)[:rows] * lengths).float()
 
 
-def exponents(x: Tensor, seen: Tensor) -> Tensor:
-    """wᵀx − |x|²/2 of each direction w, (…, R), where seen holds wᵀx."""
-    return seen - 0.5 * x.square().sum(-1, keepdim=True)
+def exponents(x: Tensor, products: Tensor) -> Tensor:
+    """wᵀx − |x|²/2 of each direction w, (…, R), from the products wᵀx."""
+    return products - 0.5 * x.square().sum(-1, keepdim=True)
 
 
 def softmax_features(exponent: Tensor) -> Tensor:
@@ -36,19 +36,19 @@ def softmax_features(exponent: Tensor) -> Tensor:
 
 def query_features(q: Tensor, directions: Tensor) -> Tensor:
     """Each query has its own stabiliser, which divides out row by row."""
-    seen = q @ directions.T
-    return softmax_features(exponents(q, seen) - seen.detach().amax(-1, keepdim=True))
+    products = q @ directions.T
+    return softmax_features(exponents(q, products) - products.detach().amax(-1, keepdim=True))
 
 
 def key_features(k: Tensor, directions: Tensor, real: Tensor | None, causal: bool) -> Tensor:
-    """All keys of a head share one stabiliser, or none where a later key could reach an earlier query through it.
+    """The keys of a head share a stabiliser; causal ones have none, as later keys would change earlier outputs by it.
 
-    A key that is not real has no part in it, and an exponent of 0: its own could overflow, and 0 · ∞ is a NaN gradient.
+    Padding keys do not count for it, and get exponent 0: theirs could overflow, and 0 · ∞ is a NaN gradient.
     """
-    seen = k @ directions.T
-    exponent, hidden = exponents(k, seen), None if real is None else ~real.mT
+    products = k @ directions.T
+    exponent, hidden = exponents(k, products), None if real is None else ~real.mT
     if not causal:
-        top = seen.detach() if hidden is None else seen.detach().masked_fill(hidden, torch.finfo(k.dtype).min)
+        top = products.detach() if hidden is None else products.detach().masked_fill(hidden, torch.finfo(k.dtype).min)
         exponent = exponent - top.amax((-1, -2), keepdim=True)
     return softmax_features(exponent if hidden is None else exponent.masked_fill(hidden, 0.0))
 

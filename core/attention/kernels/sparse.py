@@ -1,7 +1,7 @@
-"""Kernels that meet only the keys which the mask lets a query see: a band (local), or any blocks (block-sparse).
+"""Kernels that compute only what the mask shows: a band (local), or any blocks (block-sparse).
 
-A block of queries and the keys that one of them may see are attention themselves, on a smaller matrix: it is computed
-fused where PyTorch can, else exactly, and the outputs are put one under another.
+Each block of queries, with the keys that one of them may see, is a smaller attention, computed by the fused kernel
+where PyTorch can, else by the exact one; the outputs are concatenated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries that are comput
 
 
 class Stretches:
-    """Keys or values, of which each block of queries takes some; cut once, so that backward adds up no whole zeros."""
+    """Keys or values by stretch; split once, so that the backward pass of a stretch does not make whole gradients."""
 
     def __init__(self, x: Tensor, size: int) -> None:
         self.x, self.size = x, size
@@ -40,7 +40,7 @@ class Stretches:
 
 
 def attend_planned(inputs: AttentionInputs, size: int, plan: Plan, solve: Solve = fused) -> Steps:
-    """Exact's output from the planned keys alone; what the plan leaves out, the mask must hide."""
+    """Exact's output from the planned keys alone; the mask must hide all others."""
     q, k, v = inputs.q, inputs.k, inputs.v
     keys, values = Stretches(k, size), Stretches(v, size)
     planned = zip(spans(q.shape[2], size), q.split(size, dim=2), plan(MaskGeometry.of(inputs), size), strict=True)
@@ -51,16 +51,16 @@ def attend_planned(inputs: AttentionInputs, size: int, plan: Plan, solve: Solve 
 def restrict(
     inputs: AttentionInputs, rows: slice, q: Tensor, keys: Stretches, values: Stretches, seen: Stretch,
 ) -> AttentionInputs:
-    """The inputs of some queries and of the stretches of keys that they attend to."""
+    """The inputs restricted to some queries and the stretches of keys that they see."""
     if len(seen) == 1:
         return slice_inputs(inputs, rows, seen[0], q, keys[seen[0]], values[seen[0]])
-    places = torch.cat([torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen])
+    columns = torch.cat([torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen])
     k, v = (torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values))
-    return slice_inputs(inputs, rows, places, q, k, v)
+    return slice_inputs(inputs, rows, columns, q, k, v)
 
 
 class PlannedKernel:
-    """A kernel that computes what its plan says. Without a config, as in attend, choices are those that fused takes."""
+    """A kernel that follows a plan. Without a config, as in attend, the fused kernel can do all choices."""
 
     def __init__(self, config: LayerConfig, plan: Plan) -> None:
         self.size, self.plan = int(config.kernel["block"] if config else BLOCK.default), plan
@@ -71,7 +71,7 @@ class PlannedKernel:
 
 
 def _local(config: LayerConfig) -> PlannedKernel:
-    """Without a band in the mask, or in attend, where the mask is any matrix, every key is in reach."""
+    """The whole row is in reach where the mask has no band, and in attend, whose mask is any matrix."""
     before, after = reach(config.mask) if config else EVERYTHING
     return PlannedKernel(config, Band(before, after))
 
@@ -89,7 +89,7 @@ def _local_cost(config: LayerConfig, area: Area) -> Cost:
 
 @lru_cache(maxsize=256)
 def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
-    """The mask is read once for the plan. Of one that is learned only this is known: it may see anything."""
+    """The mask is read once for the plan; a learned one may show anything, so every block counts."""
     every: list[Stretch] = [(slice(0, area.keys),)] * -(-area.queries // int(config.kernel["block"]))
     learned = config.has("mask", "learned")
     met, masks = (every, 3) if learned else (blocks_seen(config, area), 1)
