@@ -19,7 +19,7 @@ def sinusoids(positions: Float[Tensor, " T"], dim: int, base: float = 10000.0) -
 
 
 class Sinusoidal(Position):
-    """x + sinusoids: waves whose lengths grow from 2π to 2π · base. Vaswani 2017, section 3.5."""
+    """x + sinusoids, with wavelengths from 2π to 2π · base. Vaswani 2017, section 3.5."""
 
     def __init__(self, dim: int, base: float) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Sinusoidal(Position):
 
 
 class Learned(Position):
-    """x + one learned vector a place. Gehring 2017, section 3.1."""
+    """x + one learned vector a position. Gehring 2017, section 3.1."""
 
     def __init__(self, dim: int, max_len: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the position entries share: reading a rectangle of cells, and meeting a table of vectors by distance."""
+"""What position entries share: checked access to a block, and products with a table of vectors by distance."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def require(block: ScoreBlock, name: str, owner: str) -> Tensor:
 
 
 def clipped_rows(block: ScoreBlock, most: int) -> tuple[Int[Tensor, "T S"], slice]:
-    """The rows of a table of 2·most + 1 vectors that these cells read, and which of them each cell reads.
+    """For each cell the row of a table of 2·most + 1 vectors, and the slice of rows that the block reads.
 
-    A cell reads j − i, clipped to −most … most; its row is counted from the first of the slice.
+    A cell reads row j − i, clipped to −most … most and counted from the slice's start.
     """
     rows = table_rows(-block.high, -block.low, most, 2 * most + 1)
     return (block.j - block.i).clamp(-most, most) + (most - rows.start), rows
 
 
 def table_rows(low: int, high: int, zero: int, vectors: int) -> slice:
-    """The rows that distances low … high read of a table whose row `zero` is distance 0, clipped at both ends.
+    """The rows of a table for distances low … high, clipped at both ends; row `zero` is distance 0.
 
-    All rows in a graph, which is one for all lengths.
+    All rows in a compiled graph, which serves all lengths.
     """
     if torch.compiler.is_compiling():
         return slice(0, vectors)
@@ -42,7 +42,7 @@ def table_rows(low: int, high: int, zero: int, vectors: int) -> slice:
 def gather_by_distance(
     content: Float[Tensor, "B H T D"], table: Float[Tensor, "H_ N D"], row: Int[Tensor, "T S"],
 ) -> Float[Tensor, "B H T S"]:
-    """contentᵢ · table[row of (i, j)]: each query meets the N vectors once and each cell picks its own.
+    """contentᵢ · table[row of (i, j)]: each query's products with the N vectors, from which each cell takes one.
 
     `table` is one for all heads, (1, N, D), or one a head, (H, N, D).
     """

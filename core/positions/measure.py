@@ -52,7 +52,7 @@ def rotation_pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
 
 
 def cosines(table: Float[Tensor, "T C"]) -> Float[Tensor, "T T"]:
-    """How much the vectors of two places point the same way, −1 to 1."""
+    """The cosine similarity of the vectors of two positions."""
     unit = torch.nn.functional.normalize(table, dim=-1)
     return unit @ unit.mT
 
@@ -78,11 +78,11 @@ def sinusoid_shift(row: Float[Tensor, " C"]) -> Float[Tensor, "C C"]:
 
 def fit_shift(table: Float[Tensor, "T C"], shift: int) -> Float[Tensor, "C C"]:
     """The linear map that takes P(i) closest to P(i + shift), by least squares over the table, in fp64."""
-    here, there = table[:-shift].double(), table[shift:].double()
-    return torch.linalg.lstsq(here, there, rcond=SMALLEST, driver="gelsd").solution.mT.to(table.dtype)
+    inputs, targets = table[:-shift].double(), table[shift:].double()
+    return torch.linalg.lstsq(inputs, targets, rcond=SMALLEST, driver="gelsd").solution.mT.to(table.dtype)
 
 
 def shift_error(linear: Float[Tensor, "C C"], table: Float[Tensor, "T C"], shift: int) -> float:
     """How far M P(i) is from P(i + shift), as a share of its length (root mean square over positions)."""
-    there = table[shift:]
-    return float((table[:-shift] @ linear.mT - there).norm() / there.norm())
+    targets = table[shift:]
+    return float((table[:-shift] @ linear.mT - targets).norm() / targets.norm())

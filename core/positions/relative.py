@@ -1,4 +1,4 @@
-"""Positions that a query or key reads by distance: Shaw 2018, Transformer-XL (Dai 2019) and DeBERTa (He 2021)."""
+"""Products of q or k with vectors by distance: Shaw 2018, Transformer-XL (Dai 2019) and DeBERTa (He 2021)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Shaw(Position):
             return None
         row, read = clipped_rows(block, self.distance)
         vectors, row = self.value[read], row.expand(*weights.shape[:2], -1, -1)
-        spent = weights.new_zeros(*weights.shape[:3], len(vectors)).scatter_add(-1, row, weights)
-        return spent @ vectors  # the weight spent at each distance, times that distance's vector
+        by_distance = weights.new_zeros(*weights.shape[:3], len(vectors)).scatter_add(-1, row, weights)
+        return by_distance @ vectors  # the sum of weights at each distance, times that distance's vector
 
 
 class TransformerXL(Position):
@@ -51,7 +51,7 @@ class TransformerXL(Position):
         self.place = nn.Parameter(torch.zeros(num_heads, qk_dim))  # v
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
-        """W r of every distance between a query and a key, (H, T + S − 1, D); row 0 is the least distance."""
+        """W r of every distance i − j, (H, T + S − 1, D), the least first."""
         q = require(block, "q", "transformer_xl")
         distances = torch.arange(least(block), block.num_queries, dtype=torch.float64)
         waves = sinusoids(distances, self.d_model, self.base).to(q)
@@ -61,17 +61,17 @@ class TransformerXL(Position):
         q, k = require(block, "q", "transformer_xl"), require(block, "k", "transformer_xl")
         table, = block.tables or self.tables(block)
         first = least(block)
-        by_place = gather_by_distance(q + self.place[:, None], table[:, block.low - first:block.high - first + 1],
-                        block.i - block.j - block.low)
-        by_content = self.content[:, None] @ k.mT  # (B, H, 1, S): how welcome a key is to every query
-        return (by_place + by_content) * self.scale
+        by_distance = gather_by_distance(
+            q + self.place[:, None], table[:, block.low - first:block.high - first + 1], block.i - block.j - block.low)
+        by_content = self.content[:, None] @ k.mT  # (B, H, 1, S): the same for every query
+        return (by_distance + by_content) * self.scale
 
 
 class Deberta(Position):
     """(qᵢᵀkⱼ + qᵢᵀKʳ + kⱼᵀQʳ) / √(3D), Kʳ and Qʳ maps of the vector of clip(i − j). He 2021, equation 4.
 
-    The two new terms are a bias over √D, and `adjust` divides all three by √3. The index of Qʳ is the one of the
-    authors' code, i − j; the paper writes δ(j, i), which only turns the learned table round.
+    The two new terms are a bias over √D, and `adjust` divides all three by √3. The index of Qʳ is i − j, as in the
+    authors' code; the paper's δ(j, i) only reverses the learned table.
     """
 
     def __init__(self, d_model: int, num_heads: int, qk_dim: int, distance: int) -> None:
@@ -104,8 +104,8 @@ def least(block: ScoreBlock) -> int:
     return block.offset - block.num_keys + 1
 
 
-def _met(config: LayerConfig, area: Area, vectors: int, contents: int) -> Cost:
-    """Contents that meet `vectors` vectors, and a bias picked from their products by a matrix of distances."""
+def _gathered_cost(config: LayerConfig, area: Area, vectors: int, contents: int) -> Cost:
+    """Products of so many contents and vectors, and a bias gathered from them by a matrix of distances."""
     products = contents * vectors * config.score_heads
     bias = 4 * config.score_heads * area.cells
     return Cost(2.0 * products * config.qk_dim, 4 * products + 8 * area.cells + bias, bias)
@@ -115,15 +115,15 @@ def _shaw_cost(config: LayerConfig, area: Area) -> Cost:
     most = int(config.position["distance"])
     read = table_rows(-area.high, -area.low, most, 2 * most + 1)
     vectors = read.stop - read.start
-    keys = _met(config, area, vectors, area.queries)
+    keys = _gathered_cost(config, area, vectors, area.queries)
     if not config.position["values"]:
         return keys
-    spent = config.num_heads * area.queries * vectors
-    return Cost(keys.flops + 2.0 * spent * config.v_dim, max(keys.bytes, 8 * spent + 16 * area.cells), keys.output)
+    sums = config.num_heads * area.queries * vectors
+    return Cost(keys.flops + 2.0 * sums * config.v_dim, max(keys.bytes, 8 * sums + 16 * area.cells), keys.output)
 
 
 def _transformer_xl_cost(config: LayerConfig, area: Area) -> Cost:
-    met, cells = _met(config, area, area.high - area.low + 1, area.queries), config.score_heads * area.cells
+    met, cells = _gathered_cost(config, area, area.high - area.low + 1, area.queries), config.score_heads * area.cells
     key_bias = 2.0 * config.score_heads * area.keys * config.qk_dim
     return Cost(met.flops + key_bias, max(met.bytes, 12 * cells), met.output)
 
@@ -137,7 +137,7 @@ def _transformer_xl_tables(config: LayerConfig, area: Area) -> Cost:
 def _deberta_cost(config: LayerConfig, area: Area) -> Cost:
     most = int(config.position["distance"])
     read = table_rows(area.low, area.high, most, 2 * most)
-    met = _met(config, area, read.stop - read.start, area.queries + area.keys)
+    met = _gathered_cost(config, area, read.stop - read.start, area.queries + area.keys)
     return Cost(met.flops, max(met.bytes, 4 * met.output), met.output)
 
 

@@ -27,11 +27,11 @@ class Position(nn.Module):
         return x
 
     def tables(self, block: ScoreBlock) -> tuple[Tensor, ...]:
-        """What `bias` reads that is the same for every block of the matrix; computed once a call, kept in the block."""
+        """What `bias` reads that is the same for every block; computed once a call and passed in `block.tables`."""
         return ()
 
     def bias(self, block: ScoreBlock) -> Float[Tensor, ...] | None:
-        """What is added to the scores of this block, broadcastable to (B, H, T, S), in their dtype; None for none."""
+        """What is added to the scores, broadcastable to (B, H, T, S), in their dtype; None for nothing."""
         return None
 
     def adjust(self, scores: Float[Tensor, "B H T S"], block: ScoreBlock) -> Float[Tensor, "B H T S"]:
@@ -63,11 +63,11 @@ class Rotary(Position):
     def rotate(self, x: Tensor, offset: int = 0, length: int | None = None) -> Tensor:
         end = offset + x.shape[-2]
         frequencies = self.frequencies(end if length is None else length)
-        where = (offset, end, self.amplitude, x.dtype, x.device)
+        table = (offset, end, self.amplitude, x.dtype, x.device)
         if torch.compiler.is_compiling():  # a graph cannot hold numbers read from a tensor
-            cos, sin = cos_sin(frequencies, *where)
+            cos, sin = cos_sin(frequencies, *table)
         else:
-            cos, sin = cached_cos_sin(tuple(frequencies.tolist()), *where)
+            cos, sin = cached_cos_sin(tuple(frequencies.tolist()), *table)
         if self.dims == x.shape[-1]:
             return rotate_pairs(x, cos, sin, self.layout)
         rotated, plain = x[..., :self.dims], x[..., self.dims:]
@@ -94,13 +94,10 @@ def cos_sin(
 
 
 @lru_cache(maxsize=32)
-def cached_cos_sin(frequencies: tuple[float, ...], *where: Any) -> tuple[Tensor, Tensor]:
-    """`cos_sin`, cached: every layer of a model uses the same ones at each step.
-
-    Computed outside of inference mode, as a tensor made there could not be used in training.
-    """
+def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor, Tensor]:
+    """`cos_sin`, cached for all layers; outside inference mode, whose tensors cannot be used in training."""
     with torch.inference_mode(False):
-        return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *where)
+        return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *table)
 
 
 def refuse_odd(config: LayerConfig) -> str | None:

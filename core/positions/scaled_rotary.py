@@ -1,4 +1,4 @@
-"""Rotary positions for texts longer than those trained on: linear, dynamic NTK, YaRN and Llama 3's scaling."""
+"""Rotary positions scaled to texts longer than in training: linear, dynamic NTK, YaRN and Llama 3."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ YARN_GROWTH = 0.1  # of the temperature with ln(factor), fitted by the authors o
 
 
 class Linear(Rotary):
-    """Every place is divided by `factor`, so a longer text fits into the angles trained on. Chen 2023."""
+    """Every position is divided by `factor`, so that a longer text stays within the trained angles. Chen 2023."""
 
     def __init__(self, head_dim: int, base: float, layout: str, share: float, factor: float) -> None:
         super().__init__(head_dim, base, layout, share)
@@ -27,10 +27,9 @@ class Linear(Rotary):
 
 
 class DynamicNtk(Rotary):
-    """The base grows with a length L beyond the one trained on, by (s·L/L₀ − (s − 1))^(d/(d−2)). Peng 2023, 3.3.
+    """The base is multiplied by (s·L/L₀ − (s − 1))^(d/(d−2)) for a length L beyond the trained L₀. Peng 2023, 3.3.
 
-    Slow pairs are stretched, the fastest stays. The angles depend on the length, so keys kept from a shorter one are
-    turned anew.
+    Slow pairs are stretched, the fastest stays. The angles depend on the length, so cached keys must be rotated again.
     """
 
     def __init__(self, head_dim: int, base: float, layout: str, share: float, factor: float, original: int) -> None:
@@ -46,7 +45,7 @@ class DynamicNtk(Rotary):
 
 
 class Yarn(Rotary):
-    """Fast pairs stay, slow ones are divided by `factor`, with a ramp between; cos and sin grow a little. Peng 2023.
+    """Fast pairs stay, slow ones are divided by `factor`, with a ramp between. Peng 2023.
 
     A pair is fast when it makes more than `fast` turns within the original length, slow below `slow` (section 3.2).
     The amplitude 0.1 ln s + 1 stands for a softmax temperature (section 3.4): it multiplies q and k, so a score twice.
@@ -61,7 +60,7 @@ class Yarn(Rotary):
         self.amplitude = YARN_GROWTH * math.log(factor) + 1.0
 
     def pair_of(self, turns: float) -> float:
-        """Which dimension makes so many turns within the original length."""
+        """The dimension that makes so many turns within the original length."""
         return self.dims * math.log(self.original / (turns * 2 * math.pi)) / (2 * math.log(self.base))
 
     def frequencies(self, length: int) -> Float[Tensor, " half"]:

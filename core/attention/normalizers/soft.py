@@ -1,4 +1,4 @@
-"""Normalizers made of the exponential: softmax, softmax of capped scores, and those in which a row may rest."""
+"""Normalizers by the exponential: softmax, softmax of capped scores, and those whose rows may sum to less than 1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from core.attention.basics import Normalizer, Softmax
 from core.attention.normalizers.base import TEMPERATURE, matrices
-from core.entries import Entry, LayerConfig, Param
+from core.entries import Entry, Param
 
 SUMS_TO_ONE, AT_MOST_ONE = frozenset({"sums to one"}), frozenset({"at most one"})
 
@@ -22,27 +22,27 @@ class Softcap(Softmax):
         self.cap = cap
 
     def prepare(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is not None:  # a hidden NaN must not reach tanh, whose gradient there is NaN times 0
+        if mask is not None:  # a hidden NaN in tanh gives a NaN gradient, since NaN · 0 is NaN
             scores = scores.masked_fill(~mask, 0.0)
         return super().prepare(self.cap * torch.tanh(scores / self.cap), mask)
 
 
 class SoftmaxWithSink(Normalizer):
-    """e^s / (e^b + Σ e^s): a row may rest on a place that holds no value, and then gives the keys less than 1."""
+    """e^s / (e^b + Σ e^s): a sink without a value takes a share, so that the keys' weights sum to less than 1."""
 
     def normalize(self, scores: Tensor) -> Tensor:
-        total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), self.rest(scores))
+        total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), self.sink_score(scores))
         return (scores - total).exp()
 
-    def rest(self, scores: Tensor) -> Tensor:
-        """The score b of that place, broadcastable to (B, H, T, 1)."""
+    def sink_score(self, scores: Tensor) -> Tensor:
+        """The score b of the sink, broadcastable to (B, H, T, 1)."""
         raise NotImplementedError
 
 
 class SoftmaxOne(SoftmaxWithSink):
     """e^s / (1 + Σ e^s), which is b = 0."""
 
-    def rest(self, scores: Tensor) -> Tensor:
+    def sink_score(self, scores: Tensor) -> Tensor:
         return scores.new_zeros(())
 
 
@@ -53,15 +53,15 @@ class Sink(SoftmaxWithSink):
         super().__init__(temperature)
         self.sink = nn.Parameter(torch.full((num_heads,), start))
 
-    def rest(self, scores: Tensor) -> Tensor:
+    def sink_score(self, scores: Tensor) -> Tensor:
         return self.sink.to(scores.dtype)[:, None, None]
 
 
 class Sigmoid(Normalizer):
-    """σ(s + b − log S), each cell alone, so that a row begins with a sum near 1. Ramapuram 2024, section 3.
+    """σ(s + b − log S) of each cell alone; −log S makes rows sum to about 1 at first. Ramapuram 2024, section 3.
 
-    S counts the keys that the query may see. The paper takes the sequence's length for every row, which is the same
-    without a mask; with one, a row would change with the padding, and with the keys that a decoder has not read yet.
+    S counts the keys that the query may see. The paper takes the sequence's length, which is the same without a mask;
+    with one, a row would depend on padding, and on keys that a decoder has not read yet.
     """
 
     def __init__(self, temperature: float, bias: float, by_length: bool) -> None:
@@ -77,17 +77,12 @@ class Sigmoid(Normalizer):
 
 
 def log_of_keys(scores: Tensor, mask: Tensor | None) -> float | Tensor:
-    """log S, of how many keys each query may see; 0 where it sees none."""
+    """log of the number of keys that each query may see; 0 where it sees none."""
     keys = scores.shape[-1]
     if mask is None:
         return math.log(max(keys, 1))
-    seen = mask.expand(*mask.shape[:-1], keys).sum(-1, keepdim=True)
-    return seen.clamp(min=1).to(scores.dtype).log()
-
-
-def _sink(config: LayerConfig) -> Sink:
-    chosen = config.normalizer
-    return Sink(float(chosen["temperature"]), config.score_heads, float(chosen["start"]))
+    visible = mask.expand(*mask.shape[:-1], keys).sum(-1, keepdim=True)
+    return visible.clamp(min=1).to(scores.dtype).log()
 
 
 SOFTMAX = Entry(
@@ -113,7 +108,8 @@ SOFTMAX_ONE = Entry(
     cost=matrices(2, 3))
 
 SINK = Entry(
-    "sink", "Sink", _sink, r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
+    "sink", "Sink", lambda config: Sink(num_heads=config.score_heads, **config.normalizer.kwargs),
+    r"w_{ij} = \frac{e^{s_{ij}/\tau}}{e^{b_h} + \sum_m e^{s_{im}/\tau}}",
     "A learned score a head competes with the keys and holds no value: what it takes is given to none.", "OpenAI", 2025,
     "https://arxiv.org/abs/2508.10925",
     (TEMPERATURE, Param("start", "Sink at first", 0.0, -20.0, 20.0, 0.5, meaning="b of every head before training")),

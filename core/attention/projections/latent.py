@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-V2 2024): keys and values are read out of one small vector a token."""
+"""Multi-head latent attention (DeepSeek-V2 2024): keys and values are maps of one small vector a token."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Latent(Projection):
         return content, rotated if self.turn is None else self.turn.rotate(rotated, offset)
 
     def cached(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, ...]:
-        """The latent (B, S, R) and the shared rotated key (B, 1, S, rope): all that a decoder caches."""
+        """What a decoder caches: the latent (B, S, R) and the shared rotated key (B, 1, S, rope)."""
         latent = self.norm(self.down(context))
         if self.turn is None or self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
