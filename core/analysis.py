@@ -1,4 +1,4 @@
-"""What a map of attention measures: entropy, distance, how alike heads are. All on numpy weights (H, T, S)."""
+"""Measurements of attention maps: entropy, distance, overlap of heads. All on NumPy weights (H, T, S)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Weights = Float[np.ndarray, "H T S"]
 
 
 def entropy(weights: Weights) -> Float[np.ndarray, "H T"]:
-    """Entropy of each row in nats; log S where the weight is even, 0 where it lies on one key."""
+    """Entropy of each row in nats: log S for uniform weights, 0 for a single key."""
     safe = np.where(weights > 0, weights, 1.0)
     return -(weights * np.log(safe)).sum(-1)
 
 
 def mean_distance(weights: Weights) -> Float[np.ndarray, " H"]:
-    """How many places away a head looks on average, |i − j| weighted by its weights."""
+    """The mean distance |i − j| of each head, by its weights."""
     rows, columns = weights.shape[1:]
     distance = np.abs(np.arange(rows)[:, None] - np.arange(columns)[None, :])
     return (weights * distance).sum((1, 2)) / rows
@@ -32,17 +32,17 @@ def previous_token(weights: Weights) -> Float[np.ndarray, " H"]:
 
 
 def breadth(weights: Weights) -> Float[np.ndarray, " H"]:
-    """Mean entropy of the rows as a share of the largest there can be, log S; 0 when there is one key alone."""
+    """Mean entropy of the rows as a share of log S, the largest possible; 0 for a single key."""
     keys = weights.shape[-1]
     return entropy(weights).mean(-1) / np.log(keys) if keys > 1 else np.zeros(len(weights), weights.dtype)
 
 
 def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
-    """The share of their weight that two heads put on the same keys, Σ_j min(a_ij, b_ij), mean of all rows.
+    """The share of weight that two heads have in common, Σ_j min(a_ij, b_ij), mean of all rows; weights ≥ 0.
 
-    For weights that are not negative: 1 where two heads are the same, 0 where no key is seen by both.
+    1 where two heads are equal, 0 where they share no key.
     """
-    return np.stack([np.minimum(weights, one).sum(-1).mean(-1) for one in weights])
+    return np.stack([np.minimum(weights, head).sum(-1).mean(-1) for head in weights])
 
 
 def strongest(trace: AttentionTrace, score: Callable[[Weights], np.ndarray]) -> tuple[int, int, float]:

@@ -1,4 +1,4 @@
-"""Measured here and now: median seconds and peak memory of attention at growing lengths, as a race in rounds."""
+"""Median seconds and peak memory of attention on this machine, at growing lengths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BACKWARD = 3.0  # a forward and a backward pass take about three forward ones
 
 @dataclass(frozen=True)
 class Limits:
-    """What one call may take before it is skipped instead of made: expected seconds, and closed-form bytes."""
+    """The most that one call may take, or it is skipped: expected seconds, and closed-form bytes."""
 
     seconds: float = 2.0
     bytes: float = 512e6
@@ -42,29 +42,29 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a race has come, 0 to 1, and what has been measured since the last report."""
+    """The finished fraction of a race, and the measurements since the last report."""
 
     fraction: float
     points: tuple[Measurement, ...] = ()
 
 
 def devices() -> tuple[str, ...]:
-    """Where can be measured on this machine, the fastest first."""
+    """The devices of this machine, the fastest first."""
     return (CUDA, CPU) if torch.cuda.is_available() else (CPU,)
 
 
 def wait(device: str) -> None:
-    """Return when the device has done what it was given: a call on CUDA returns long before its work is done."""
+    """Wait for the device: a call on CUDA returns before its work is done."""
     if device == CUDA:
         torch.cuda.synchronize()
 
 
 def peak_bytes(work: Work, device: str = CPU) -> int:
-    """The most memory that PyTorch has held at once on a device during a call, beyond what it held before.
+    """PyTorch's peak memory on a device during a call, beyond what it held before.
 
-    On the CPU exact to the byte: every allocation and release is recorded. RSS would miss what is freed between two
-    looks, and would count what the allocator keeps. On CUDA the allocator's own record, in steps of 512 bytes, of a
-    second call: the first makes workspaces that stay. What `work` returns counts until the call is over.
+    On the CPU exact to the byte, from every recorded allocation and release (RSS would miss short-lived memory). On
+    CUDA the allocator's record, in steps of 512 bytes, of a second call, as the first makes workspaces that stay. What
+    `work` returns counts until the call is over.
     """
     if device == CUDA:
         work()
@@ -88,7 +88,7 @@ def peak_bytes(work: Work, device: str = CPU) -> int:
 
 
 def seconds(work: Work, clock: Callable[[], float] = time.perf_counter, device: str = CPU) -> float:
-    """How long a call takes, to the end of its work on the device."""
+    """Seconds of a call, to the end of its work on the device."""
     wait(device)
     start = clock()
     work()
@@ -100,9 +100,9 @@ def workload(
     config: AttentionConfig, length: int, backward: bool = False, seed: int = 0, *, keys: int | None = None,
     real: int | None = None, device: str = CPU,
 ) -> Work:
-    """A call of the config's kernel on random q, k, v of that length, batch 1; with backward, to their gradients.
+    """A call of the config's kernel on random q, k, v of that length, batch 1; with `backward` also their gradients.
 
-    There are as many keys as queries unless `keys` says otherwise; from `real` on they are padding.
+    `keys` is the number of keys, `length` unless given; keys from `real` on are padding.
     """
     layer, generator = Attention(config).eval().to(device), torch.Generator().manual_seed(seed)
     sizes, keys = config.sizes, length if keys is None else keys
@@ -132,10 +132,10 @@ def race(
     configs: Mapping[str, AttentionConfig], lengths: Sequence[int], *, backward: bool = False, rounds: int = 5,
     limits: Limits = Limits(), seed: int = 0, clock: Callable[[], float] = time.perf_counter, device: str = CPU,
 ) -> Iterator[Progress]:
-    """Measure all configs at each length, in rounds in turn so that a busy machine slows everyone alike.
+    """Measure all configs at each length, in turn in each round, so that a busy machine slows all alike.
 
-    With one thread, time.process_time as the clock leaves out what a busy machine does in between.
-    A generator: stop it between any two reports. What would take longer than the limits is skipped, and says so.
+    With one thread, time.process_time as the clock leaves out other processes. A generator, which can be closed between
+    two reports. What would exceed the limits is skipped with a reason.
     """
     flops = {(name, length): attention_cost(config, length, length).flops
              for name, config in configs.items() for length in lengths}
@@ -170,7 +170,7 @@ def race(
 def _too_much(
     config: AttentionConfig, length: int, backward: bool, before: Measurement | None, limits: Limits,
 ) -> str:
-    """Why this length is skipped, or nothing: memory by the closed form, time by what the length before took."""
+    """Why a length is skipped, or "": memory by the closed form, time from the measurement before."""
     cost, times = attention_cost(config, length, length), BACKWARD if backward else 1.0
     if cost.bytes * times > limits.bytes:
         return f"would hold {cost.bytes * times / 1e6:,.0f} MB; the limit is {limits.bytes / 1e6:,.0f} MB"
@@ -183,7 +183,7 @@ def _too_much(
 
 
 def exponent(lengths: Sequence[float], values: Sequence[float]) -> float:
-    """b of the line log value = a + b · log length that fits best: 2 for quadratic, 1 for linear, 0 for flat.
+    """b of the best line log value = a + b · log length: 2 for quadratic, 1 for linear, 0 for constant.
 
     ValueError for fewer than two points or for a value that is not above zero.
     """

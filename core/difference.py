@@ -1,6 +1,6 @@
-"""The difference of two readings: which tokens correspond, how far each head moved, which heads are similar.
+"""The difference of two readings: corresponding tokens, how far each head moved, and the most similar heads.
 
-Every figure is on weights (T, S) whose rows and columns are the same tokens in both.
+All measures are on weights (T, S) whose rows and columns are the same tokens in both.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ MOST_ROWS = 64  # on which every head is compared with every other
 
 @dataclass(frozen=True)
 class HeadChange:
-    """How far a head of the first reading is from a head of the second, `to`: that of the same index, or the nearest.
+    """The distance of a head of the first reading to a head of the second, `to`: of the same index, or the nearest.
 
-    `moved` is the share of the weight that lies on other keys, 1 − Σ_j min(a_ij, b_ij), mean of the rows: 0 where the
-    two are the same. `difference` is mean |a − b| over all cells. `layer` is the index of its map in the trace,
-    `number` the model's own number of that layer, `to_number` that of the other head's.
+    `moved` is the share of weight on other keys, 1 − Σ_j min(a_ij, b_ij), mean of the rows; `difference` mean |a − b|.
+    `layer` is the index of the map in the trace, `number` and `to_number` the model's own numbers of both layers.
     """
 
     layer: int
@@ -48,13 +47,11 @@ class HeadChange:
 
 def weight_moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
     """The share of each head's weight that lies on other keys, for rows that sum to at most 1."""
-    most = np.maximum(first.sum(-1), second.sum(-1))
-    shared = np.minimum(first, second).sum(-1)
-    return (most - shared).mean(-1)
+    return (np.maximum(first.sum(-1), second.sum(-1)) - np.minimum(first, second).sum(-1)).mean(-1)
 
 
 def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
-    """Every head of two traces of the same tokens and shape, the one that moved most first; ValueError for others."""
+    """The changes of all heads, the largest first; ValueError for traces of other tokens or another shape."""
     shapes = [[item.weights.shape for item in trace.maps] for trace in (first, second)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"maps of {shapes[0][:1]}… and {shapes[1][:1]}… cannot be held against each other cell by "
@@ -64,10 +61,9 @@ def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which token of the first line corresponds to which of the second: pairs of positions, None where there is none.
+    """The pairs of corresponding positions of two lines, in their order; None where there is no counterpart.
 
-    `pairs` are in the order of both lines; a span of one that replaces a span of the other is paired from its
-    beginning.
+    A span that replaces another is paired with it from the beginning.
     """
 
     pairs: tuple[tuple[int | None, int | None], ...]
@@ -79,11 +75,11 @@ class Alignment:
 
 
 def align(first: Sequence[str], second: Sequence[str]) -> Alignment:
-    """The tokens of two lines in one order, by the longest stretches that they share (Ratcliff & Obershelp 1988)."""
+    """Align the tokens of two lines by their longest common stretches (Ratcliff & Obershelp 1988)."""
     left, right = ([token.casefold() for token in line] for line in (first, second))
     pairs: list[tuple[int | None, int | None]] = []
-    for what, a, a_end, b, b_end in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        if what in ("equal", "replace"):
+    for tag, a, a_end, b, b_end in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag in ("equal", "replace"):
             count = min(a_end - a, b_end - b)
             pairs += [(a + i, b + i) for i in range(count)]
             a, b = a + count, b + count
@@ -103,7 +99,7 @@ def names(first: Sequence[str], second: Sequence[str], pairs: Sequence[tuple[int
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Two traces of one kind each, and which of their rows and columns correspond."""
+    """Two traces of one kind each, and the alignment of their rows and columns."""
 
     first: AttentionTrace
     second: AttentionTrace
@@ -130,10 +126,10 @@ class Aligned:
     def same_shape(self) -> bool:
         return [len(item.weights) for item in self.first.maps] == [len(item.weights) for item in self.second.maps]
 
-    def drawn(self, which: int, layer: int, head: int) -> tuple[np.ndarray, np.ndarray]:
-        """One head of the first (0) or the second (1) on all aligned positions, and where it may attend, both (T, S).
+    def on_grid(self, which: int, layer: int, head: int) -> tuple[np.ndarray, np.ndarray]:
+        """The weights and the mask, both (T, S), of one head of the first (0) or second (1) trace on aligned positions.
 
-        A position without a token in this line cannot be attended to, and attends to nothing.
+        A position without a token in this line has no weight and no visible key.
         """
         item = (self.first, self.second)[which].map(layer)
         rows, columns = ([pair[which] for pair in line.pairs] for line in (self.rows, self.columns))
@@ -142,7 +138,7 @@ class Aligned:
         return place_on_grid(item.weights[head], rows, columns), place_on_grid(allowed, rows, columns)
 
     def in_place(self) -> list[HeadChange]:
-        """Every head beside the one of the same index, the one that moved most first; only for models of one shape."""
+        """Every head against that of the same index, the largest change first; for models of one shape."""
         heads = []
         for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
             apart, cells = self._apart(one.weights, other.weights)
@@ -152,9 +148,9 @@ class Aligned:
         return sorted(heads, key=lambda item: -item.moved)
 
     def nearest(self) -> list[HeadChange]:
-        """Every head beside the most similar head of the other model, the most similar first.
+        """Every head against the most similar head of the other model, the most similar first.
 
-        Of more than 64 shared rows, 64 evenly spaced ones are compared.
+        Of more than 64 common rows, 64 evenly spaced ones are compared.
         """
         return sorted((self._nearest(layer, head, one.weights[head]) for layer, one in enumerate(self.first.maps)
                        for head in range(len(one.weights))), key=lambda item: item.moved)
@@ -188,7 +184,7 @@ class Aligned:
 
 
 def place_on_grid(values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]) -> np.ndarray:
-    """A map (T, S) on aligned positions: where a line has no token there, its row and column are zero."""
+    """A map (T, S) on aligned positions, with zeros where a line has no token."""
     out = np.zeros((len(rows), len(columns)), values.dtype)
     at = np.array([(i, a) for i, a in enumerate(rows) if a is not None], int).reshape(-1, 2)
     to = np.array([(j, b) for j, b in enumerate(columns) if b is not None], int).reshape(-1, 2)

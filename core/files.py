@@ -1,4 +1,4 @@
-"""Where runs are kept, files that are replaced whole, and JSON files of which nothing is believed."""
+"""The folder of runs, atomic writes, and checked reads of JSON files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 
 def runs_folder() -> Path:
-    """Where runs are kept: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
+    """The folder of runs: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
     chosen = os.environ.get("ATTENTION_LAB_RUNS") or Path.home() / ".attention-lab" / "runs"
     return Path(chosen).expanduser().absolute()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file whole: a reader sees the old bytes or the new, never half."""
+    """Replace a file atomically: a reader sees the old bytes or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
     draft.write_bytes(data)
@@ -25,7 +25,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; an empty one where the file is missing, no JSON, too deep, or holds something else."""
+    """The object in a JSON file; {} where the file is missing, invalid, too deep, or not an object."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -34,10 +34,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def seconds_of(value: object) -> float:
-    """A time in seconds as a file has it; 0 for anything else."""
+    """A stored time in seconds; 0 for anything else."""
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 and math.isfinite(value) else 0.0
 
 
 def text_of(value: object, longest: int = 2_000) -> str:
-    """A text as a file has it, cut, without what UTF-8 cannot write; "" for anything else."""
+    """A stored text, cut, with "?" for what UTF-8 cannot encode; "" for anything else."""
     return value[:longest].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -1,8 +1,8 @@
-"""How attention adds up over layers: rollout and flow through the graph of the layers. Abnar & Zuidema 2020.
+"""Attention over several layers: rollout and flow through the graph of the layers. Abnar & Zuidema 2020.
 
-A step of the graph is a matrix (to, from): half of what a position passes on is what it attends to, the mean of the
-heads, and half is itself, the residual (section 3 of the paper, arXiv 2005.00928). An encoder–decoder, which the paper
-does not cover, is one graph of both: every step has the encoder's positions and the decoder's.
+A step of the graph is a matrix (to, from): half attention, the mean of the heads, and half identity, the residual
+(section 3 of the paper, arXiv 2005.00928). An encoder–decoder, which the paper does not cover, is one graph, whose
+steps have the encoder's positions and the decoder's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNITS = 2**29  # capacities are whole numbers there: each is exact to 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The steps from the input to one layer, and which of their positions are the map's rows and columns."""
+    """The steps from the input to one layer, and the positions of the map's rows and columns."""
 
     steps: tuple[np.ndarray, ...]
     rows: slice
@@ -29,7 +29,7 @@ class Graph:
 
 
 def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
-    """The graph from the input up to and with a layer of that kind; of cross-attention the whole encoder is part.
+    """The graph from the input to a layer of that kind; for cross-attention with the whole encoder.
 
     ValueError when the trace has no such layer.
     """
@@ -49,7 +49,7 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
 
 
 def rollout(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
-    """What share of each row's state comes from each column by all paths: the product of the steps (equation 1)."""
+    """The share of each row's state that comes from each column: the product of the steps (equation 1)."""
     reached = np.eye(layer_graph.steps[0].shape[1])
     for step in layer_graph.steps:
         reached = step @ reached
@@ -57,7 +57,7 @@ def rollout(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
 
 
 def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
-    """How much can flow from each column to one row when every edge carries at most its weight (section 3.2)."""
+    """The maximum flow from each column to one row, with weights as capacities (section 3.2)."""
     from scipy.sparse.csgraph import maximum_flow
 
     edges, places = _network(layer_graph), layer_graph.steps[-1].shape[0]

@@ -21,7 +21,7 @@ CONTINUES = "##"
 
 @dataclass(frozen=True)
 class MapTransform:
-    """The shown rows and columns, each a group of the source map's tokens; a token in no group is hidden."""
+    """The rows and columns of the image, each a group of the source map's tokens; a token in no group is hidden."""
 
     rows: Groups
     columns: Groups

@@ -1,4 +1,4 @@
-"""Whether two lists of numbers put the same things first."""
+"""Rank correlations of two lists of numbers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ FEWEST = 3
 
 
 def kendall(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
-    """Kendall's τ-b: +1 the same order, 0 none, −1 the reverse; None where there is no order (under 3, or all equal).
+    """Kendall's τ-b: +1 the same order, −1 the reverse; None for fewer than 3 values, or equal ones.
 
-    Of all pairs, the share that both put in the same order less the share in which they disagree, ties allowed for.
+    The share of pairs in the same order less the share in opposite order, corrected for ties.
     """
     from scipy.stats import kendalltau
 
@@ -19,7 +19,7 @@ def kendall(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> 
 
 
 def spearman(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
-    """Spearman's ρ, the correlation of the ranks; None where there is no order (under 3, or all equal)."""
+    """Spearman's ρ, the correlation of the ranks; None for fewer than 3 values, or equal ones."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(first, second).statistic) if _ordered(first) and _ordered(second) else None

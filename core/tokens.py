@@ -1,4 +1,4 @@
-"""How a token is written where a person reads it: by its name, with white space as signs that can be seen."""
+"""Tokens as readable text, with visible signs for white space."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ SPACE, EMPTY = "␣", "∅"
 
 
 def token_text(token: str) -> str:
-    """The token with its line ends, its tabs and the spaces around it as signs; spaces between words stay.
+    """The token with signs for line ends, tabs and outer spaces; spaces between words stay.
 
-    A token of signs alone that no font draws is written by their numbers.
+    A token of unprintable characters alone is written as code points.
     """
     if not token:
         return EMPTY
@@ -17,5 +17,5 @@ def token_text(token: str) -> str:
         return "".join(f"U+{ord(sign):04X}" for sign in token)
     first = len(token) - len(token.lstrip())
     last = len(token.rstrip())
-    return "".join(SIGNS.get(sign, SPACE if sign.isspace() and not first <= at < last else sign)
-                   for at, sign in enumerate(token))
+    return "".join(SIGNS.get(sign, SPACE if sign.isspace() and not first <= index < last else sign)
+                   for index, sign in enumerate(token))

@@ -74,7 +74,7 @@ def _tiles(comparison: Comparison, head: HeadChange) -> list[Tile]:
     tiles = []
     indices, names = ((head.layer, head.head), head.to), (head.name, head.other)
     for which, side in enumerate(comparison.sides):
-        weights, allowed = comparison.pair.drawn(which, *indices[which])
+        weights, allowed = comparison.pair.on_grid(which, *indices[which])
         name = f"{side.name}, {names[which]}"
         tiles.append(Tile(name, side.note, weights, None if allowed.all() else allowed, which))
     return tiles
@@ -94,7 +94,7 @@ def _difference(comparison: Comparison, head: HeadChange) -> None:
     """Draw the second map minus the first, where both have a token."""
     pair = comparison.pair
     first, second = _tiles(comparison, head)
-    both = (pair.drawn(0, head.layer, head.head)[1]) & (pair.drawn(1, *head.to)[1])
+    both = (pair.on_grid(0, head.layer, head.head)[1]) & (pair.on_grid(1, *head.to)[1])
     mask = None if both.all() else both
     row, column = text.most_different_cell(pair, head) or (None, None)
     difference_map(Tile(second.name, "", second.weights, mask), Tile(first.name, "", first.weights, mask),

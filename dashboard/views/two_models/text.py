@@ -34,7 +34,7 @@ def fact(comparison: Comparison, head: HeadChange) -> str:
     cell = most_different_cell(pair, head)
     if cell is None:
         return out
-    (first, _), (second, _) = pair.drawn(0, head.layer, head.head), pair.drawn(1, *head.to)
+    (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
     row, column = cell
     query, key = plain(pair.queries[row]), plain(pair.keys[column])
     where = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
@@ -45,7 +45,7 @@ def fact(comparison: Comparison, head: HeadChange) -> str:
 
 def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
     """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
-    (first, _), (second, _) = pair.drawn(0, head.layer, head.head), pair.drawn(1, *head.to)
+    (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
     rows, columns = ([index for index, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
                      for line in (pair.rows, pair.columns))
     if not rows or not columns:
