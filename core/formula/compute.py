@@ -1,4 +1,4 @@
-"""The tree of a formula as tensor operations, cell by cell with Python's own arithmetic, and nothing but finite."""
+"""Computes the tree of a formula on tensors, cell by cell with Python's arithmetic; results must be finite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Operation = Callable[..., Tensor]
 
 
 class Grid(Protocol):
-    """What a formula reads of a score matrix's cells: places, and the sizes of the whole matrix."""
+    """What a formula reads of a ScoreBlock: positions, and the sizes of the whole matrix."""
 
     @property
     def i(self) -> Tensor: ...
@@ -32,13 +32,13 @@ class Grid(Protocol):
 
 
 def power(base: Tensor, exponent: Tensor) -> Tensor:
-    """base ** exponent; its gradient is 0 where it has none: to a base of 0, to the exponent of any base up to 0."""
+    """base ** exponent, with gradient 0 where it is undefined: for a base of 0, and to the exponent of a base ≤ 0."""
     zero, exponent = base == 0, torch.where(base > 0, exponent, exponent.detach())
     return torch.where(zero, base.detach() ** exponent, torch.where(zero, 1.0, base) ** exponent)
 
 
 def root(x: Tensor) -> Tensor:
-    """√x with gradient 0 at 0, where it has none."""
+    """√x with gradient 0 at 0, where it is undefined."""
     zero = x == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, x).sqrt())
 
@@ -96,7 +96,7 @@ class Computer:
         return holds
 
     def arithmetic(self, node: Node, parts: list[Tensor], needed: Tensor | None) -> Tensor:
-        """The operation on its parts; it is to blame where it makes of finite numbers one that is not."""
+        """The operation on its parts; FormulaError where a needed result is not finite though all parts are."""
         result = ARITHMETIC[node.op](*parts)
         if bool(result.isfinite().all()):
             return result
@@ -104,11 +104,11 @@ class Computer:
         blamed = broken if needed is None else broken & needed
         if bool(blamed.any()):
             raise FormulaError(self.text, node.at, BROKEN.get(node.op, "this becomes too large") + self.place(blamed))
-        # Where nobody needs it a harmless 1 stands in, so that no gradient there is NaN either.
+        # Cells that are not needed get inputs of 1, so that their gradient is not NaN.
         return ARITHMETIC[node.op](*(torch.where(broken, 1.0, part) for part in parts))
 
     def place(self, blamed: Tensor) -> str:
-        """Where the first blamed cell lies, by the names that tell it apart."""
+        """The position of the first blamed cell."""
         at = blamed.nonzero()[0].tolist()
         sizes = blamed.shape
         named = [f"h = {at[-3]}"] if blamed.dim() > 2 and sizes[-3] > 1 else []

@@ -31,9 +31,9 @@ class Formula:
     def __call__(self, block: Grid, score: Tensor | None = None) -> Tensor:
         """A mask formula's truth values, bool (T, S) or (H, T, S); a score formula's new scores, (B, H, T, S).
 
-        Scores keep their dtype and are computed in at least fp32. FormulaError, which names the cell, where a value
-        would not be finite though all it is made of is: such a cell must never reach the weights. What `where`, `and`
-        and `or` leave out is not computed, as in Python: `j > 0 and i / j > 2` divides by no zero.
+        Scores keep their dtype and are computed in at least fp32. FormulaError, with the cell, where an operation on
+        finite numbers gives one that is not. What `where`, `and` and `or` leave out is not computed, as in Python:
+        `j > 0 and i / j > 2` does not divide by zero.
         """
         if self.kind == "score" and score is None:
             raise FormulaError(self.text, 0, "a score formula needs the scores.")

@@ -6,7 +6,7 @@ from core.formula.tree import Node
 
 SIGNS = {"+": "+", "-": "-", "*": r"\cdot", "%": r"\bmod", "and": r"\wedge", "or": r"\vee"}
 COMPARE = {"<": "<", "<=": r"\le", ">": ">", ">=": r"\ge", "==": "=", "!=": r"\ne"}
-# how tightly each holds its parts together; what is not here stands by itself
+# precedence; operations that are not listed need no brackets
 TIGHT = {"where": 0, "or": 1, "and": 2, "compare": 4, "not": 5, "+": 5, "-": 5, "*": 6, "%": 6, "minus": 7,
          "plus": 7, "**": 8}
 AROUND = {"abs": (r"\left|", r"\right|"), "floor": (r"\left\lfloor", r"\right\rfloor"), "sqrt": (r"\sqrt{", "}"),

@@ -1,7 +1,6 @@
 """Text to tree: a tokenizer, and a parser by precedence climbing, with Python's own levels.
 
-Not ast.parse: of `&&`, `!` or a lone `=` it says no more than "invalid syntax", and where `≤` becomes `<=` its
-positions are no longer those of the typed text.
+Not ast.parse, which reports `&&`, `!` or a lone `=` only as "invalid syntax", at wrong positions after `≤` → `<=`.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from core.formula.tree import LARGEST, MAX_DEPTH, MAX_NODES, MAX_TEXT, FormulaEr
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z_0-9]*)"
     r"|(?P<sign>\*\*|//|<=|>=|==|!=|&&|\|\||[-+*/%<>(),=^&|!~])")
-# What a keyboard or a copied equation may hold instead; the places in the text stay as they are.
+# Typographic variants of signs; positions in the text do not change.
 _TYPED = str.maketrans({"−": "-", "–": "-", "×": "*", "·": "*", "÷": "/"})
 _PAIRS = {"≤": "<=", "≥": ">=", "≠": "!="}
 _INSTEAD = {"=": "==", "^": "**", "&": "and", "&&": "and", "|": "or", "||": "or", "!": "not", "~": "not",
             "//": "floor(a / b)"}
-# How tightly an operator holds, as in Python; not and the signs stand before their one part.
+# Precedence as in Python; `not` and the signs are prefix operators.
 LEVELS = {"or": 1, "and": 2, **dict.fromkeys(known.COMPARISONS, 4), "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "**": 8}
 NOT = 3
 
@@ -33,7 +32,7 @@ class Token:
 
 
 def tokens(text: str) -> list[Token]:
-    """The words of a formula; FormulaError at the first character that can be none."""
+    """The tokens of a formula; FormulaError at the first character that fits none."""
     if len(text) > MAX_TEXT:
         raise FormulaError(text, MAX_TEXT, f"it has {len(text):,} characters; at most {MAX_TEXT} are read.")
     parts, at, plain = [], 0, text.translate(_TYPED)
@@ -55,7 +54,7 @@ def tokens(text: str) -> list[Token]:
 
 
 class Parser:
-    """Reads one formula from left to right, by precedence climbing; each method returns the tree of what it read."""
+    """Reads one formula by precedence climbing; each method returns the tree of what it read."""
 
     def __init__(self, text: str, kind: Kind) -> None:
         self.text, self.kind = text, kind
@@ -63,7 +62,7 @@ class Parser:
         self.depth = self.nodes = 0
 
     def formula(self) -> Node:
-        """The whole text, which must give what its kind of formula gives."""
+        """The whole text, which must be of the type of its kind of formula."""
         if self.token.kind == "end":
             example = "score - 0.5*abs(i-j)" if self.kind == "score" else "j <= i and i - j < 4"
             raise self.error(f"it is empty; write for example {example}.", 0)
@@ -78,7 +77,7 @@ class Parser:
         return tree
 
     def tree(self, least: int = 0) -> Node:
-        """Whatever is held together at least as tightly as `least`."""
+        """An expression of operators of at least precedence `least`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(f"it goes more than {MAX_DEPTH} levels deep; take brackets away.")
@@ -89,7 +88,7 @@ class Parser:
         return tree
 
     def joined(self, left: Node, sign: Token) -> Node:
-        """What stands left of an operator, joined to what stands right of it."""
+        """The operation of an operator, its left side and the right side that follows."""
         level = LEVELS[sign.text]
         if sign.text in known.WORDS:
             return self.node(sign.text, (left, self.tree(level + 1)), "truth value", "truth value", sign.at)
@@ -103,7 +102,7 @@ class Parser:
         return replace(self.node("compare", tuple(parts), "number", "truth value", sign.at), signs=tuple(signs))
 
     def first(self, least: int) -> Node:
-        """What an expression may begin with: a sign, not, a number, a bracket, a name or a function."""
+        """The start of an expression: a sign, not, a number, a bracket, a name or a function."""
         token = self.token
         if token.text in ("-", "+"):
             self.take()

@@ -1,4 +1,4 @@
-"""What a formula may be made of: names, functions and operators, each with what it takes and gives."""
+"""The parts of a formula: names, functions and operators, with the types that they take and give."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = ("and", "or", "not")
 
 
 class FormulaError(ConfigError):
-    """A formula that cannot be read or computed; `at` is the character it is about, counted from 0."""
+    """A formula that cannot be read or computed; `at` is the index of the character concerned."""
 
     def __init__(self, text: str, at: int, why: str) -> None:
         self.text, self.at, self.why = text, at, why
@@ -41,7 +41,7 @@ class FormulaError(ConfigError):
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: `op` is an operator, a function, a name, "compare" or "number"; `at` is its place in the text."""
+    """One operation: `op` is an operator, a function, a name, "compare" or "number"; `at` its index in the text."""
 
     op: str
     parts: tuple[Node, ...]
@@ -51,6 +51,6 @@ class Node:
     signs: tuple[str, ...] = ()  # of a comparison, one fewer than its parts
 
     def names(self) -> frozenset[str]:
-        """Every name in it."""
-        own = frozenset({self.op}) if self.op in MEANINGS else frozenset()
-        return own.union(*(part.names() for part in self.parts))
+        """All names in the tree."""
+        name = frozenset({self.op}) if self.op in MEANINGS else frozenset()
+        return name.union(*(part.names() for part in self.parts))

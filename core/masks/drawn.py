@@ -20,20 +20,15 @@ LARGEST_DRAWING = 64  # rows or columns
 class Drawing:
     """Cells drawn by hand: one string of 0 and 1 a row, 1 = may attend.
 
-    As text it is rows × columns, then each row in hexadecimal with key 0 as the highest bit: a causal one of three is
-    `3x3:4.6.7`.
+    As text it is rows × columns, then each row in hexadecimal with key 0 as the highest bit: `3x3:4.6.7` is causal.
     """
 
     rows: tuple[str, ...]
 
-    @property
-    def size(self) -> tuple[int, int]:
-        return len(self.rows), len(self.rows[0])
-
     def text(self) -> str:
-        queries, keys = self.size
+        keys = len(self.rows[0])
         digits = -(-keys // 4)
-        return f"{queries}x{keys}:" + ".".join(f"{int(row, 2):0{digits}x}" for row in self.rows)
+        return f"{len(self.rows)}x{keys}:" + ".".join(f"{int(row, 2):0{digits}x}" for row in self.rows)
 
     def tensor(self) -> Tensor:
         """Bool (rows, columns)."""
@@ -50,7 +45,7 @@ class Drawing:
 
 @lru_cache(maxsize=64)
 def parse_drawing(text: str) -> Drawing:
-    """The drawing that a text says; ConfigError says what does not fit."""
+    """Parse a drawing; ConfigError for an invalid text."""
     size, _, body = text.partition(":")
     sides = [int(side) for side in size.split("x") if side.isascii() and side.isdigit() and len(side) <= 2]
     if len(sides) != 2 or size != f"{sides[0]}x{sides[1]}" or not all(1 <= s <= LARGEST_DRAWING for s in sides):
@@ -60,9 +55,9 @@ def parse_drawing(text: str) -> Drawing:
     words, digits = body.split("."), -(-keys // 4)
     if len(words) != queries:
         raise ConfigError(f"drawing = {quote(text)} says {queries} rows and holds {len(words)}.")
-    for at, word in enumerate(words):
+    for row, word in enumerate(words):
         if len(word) != digits or not set(word) <= set("0123456789abcdef") or int(word, 16) >> keys:
-            raise ConfigError(f"drawing, row {at}: {quote(word)}; expected {digits} hexadecimal digits "
+            raise ConfigError(f"drawing, row {row}: {quote(word)}; expected {digits} hexadecimal digits "
                               f"for {keys} cells.")
     return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
 
@@ -87,7 +82,7 @@ def formula(block: ScoreBlock, text: str) -> Tensor:
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
-    """Computed in double precision, a step at a time."""
+    """Double precision, one step at a time."""
     cells = area.cells * (config.score_heads if "h" in parse(str(config.mask["text"]), "mask").names else 1)
     return Cost(0.0, 20 * cells, cells)
 

@@ -1,4 +1,4 @@
-"""Luong's local attention (2015, section 3.2): a window around a place p, and a Gaussian on the weights inside it."""
+"""Luong's local attention (2015, section 3.2): a window around a position p, with a Gaussian on its weights."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ class Window(Mask):
         self.window, self.gaussian = window, gaussian
 
     def centre(self, block: ScoreBlock) -> Tensor:
-        """The place p of each query, broadcastable to (B, H, T, 1)."""
+        """The position p of each query, broadcastable to (B, H, T, 1)."""
         raise NotImplementedError
 
     def forward(self, block: ScoreBlock) -> Tensor:
-        place = self.centre(block)
-        return (block.j >= place - self.window) & (block.j <= place + self.window)
+        centre = self.centre(block)
+        return (block.j >= centre - self.window) & (block.j <= centre + self.window)
 
     def weight_factor(self, block: ScoreBlock) -> Tensor | None:
         if not self.gaussian:
             return None
-        apart = (block.j - self.centre(block)) / (self.window / 2)
-        return torch.exp(-apart.square() / 2).to(block.dtype)
+        deviations = (block.j - self.centre(block)) / (self.window / 2)
+        return torch.exp(-deviations.square() / 2).to(block.dtype)
 
 
 class Monotonic(Window):
-    """p = i: input and output are taken to run in step (local-m)."""
+    """p = i: input and output are assumed to be aligned (local-m)."""
 
     def centre(self, block: ScoreBlock) -> Tensor:
         return block.i
 
 
 class Predictive(Window):
-    """p = S · σ(vᵀ tanh(W q)): each query says where to look (local-p); W (H, D, D) and v (H, D) are learned.
+    """p = S · σ(vᵀ tanh(W q)), predicted from each query (local-p); W (H, D, D) and v (H, D) are learned.
 
-    S is where the real keys end, so a sentence looks at the same places however far its batch is filled up. The window
-    has no gradient, so what W and v learn comes through the Gaussian.
+    S is the end of the real keys, so that padding does not move p. The window has no gradient; W and v learn through
+    the Gaussian.
     """
 
     def __init__(self, window: int, num_heads: int, dim: int) -> None:
@@ -62,15 +62,11 @@ class Predictive(Window):
 
     @staticmethod
     def keys(block: ScoreBlock) -> Tensor | int:
-        """S: the end of each text, (B, 1, 1, 1), read from the whole key mask since a block may hold none of it."""
+        """S: the end of each text, (B, 1, 1, 1), from the key mask of the whole matrix."""
         if block.real is None:
             return block.num_keys
-        places = torch.arange(1, block.num_keys + 1, device=block.real.device)
-        return (block.real * places).amax(-1)[:, None, None, None]
-
-
-def local_m(config: LayerConfig, parts: tuple[Mask, ...], window: int, gaussian: bool) -> Mask:
-    return Monotonic(window, gaussian)
+        ends = torch.arange(1, block.num_keys + 1, device=block.real.device)
+        return (block.real * ends).amax(-1)[:, None, None, None]
 
 
 def local_p(config: LayerConfig, parts: tuple[Mask, ...], window: int) -> Mask:
@@ -91,7 +87,8 @@ _WINDOW = Param("window", "Window D", 2, 1, 512, 1, meaning="keys on either side
                                                             "half of it")
 
 LUONG: tuple[Entry, ...] = (
-    Entry("local_m", "Luong local-m", local_m, r"|j - p_i| \le D,\quad p_i = i",
+    Entry("local_m", "Luong local-m", lambda config, parts, **params: Monotonic(**params),
+          r"|j - p_i| \le D,\quad p_i = i",
           "A window of ±D around the query's own place, as if input and output ran in step.", *_PAPER,
           (_WINDOW, Param("gaussian", "Gaussian", False,
                           meaning="multiply the weights by exp(−(j − p)² / 2σ²), as local-p does; the paper does not")),

@@ -1,4 +1,4 @@
-"""How far a stack of layers sees through one mask: the powers of the mask as a graph."""
+"""The reach of a stack of layers with one mask: powers of the mask as a graph."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from torch import Tensor
 
 
 def layers_needed(allowed: Bool[Tensor, "T S"]) -> Int[Tensor, "T T"]:
-    """How many layers of this mask until query i has something of token j; 0 where no depth is enough.
+    """The number of layers of this mask after which query i depends on token j; 0 where no depth is enough.
 
-    `allowed` (T, T) of one sequence on itself. The residual path keeps what a token already has, so each layer sees
-    through `allowed` or stays: what L layers reach is the L-th power of (allowed or identity). ValueError unless
-    T = S.
+    `allowed` (T, T) of one sequence on itself. With the residual path, L layers reach the L-th power of (allowed or
+    identity). ValueError unless T = S.
     """
     if allowed.dim() != 2 or allowed.shape[0] != allowed.shape[1]:
         raise ValueError(f"allowed is {tuple(allowed.shape)}; expected one sequence on itself, (T, T).")

@@ -1,4 +1,4 @@
-"""Sparse patterns for long texts: a window, a few tokens that see and are seen everywhere, and random far keys."""
+"""Sparse patterns for long texts: a window, a few global tokens, and random far keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.entries import Area, Cost, Entry, LayerConfig, Param
 from core.masks.patterns import local, rule
 from core.score_block import ScoreBlock
 
-# Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut to fit), so that "random" needs no state.
+# Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut), so that "random" needs no state.
 _MIX = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)
 _LARGEST = 2**63 - 1
 _MOST_CELLS = 2**22  # ranked at once: 32 MB
@@ -23,17 +23,17 @@ def bigbird(scores: ScoreBlock, block: int, window: int, globals: int, random: i
     rows, columns = scores.i // block, scores.j // block  # (T, 1), (1, S): the block of each query and key
     last_row, last_column = (scores.num_queries - 1) // block, (scores.num_keys - 1) // block
     blocks = torch.arange(last_column + 1, device=rows.device)[None]  # (1, blocks of keys)
-    seen = (blocks >= rows - window) & (blocks <= rows + window)
-    seen |= (blocks < globals) | (blocks > last_column - globals) | (rows < globals) | (rows > last_row - globals)
+    visible = (blocks >= rows - window) & (blocks <= rows + window)
+    visible |= (blocks < globals) | (blocks > last_column - globals) | (rows < globals) | (rows > last_row - globals)
     if random:
-        seen |= random_cells(rows, blocks, ~seen, random, seed)
-    return seen[:, columns[0]]
+        visible |= random_cells(rows, blocks, ~visible, random, seed)
+    return visible[:, columns[0]]
 
 
 def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: int) -> Tensor:
     """In each row `count` of the free cells (all where there are fewer), by a hash of seed, row and column.
 
-    Without a random state, any rectangle of the mask, on any device and at any time, agrees with the whole.
+    Any part of the mask, on any device, agrees with the whole.
     """
     start = ((seed + 1) * _MIX[2]) & _LARGEST
     at_once, parts = max(1, _MOST_CELLS // columns.shape[1]), []
@@ -45,14 +45,14 @@ def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: 
 
 
 def scrambled(x: Tensor) -> Tensor:
-    """Whole numbers → whole numbers from 0 that look random (SplitMix64's finalizer; int64 wraps around)."""
+    """A pseudorandom hash of integers to integers ≥ 0 (SplitMix64's finalizer; int64 wraps around)."""
     for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
         x = (x ^ (x >> shift)) * factor
     return (x ^ (x >> 31)) & _LARGEST
 
 
 def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
-    """A hash of the blocks that each query might see, whole numbers at each step."""
+    """The integers of a hash over the blocks that each query might see."""
     hashed = area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
     return Cost(0.0, 28 * min(hashed, _MOST_CELLS), area.cells)
 

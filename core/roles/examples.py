@@ -16,9 +16,9 @@ from core.trace import Kind
 
 @dataclass(frozen=True)
 class Example:
-    """The reading, its row, and `value`: the weight on all `expected` keys (Broad: the share of its keys used).
+    """A row of a reading, and `value`: the weight on its `expected` target keys (Broad: the share of keys used).
 
-    `key` is the one of them with most weight, `uniform` what uniform attention would put on them all.
+    `key` is the target with most weight, `uniform` the weight of uniform attention on all of them.
     """
 
     reading: int
@@ -41,12 +41,12 @@ def clearest_example(readings: Sequence[Reading], kind: Kind, role: Role, layer:
              for example, letters in _rows(index, reading, kind, role, layer, head)]
     most = max((example.value for example, _ in candidates), default=0.0)
     near = [(letters, example) for example, letters in candidates if example.value >= NEARLY * most]
-    return max(near, key=lambda one: one[0])[1] if near else None
+    return max(near, key=lambda pair: pair[0])[1] if near else None
 
 
 def _rows(reading_index: int, reading: Reading, kind: Kind, role: Role, layer: int,
           head: int) -> list[tuple[Example, int]]:
-    """Every row that has targets, with the number of letters of its query and key."""
+    """Every row that has targets, with the letters of its query and key."""
     item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
     weights = item.weights[head]
     visible = np.ones(weights.shape, dtype=bool) if item.mask is None else np.broadcast_to(
@@ -55,12 +55,12 @@ def _rows(reading_index: int, reading: Reading, kind: Kind, role: Role, layer: i
     rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= FEWEST_KEYS))
     on_expected = (weights * expected)[rows]
     values = share_used(weights[rows], visible[rows].sum(-1)) if role.targets is None else on_expected.sum(-1)
-    keys, many = on_expected.argmax(-1), expected[rows].sum(-1)
-    every = zip(rows.tolist(), keys.tolist(), values.tolist(), many.tolist(), (many / visible[rows].sum(-1)).tolist(),
-                strict=True)
-    return [(Example(reading_index, row, *rest), _letters(text, row) + _letters(text, rest[0])) for row, *rest in every]
+    keys, counts = on_expected.argmax(-1), expected[rows].sum(-1)
+    columns = (rows, keys, values, counts, counts / visible[rows].sum(-1))
+    return [(Example(reading_index, row, key, *rest), _letters(text, row) + _letters(text, key))
+            for row, key, *rest in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _letters(text: Text, index: int) -> int:
-    """How long a whole word is, up to where more letters say no more; 0 for a piece, a sign or a special token."""
+    """The length of a whole word, at most 8; 0 for a piece, a sign or a special token."""
     return min(len(text.words[index]), 8) if text.words[index] == text.pieces[index] else 0

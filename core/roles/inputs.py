@@ -22,18 +22,18 @@ SEED = 86
 
 @dataclass(frozen=True)
 class RoleInputs:
-    """What is read, and in words what it is: "kept sentences", "lines of numbers", …"""
+    """The inputs, and what they are: "kept sentences", "lines of numbers", …"""
 
     givens: tuple[ModelInputs, ...]
     what: str
 
 
 def role_inputs(pretrained: Pretrained, own_sentences: Sequence[str] = (), kind: Kind = "self") -> RoleInputs:
-    """A set for this model: the sentences asked for, else the kept ones, else lines of numbers or of its own words.
+    """Inputs for this model: `own_sentences`, else the example ones, else lines of numbers or of its own words.
 
-    Of each list only the sentences of whose words the model knows four in five, and the first list of which it knows
-    at least five (of those asked for: one). A decoder that writes its own text, token by token, gets every third of a
-    long list. A model that sees gets handwritten digits; one that hears gets none.
+    Of each list only sentences of which the model knows four words in five, and the first list with at least five of
+    them (of own sentences: one). A decoder that generates its text gets every third of a long list. A model of pictures
+    gets handwritten digits; one of sounds gets none.
     """
     if pretrained.reads == "picture":
         return RoleInputs(_digits(), "handwritten digits")
@@ -51,14 +51,14 @@ def role_inputs(pretrained: Pretrained, own_sentences: Sequence[str] = (), kind:
 
 
 def unknown_share(pretrained: Pretrained, text: str) -> float:
-    """The share of a text's tokens that the model has no word for; 1 where there is no token."""
+    """The share of a text's tokens that are unknown to the model; 1 where there is no token."""
     unknown = tokenizer_of(pretrained).unk_token_id
     ids = tokenized(pretrained, text, add_special_tokens=False)["input_ids"]
-    return sum(one == unknown for one in ids) / len(ids) if ids else 1.0
+    return sum(token == unknown for token in ids) / len(ids) if ids else 1.0
 
 
 def own_lines(tokenizer: Any) -> tuple[str, ...]:
-    """Lines of the model's own words in random order, by a fixed seed; every second one says its words twice."""
+    """Lines of random words of the model's vocabulary, by a fixed seed; every second line repeats its words."""
     special = set(tokenizer.all_special_ids)
     pieces = sorted(index for index in tokenizer.get_vocab().values() if index not in special)
     draw = random.Random(SEED)
@@ -72,14 +72,13 @@ def _digits() -> tuple[ModelInputs, ...]:
     from core.tasks.images import digits
 
     pictures, _ = digits()
-    return tuple(ModelInputs(picture=Array.of(to_numpy(one))) for one in pictures[:PICTURES])
+    return tuple(ModelInputs(picture=Array.of(to_numpy(picture))) for picture in pictures[:PICTURES])
 
 
 def read_all(pretrained: Pretrained, inputs: RoleInputs, kind: Kind = "self") -> tuple[Reading, ...]:
-    """The model's reading of each; PretrainedError when it cannot read one of them.
+    """The model's reading of each input; PretrainedError when it cannot read one.
 
-    An encoder sees nothing of its decoder, so where it alone is asked for, the decoder is given a text and need not
-    write one.
+    For an encoder alone the decoder gets the input as its text, so that it need not generate one.
     """
     givens = inputs.givens
     if pretrained.reads == "pair" and kind == "self":

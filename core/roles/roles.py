@@ -1,4 +1,4 @@
-"""The nine roles, in the order of their colours: what each attends to, in words and as a rule over tokens."""
+"""The nine roles, in the order of their colours: the targets of each, in words and as a rule over tokens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from core.roles.targets import Rule
 
 @dataclass(frozen=True)
 class Role:
-    """A role of a head: its target keys, as a rule (None for Broad, which has none) and in words; and a source.
+    """A role of a head: its target keys as a rule (None for Broad) and in words, and its source.
 
-    `acts` is False for First token and Broad, the roles of heads that have nothing to act on.
+    `acts` is False for First token and Broad, the roles of heads at rest.
     """
 
     key: str
@@ -25,7 +25,7 @@ class Role:
 
     @property
     def meaning(self) -> str:
-        """What its score measures."""
+        """What the score measures."""
         return f"weight on {self.attends_to}" if self.targets else "share of its keys that a row uses, e^entropy / keys"
 
     @property

@@ -21,8 +21,8 @@ Rows = Float[np.ndarray, "H N"]
 
 MIN_SHARE = 0.2  # of the weight that chance leaves over
 MIN_STDS = 3.0
-UNIFORM = 0.9  # from here on a head has not chosen anything: before training all heads lie so
-FEWEST_KEYS = 4  # a row of fewer is broad whatever it does
+UNIFORM = 0.9  # heads from here on are uniform, as all are before training
+FEWEST_KEYS = 4  # a row of fewer is always broad
 FEWEST_ROWS = 3
 DRAWS = 400
 
@@ -66,8 +66,8 @@ class RoleScores:
     def head_roles(self) -> dict[tuple[int, int], int]:
         """The role of each head (layer, head) as an index into ROLES: the significant one with the largest share.
 
-        First token and Broad count only where no other role is significant: many heads rest until there is something
-        to act on (Kobayashi et al. 2020). Heads without a significant role are left out.
+        First token and Broad count only where no other role is significant, since many heads rest on most tokens
+        (Kobayashi et al. 2020). Heads without a significant role are left out.
         """
         acts = np.asarray([role.acts for role in ROLES])[:, None, None]
         rank = np.where(self.counts, self.share + acts, -1.0)
@@ -113,13 +113,13 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
         for layer in range(len(layers[0])):
             sums = [_sums(role, maps[layer], text, keys)
                     for maps, text, keys in zip(layers, texts, expected, strict=True)]
-            rows = sum(one.rows for one in sums)
+            rows = sum(each.rows for each in sums)
             counted[index] = max(counted[index], rows)
             if rows:
-                here = index, layer, slice(len(sums[0].score))
-                score[here] = sum(one.score for one in sums) / rows
-                chance[here] = sum(one.chance for one in sums) / rows
-                std[here] = np.sqrt(sum(one.variance for one in sums)) / rows
+                cells = index, layer, slice(len(sums[0].score))
+                score[cells] = sum(each.score for each in sums) / rows
+                chance[cells] = sum(each.chance for each in sums) / rows
+                std[cells] = np.sqrt(sum(each.variance for each in sums)) / rows
     numbers = tuple(item.layer if item.number is None else item.number for item in layers[0])
     return RoleScores(kind, score, chance, std, counted, numbers)
 
@@ -137,7 +137,7 @@ def _sums(role: Role, item: AttentionMap, text: Text, expected: Targets | None) 
 def weight_on_targets(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text, expected: Targets) -> Sums:
     """The weight on the expected keys, and its mean and variance when keys are shuffled, in closed form.
 
-    One shuffle serves all rows of a text, since maps are striped. For rows i and i' that see the same n keys, with
+    All rows of a text are shuffled alike, as maps have vertical stripes. For rows i, i' that see the same n keys, with
     their weights and expected keys centred, the covariance is (w·w')(m·m') / (n − 1): Hoeffding 1951, theorem 2. Where
     a mask lets rows see different numbers of keys, n − 1 is the geometric mean of both.
     """
@@ -157,8 +157,8 @@ def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) ->
     rows = np.flatnonzero(text.ordinary & (n >= FEWEST_KEYS))
     used = share_used(weights[:, rows].astype(np.float64), n[rows])
     means, variances = np.array([random_rows(int(keys)) for keys in n[rows]]).reshape(-1, 2).T
-    each = np.ones(len(weights))
-    return Sums(used.sum(-1), each * means.sum(), each * variances.sum(), len(rows))
+    heads = np.ones(len(weights))
+    return Sums(used.sum(-1), heads * means.sum(), heads * variances.sum(), len(rows))
 
 
 def share_used(rows: Float[np.ndarray, "... T S"], keys: Int[np.ndarray, " T"]) -> Float[np.ndarray, "... T"]:

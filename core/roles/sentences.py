@@ -1,8 +1,8 @@
-"""The kept set of sentences on which roles are measured, of our own making."""
+"""The sentences on which roles are measured, written for this project."""
 
 from __future__ import annotations
 
-# Common words mostly, so that a model of a small vocabulary reads them, too; one word in each is rarer than the rest.
+# Mostly common words, for models of a small vocabulary; one word in each is rarer than the others.
 SENTENCES: tuple[str, ...] = (
     "The animal didn't cross the street because it was too tired.",
     "The old man opened the door, and the cold wind came into the house.",
@@ -28,7 +28,7 @@ SENTENCES: tuple[str, ...] = (
     "I thought of the green hat, of the blue coat, and of the person who wore them.",
     "The horse fell in the river, stood up and walked on.",
     "There are two clocks in this room; the clock on the wall is never right.",
-    # What was said once is said again: here induction can be seen.
+    # Repetitions, which show induction.
     "The old man saw the red fox by the river, and the old man saw the red fox by the river.",
     "A cup of tea and a little cake, a cup of tea and a little cake.",
     "dog tree gold hand ship milk king fire dog tree gold hand ship milk king fire",
@@ -37,7 +37,7 @@ SENTENCES: tuple[str, ...] = (
     "She lost her blue coat in the town, so he found her blue coat in the town.",
 )
 
-# For a model that knows the words of numbers alone; every second line comes back to what it has said.
+# For a model of number words alone; every second line repeats itself.
 NUMBERS: tuple[str, ...] = (
     "three hundred and forty two",
     "seven thousand one hundred and nineteen ; seven thousand one hundred and nineteen",

@@ -14,13 +14,13 @@ from core.pretrained.base import Line
 Targets = Bool[np.ndarray, "T T"]
 Rule = Callable[["Text"], Targets]
 
-NOT_READ = ("unk", "pad")  # what stands for a word that is not known, and for none
-LETTERS = 3  # a shorter piece, such as the t of "didn't", is no word of its own
+NOT_READ = ("unk", "pad")
+LETTERS = 3  # a shorter piece, such as the t of "didn't", is not a word
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A line as roles see it: who is special, which word each token is part of, and how the word is written."""
+    """A line with its ordinary tokens, the word of each token, and distances."""
 
     line: Line
 
@@ -29,7 +29,7 @@ class Text:
 
     @cached_property
     def ordinary(self) -> Bool[np.ndarray, " T"]:
-        """The tokens that a person wrote and the model knows: the rows on which roles are measured."""
+        """The known tokens of the text itself: the rows on which roles are measured."""
         return ~np.asarray([hidden or _is_unknown(piece)
                             for hidden, piece in zip(self.line.special, self.pieces, strict=True)], dtype=bool)
 
@@ -39,7 +39,7 @@ class Text:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The word that each token is part of, in small letters and without the signs around it; "" for a sign."""
+        """The word of each token, in lower case and without outer punctuation; "" for a sign."""
         by_word: dict[int, str] = {}
         for index, piece in zip(self.line.word, self.pieces, strict=True):
             if index is not None:
@@ -55,36 +55,36 @@ class Text:
 
 
 def previous(text: Text) -> Targets:
-    """The token before; not where that is the first or a special token, which heads attend to for other reasons."""
+    """The token before, unless it is the first or special, which heads attend to for other reasons."""
     return (text.distance == -1) & _plain_key(text)
 
 
 def following(text: Text) -> Targets:
-    """The token after, where it is not special."""
+    """The token after, unless it is special."""
     return (text.distance == 1) & _plain_key(text)
 
 
 def own(text: Text) -> Targets:
-    """The token itself, but for the first."""
+    """The token itself, except for the first."""
     return (text.distance == 0) & _plain_key(text)
 
 
 def first(text: Text) -> Targets:
-    """The first token, special or not, from the third on: for the second it is also the one before."""
+    """The first token, special or not, from the third token on: for the second it is also the one before."""
     return np.broadcast_to(np.arange(len(text)) == 0, text.distance.shape) & (text.distance < -1)
 
 
 def delimiter(text: Text) -> Targets:
-    """Punctuation and the marks that end a sentence, but for the first token."""
+    """Punctuation and end marks, except for the first token."""
     keys = [_delimits(piece, special) for piece, special in zip(text.pieces, text.line.special, strict=True)]
     keys[:1] = [False] * len(keys[:1])
     return np.asarray(keys, dtype=bool)[None, :] & (text.distance != 0) & ~np.asarray(keys, dtype=bool)[:, None]
 
 
 def same_word(text: Text) -> Targets:
-    """The same word where it stands elsewhere, unless next to it."""
+    """The same word elsewhere, unless adjacent."""
     words = np.asarray(text.words, dtype=object)
-    word_index = np.asarray([-1 if one is None else one for one in text.line.word])
+    word_index = np.asarray([-1 if index is None else index for index in text.line.word])
     other = (words[:, None] == words[None, :]) & (words[:, None] != "") & (word_index[:, None] != word_index[None, :])
     return other & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
@@ -106,9 +106,9 @@ def induction(text: Text) -> Targets:
     size = len(text)
     follows_earlier = np.zeros((size, size), dtype=bool)
     follows_earlier[:, 1:] = (pieces[:, None] == pieces[None, :-1]) & text.ordinary[:, None] & text.ordinary[None, :-1]
-    goes_on = np.ones((size, size), dtype=bool)
-    goes_on[:-1] = pieces[1:, None] == pieces[None, :]
-    return follows_earlier & goes_on & text.ordinary[None, :] & (np.abs(text.distance) > 1)
+    continues = np.ones((size, size), dtype=bool)
+    continues[:-1] = pieces[1:, None] == pieces[None, :]
+    return follows_earlier & continues & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
 
 @cache
