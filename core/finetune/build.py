@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -16,6 +16,9 @@ from core.finetune.data import Pair, Rows
 from core.finetune.models import SAFE, folder_of, load_tokenizer, name_of
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Pretrained, PretrainedError, first_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 WRITING_HEAD = ("lm_head", "final_logits_bias")
 MOST_NEW_WORDS = 2_000
@@ -123,10 +126,10 @@ def _refuse_lacking(keys: Sequence[str], folder: Path) -> None:
                               f"{min(keys)}; they would be random numbers. Take a complete model.")
 
 
-def own_order(config: Any, labels: tuple[str, ...]) -> tuple[str, ...] | None:
+def own_order(config: PreTrainedConfig, labels: tuple[str, ...]) -> tuple[str, ...] | None:
     """The labels as a classifier's config orders them, where it tells exactly these; None for any other model."""
     classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
-    own = tuple(str(name) for _, name in sorted(config.id2label.items()))
+    own = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
     return own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
 
 

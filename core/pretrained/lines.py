@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.pretrained.base import Line, PretrainedError
 from core.tokens import token_text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 STARTS_WORD = ("Ġ", "▁")
 CONTINUES = "##"
@@ -116,7 +119,7 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
                 (rows, columns))
 
 
-def _patch_size(config: Any) -> tuple[int, int] | None:
+def _patch_size(config: PreTrainedConfig) -> tuple[int, int] | None:
     """Height and width of a patch, of the model or of that part of it which reads pictures."""
     for part in (config, *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config"))):
         patch = getattr(part, "patch_size", None)

