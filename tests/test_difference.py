@@ -108,7 +108,7 @@ def test_only_rows_that_both_have_are_measured():
     by_head = {item.head: item for item in aligned.in_place()}
     assert by_head[0].moved == pytest.approx(0, abs=1e-6) and by_head[0].difference == pytest.approx(0, abs=1e-6)
     assert by_head[1].moved == pytest.approx(float(weight_moved(first.map(0).weights[1:], first.map(0).weights[:1])[0]))
-    weights, allowed = aligned.drawn(0, 0, 0)
+    weights, allowed = aligned.on_grid(0, 0, 0)
     assert allowed.tolist()[2] == [False] * 5 and not weights[:, 2].any()
 
 
@@ -117,4 +117,4 @@ def test_what_may_not_be_attended_to_stays_so():
     causal = AttentionMap("causal", 0, np.tril(np.ones((1, 3, 3), np.float32)) / 3, tokens, tokens,
                           np.tri(3, dtype=bool)[None])
     aligned = Aligned.of(*[AttentionTrace((causal,), "causal")] * 2)
-    np.testing.assert_array_equal(aligned.drawn(1, 0, 0)[1], np.tri(3, dtype=bool))
+    np.testing.assert_array_equal(aligned.on_grid(1, 0, 0)[1], np.tri(3, dtype=bool))
