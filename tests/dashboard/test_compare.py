@@ -12,11 +12,11 @@ from core.cost import attention_cost
 from core.pretrained import read
 from dashboard.charts.numbers import number
 from dashboard.runtime.racing import ONE_AT_A_TIME
-from dashboard.views.compare import cost_table, link, text
+from dashboard.views.compare import controls, cost_table, text
 from dashboard.views.compare.compute import MapResult, Tokens, compute_map, default_cell, shared_weights, tokens_of
-from dashboard.views.compare.controls import addable, added
+from dashboard.views.compare.control_row import addable, mechanism_of
+from dashboard.views.compare.controls import SEEDED, Controls, default_controls, from_query, to_query
 from dashboard.views.compare.costs import ClosedFormCost, closed_form_cost, measure_costs, visible_share
-from dashboard.views.compare.link import SEEDED, Controls, default_controls, from_query, to_query
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 from dashboard.widgets.panels import plain
 
@@ -62,8 +62,8 @@ def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, warning):
 
 def test_the_constants_are_the_model_s():
     trace = read(load_model(EMBEDDED), "a b").trace
-    assert trace.shape == (link.LAYERS, link.HEADS)
-    assert load_model(EMBEDDED).model.config.hidden_size == link.WIDTH
+    assert trace.shape == (controls.LAYERS, controls.HEADS)
+    assert load_model(EMBEDDED).model.config.hidden_size == controls.WIDTH
 
 
 def test_minilm_s_map_is_minilm_s_own_attention():
@@ -120,10 +120,9 @@ def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
 
 def test_equal_names_are_equal_weights():
     config = AttentionConfig(16, 2, Choice("gated"), score=Choice("additive"))
-    shared, own, counts = shared_weights(SETUP, [DOT, config])
+    shared, own = shared_weights(SETUP, [DOT, config])
     assert "projection.query.weight" in shared
     assert own[0] == [] and any(name.startswith("score") for name in own[1])
-    assert counts[0] == 4 * (16 * 16 + 16) < counts[1]
     sentence = text.shared_weights_text(shared, own, ["Dot", "Gated"], True)
     assert plain("projection.query") in sentence and "Of its own has Gated: " in sentence
 
@@ -180,7 +179,7 @@ def test_names_say_what_is_special():
 def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
     for option in addable():
         try:
-            config = added(option, (16, 2))
+            config = mechanism_of(option, (16, 2))
         except ConfigError as error:
             assert str(error).endswith(".")
         else:
@@ -237,9 +236,9 @@ def test_nothing_is_measured_beside_another_measurement():
 def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
     result = MapResult(np.eye(3))
     measured = Measurement("x", 8, 0.0123, 2_000_000)
-    line = cost_table.row("x", result, ClosedFormCost(90, 1e6, True), 1, 100, measured)
+    line = cost_table.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
     assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
-    assert cost_table.row("x", MapResult(-np.eye(3)), None, 1, 100, None) == ["x"] + ["–"] * 6
+    assert cost_table.row("x", MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
 
 
 def test_the_equation_of_a_cell_has_its_own_numbers():

@@ -11,7 +11,7 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.vega import MIN_GAP, separate
 from dashboard.components.position_dials import MOST_PAIRS, sample_pairs, wavelength_text
 from dashboard.views.positions import compute
-from dashboard.views.positions.text import without_rounding
+from dashboard.views.positions.order import without_rounding
 
 TOKENS = ("the", "cat", "sat", "on", "it")
 
@@ -91,7 +91,7 @@ def test_a_table_too_short_to_look_ahead_says_so():
 
 def test_the_linear_map_misses_least_in_closed_form():
     result = compute.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
-    _, closed, fitted, unseen, still = result.at(5)
+    _, closed, fitted, unseen, still = next(row for row in result.rows if row[0] == 5)
     assert closed < fitted < unseen < still and result.closed.shape == result.fitted.shape == (16, 16)
 
 

@@ -23,9 +23,8 @@ def open_page(**query):
 @pytest.mark.parametrize(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
 def test_every_choice_can_be_drawn_and_said(axis, key):
     choice = controls.controls_of(axis, entry(axis, key), {})
-    baseline, changed = compute.steps_of(choice.baseline), compute.steps_of(choice.config)
-    head = compute.most_changed_head(baseline, changed)
-    (before, _), (after, mask) = compute.head_of(baseline, head), compute.head_of(changed, head)
+    comparison = compute.compare(choice.config)
+    before, after, mask = comparison.before, comparison.after, comparison.mask
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
     row, column = compute.most_changed(before, after)

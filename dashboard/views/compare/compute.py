@@ -1,4 +1,4 @@
-"""The map of each mechanism on the shared tokens, or the error where there is none."""
+"""The map of each mechanism on the shared tokens, or the error why there is none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.seeding import seeded_layer
 from dashboard.components.multiples.payload import LEAST_NEGATIVE
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.tokens import embed, labels, tokenize
-from dashboard.views.compare.link import SEEDED, Controls
+from dashboard.views.compare.controls import SEEDED, Controls
 from dashboard.widgets.model_picker import EMBEDDED, load_model
 
 MOST_TOKENS = 256
@@ -67,17 +67,14 @@ def tokens_of(controls: Controls) -> Tokens:
     """The tokens of the text; PretrainedError when MiniLM has nothing to read."""
     if controls.seeded:
         cut = tokenize(controls.text)
-        first = cut.tokens[:MOST_TOKENS]
-        notes = cut.notes if len(first) == len(cut.tokens) else (_shortened(len(cut.tokens)),)
-        return Tokens(labels(first), (False,) * len(first), notes)
-    heads_ = shared(_heads, controls.text, controls.place[0])
-    first = heads_.tokens[:MOST_TOKENS]
-    notes = (_shortened(len(heads_.tokens)),) if len(first) < len(heads_.tokens) else ()
-    return Tokens(first, heads_.special[:MOST_TOKENS], notes)
-
-
-def _shortened(count: int) -> str:
-    return f"The text has {count:,} tokens; the first {MOST_TOKENS} are compared."
+        names, special, notes = labels(cut.tokens[:MOST_TOKENS]), (False,) * len(cut.tokens), cut.notes
+        count = len(cut.tokens)
+    else:
+        recorded = shared(_heads, controls.text, controls.layer_head[0])
+        names, special, notes, count = recorded.tokens, recorded.special, (), len(recorded.tokens)
+    if count > MOST_TOKENS:
+        notes = (f"The text has {count:,} tokens; the first {MOST_TOKENS} are compared.",)
+    return Tokens(names[:MOST_TOKENS], special[:MOST_TOKENS], notes)
 
 
 def compute_map(controls: Controls, config: AttentionConfig) -> MapResult:
@@ -85,10 +82,14 @@ def compute_map(controls: Controls, config: AttentionConfig) -> MapResult:
     try:
         sized = controls.sized(config)
     except ConfigError as error:
-        return MapResult(np.zeros((0, 0)), error=str(error))
+        return _no_map(str(error))
     if not controls.seeded and (reason := _source_error(sized)):
-        return MapResult(np.zeros((0, 0)), error=reason)
-    return cached(_compute_map, sized, controls.source, controls.text, controls.place[1], controls.seed)
+        return _no_map(reason)
+    return cached(_compute_map, sized, controls.source, controls.text, controls.layer_head[1], controls.seed)
+
+
+def _no_map(error: str) -> MapResult:
+    return MapResult(np.zeros((0, 0)), error=error)
 
 
 def _source_error(config: AttentionConfig) -> str | None:
@@ -107,9 +108,9 @@ def _compute_map(config: AttentionConfig, source: str, text: str, head: int, see
     try:
         steps = _steps(config, source, text, seed)
     except (ConfigError, ValueError) as error:
-        return MapResult(np.zeros((0, 0)), error=str(error))
+        return _no_map(str(error))
     if steps.weights is None:
-        return MapResult(np.zeros((0, 0)), error=f"kernel = {config.kernel.key} keeps no weights; take kernel = exact.")
+        return _no_map(f"kernel = {config.kernel.key} keeps no weights; take kernel = exact.")
     return head_map(steps, head)
 
 
@@ -130,38 +131,33 @@ def head_map(steps: Steps, head: int) -> MapResult:
 def _steps(config: AttentionConfig, source: str, text: str, seed: int) -> Steps:
     layer: Attention = seeded_layer(config, seed)
     if source == SEEDED:
-        tokens = tokenize(text).tokens[:MOST_TOKENS]
-        x = embed(tokens, config.d_model, seed)
-        return layer(x, key_mask=torch.ones(x.shape[:2], dtype=torch.bool) if _needs_padding(config) else None)
+        x = embed(tokenize(text).tokens[:MOST_TOKENS], config.d_model, seed)
+        return layer(x, key_mask=_key_mask(config, x))
     recorded: LayerQKV = shared(_heads, text, int(source.split(".")[0]))
     q, k, v = (each[:, :, :MOST_TOKENS] for each in (recorded.q, recorded.k, recorded.v))
     x = recorded.x[:, :MOST_TOKENS]
-    real = torch.ones(x.shape[:2], dtype=torch.bool) if _needs_padding(config) else None
-    return layer.attend_heads(q, k, v, x, x, key_mask=real)
+    return layer.attend_heads(q, k, v, x, x, key_mask=_key_mask(config, x))
 
 
-def _needs_padding(config: AttentionConfig) -> bool:
-    """Whether the mask needs to know which tokens are padding; here none is."""
-    return "padding" in str(config.mask)
+def _key_mask(config: AttentionConfig, x: torch.Tensor) -> torch.Tensor | None:
+    """All tokens as real ones, for a mask that needs to know; else None."""
+    return torch.ones(x.shape[:2], dtype=torch.bool) if "padding" in str(config.mask) else None
 
 
 def _heads(text: str, layer: int) -> LayerQKV:
     return layer_qkv(load_model(EMBEDDED), text, layer)
 
 
-def shared_weights(controls: Controls, configs: list[AttentionConfig]) -> tuple[list[str], list[list[str]], list[int]]:
-    """The weights that all mechanisms share, those of each alone, and the parameters of each.
+def shared_weights(controls: Controls, configs: list[AttentionConfig]) -> tuple[list[str], list[list[str]]]:
+    """The names of the weights that all mechanisms share, and of those that each has alone.
 
     Weights are seeded by their names, so equal names and shapes are equal numbers. With MiniLM's queries and keys,
     the projections are MiniLM's in every map, and are no weights of the mechanism.
     """
-    weights = []
-    for config in configs:
-        layer = seeded_layer(controls.sized(config), controls.seed)
-        weights.append({(name, tuple(weight.shape)): weight.numel() for name, weight in layer.named_parameters()})
+    layers = [seeded_layer(controls.sized(config), controls.seed) for config in configs]
+    weights = [[(name, weight.shape) for name, weight in layer.named_parameters()] for layer in layers]
     common = set.intersection(*map(set, weights)) if weights else set()
-    own = [[name for name, shape in each if (name, shape) not in common] for each in weights]
-    return [name for name, _ in sorted(common)], own, [sum(each.values()) for each in weights]
+    return sorted(name for name, _ in common), [[each[0] for each in own if each not in common] for own in weights]
 
 
 def default_cell(weights: np.ndarray, special: tuple[bool, ...]) -> tuple[int, int]:

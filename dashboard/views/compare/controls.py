@@ -1,32 +1,172 @@
-"""The page's controls: where queries and keys come from, which mechanisms in which order, and whose difference."""
+"""The page's controls (mechanisms in order, shared tokens and sizes), in the link and in the session."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, heads_that_divide, preset
-from core.masks import COMPOSITIONS
-from dashboard.views.compare import link
-from dashboard.views.compare.link import FEWEST, MOST, MOST_HEADS, SEEDED, Controls
-from dashboard.views.compare.text import name_of
-from dashboard.widgets.mechanism_editor import AXIS_NAMES, mechanism
+from core.attention import AttentionConfig, ConfigError, check_sizes, heads_that_divide
+from core.entries import quote
+from dashboard.runtime.mechanism_codec import from_text, to_text
 from dashboard.widgets.panels import plain
 
-KEEP: dict[str, Any] = {"persist_state": "session"}
-CONTROLS, WRITTEN = "compare:setup", "compare:written"
-EDITING, EDITS, SENT = "compare:editing", "compare:edits", "compare:sent"
-WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
-LONGEST_TEXT = 20_000  # as many as are read
-PLAIN = "plain"
-CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
+SENTENCE = "The animal didn't cross the street because it was too tired."
+FIRST = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
+FEWEST, MOST = 2, 6
+SEEDED = "seeded"
+LAYERS, HEADS, WIDTH = 6, 12, 384  # of all-MiniLM-L6-v2
+MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
+LAST_SEED, WIDEST, MOST_HEADS = 999_999, 512, 16
+LENGTHS = (128, 256, 512, 1024)
+CONTROLS, WRITTEN = "compare:setup", "compare:written"  # session keys: the controls, and the link that they wrote
+
+Pair = tuple[int, int]
+Query = Mapping[str, str | list[str]]
+
+
+@dataclass(frozen=True)
+class Controls:
+    """All that the page depends on."""
+
+    mechanisms: tuple[AttentionConfig, ...]
+    source: str = "3.1"  # SEEDED, or MiniLM's layer.head
+    text: str = SENTENCE
+    d_model: int = 16  # of the seeded layer, as num_heads and head
+    num_heads: int = 2
+    head: int = 0
+    seed: int = 126
+    minus: Pair = (1, 0)  # the indices of the two mechanisms of the difference
+    length: int = 512  # tokens at which costs are measured
+
+    @property
+    def seeded(self) -> bool:
+        return self.source == SEEDED
+
+    @property
+    def sizes(self) -> Pair:
+        """d_model and heads of every mechanism."""
+        return (self.d_model, self.num_heads) if self.seeded else (WIDTH, HEADS)
+
+    @property
+    def layer_head(self) -> Pair:
+        """The layer and the head whose map is drawn."""
+        if self.seeded:
+            return 0, self.head
+        layer, head = self.source.split(".")
+        return int(layer), int(head)
+
+    def sized(self, config: AttentionConfig) -> AttentionConfig:
+        """A mechanism at these sizes; ConfigError where they do not fit it."""
+        d_model, num_heads = self.sizes
+        return config.with_(d_model=d_model, num_heads=num_heads)
+
+
+def default_controls() -> Controls:
+    return Controls(tuple(from_text(text, (WIDTH, HEADS)) for text in FIRST))
+
+
+def to_query(controls: Controls) -> dict[str, str | list[str]]:
+    """The controls as query parameters, without those that have their default."""
+    default = default_controls()
+    parameters: dict[str, str | list[str]] = {}
+    mechanisms = [to_text(config, sizes=False) for config in controls.mechanisms]
+    if mechanisms != list(FIRST):
+        parameters["m"] = mechanisms
+    for name in ("source", "text", "seed", "length"):
+        if getattr(controls, name) != getattr(default, name):
+            parameters[name] = str(getattr(controls, name))
+    if controls.seeded and (controls.sizes, controls.head) != ((default.d_model, default.num_heads), default.head):
+        parameters["sizes"] = f"{controls.d_model}.{controls.num_heads}.{controls.head}"
+    if controls.minus != default.minus:
+        parameters["minus"] = f"{controls.minus[0]}.{controls.minus[1]}"
+    return parameters
+
+
+def from_query(query: Query) -> tuple[Controls, list[str]]:
+    """The controls of a link, and a warning for each parameter that is not valid and keeps its default."""
+    controls, refused = default_controls(), []
+    for name, read in READERS.items():
+        if name not in query:
+            continue
+        try:
+            controls = read(controls, query[name])
+        except (ConfigError, ValueError) as error:
+            refused.append(f"The link's {name} is not used. {plain(str(error))}")
+    return clamped(controls), refused
+
+
+def clamped(controls: Controls) -> Controls:
+    """The controls with a difference of two different existing mechanisms and an existing head."""
+    last = len(controls.mechanisms) - 1
+    minus = controls.minus if max(controls.minus) <= last and controls.minus[0] != controls.minus[1] else (1, 0)
+    return replace(controls, minus=minus, head=min(controls.head, controls.num_heads - 1))
+
+
+def _mechanisms(controls: Controls, value: str | list[str]) -> Controls:
+    texts = [value] if isinstance(value, str) else list(value)
+    if not FEWEST <= len(texts) <= MOST:
+        raise ConfigError(f"It has {len(texts)} mechanisms; expected {FEWEST} to {MOST}.")
+    return replace(controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts))
+
+
+def _source(controls: Controls, value: str) -> Controls:
+    if value != SEEDED and value not in MINILM:
+        raise ConfigError(f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
+                          f"{LAYERS - 1}.{HEADS - 1}.")
+    return replace(controls, source=value)
+
+
+def _sizes(controls: Controls, value: str) -> Controls:
+    d_model, num_heads, head = _numbers(value, 3, "sizes", "16.2.0")
+    if d_model > WIDEST:
+        raise ConfigError(f"d_model = {d_model}; expected 1 to {WIDEST}.")
+    check_sizes(d_model, num_heads)
+    if num_heads > MOST_HEADS:
+        raise ConfigError(f"num_heads = {num_heads}; expected at most {MOST_HEADS} here.")
+    return replace(controls, d_model=d_model, num_heads=num_heads, head=head)
+
+
+def _minus(controls: Controls, value: str) -> Controls:
+    a, b = _numbers(value, 2, "minus", "1.0")
+    last = len(controls.mechanisms) - 1
+    if max(a, b) > last or a == b:
+        raise ConfigError(f"minus = {a}.{b}; expected two different mechanisms from 0 to {last}.")
+    return replace(controls, minus=(a, b))
+
+
+def _seed(controls: Controls, value: str) -> Controls:
+    (seed,) = _numbers(value, 1, "seed", "126")
+    if seed > LAST_SEED:
+        raise ConfigError(f"seed = {seed}; expected 0 to {LAST_SEED}.")
+    return replace(controls, seed=seed)
+
+
+def _length(controls: Controls, value: str) -> Controls:
+    (length,) = _numbers(value, 1, "length", "512")
+    if length not in LENGTHS:
+        raise ConfigError(f"length = {length}; expected one of {', '.join(map(str, LENGTHS))}.")
+    return replace(controls, length=length)
+
+
+def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
+    parts = value.split(".")
+    if len(parts) != count or not all(part.isascii() and part.isdigit() and len(part) < 7 for part in parts):
+        raise ConfigError(f"{name} = {quote(value)}; expected whole numbers such as {name}={example}.")
+    return [int(part) for part in parts]
+
+
+# in order of dependence: mechanisms are made at the sizes of the source
+READERS: dict[str, Callable[[Controls, Any], Controls]] = {
+    "source": _source, "sizes": _sizes, "m": _mechanisms, "minus": _minus, "seed": _seed, "length": _length,
+    "text": lambda controls, value: replace(controls, text=value),
+}
 
 
 def load_controls() -> tuple[Controls, list[str]]:
-    """The session's setup, or the link's where that is not what this page wrote, with what of it cannot be had.
+    """The session's controls, or the link's where it is not what this page wrote, with its errors.
 
     So the Back button takes a choice back. Coming from another page, which empties the link, takes nothing back.
     """
@@ -34,20 +174,20 @@ def load_controls() -> tuple[Controls, list[str]]:
     stayed = "compare:measure" in st.session_state  # a button's state goes with its page
     if CONTROLS in st.session_state and (linked == st.session_state.get(WRITTEN) or not (linked or stayed)):
         return st.session_state[CONTROLS], []
-    controls, refused = link.from_query(linked)
+    controls, refused = from_query(linked)
     store_controls(controls)
     return controls, refused
 
 
 def link_query() -> dict[str, str | list[str]]:
-    """What of the setup stands in the link."""
+    """The link's parameters that this page reads."""
     return {name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
-            for name in link.READERS if name in st.query_params}
+            for name in READERS if name in st.query_params}
 
 
 def store_controls(controls: Controls) -> None:
     """Store the controls and set every widget to them; for a callback, or before the widgets are drawn."""
-    controls = link.clamped(controls)
+    controls = clamped(controls)
     st.session_state[CONTROLS] = controls
     st.session_state.update({
         "compare:source": controls.source, "compare:text": controls.text, "compare:seed": controls.seed,
@@ -56,10 +196,15 @@ def store_controls(controls: Controls) -> None:
         "compare:subtrahend": controls.minus[1], "compare:length": controls.length})
 
 
+def use_seeded() -> None:
+    """Switch to the seeded layer, for a callback."""
+    store_controls(replace(st.session_state[CONTROLS], source=SEEDED))
+
+
 def save_controls(controls: Controls) -> None:
-    """Remember the setup and write it into the link; the link is touched only where it changes."""
+    """Save the controls in the session and in the link, which is written only where it changes."""
     st.session_state[CONTROLS] = controls
-    query, linked = link.to_query(controls), link_query()
+    query, linked = to_query(controls), link_query()
     for name in linked.keys() - query.keys():
         del st.query_params[name]
     for name, value in query.items():
@@ -85,166 +230,3 @@ def read_widgets(controls: Controls) -> Controls:
 
 def heads_of(d_model: int) -> list[int]:
     return [heads for heads in heads_that_divide(d_model) if heads <= MOST_HEADS]
-
-
-def tokens_popover(controls: Controls) -> None:
-    """The sentence, and for a seeded layer its sizes, the head that is drawn and the seed; drawn while it is open."""
-    panel = st.popover("Tokens", icon=":material/edit:", key="compare:tokens", on_change="rerun",
-                       help="The sentence that every mechanism reads, and the seed")
-    if not panel.open:
-        return
-    with panel:
-        st.text_area("Sentence", key="compare:text", height=100, max_chars=LONGEST_TEXT, **KEEP)
-        st.number_input("Seed", 0, link.LAST_SEED, step=1, key="compare:seed", **KEEP,
-                        help="Draws whatever a mechanism has of its own, by the name of each weight.")
-        if controls.seeded:
-            _sizes(controls)
-
-
-def _sizes(controls: Controls) -> None:
-    st.select_slider("d_model", sorted({*WIDTHS, controls.d_model}), controls.d_model, key="compare:d_model", **KEEP)
-    fits = heads_of(controls.d_model)
-    st.selectbox("Heads", fits, fits.index(controls.num_heads), key=f"compare:heads:{controls.d_model}", **KEEP)
-    st.selectbox("Head drawn", range(controls.num_heads), controls.head, key=f"compare:head:{controls.num_heads}",
-                 **KEEP)
-
-
-def controls_row(controls: Controls, names: Sequence[str]) -> None:
-    """The row of controls under the title."""
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with grid.cell(column_span=2):
-        st.selectbox("Queries and keys from", [SEEDED, *link.MINILM], key="compare:source", **KEEP,
-                     format_func=source_label, help="A trained layer's own, or a layer drawn from a seed.")
-    with grid.cell(column_span=2):
-        _mechanisms(controls, names)
-    places = range(len(controls.mechanisms))
-    with grid:
-        st.selectbox("Difference", places, key="compare:minuend", format_func=names.__getitem__, **KEEP)
-        st.selectbox("minus", places, key="compare:subtrahend", format_func=names.__getitem__, **KEEP)
-
-
-def source_label(source: str) -> str:
-    if source == SEEDED:
-        return "A seeded layer"
-    layer, head = source.split(".")
-    return f"MiniLM, layer {layer}, head {head}"
-
-
-def _mechanisms(controls: Controls, names: Sequence[str]) -> None:
-    """The list of mechanisms, in a popover whose content is made while it is open."""
-    panel = st.popover("Mechanisms", key="compare:list", on_change="rerun", width="stretch")
-    if not panel.open:
-        return
-    with panel:
-        for place, name in enumerate(names):
-            _line(controls, place, name)
-        full = len(names) >= MOST
-        st.selectbox("Add a mechanism", addable(), None, key="compare:add", format_func=add_label, disabled=full,
-                     on_change=_add, placeholder=f"At most {MOST} fit" if full else "A preset, or one choice",
-                     help="A published mechanism, or the plain dot product with one choice of one axis.")
-
-
-def _line(controls: Controls, place: int, name: str) -> None:
-    """One mechanism as a menu of what can be done with it."""
-    count, key = len(controls.mechanisms), f"compare:line:{place}"
-    possible = {CHANGE: True, UP: place > 0, DOWN: place < count - 1, TWICE: count < MOST, REMOVE: count > FEWEST}
-    st.menu_button(plain(name), [what for what, can in possible.items() if can], key=key, width="stretch",
-                   on_click=_act, args=(key, place))
-
-
-def _act(key: str, place: int) -> None:
-    """Do what was picked in a mechanism's menu."""
-    what, order = st.session_state[key], list(range(len(st.session_state[CONTROLS].mechanisms)))
-    if what == CHANGE:
-        st.session_state[EDITING] = place
-        st.session_state["compare:list"] = False  # the list would lie over the dialog
-        st.session_state[EDITS] = st.session_state.get(EDITS, 0) + 1  # each time from what the mechanism is then
-    elif what == REMOVE:
-        _reorder([other for other in order if other != place])
-    elif what == TWICE:
-        _reorder([*order[: place + 1], place, *order[place + 1:]])
-    elif what in (UP, DOWN):
-        other = place - 1 if what == UP else place + 1
-        order[place], order[other] = order[other], order[place]
-        _reorder(order)
-
-
-def addable() -> list[str]:
-    """What can be added in one go: every preset, then the plainest attention with one choice of one axis."""
-    singles = [f"{axis}={item.key}" for axis, entries in AXES.items() for item in entries
-               if item.key not in COMPOSITIONS and item.key != getattr(AttentionConfig(), axis).key]
-    return [PLAIN, *(f"preset={item.key}" for item in PRESETS), *singles]
-
-
-def add_label(option: str) -> str:
-    if option == PLAIN:
-        return "Dot product, and nothing else"
-    axis, _, key = option.partition("=")
-    if axis == "preset":
-        return preset(key).name
-    return f"{AXIS_NAMES[axis]}: {entry(axis, key).name}"
-
-
-def added(option: str, sizes: tuple[int, int]) -> AttentionConfig:
-    """The mechanism of such an option; ConfigError where it cannot be had at those sizes."""
-    d_model, heads = sizes
-    if option == PLAIN:
-        return AttentionConfig(d_model, heads)
-    axis, _, key = option.partition("=")
-    if axis == "preset":
-        return preset(key).config(d_model, heads)
-    return AttentionConfig(d_model, heads, **{axis: Choice(key)})
-
-
-def _add() -> None:
-    controls, option = st.session_state[CONTROLS], st.session_state["compare:add"]
-    st.session_state["compare:add"] = None
-    if option is None or len(controls.mechanisms) >= MOST:
-        return
-    try:
-        store_controls(replace(controls, mechanisms=(*controls.mechanisms, added(option, controls.sizes))))
-    except ConfigError as error:
-        st.session_state["compare:refused"] = f"{add_label(option)} is not added. {error}"
-
-
-def _reorder(order: Sequence[int]) -> None:
-    """The mechanisms in another order, some left out or twice; the difference stays with its two where it can."""
-    controls = st.session_state[CONTROLS]
-    minus = [order.index(place) if place in order else None for place in controls.minus]
-    free = [place for place in range(len(order)) if place not in minus]
-    pair = tuple(free.pop(0) if place is None else place for place in minus)
-    store_controls(replace(controls, mechanisms=tuple(controls.mechanisms[place] for place in order), minus=pair))
-
-
-def edit_dialog(controls: Controls) -> None:
-    """The dialog in which one mechanism is changed, while it is open."""
-    place = st.session_state.pop(EDITING, None)
-    if place is not None and place < len(controls.mechanisms):
-        _dialog(controls, place)
-
-
-@st.dialog("Change a mechanism", width="large")
-def _dialog(controls: Controls, place: int) -> None:
-    name = plain(name_of(controls.mechanisms[place]))
-    st.markdown(f"It starts as **{name}**; every choice of the six axes can change.")
-    axes = tuple(AXES) if controls.seeded else tuple(axis for axis in AXES if axis != "projection")
-    d_model, heads = controls.sizes
-    start = controls.mechanisms[place]
-    try:
-        start = start.with_(d_model=d_model, num_heads=heads)
-    except ConfigError as error:
-        st.warning(plain(str(error)))
-        start = AttentionConfig(d_model, heads)
-    config = mechanism(f"compare:edit:{st.session_state[EDITS]}", start, axes=axes, sizes=False)
-    if st.button("Compare this", type="primary", disabled=config is None, key="compare:take") and config is not None:
-        before = st.session_state[CONTROLS]
-        changed = (*before.mechanisms[:place], config, *before.mechanisms[place + 1:])
-        st.session_state[SENT] = replace(before, mechanisms=changed)
-        st.rerun()
-
-
-def take_edit() -> None:
-    """Take what the dialog sent; call it before the widgets are drawn."""
-    sent = st.session_state.pop(SENT, None)
-    if sent is not None:
-        store_controls(sent)

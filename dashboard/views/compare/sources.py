@@ -1,4 +1,4 @@
-"""What the page ends with: each mechanism's equation with its numbers, its paper, the source that ran; export."""
+"""The end of the page: each mechanism's equation with its numbers, its paper, the code that ran; export."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from core.attention.kernels import exact
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.views.compare import text
 from dashboard.views.compare.compute import MapResult, Tokens
-from dashboard.views.compare.link import Controls, Pair
+from dashboard.views.compare.controls import Controls, Pair
 from dashboard.widgets.export import head_csv, map_svg, trace_npz
 from dashboard.widgets.panels import entries_panel, plain, source_panel
 
 MOST_SVG = 128  # tokens: a larger drawing has more cells than a vector program opens
-DIFFERENCE = "difference"
 
 
 def sources(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens, cell: Pair) -> None:
-    """On request: the cell's numbers in every mechanism, equations and papers, the code."""
+    """Draw, on request, the cell's numbers in every mechanism, equations and papers, and the code."""
     panel = st.expander("Equations with their numbers, papers and the code that just ran",
                         on_change="rerun", key="compare:sources")
     if not panel.open:
@@ -38,35 +37,28 @@ def sources(controls: Controls, names: Sequence[str], results: Sequence[MapResul
 
 
 def entries_of(config: AttentionConfig) -> list[Entry]:
-    """The entries that tell a mechanism from the plainest, parts of a mask each; of the plainest, its score."""
+    """The entries of the changed axes, each part of a mask; of the plain dot product, score and normalizer."""
     axes = text.changed_axes(config) or ["score", "normalizer"]
-    return [entry(axis, part.key) for axis in axes for choice in [getattr(config, axis)]
-            for part in (choice.parts or (choice,))]
+    return [entry(axis, part.key) for axis in axes for part in getattr(config, axis).parts or (getattr(config, axis),)]
 
 
 def export(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens) -> None:
-    """Downloads of what is drawn, made only when they are asked for."""
+    """Draw the downloads, each made on request."""
     panel = st.popover("Export", icon=":material/download:", key="compare:export", on_change="rerun")
     if not panel.open:
         return
     maps = {name: each.weights for name, each in zip(names, results, strict=True) if not each.error}
     a, b = controls.minus
     if a != b and not results[a].error and not results[b].error:
-        maps[DIFFERENCE] = results[a].weights - results[b].weights
+        maps[f"{names[a]} − {names[b]}"] = results[a].weights - results[b].weights
     item = AttentionMap("self", 0, np.stack(list(maps.values())), tokens.names, tokens.names)
     with panel:
-        listed = list(maps)
-        which = st.selectbox("Map", range(len(listed)), format_func=lambda place: label(listed[place], names, controls),
-                             key="compare:exported")
-        st.download_button("This map, CSV", lambda: head_csv(item, which), "map.csv", "text/csv", on_click="ignore")
+        index = st.selectbox("Map", range(len(maps)), format_func=list(maps).__getitem__, key="compare:exported")
+        st.download_button("This map, CSV", lambda: head_csv(item, index), "map.csv", "text/csv", on_click="ignore")
         if len(tokens.names) <= MOST_SVG:
-            weights = item.weights[which]
+            weights = item.weights[index]
             end = float(np.abs(weights).max()) or 1.0 if weights.min() < 0 else None
             st.download_button("This map, SVG", lambda: map_svg(weights, tokens.names, tokens.names, signed=end),
                                "map.svg", "image/svg+xml", on_click="ignore")
         st.download_button("All maps in this order, NPZ", lambda: trace_npz(AttentionTrace((item,), "side by side")),
                            "maps.npz", on_click="ignore")
-
-
-def label(name: str, names: Sequence[str], controls: Controls) -> str:
-    return f"{names[controls.minus[0]]} − {names[controls.minus[1]]}" if name == DIFFERENCE else name

@@ -1,4 +1,4 @@
-"""What the page says: what each mechanism is called, the measured fact, and under which conditions it holds."""
+"""Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from core.entries import Entry
 from dashboard.charts.numbers import number
 from dashboard.charts.rules import rule
 from dashboard.views.compare.compute import MapResult, Tokens
-from dashboard.views.compare.link import Controls
+from dashboard.views.compare.controls import Controls
 from dashboard.widgets.mechanism_editor import preset_of
 from dashboard.widgets.panels import plain
 
 PLAIN = AttentionConfig()
 PLAINEST = "Dot product"
 JOINS = {"and": " and ", "or": " or "}
-UNNAMED_PRESETS = ("self_attention",)  # what the screen calls by its score
-SAME_SHARE = 0.005  # two shares that would be written alike
-SAME_CELL = 5e-4  # weights that no one could tell apart in three decimals
+UNNAMED_PRESETS = ("self_attention",)  # named by its score
+SAME_SHARE = 0.005  # a smaller difference of two shares is not written
+SAME_CELL = 5e-4  # a smaller difference of two weights does not show in three decimals
 SPOKEN = {"score": "the {} score", "mask": "the {} mask", "kernel": "the {} kernel", "position": "{}",
           "projection": "{}", "normalizer": "{}"}
 
 
 def changed_axes(config: AttentionConfig) -> list[str]:
-    """The axes on which a mechanism is not the plainest attention."""
+    """The axes on which a mechanism is not plain dot-product attention."""
     return [axis for axis in AXES if getattr(config, axis) != getattr(PLAIN, axis)]
 
 
 def name_of(config: AttentionConfig) -> str:
-    """What a mechanism is called: its one telling choice, a preset's name, or all that is special about it."""
+    """A mechanism's name: its one changed choice, else its preset, else all of its changed choices."""
     axes = changed_axes(config)
     if len(axes) == 1:
         return choice_name(axes[0], getattr(config, axes[0]))
@@ -56,11 +56,11 @@ def lower_name(name: str) -> str:
 
 
 def names_of(configs: Sequence[AttentionConfig]) -> list[str]:
-    """A name for each, told apart where two would have the same."""
+    """A name for each, with a number where an earlier one has the same."""
     names: list[str] = []
     for base in map(name_of, configs):
-        names.append(next(f"{base} {n}" if n > 1 else base for n in range(1, len(configs) + 1)
-                          if (f"{base} {n}" if n > 1 else base) not in names))
+        numbered = (base, *(f"{base} {n}" for n in range(2, len(configs) + 1)))
+        names.append(next(name for name in numbered if name not in names))
     return names
 
 
@@ -94,8 +94,8 @@ def spoken(config: AttentionConfig, name: str) -> str:
 
 
 def fact(controls: Controls, names: Sequence[str], results: Sequence[MapResult], tokens: Tokens,
-         cell: tuple[int, int]) -> str:  # fmt: skip
-    """The measured sentences on the two mechanisms whose difference is drawn."""
+         cell: tuple[int, int]) -> str:
+    """Two sentences on the mechanisms whose difference is drawn: weight within two tokens, and the picked cell."""
     a, b = controls.minus
     first, second = results[a], results[b]
     name_a, name_b = spoken(controls.mechanisms[a], names[a]), spoken(controls.mechanisms[b], names[b])
@@ -114,17 +114,17 @@ def fact(controls: Controls, names: Sequence[str], results: Sequence[MapResult],
 
 
 def _of_cell(first: MapResult, second: MapResult, name_a: str, name_b: str, tokens: Tokens,
-             cell: tuple[int, int]) -> str:  # fmt: skip
-    """What the picked query does with the picked key in both."""
+             cell: tuple[int, int]) -> str:
+    """The weight of the picked cell in both."""
     i, j = cell
     query, key = f":primary[**{plain(tokens.names[i])}**]", plain(tokens.names[j])
     now, before = float(first.weights[i, j]), float(second.weights[i, j])
-    if hidden(first, i, j) or hidden(second, i, j):
-        both = hidden(first, i, j) and hidden(second, i, j)
-        if both:
-            return f"{query} sees {key} in neither."
-        blind, sees = (name_a, before) if hidden(first, i, j) else (name_b, now)
-        return f"{query} does not see {key} under {plain(blind)}; otherwise it gives {number(sees)} there."
+    masked = hidden(first, i, j), hidden(second, i, j)
+    if all(masked):
+        return f"{query} sees {key} in neither."
+    if any(masked):
+        blind, weight = (name_a, before) if masked[0] else (name_b, now)
+        return f"{query} does not see {key} under {plain(blind)}; otherwise it gives {number(weight)} there."
     if number(now) == number(before):
         return f"{query} → {key} gets {number(now)} in both."
     prefers = [int(each.weights[i].argmax()) == j for each in (first, second)]
@@ -133,13 +133,13 @@ def _of_cell(first: MapResult, second: MapResult, name_a: str, name_b: str, toke
     return f"{query} {'still' if prefers[1] else 'now'} prefers {key}, at {number(now)} instead of {number(before)}."
 
 
-def hidden(results: MapResult, i: int, j: int) -> bool:
-    return results.mask is not None and not bool(results.mask[i, j])
+def hidden(result: MapResult, i: int, j: int) -> bool:
+    return result.mask is not None and not bool(result.mask[i, j])
 
 
 def caption(controls: Controls, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]) -> str:
-    """Where queries, keys and weights are from, and which maps are no maps that were computed."""
-    layer, head = controls.place
+    """Where queries, keys and weights are from, and which maps are implied or have negative weights."""
+    layer, head = controls.layer_head
     if controls.seeded:
         sentence = (f"{len(tokens.names)} tokens, d_model {controls.d_model}, head {head} of {controls.num_heads}; "
                     f"weights are random (seed {controls.seed}), so the arithmetic is real and the preference means "
@@ -158,13 +158,13 @@ def caption(controls: Controls, tokens: Tokens, results: Sequence[MapResult], na
 
 
 def shared_weights_text(shared: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool) -> str:
-    """Which weights all mechanisms share, and which each has alone."""
-    ones = [f"{plain(name)}: {plain(', '.join(grouped(each)))}" for name, each in zip(names, own, strict=True) if each]
-    more = f"Of its own has {'; '.join(ones)}." if ones else "None has a weight of its own."
+    """The weights that all mechanisms share, and those that each has alone."""
+    alone = [f"{plain(name)}: {plain(', '.join(grouped(each)))}" for name, each in zip(names, own, strict=True) if each]
+    more = f"Of its own has {'; '.join(alone)}." if alone else "None has a weight of its own."
     if not seeded:
         return more
-    together = plain(", ".join(grouped(shared)))
-    return f"All share {together}, number for number. {more}" if shared else f"They share no weight. {more}"
+    common = plain(", ".join(grouped(shared)))
+    return f"All share {common}, number for number. {more}" if shared else f"They share no weight. {more}"
 
 
 def grouped(names: Sequence[str]) -> list[str]:
@@ -172,20 +172,19 @@ def grouped(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in names))
 
 
-def equation(results: MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
-    """How one cell of a map came about, as LaTeX with its own numbers."""
+def equation(result: MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
+    """The score and the weight of one cell as LaTeX, in numbers."""
     i, j = cell
     pair = rf"\text{{{tex(query)}}} \to \text{{{tex(key)}}}:\quad"
-    weight = f"w = {number(float(results.weights[i, j]))}"
-    if hidden(results, i, j):
+    weight = f"w = {number(float(result.weights[i, j]))}"
+    if hidden(result, i, j):
         return rf"{pair} s = -\infty,\quad w = 0"
-    if results.products is None or results.scores is None:
-        return rf"{pair} {weight}"
-    product, score = float(results.products[i, j]), float(results.scores[i, j])
+    if result.products is None or result.scores is None:
+        return f"{pair} {weight}"
+    product, score = float(result.products[i, j]), float(result.scores[i, j])
     change = score - product
-    sign = "+" if change > 0 else "-"
-    added = "" if abs(change) < SAME_SHARE else f" {sign} {number(abs(change))} = {number(score)}"
-    return rf"{pair} s = {number(product)}{added},\quad {weight}"
+    added = f" {'+' if change > 0 else '-'} {number(abs(change))} = {number(score)}"
+    return rf"{pair} s = {number(product)}{added if abs(change) >= SAME_SHARE else ''},\quad {weight}"
 
 
 def tex(token: str) -> str:

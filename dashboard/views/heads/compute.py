@@ -25,11 +25,6 @@ class Split:
     distance: float
     overlap: float | None  # the share of weight that two heads have in common, mean of all pairs; None for one head
 
-    @property
-    def overlaps(self) -> np.ndarray:
-        """The share of weight in common of each pair of heads, (H, H)."""
-        return analysis.overlap(self.weights)
-
 
 @torch.inference_mode()
 def attend(layer: Attention, tokens: tuple[str, ...], seed: int) -> Steps:

@@ -62,7 +62,13 @@ def draw_controls(corner: DeltaGenerator) -> Controls:
             st.select_slider("Heads", fits, default_heads(fits), key=heads_key(idea, d_model), **BOUND)
         heads = read_controls().heads
         if idea == "shared":
-            shared_sizes(d_model, heads)
+            if heads > 1:
+                st.select_slider("Key heads, G", heads_that_divide(heads), default_kv(heads), key=key(f"kv:{heads}"),
+                                 help="Of grouped-query attention; each serves H / G queries.", **BOUND)
+            st.number_input("Latent size, R", 1, LARGEST_LATENT, default_latent(d_model, heads), 1,
+                            key=key(f"latent:{d_model}:{heads}"), **BOUND,
+                            help="Of latent attention: the numbers kept of a token's content.")
+            st.select_slider("Tokens kept", LENGTHS, LENGTH, key=key("length"), **BOUND, format_func="{:,}".format)
         elif idea == "subtract":
             st.slider("Layer", 1, DEEPEST, DEPTH, 1, key=key("depth"), **BOUND,
                       help="Counted from below; λ starts at 0.2 in the first and nears 0.8 in the last.")
@@ -99,39 +105,23 @@ def heads_key(idea: str, d_model: int) -> str:
 
 
 def heads_that_fit(idea: str, d_model: int) -> list[int]:
-    """The numbers of heads that divide d_model; halves of a head must be whole where two maps are made of it."""
+    """The numbers of heads that divide d_model; for two maps a head, those whose heads have two whole halves."""
     fits = [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS]
-    if idea == "subtract":
-        fits = [heads for heads in fits if d_model // heads % 2 == 0] or fits
-    return fits
+    even = [heads for heads in fits if d_model // heads % 2 == 0]
+    return even or fits if idea == "subtract" else fits
 
 
 def default_heads(fits: list[int]) -> int:
     return max(heads for heads in fits if heads <= HEADS)
 
 
-def kv_that_fit(heads: int) -> list[int]:
-    return [number for number in range(1, heads + 1) if heads % number == 0]
-
-
 def default_kv(heads: int) -> int:
-    """The most key heads that are fewer than the queries'."""
-    return kv_that_fit(heads)[-2:][0]
+    """The most key heads that are fewer than the queries' heads."""
+    return heads_that_divide(heads)[-2:][0]
 
 
 def default_latent(d_model: int, heads: int) -> int:
     return min(4 * d_model // heads, d_model // 2)
-
-
-def shared_sizes(d_model: int, heads: int) -> None:
-    if heads > 1:
-        st.select_slider("Key heads, G", kv_that_fit(heads), default_kv(heads), key=key(f"kv:{heads}"), **BOUND,
-                         help="Of grouped-query attention; each serves H / G queries.")
-    st.number_input("Latent size, R", 1, LARGEST_LATENT, default_latent(d_model, heads), 1,
-                    key=key(f"latent:{d_model}:{heads}"), **BOUND,
-                    help="Of latent attention: the numbers kept of a token's content.")
-    st.select_slider("Tokens kept", LENGTHS, LENGTH, key=key("length"), **BOUND,
-                     format_func=lambda length: f"{length:,}")
 
 
 def link_errors() -> list[str]:

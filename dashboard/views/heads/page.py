@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from core.analysis import overlap
 from core.attention import ConfigError, entry
 from core.attention.projections import Differential, GroupedQuery, Latent, MultiHead
 from dashboard.charts.numbers import number
@@ -62,7 +63,7 @@ def header() -> Controls:
 
 
 def show(controls: Controls) -> Callable[[], None] | None:
-    """Draw the maps and the sentence; returns a function that draws what stands below, which may come later."""
+    """Draw the maps and the sentence; returns a function that draws the rest, after the controls."""
     if not controls.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return None
@@ -101,10 +102,10 @@ def split_maps(controls: Controls, one: Split, many: Split) -> Cell:
 
 def below_split(controls: Controls, many: Split) -> None:
     """Draw the equation, the overlap of heads, and every split as a row."""
-    equation(SPLIT_LATEX, text.split_numbers(controls))
+    equation(SPLIT_LATEX, f"= {controls.d_model} / {controls.heads} = {controls.head_dim}")
     left, right = st.columns([0.34, 0.66], gap="medium")
     with left:
-        st.html(overlap_square(many.overlaps, theme()))
+        st.html(overlap_square(overlap(many.weights), theme()))
     with right:
         counts = sorted({heads for heads in (1, 2, 4, MAX_HEADS, controls.heads) if controls.d_model % heads == 0})
         splits = [cached(compute.split, controls.tokens, controls.d_model, heads, controls.seed) for heads in counts]
@@ -137,7 +138,7 @@ def shared(controls: Controls) -> Callable[[], None]:
 
 def below_shared(controls: Controls, caches: Sequence[compute.CacheSize]) -> None:
     """Draw the equation, and the cache of each projection as bars and as a table."""
-    equation(SHARED_LATEX, text.shared_numbers(caches))
+    equation(SHARED_LATEX, f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers a token")
     left, right = st.columns([0.36, 0.64], gap="medium")
     left.html(cache_bars(controls.length, caches, theme()))
     with right:
@@ -164,7 +165,8 @@ def subtract(controls: Controls) -> Callable[[], None]:
 
 def below_subtract(controls: Controls, maps: compute.TwoMaps, cell: Cell) -> None:
     """Draw the picked cell as an equation, and the conditions."""
-    equation(SUBTRACT_LATEX, text.subtract_numbers(maps, cell))
+    first, second, result = (number(map_[cell]) for map_ in (maps.first, maps.second, maps.difference))
+    equation(SUBTRACT_LATEX, f"= {first} {MINUS} {number(maps.weight)} · {second} = {result}")
     st.caption(text.subtract_conditions(controls, maps))
 
 

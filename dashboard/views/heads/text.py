@@ -40,10 +40,6 @@ def split_fact(controls: Controls, one: Split, many: Split, cell: Cell) -> str:
             f"them share {number(many.overlap)} of their weight.")
 
 
-def split_numbers(controls: Controls) -> str:
-    return f"= {controls.d_model} / {controls.heads} = {controls.head_dim}"
-
-
 def split_rows(controls: Controls, splits: Sequence[Split]) -> list[list[str]]:
     """One row for each number of heads, in the order of SPLIT_HEAD."""
     return [[str(each.heads), str(controls.d_model // each.heads), f"{each.parameters:,}", number(each.entropy),
@@ -73,11 +69,6 @@ def shared_fact(controls: Controls, caches: Sequence[CacheSize]) -> str:
         return sizes
     return (f"{sizes} With one key head for all, two heads share **{number(one.overlap)}** of their weight instead of "
             f"{number(many.overlap)}: they look {'more' if one.overlap > many.overlap else 'less'} alike.")
-
-
-def shared_numbers(caches: Sequence[CacheSize]) -> str:
-    """Numbers cached for a token by each projection."""
-    return f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers a token"
 
 
 def shared_rows(caches: Sequence[CacheSize]) -> list[list[str]]:
@@ -110,12 +101,6 @@ def subtract_fact(controls: Controls, maps: TwoMaps, cell: Cell) -> str:
     return (f":primary[{query}] gives {token} {number(first)} {MINUS} {number(second)} = **{result}** {other}. The "
             f"two maps have {number(maps.common)} of their weight in common, and {negative} of {cells} weights fall "
             "below zero.")
-
-
-def subtract_numbers(maps: TwoMaps, cell: Cell) -> str:
-    first, second = maps.first[cell], maps.second[cell]
-    result = number(first - maps.weight * second)
-    return f"= {number(first)} {MINUS} {number(maps.weight)} · {number(second)} = {result}"
 
 
 def subtract_conditions(controls: Controls, maps: TwoMaps) -> str:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from core import analysis
 from core.attention import AXES, AttentionConfig, Choice, Steps
-from core.masks import COMPOSITIONS, build_mask, layers_needed
+from core.masks import COMPOSITIONS, Drawing, build_mask, layers_needed
 from core.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 
@@ -21,24 +20,25 @@ BATCH = ("The animal was too tired .", "It slept .", "A long day ends here at la
 
 @dataclass(frozen=True, eq=False)
 class MaskEffect:
-    """One head with and without the mask: all are (T, T).
-
-    `factor` is the mask's factor of the weights, None for none; `needed` the number of layers of this mask until a
-    query has something of a key, 0 where no depth is enough.
-    """
+    """One head with and without the mask: all are (T, T)."""
 
     names: tuple[str, ...]
     scores: np.ndarray
     before: np.ndarray
     after: np.ndarray
     allowed: np.ndarray
-    factor: np.ndarray | None
-    needed: np.ndarray
+    factor: np.ndarray | None  # of the weights, by the mask; None for none
+    needed: np.ndarray  # layers of this mask until a query receives anything of a key; 0 where no depth is enough
 
     @property
     def blind(self) -> tuple[int, ...]:
         """The queries that see no key."""
         return tuple(int(i) for i in np.flatnonzero(~self.allowed.any(1)))
+
+    @property
+    def drawing(self) -> str:
+        """The mask as the text of a drawing."""
+        return Drawing.of(torch.from_numpy(self.allowed)).text()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Sentence:
 
 
 def config_of(mask: Choice) -> AttentionConfig:
-    """The layer of the page with that mask; ConfigError when it cannot be."""
+    """The layer of the page with that mask; ConfigError where it does not fit."""
     return AttentionConfig(D_MODEL, HEADS, mask=mask)
 
 
@@ -84,29 +84,11 @@ def allowed_of(steps: Steps, head: int, item: int = 0) -> np.ndarray:
     return np.ascontiguousarray(steps.mask.expand(steps.scores.shape)[item, head].numpy())
 
 
-def entropy(weights: np.ndarray) -> float:
-    """Mean entropy of the rows, in nats."""
-    return float(analysis.entropy(weights[None]).mean())
-
-
-def distance(weights: np.ndarray) -> float:
-    """Mean distance of the attended keys, in tokens."""
-    return float(analysis.mean_distance(weights[None])[0])
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """One mask at its defaults: its cells, the layers until all pairs that can meet have met, and how many never do."""
-
-    name: str
-    rule: str
-    cells: int
-    layers: int
-    never: int
+Pattern = tuple[str, str, int, int, int]  # name, rule, cells, layers until all pairs that can meet have met, never
 
 
 def patterns(tokens: int) -> list[Pattern]:
-    """Every mask that depends on positions alone, the fewest cells first."""
+    """Every mask that depends on positions alone, at its defaults, the fewest cells first."""
     result = []
     for item in AXES["mask"]:
         if item.key in COMPOSITIONS or item.key in ("padding", "drawn") or item.traits:
@@ -115,13 +97,13 @@ def patterns(tokens: int) -> list[Pattern]:
         allowed = build_mask(config.mask, tokens, tokens)
         whole = torch.ones(tokens, tokens, dtype=torch.bool) if allowed is None else allowed.expand(tokens, tokens)
         needed = layers_needed(whole)
-        result.append(Pattern(item.name, item.short.format(**dict(config.mask.params)), int(whole.sum()),
-                              int(needed.max()), int((needed == 0).sum())))
-    return sorted(result, key=lambda pattern: pattern.cells)
+        result.append((item.name, item.short.format(**dict(config.mask.params)), int(whole.sum()), int(needed.max()),
+                       int((needed == 0).sum())))
+    return sorted(result, key=lambda pattern: pattern[2])
 
 
 def batch(mask: Choice, head: int) -> list[Sentence]:
-    """Three sentences of unequal length in one batch, with their padding masked; the mask of the page joined to it."""
+    """Three sentences of unequal length in one batch, with the page's mask and their padding masked."""
     cut = [tokenize(text).tokens for text in BATCH]
     longest = max(map(len, cut))
     padded = [tokens + (PAD,) * (longest - len(tokens)) for tokens in cut]

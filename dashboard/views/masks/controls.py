@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import streamlit as st
-import torch
 
 from core.attention import AXES, Choice, entry
-from core.masks import COMPOSITIONS, Drawing
+from core.masks import COMPOSITIONS
 from dashboard.components import mask_board
 from dashboard.runtime.tokens import tokenize
 from dashboard.views.masks.compute import HEADS
@@ -22,7 +20,7 @@ FIRST, SECOND = "causal_local", "causal"
 MAX_TOKENS = 64  # as many as a drawing may have
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 JOINS = {"alone": "alone", "not": "not", "and": "and", "or": "or", "and_not": "and not", "or_not": "or not"}
-TEXT_COLUMNS = 3
+TEXT_COLUMNS, PADDING = 3, 2  # cells of a typed parameter; keys that a padding mask hides at first
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def draw_controls() -> Controls:
         _draw_params("second", second, grid, ", 2nd")
     if "padding" in (first, second):
         with grid:
-            st.number_input("Real tokens", 0, 512, _default_real(len(_sentence()[0])), 1, key=key("real"),
+            st.number_input("Real tokens", 0, 512, max(0, len(_sentence()[0]) - PADDING), 1, key=key("real"),
                             help="Keys from here on are padding; with 0 no key may be seen.", **BOUND)
     return read_controls()
 
@@ -76,7 +74,7 @@ def read_controls() -> Controls:
     first, join = get("first") or FIRST, get("join") or "alone"
     second = (get("second") or SECOND) if _joins_two(join) else None
     parts = [_with_params("first", first)] + ([_with_params("second", second)] if second else [])
-    real = int(get("real", _default_real(len(tokens)))) if "padding" in (first, second) else None
+    real = int(get("real", max(0, len(tokens) - PADDING))) if "padding" in (first, second) else None
     return Controls(tokens, composed(join, *(mask for mask, _ in parts)), real, get("head") or 0, notes,
                     any(stale for _, stale in parts))
 
@@ -131,12 +129,8 @@ def _sentence() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return cut.tokens[:MAX_TOKENS], notes
 
 
-def _default_real(tokens: int) -> int:
-    return max(0, tokens - 2)
-
-
 def apply_drawing() -> None:
-    """Make the mask what is drawn, after cells were pressed on the board."""
+    """Make the mask the board's drawing, after cells were pressed."""
     put("first", "drawn")
     put("join", "alone")
     put("first:drawn:drawing", mask_board.drawing_text(key("board")))
@@ -148,13 +142,8 @@ def start_drawing() -> None:
         put("first:drawn:drawing", get("shown"))
 
 
-def remember_mask(allowed: np.ndarray) -> None:
-    """Keep the mask on the page, from which a drawing would start."""
-    put("shown", Drawing.of(torch.from_numpy(allowed)).text())
-
-
 def link_errors() -> list[str]:
-    """A sentence for each choice in the link that no list has; to be called before the first widget takes its value."""
+    """A sentence for each choice in the link that no list has; call it before the first widget takes its value."""
     errors = []
     for name, names in (("first", MASKS), ("join", JOINS), ("second", MASKS)):
         value = st.query_params.get(key(name))

@@ -14,16 +14,9 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.masks import compute, text
 from dashboard.views.masks.compute import MaskEffect
-from dashboard.views.masks.controls import (
-    Controls,
-    apply_drawing,
-    draw_controls,
-    key,
-    link_errors,
-    read_controls,
-    remember_mask,
-)
+from dashboard.views.masks.controls import Controls, apply_drawing, draw_controls, key, link_errors, read_controls
 from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.table import table
 from dashboard.widgets.train_with import train_with
 
 MAP_HEIGHT = 300  # px, at most
@@ -66,7 +59,7 @@ def show(controls: Controls) -> tuple[MaskEffect, tuple[int, int]] | None:
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    remember_mask(effect.allowed)
+    st.session_state[key("shown")] = effect.drawing  # from which a drawing would start
     cell = maps(effect, controls.mask)
     fact(text.fact(effect))
     st.caption(text.conditions(controls.head, controls.notes))
@@ -83,8 +76,7 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
         mask_board(effect.allowed, effect.names, key=key("board"), on_draw=apply_drawing, query=query, title=name,
                    note=note, fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells may be seen.")
     column = int(effect.after[query].argmax())
-    tiles = [Tile("Without the mask", "every key", effect.before),
-             Tile("With it", note, effect.after, effect.allowed)]
+    tiles = [Tile("Without the mask", "every key", effect.before), Tile("With it", note, effect.after, effect.allowed)]
     with right:
         pin = multiples(tiles, effect.names, key=key("maps"), query=query, column=column, height=MAP_HEIGHT,
                         fact=text.fact(effect).replace("*", ""))
@@ -92,7 +84,7 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
 
 
 def most_changed_query(effect: MaskEffect) -> int:
-    """The query whose weights the mask changes most, of those that see no fewer keys than most do."""
+    """The query whose weights the mask changes most, of those that see at least the median number of keys."""
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
     least = min(max(float(np.median(keys)), 2.0), keys.max())
     return int(np.where(keys >= least, change, -1.0).argmax())
@@ -116,7 +108,10 @@ def stack(effect: MaskEffect) -> None:
         st.caption("Each layer has this same mask, and the residual path lets a token keep what it has. "
                    "Hatched: never.")
     with right:
-        st.html(text.pattern_table(cached(compute.patterns, len(effect.names)), len(effect.names)))
+        heading = f"Each pattern at its defaults, {len(effect.names)} tokens"
+        st.markdown(f"**{heading}**")
+        table(text.PATTERN_HEAD, text.pattern_rows(cached(compute.patterns, len(effect.names))), caption=heading,
+              left=2, markers=False)
     fact(text.stack_fact(effect.needed))
 
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from html import escape
-
 import numpy as np
 
+from core import analysis
 from core.attention import Choice, entry
 from core.formula import parse
 from dashboard.charts.latex import coloured, name
 from dashboard.charts.numbers import latex, number, percent
-from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence, distance, entropy
+from dashboard.views.masks.compute import D_MODEL, HEADS, SEED, MaskEffect, Pattern, Sentence
 from dashboard.widgets.panels import plain
 
 MAX_TERMS = 3
-TABLE = """
-.masks-patterns { width: 100%; border-collapse: collapse; font-size: 14px; line-height: 20px; }
-.masks-patterns caption { text-align: left; font-weight: 600; padding-bottom: 6px; }
-.masks-patterns th { text-align: left; font-weight: 400; opacity: .62; }
-.masks-patterns td, .masks-patterns th { padding: 3px 8px 3px 0; border-bottom: 1px solid rgba(127, 127, 127, .18); }
-.masks-patterns td:nth-child(2) { opacity: .62; }
-.masks-patterns :is(td, th):nth-child(n + 3) { text-align: right; font-variant-numeric: tabular-nums; }
-"""
+PATTERN_HEAD = ("pattern", "rule", "cells", "layers", "never meet")
 
 
 def fact(effect: MaskEffect) -> str:
@@ -35,9 +26,11 @@ def fact(effect: MaskEffect) -> str:
         who = ", ".join(plain(effect.names[i]) for i in effect.blind[:4])
         more = f" and {len(effect.blind) - 4} more" if len(effect.blind) > 4 else ""
         blind = f" No key is left for {who}{more}, so the output there is 0."
+    maps = np.stack((effect.after, effect.before))
+    entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
     return (f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}. A row spreads over "
-            f"**{number(entropy(effect.after))}** nats instead of {number(entropy(effect.before))} and looks "
-            f"**{number(distance(effect.after))}** tokens away instead of {number(distance(effect.before))}.{blind}")
+            f"**{number(entropy[0])}** nats instead of {number(entropy[1])} and looks "
+            f"**{number(distance[0])}** tokens away instead of {number(distance[1])}.{blind}")
 
 
 def conditions(head: int, notes: tuple[str, ...]) -> str:
@@ -135,26 +128,17 @@ def stack_fact(needed: np.ndarray) -> str:
             "deep the stack.")
 
 
-def pattern_table(patterns: list[Pattern], tokens: int) -> str:
-    """Every pattern at its defaults: what it computes, and how deep a stack must be until all that can has met."""
-    head = "".join(f"<th>{text}</th>" for text in ("pattern", "rule", "cells", "layers", "never meet"))
-    rows = "".join(
-        f"<tr><td>{escape(item.name)}</td><td>{escape(item.rule)}</td><td>{item.cells}</td><td>{item.layers}</td>"
-        f"<td>{item.never or '–'}</td></tr>" for item in patterns)
-    return (f"<table class='masks-patterns'><caption>Each pattern at its defaults, {tokens} tokens</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><style>{TABLE}</style>")
+def pattern_rows(patterns: list[Pattern]) -> list[list[str]]:
+    """One row a pattern, in the order of PATTERN_HEAD."""
+    return [[name, rule, str(cells), str(layers), str(never or "–")] for name, rule, cells, layers, never in patterns]
 
 
 def batch_fact(sentences: list[Sentence]) -> str:
     """The weight that padding would get, and what it gets when masked."""
     worst = max(sentences, key=lambda item: item.leak)
     words = plain(" ".join(worst.names[:worst.real]))
+    masked = float(worst.weights[:worst.real, worst.real:].sum(-1).mean())
     total = sum(len(item.names) ** 2 for item in sentences)
     padding = sum((len(item.names) - item.real) * len(item.names) for item in sentences)
     return (f"{padding} of {total} cells are padding. Unmasked, the words of “{words}” would spend "
-            f"**{number(worst.leak)}** of their weight on it; masked, **{number(leaked(worst))}**.")
-
-
-def leaked(item: Sentence) -> float:
-    """The mean weight that a sentence's words do put on padding."""
-    return float(item.weights[: item.real, item.real:].sum(-1).mean()) if math.prod(item.weights.shape) else 0.0
+            f"**{number(worst.leak)}** of their weight on it; masked, **{number(masked)}**.")

@@ -16,6 +16,7 @@ from dashboard.runtime.tokens import embed, labels, tokenize
 SENTENCE = "The animal didn't cross the street because it was too tired ."
 SEED, PADDING = 126, 3
 D_MODEL, HEADS = 16, 4
+BASELINE = AttentionConfig(D_MODEL, HEADS)
 MIN_CHANGE = 5e-4  # a smaller one is not drawn
 
 
@@ -42,27 +43,16 @@ def steps_of(config: AttentionConfig) -> Steps:
         return seeded_layer(config, SEED)(embed(names, D_MODEL, SEED), key_mask=real[None])
 
 
-def compare(baseline: AttentionConfig, config: AttentionConfig) -> Comparison:
-    """Both on the same sentence, in the head that changes most."""
-    first, second = steps_of(baseline), steps_of(config)
-    head = most_changed_head(first, second)
-    return Comparison(head, head_of(first, head)[0], *head_of(second, head), second.implied)
-
-
-def most_changed_head(first: Steps, second: Steps) -> int:
-    """The head with the largest change of a weight."""
-    change = (first.weights - second.weights).abs().amax((0, 2, 3))
-    return int(change.argmax())
-
-
-def head_of(steps: Steps, head: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """One head's weights (T, S), and its mask."""
-    weights = steps.weights[0, head].float().numpy()
-    if steps.mask is None:
-        return weights, None
-    mask = steps.mask[0] if steps.mask.dim() == 4 else steps.mask
-    mask = mask[head % len(mask)] if mask.dim() == 3 else mask
-    return weights, np.broadcast_to(mask.numpy(), weights.shape)
+def compare(config: AttentionConfig) -> Comparison:
+    """The baseline and a config on the same sentence, in the head with the largest change of a weight."""
+    first, second = steps_of(BASELINE), steps_of(config)
+    head = int((first.weights - second.weights).abs().amax((0, 2, 3)).argmax())
+    before, after = (steps.weights[0, head].float().numpy() for steps in (first, second))
+    mask, allowed = second.mask, None
+    if mask is not None:
+        mask = mask[0] if mask.dim() == 4 else mask
+        allowed = np.broadcast_to((mask[head % len(mask)] if mask.dim() == 3 else mask).numpy(), after.shape)
+    return Comparison(head, before, after, allowed, second.implied)
 
 
 def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import streamlit as st
 from core.attention import AXES, AttentionConfig, ConfigError, Entry, entry
 from core.attention.compatible import example, needs
 from core.entries import Value
-from dashboard.views.mechanisms.compute import D_MODEL, HEADS
+from dashboard.views.mechanisms.compute import BASELINE
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, params_in_session, params_of
 
@@ -25,7 +25,6 @@ class Controls:
     axis: str
     item: Entry
     beside: dict[str, str]
-    baseline: AttentionConfig
     config: AttentionConfig | None
     problem: str = ""
 
@@ -33,11 +32,6 @@ class Controls:
 def key(name: str) -> str:
     """A widget's key, which is also its name in the link."""
     return f"mechanisms:{name}"
-
-
-def pick_axis() -> str:
-    return st.segmented_control("Axis", list(AXES), default="position", required=True, format_func=NAMES.get,
-                                key=key("axis"), label_visibility="collapsed", **BOUND) or "position"
 
 
 def draw_controls(axis: str) -> Controls:
@@ -65,15 +59,14 @@ def first_choice(axis: str) -> str:
 
 
 def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
-    """The baseline, and the config with this choice and what it needs beside it."""
+    """The baseline with this choice and what it needs beside it."""
     beside = needs(axis, item.key)
     others = {other: example(other, name) for other, name in beside.items()}
-    baseline = AttentionConfig(D_MODEL, HEADS)
     try:
-        config = baseline.with_(**others, **{axis: example(axis, item.key, **params)})
+        config = BASELINE.with_(**others, **{axis: example(axis, item.key, **params)})
     except ConfigError as error:
-        return Controls(axis, item, beside, baseline, None, str(error))
-    return Controls(axis, item, beside, baseline, config)
+        return Controls(axis, item, beside, None, str(error))
+    return Controls(axis, item, beside, config)
 
 
 def link_errors() -> list[str]:

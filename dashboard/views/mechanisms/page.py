@@ -17,16 +17,9 @@ from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.mechanisms import compute, text
-from dashboard.views.mechanisms.controls import (
-    NAMES,
-    Controls,
-    draw_controls,
-    key,
-    link_errors,
-    pick_axis,
-    read_controls,
-)
+from dashboard.views.mechanisms.controls import NAMES, Controls, draw_controls, key, link_errors, read_controls
 from dashboard.widgets.panels import fact, next_page, plain, title
+from dashboard.widgets.params import BOUND
 
 MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one row
 
@@ -37,7 +30,8 @@ def page() -> None:
     title("All mechanisms", f"One formula, six axes, {count} choices. Pick one: all else stays as it was.")
     for sentence in link_errors():
         st.warning(sentence)
-    axis = pick_axis()
+    axis = st.segmented_control("Axis", list(AXES), default="position", required=True, format_func=NAMES.get,
+                                key=key("axis"), label_visibility="collapsed", **BOUND) or "position"
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
     axis_table(axis)
@@ -64,7 +58,7 @@ def maps(controls: Controls) -> None:
         st.error(controls.problem)
         return
     try:
-        result = cached(compute.compare, controls.baseline, controls.config)
+        result = cached(compute.compare, controls.config)
     except (ConfigError, ValueError) as error:
         st.error(str(error))
         return

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.attention import AXES, Choice, Entry, Param, entry
+from core.attention import AXES, Choice, Entry, entry
 from core.entries import Value
 from dashboard.views.normalizers import compute
 from dashboard.views.normalizers.compute import Scores
@@ -29,7 +29,7 @@ IN_ROW = {("sink", "start"): 1.0}  # parameters that stand in the row of control
 
 
 class ScoresError(ValueError):
-    """Typed scores that cannot be read; the message says which and what would fit."""
+    """Typed scores that cannot be read; the message names the first and what would fit."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def draw_controls() -> Controls | None:
                          help="Every score is multiplied by this first.")
         st.select_slider("Temperature τ", TEMPERATURES, 1.0, key=key("temperature"), **BOUND)
         for (owner, name), start in IN_ROW.items():
-            item, param = _param(owner, name)
+            item = entry("normalizer", owner)
+            param = next(param for param in item.params if param.key == name)
             param_widget(replace(param, default=start, name=f"{item.name} b"), key=key(item.key))
     try:
         controls = _controls()
@@ -98,11 +99,6 @@ def _controls() -> Controls:
     return Controls(scores, names, scores != example, get("spread", 1.0), temperature, choices, picked)
 
 
-def _param(owner: str, name: str) -> tuple[Entry, Param]:
-    item = entry("normalizer", owner)
-    return item, next(param for param in item.params if param.key == name)
-
-
 def _choice(item: Entry, temperature: float) -> Choice:
     """The normalizer with the values of its own widgets and of those in the row."""
     row: dict[str, Value] = {name: get(owner, start) for (owner, name), start in IN_ROW.items() if owner == item.key}
@@ -117,7 +113,7 @@ def _largest(scores: Scores) -> int:
 
 
 def _draw_keys(controls: Controls) -> int:
-    """Draw the list of keys; returns the index of the picked one, the largest score unless picked."""
+    """Draw the list of keys; returns the index of the picked one, by default that of the largest score."""
     default = _largest(controls.scores)
     quiet = {"key": key("key"), "label_visibility": "collapsed", "format_func": plain, **BOUND}
     if len(controls.names) <= MAX_PILLS:
@@ -130,7 +126,7 @@ def _draw_keys(controls: Controls) -> int:
 def parse(text: str) -> Scores:
     """Numbers separated by commas, x for a masked key; ScoresError names the first that is neither."""
     parts = [part.strip() for part in text.replace("−", "-").split(",")]
-    if parts and not parts[-1]:
+    if not parts[-1]:
         parts.pop()  # a comma at the end is a list that is still being typed
     if not parts:
         raise ScoresError(f"There is no score here. Type numbers with commas between them; {MASKED} masks a key.")

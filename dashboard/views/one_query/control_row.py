@@ -12,17 +12,7 @@ from core.masks import COMPOSITIONS
 from dashboard.runtime.tokens import SENTENCE
 from dashboard.views.one_query import matrices, presets, session
 from dashboard.views.one_query.controls import Controls, default_real, map_count, needs_real, read_controls
-from dashboard.views.one_query.session import (
-    default_choice,
-    get,
-    heads_of,
-    key,
-    part_count,
-    put,
-    query_row,
-    read_choice,
-    uses_matrices,
-)
+from dashboard.views.one_query.session import get, heads_of, key, put, query_row, read_choice, uses_matrices
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND, D_MODELS, KEEP, is_text, params_from
 
@@ -98,7 +88,7 @@ def _draw_select(axis: str, label: str, path: str = "", without: Collection[str]
     """Draw the list of the axis's entries."""
     path = path or axis
     hidden = {*without, *(COMPOSITIONS if path.count(":") >= MAX_DEPTH else ())}
-    current, first = get(path), default_choice(axis, path)
+    current, first = get(path), session.default_choice(axis, path)
     options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in (current, first)]
     st.selectbox(label, options, options.index(first), format_func=lambda name: entry(axis, name).name, key=key(path),
                  help=help, **KEEP)
@@ -107,9 +97,9 @@ def _draw_select(axis: str, label: str, path: str = "", without: Collection[str]
 def _draw_params(axis: str, path: str = "") -> None:
     """Draw the parameters of the choice at a path; of a composed mask, each part with its own."""
     path = path or axis
-    name = get(path, default_choice(axis, path))
+    name = get(path, session.default_choice(axis, path))
     params_from(entry(axis, name), Choice(name), key(path), KEEP)
-    for n in range(part_count(path, name)):
+    for n in range(session.part_count(path, name)):
         part = f"{path}:{n}"
         _draw_select(axis, f"{entry(axis, name).name}: part {part.removeprefix(f'{axis}:').replace(':', '.')}", part)
         _draw_params(axis, part)

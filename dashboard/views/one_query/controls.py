@@ -11,16 +11,7 @@ from core.masks import MASKS
 from dashboard.runtime.tokens import SENTENCE, tokenize
 from dashboard.views.one_query import matrices
 from dashboard.views.one_query.compute import Source
-from dashboard.views.one_query.session import (
-    D_MODEL,
-    SEED,
-    STAGE,
-    get,
-    heads_of,
-    query_row,
-    read_choice,
-    uses_matrices,
-)
+from dashboard.views.one_query.session import D_MODEL, SEED, STAGE, get, heads_of, query_row, read_choice, uses_matrices
 from dashboard.widgets.mechanism_editor import refusal
 
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."

@@ -21,10 +21,8 @@ from dashboard.views.one_query.session import SEED, get, key, put, read_choice, 
 from dashboard.widgets.mechanism_editor import repairs
 from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 
-NAME = "One query, step by step"
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
-LEAD = "Follow one token’s query from projection to output. Change any control and every number follows."
 STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
 
 
@@ -41,7 +39,8 @@ def header() -> None:
     put("link_errors", link.read_link())  # before the first widget takes its value out of the link
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         with st.container(width=700):
-            title(NAME, LEAD)
+            title("One query, step by step", "Follow one token’s query from projection to output. Change any control "
+                                             "and every number follows.")
         control_row.draw_popover()
 
 

@@ -12,8 +12,8 @@ from dashboard.charts.numbers import latex, number
 from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
+from dashboard.views.positions.charts import Equation, chart, ink, mean_by_distance
 from dashboard.views.positions.controls import Controls, key
-from dashboard.views.positions.text import Equation, chart, ink, mean_by_distance
 from dashboard.widgets.panels import fact
 
 CURVE_COUNT = 4  # curves
@@ -53,14 +53,13 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
     alone = ("The distance alone decides it" if variation < 0.01 else "The distance does not decide it")
     fact(f"Two places {far} apart have a cosine of **{number(mean[far][1])}**, two that are neighbours "
          f"{number(mean[min(1, far)][1])}. {alone}: at one distance it differs by {number(variation)} at most.")
-    return (r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
-            rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far][1])}")
+    return (r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}", rf"\text{{mean at }} |i - j| = {far}:\ {latex(mean[far][1])}")
 
 
 def shift(controls: Controls, config: AttentionConfig) -> Equation:
     """Draw P(i + k) as a linear map of P(i): the rotation, the least-squares map, and the residual of each."""
     maps = cached(compute.linear_maps, config, controls.seed, controls.shift)
-    k, closed, fit, unseen, still = maps.at(controls.shift)
+    k, closed, fit, unseen, still = next(row for row in maps.rows if row[0] == controls.shift)
     names = [str(m) for m in range(config.d_model)]
     multiples([Tile("Closed form", f"rotations, from P({k}) alone", maps.closed),
                Tile("Least squares", "fitted to seven eighths of the table", maps.fitted)],

@@ -1,23 +1,22 @@
-"""Encodings that change the scores: maps of the change, its mean by distance, and scores under a shift."""
+"""Encodings that change the scores: maps of the change, and its mean by distance."""
 
 from __future__ import annotations
 
 import numpy as np
-import streamlit as st
 
 from core.attention import AttentionConfig
 from dashboard.charts.lines import Curve, line_chart
 from dashboard.charts.numbers import latex, number
-from dashboard.components.multiples import Tile, difference_map, multiples
+from dashboard.components.multiples import Tile, multiples
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
+from dashboard.views.positions.charts import Equation, chart, ink, mean_by_distance
 from dashboard.views.positions.controls import Controls, key
-from dashboard.views.positions.text import Equation, chart, ink, mean_by_distance, without_rounding
 from dashboard.widgets.panels import fact
 
 MAX_HEADS = 4  # maps and curves at once
 MAP = 230  # pixels
-BACK = 8  # positions back in the sentence
+BACK = 8  # positions, of the example in the sentence
 
 
 def encoding(controls: Controls, config: AttentionConfig) -> Equation:
@@ -61,25 +60,3 @@ def distance(controls: Controls, config: AttentionConfig) -> Equation:
          f"by **{number(far)}**. {alone}")
     return (compute.latex_of(config, controls.seed, controls.item),
             rf"\overline{{\Delta s}}(j - i = -{row}) = {latex(far)}\ \text{{in head }} 0")
-
-
-def shift(controls: Controls, config: AttentionConfig) -> Equation:
-    """Draw the scores of the same words at the start and some positions later."""
-    effect = cached(compute.shift_effect, config, controls.tokens, controls.seed, controls.shift)
-    same = "=" if effect.largest < 1e-3 else r"\neq"
-    tiles = [Tile("At the start", "scores of head 0", effect.first[0]),
-             Tile(f"{controls.shift} places later", "after other words",
-                  without_rounding(effect.later[0], effect.first[0]))]
-    options = {"noun": "score", "height": MAP, "link": key("shifted"), "query": len(controls.tokens) - 1}
-    left, right = st.columns([5, 2], gap="small")
-    with left:
-        multiples(tiles, controls.tokens, key=key("moved"), signed=True, **options)
-    with right:
-        difference_map(tiles[1], tiles[0], controls.tokens, key=key("difference"), **options)
-    size = float(np.abs(effect.first).max())
-    verdict = "score as before" if effect.largest < 1e-3 else "score otherwise"
-    fact(f"{controls.shift} places later the same words {verdict}: no score changes by more than "
-         f"**{number(effect.largest)}**, of scores up to {number(size)}. With sinusoids added to the input one changes "
-         f"by {number(effect.sinusoidal)}.")
-    return (rf"s_{{i+k,\,j+k}} {same} s_{{ij}}", rf"\max\,|s_{{i+{controls.shift},\,j+{controls.shift}}} - s_{{ij}}| = "
-            rf"{latex(effect.largest)}")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.attention import Attention, AttentionConfig, Choice, Entry, Steps
+from core.attention import AttentionConfig, Choice, Entry, Steps
 from core.positions import measure
 from core.seeding import seeded_generator, seeded_layer
 from dashboard.runtime.tokens import embed
@@ -16,10 +16,6 @@ from dashboard.runtime.tokens import embed
 TABLE_POSITIONS = 512  # on which a linear map is fitted, all but the last share of them
 HELD_OUT = 1 / 8
 SHIFTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32)
-
-
-def layer_of(config: AttentionConfig, seed: int) -> Attention:
-    return seeded_layer(config, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,37 +32,38 @@ class ShuffleEffect:
 
 @torch.inference_mode()
 def shuffle_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, times: int) -> ShuffleEffect:
-    """Shuffle, attend, and put the outputs back beside those in order."""
+    """Attend to the words in order and shuffled, and restore the order of the shuffled outputs and weights."""
     x, order = embed(tokens, config.d_model, seed), shuffle(len(tokens), seed, times)
     back = order.argsort()
 
-    def both(choice: AttentionConfig) -> tuple[Steps, Steps, Tensor]:
-        plain, mixed = layer_of(choice, seed)(x), layer_of(choice, seed)(x[:, order])
-        return plain, mixed, mixed.merged[0, back] - plain.merged[0]
+    def both(config: AttentionConfig) -> tuple[Steps, Steps, Tensor]:
+        layer = seeded_layer(config, seed)
+        ordered, shuffled = layer(x), layer(x[:, order])
+        return ordered, shuffled, shuffled.merged[0, back] - ordered.merged[0]
 
-    plain, mixed, gap = both(config)
-    weights = mixed.weights[0][:, back][:, :, back]
+    ordered, shuffled, gap = both(config)
     baseline = both(config.with_(position=Choice("none")))[2]
-    return ShuffleEffect(tuple(order.tolist()), plain.weights[0].numpy(), weights.numpy(),
-                    (gap.norm(dim=-1) / plain.merged[0].norm(dim=-1)).numpy(), float(gap.abs().max()),
-                    float(baseline.abs().max()))
+    return ShuffleEffect(
+        tuple(order.tolist()), ordered.weights[0].numpy(), shuffled.weights[0][:, back][:, :, back].numpy(),
+        (gap.norm(dim=-1) / ordered.merged[0].norm(dim=-1)).numpy(), float(gap.abs().max()),
+        float(baseline.abs().max()))
 
 
 def shuffle(count: int, seed: int, times: int) -> Tensor:
-    """An order of that many words, never the one they stand in (but for one word)."""
+    """A random order of `count` words, never their own order unless there is one word."""
     generator = seeded_generator(seed, f"shuffle {times}")
     order = torch.randperm(count, generator=generator)
     return order.roll(1) if count > 1 and bool((order == torch.arange(count)).all()) else order
 
 
 def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
-    """What is added at each position, (T, C); fewer positions where the table of the encoding ends."""
+    """What is added at each position, (T, C); at most as many positions as the encoding's table has."""
     longest = dict(config.position.params).get("max_len", positions)
-    return measure.additive_table(layer_of(config, seed).position, min(positions, int(longest)), config.d_model)
+    return measure.additive_table(seeded_layer(config, seed).position, min(positions, int(longest)), config.d_model)
 
 
 def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
-    return measure.rotation_matrices(layer_of(config, seed).position, positions, config.qk_dim)
+    return measure.rotation_matrices(seeded_layer(config, seed).position, positions, config.qk_dim)
 
 
 def unscaled(config: AttentionConfig) -> AttentionConfig | None:
@@ -79,22 +76,24 @@ def unscaled(config: AttentionConfig) -> AttentionConfig | None:
 @torch.inference_mode()
 def score_changes(config: AttentionConfig, seed: int, positions: int) -> np.ndarray:
     """What the encoding changes each score by, (H, T, T), on as many random words as there are positions."""
-    x = embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed)
-    steps = layer_of(config, seed)(x)
+    steps = _steps_of_words(config, seed, positions)
     return (steps.scores - steps.raw * steps.scale)[0].numpy()
 
 
+@torch.inference_mode()
 def score_std(config: AttentionConfig, seed: int, positions: int) -> float:
     """The standard deviation of the scores before the encoding changes them, on the same random words."""
-    x = embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed)
-    with torch.inference_mode():
-        steps = layer_of(config, seed)(x)
+    steps = _steps_of_words(config, seed, positions)
     return float((steps.raw * steps.scale).std())
+
+
+def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> Steps:
+    return seeded_layer(config, seed)(embed(tuple(f"word {index}" for index in range(positions)), config.d_model, seed))
 
 
 def latex_of(config: AttentionConfig, seed: int, item: Entry) -> str:
     """The equation: the encoding's own where it has one (a typed formula), else its entry's."""
-    own = getattr(layer_of(config, seed).position, "latex", None)
+    own = getattr(seeded_layer(config, seed).position, "latex", None)
     return own() if own else item.latex
 
 
@@ -113,16 +112,16 @@ class ShiftEffect:
 
 @torch.inference_mode()
 def shift_effect(config: AttentionConfig, tokens: tuple[str, ...], seed: int, shift: int) -> ShiftEffect:
-    """The words alone, and after `shift` others that do not change their own vectors."""
+    """Score the words alone, and after `shift` others that do not change their own vectors."""
     before = tuple(f"before {index}" for index in range(shift))
-    pair = []
-    for choice in (config, config.with_(position=Choice("sinusoidal"))):
-        layer = layer_of(choice, seed)
-        alone = layer(embed(tokens, config.d_model, seed)).scores[0]
-        after = layer(embed((*before, *tokens), config.d_model, seed)).scores[0, :, shift:, shift:]
-        pair.append((alone.numpy(), after.numpy()))
-    (first, later), (plain, plain_later) = pair
-    return ShiftEffect(first, later, float(np.abs(plain_later - plain).max()))
+    effects = []
+    for each in (config, config.with_(position=Choice("sinusoidal"))):
+        layer = seeded_layer(each, seed)
+        first = layer(embed(tokens, config.d_model, seed)).scores[0]
+        later = layer(embed((*before, *tokens), config.d_model, seed)).scores[0, :, shift:, shift:]
+        effects.append((first.numpy(), later.numpy()))
+    (first, later), (sinusoidal, sinusoidal_later) = effects
+    return ShiftEffect(first, later, float(np.abs(sinusoidal_later - sinusoidal).max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,16 +130,12 @@ class LinearMaps:
 
     closed: np.ndarray  # (C, C)
     fitted: np.ndarray
-    positions: int
     rows: tuple[tuple[int, float, float, float, float], ...]  # shift; misses of closed, fitted, held out, identity
-
-    def at(self, shift: int) -> tuple[int, float, float, float, float]:
-        return next(row for row in self.rows if row[0] == shift)
 
 
 @torch.inference_mode()
 def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
-    """Fit on the first positions of the table, and measure on those and on its last ones, which the fit never saw."""
+    """Fit on the first positions of the table, and measure on those and on its last ones, which are held out."""
     table = table_of(config, seed, TABLE_POSITIONS)
     fit_length = len(table) - max(1, int(len(table) * HELD_OUT))
     shifts = [k for k in sorted({*SHIFTS, shift}) if k < min(fit_length, len(table) - fit_length)]
@@ -154,4 +149,4 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
     if shift not in maps:
         raise ValueError(f"Of a table of {len(table)} places {len(table) - fit_length} stay unseen, too few to look "
                          f"{shift} places on; take a longer table or fewer places.")
-    return LinearMaps(maps[shift][0].numpy(), maps[shift][1].numpy(), len(table), tuple(rows))
+    return LinearMaps(maps[shift][0].numpy(), maps[shift][1].numpy(), tuple(rows))

@@ -9,10 +9,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, entry, heads_that_divide
-from core.entries import Value
 from dashboard.runtime.tokens import SENTENCE, labels, tokenize
 from dashboard.widgets.panels import plain
-from dashboard.widgets.params import BOUND, D_MODELS, is_text, param_widget, params_of
+from dashboard.widgets.params import BOUND, D_MODELS, is_text, param_widget, params_in_session, params_of
 
 IDEAS = {"shuffle": "Shuffle the words", "encoding": "The encoding", "distance": "By distance", "shift": "Shift"}
 ENTRIES = {item.key: item for item in AXES["position"]}
@@ -47,20 +46,29 @@ def key(name: str) -> str:
 def read_controls() -> Controls:
     """Read the controls from the session, which also works before they are drawn."""
     item = entry("position", get("position", START["position"]))
-    params = {param.key: get(f"position:{item.key}:{param.key}", param.default) for param in item.params}
+    choice = Choice.of(item.key, **params_in_session(item, key=key("position")))
     d_model = get("d_model", D_MODEL)
-    return _controls(item, params, d_model, get(f"heads:{d_model}", default_heads(d_model)), get("seed", SEED),
-                     get("idea", START["idea"]))
+    cut = tokenize(get("tokens", SENTENCE) or "")
+    notes = cut.notes
+    if len(cut.tokens) > MAX_TOKENS:
+        notes += (f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.",)
+    config, problem = None, ""
+    try:  # no mask: a causal one would itself tell the order
+        config = AttentionConfig(d_model, get(f"heads:{d_model}", default_heads(d_model)), position=choice)
+    except ConfigError as error:
+        problem = str(error)
+    return Controls(item, get("idea") or START["idea"], config, int(get("seed", SEED)), labels(cut.tokens[:MAX_TOKENS]),
+                    notes, get("order", 1), get("places", POSITIONS), get("shift", SHIFT), problem)
 
 
 def draw_controls(corner: DeltaGenerator) -> Controls:
     """Draw the controls and read them: sizes and seed in the popover of `corner`, the rest in one row."""
     with corner.popover("Sizes", icon=":material/tune:", help="Sizes, seed and further parameters"):
         d_model = st.select_slider("d_model", SIZES, D_MODEL, key=key("d_model"), **BOUND)
-        heads = st.select_slider("Heads", heads_that_divide(d_model), default_heads(d_model),
-                                 key=key(f"heads:{d_model}"), **BOUND)
-        seed = st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
-                               help="The weights, the vectors of the words and learned tables are drawn from it.")
+        st.select_slider("Heads", heads_that_divide(d_model), default_heads(d_model), key=key(f"heads:{d_model}"),
+                         **BOUND)
+        st.number_input("Seed", 0, LARGEST_SEED, SEED, 1, key=key("seed"), **BOUND,
+                        help="The weights, the vectors of the words and learned tables are drawn from it.")
         rest = st.container()
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with row.cell(column_span=2):
@@ -69,20 +77,9 @@ def draw_controls(corner: DeltaGenerator) -> Controls:
     idea = st.segmented_control("Idea", list(IDEAS), default=START["idea"], required=True, format_func=IDEAS.get,
                                 key=key("idea"), label_visibility="collapsed", wrap=True, **BOUND) or START["idea"]
     item = entry("position", name)
-    params = parameters(item, row, rest)
-    subject(idea, item, row)
-    return _controls(item, params, d_model, heads, seed, idea)
-
-
-def _controls(item: Entry, params: dict[str, Value], d_model: int, heads: int, seed: int, idea: str) -> Controls:
-    """The controls as one value, with the config or the reason why there is none."""
-    cut = tokenize(get("tokens", SENTENCE) or "")
-    notes = list(cut.notes)
-    if len(cut.tokens) > MAX_TOKENS:
-        notes.append(f"The first {MAX_TOKENS} of {len(cut.tokens)} words are shown.")
-    config, problem = build(Choice.of(item.key, **params), d_model, heads)
-    return Controls(item, idea, config, int(seed), labels(cut.tokens[:MAX_TOKENS]), tuple(notes), get("order", 1),
-                  get("places", POSITIONS), get("shift", SHIFT), problem)
+    _draw_params(item, row, rest)
+    _draw_example(idea, item, row)
+    return read_controls()
 
 
 def default_heads(d_model: int) -> int:
@@ -90,44 +87,35 @@ def default_heads(d_model: int) -> int:
     return max(heads for heads in heads_that_divide(d_model) if heads <= HEADS)
 
 
-def parameters(item: Entry, row, rest) -> dict[str, Value]:
-    """The first few parameters in the row (a typed one over two of its columns), the others in the popover."""
-    first, values = item.params[:FEW], {}
+def _draw_params(item: Entry, row: Any, rest: DeltaGenerator) -> None:
+    """Draw the first few parameters in the row (a typed one over two of its columns), the others in the popover."""
+    first = item.params[:FEW]
     for param in first:
         with row.cell(column_span=2 if is_text(param) else 1):
-            values[param.key] = param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")
+            param_widget(param, key=f"{key('position')}:{item.key}:{param.key}")
     with rest:
-        later = params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
-    return values | later
+        params_of(item, key=key("position"), exclude=tuple(param.key for param in first))
 
 
-def subject(idea: str, item: Entry, row) -> None:
+def _draw_example(idea: str, item: Entry, row: Any) -> None:
     """Draw the controls of the idea's example: words and their order, a number of positions, or a shift."""
     if idea == "shuffle" or (idea == "shift" and item.enters != "x"):
         with row.cell(column_span=2 if len(item.params) < FEW else 1):  # so that all controls keep to one row
             st.text_input("Words", SENTENCE, key=key("tokens"), **BOUND)
     with row:
         if idea == "shuffle":
-            st.button("Shuffle again", icon=":material/shuffle:", key=key("again"), on_click=again, width="stretch")
+            st.button("Shuffle again", icon=":material/shuffle:", key=key("again"), on_click=shuffle, width="stretch")
         elif idea == "shift":
             st.slider("Places later, k", 1, MAX_SHIFT, SHIFT, 1, key=key("shift"), **BOUND)
         else:
             st.slider("Places", 8, MAX_POSITIONS, POSITIONS, 1, key=key("places"), **BOUND)
 
 
-def build(position: Choice, d_model: int, heads: int) -> tuple[AttentionConfig | None, str]:
-    """No mask: a causal one would itself tell the order."""
-    try:
-        return AttentionConfig(d_model, heads, position=position), ""
-    except ConfigError as error:
-        return None, str(error)
-
-
 def get(name: str, default: Any = None) -> Any:
     return st.session_state.get(key(name), default)
 
 
-def again() -> None:
+def shuffle() -> None:
     st.session_state[key("order")] = get("order", 1) + 1
 
 

@@ -9,17 +9,18 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig
 from core.positions import Position
+from core.seeding import seeded_layer
 from dashboard.runtime.rendering import render_before_widgets
-from dashboard.views.positions import added, bias, compute, order, rotation
+from dashboard.views.positions import added, bias, order, rotation
+from dashboard.views.positions.charts import Equation
 from dashboard.views.positions.controls import Controls, draw_controls, key, link_errors, read_controls
-from dashboard.views.positions.text import Equation
 from dashboard.widgets.panels import entries_panel, next_page, plain, source_panel, title
 from dashboard.widgets.train_with import train_with
 
 PICTURES = {
     "x": {"encoding": added.encoding, "distance": added.distance, "shift": added.shift},
-    "q, k": {"encoding": rotation.encoding, "distance": rotation.distance, "shift": bias.shift},
-    "scores": {"encoding": bias.encoding, "distance": bias.distance, "shift": bias.shift},
+    "q, k": {"encoding": rotation.encoding, "distance": rotation.distance, "shift": order.shift},
+    "scores": {"encoding": bias.encoding, "distance": bias.distance, "shift": order.shift},
 }
 
 
@@ -83,15 +84,15 @@ def picture(controls: Controls, config: AttentionConfig) -> Equation | None:
 
 def conditions(controls: Controls, config: AttentionConfig) -> str:
     """The number of learned parameters, and the conditions under which the numbers hold."""
-    layer = compute.layer_of(config, controls.seed)
-    own = sum(weight.numel() for weight in layer.position.parameters())
-    others = sum(weight.numel() for weight in layer.parameters()) - own
-    learned = f"learns {own:,} numbers" if own else "learns nothing"
-    note = " Learned numbers are drawn at random: their arithmetic is real, their shape means nothing yet." * bool(own)
+    layer = seeded_layer(config, controls.seed)
+    count = sum(weight.numel() for weight in layer.position.parameters())
+    others = sum(weight.numel() for weight in layer.parameters()) - count
+    learned = f"learns {count:,} numbers" if count else "learns nothing"
+    note = " Learned numbers are drawn at random: their arithmetic is real, their shape means nothing yet."
     return " ".join([
         f"{controls.item.name} {learned}; the rest of this layer has {others:,} (d_model {config.d_model}, "
         f"{config.num_heads} heads). Weights and words are random (seed {controls.seed}); no mask, since a causal one "
-        f"would itself tell the order.{note}", *controls.notes])
+        f"would itself tell the order.{note * bool(count)}", *controls.notes])
 
 
 def sources() -> None:
@@ -105,7 +106,7 @@ def sources() -> None:
     with panel:
         entries_panel([controls.item])
         if controls.config is not None:
-            built = type(compute.layer_of(controls.config, controls.seed).position)
+            built = type(seeded_layer(controls.config, controls.seed).position)
             source_panel(built)
             base = inspect.getmro(built)[1]
             if base is not Position and base.__module__ == built.__module__:

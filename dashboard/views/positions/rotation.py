@@ -12,8 +12,8 @@ from dashboard.charts.numbers import latex, number
 from dashboard.components.position_dials import dials, sample_pairs, wavelength_text
 from dashboard.runtime.cache import cached
 from dashboard.views.positions import compute
+from dashboard.views.positions.charts import Equation, chart, ink
 from dashboard.views.positions.controls import Controls, key
-from dashboard.views.positions.text import Equation, chart, ink
 from dashboard.widgets.panels import fact
 
 

@@ -43,27 +43,18 @@ class ScoreMaps:
 
 @dataclass(frozen=True)
 class Properties:
-    """What a score can express, measured at D = 8 on 48 random queries and keys with random learned numbers.
+    """What a score can express, measured at D = 8 on 48 random queries and keys with random learned numbers."""
 
-    `rank` of its matrix; `symmetric`: s(a, b) = s(b, a); `doubling`: the median of |s(2q, k) / s(q, k)|; `rotation`:
-    the mean change when q and k are rotated alike, in standard deviations of the scores.
-    """
-
-    rank: int
-    symmetric: bool
-    doubling: float
-    rotation: float
-
-
-def config_of(choice: Choice, dims: int) -> AttentionConfig:
-    """One head of that size around the score."""
-    return AttentionConfig(dims, 1, score=choice)
+    rank: int  # of the matrix of scores
+    symmetric: bool  # s(a, b) = s(b, a)
+    doubling: float  # median of |s(2q, k) / s(q, k)|
+    rotation: float  # mean change when q and k are rotated alike, in standard deviations of the scores
 
 
 @torch.inference_mode()
 def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, stretch: float) -> ScoreMaps:
-    """Score seeded q and k of the tokens; weights of equal names are equal, so every score gets the same q and k."""
-    layer = seeded_layer(config_of(choice, dims), seed)
+    """Score seeded q and k of the tokens, which are the same for every score: equal names have equal weights."""
+    layer = seeded_layer(AttentionConfig(dims, 1, score=choice), seed)
     x = embed(tokens, dims, seed)
     q, k, v = layer.projection(x, x)
     steps = layer.attend_heads(q * stretch, k, v, x, x)
@@ -75,18 +66,17 @@ def score_maps(choice: Choice, tokens: tuple[str, ...], dims: int, seed: int, st
 
 def factors_of(score: Score, q: Tensor, k: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
     """The factors of every pair of q (T, D) and k (S, D), (T, S, D) each, or None."""
-    rows, columns = len(q), len(k)
-    pairs = q.repeat_interleave(columns, 0), k.repeat(rows, 1)
+    pairs = q.repeat_interleave(len(k), 0), k.repeat(len(q), 1)
     factors = score.factors(*(part[:, None, None] for part in pairs))  # a batch of T·S, one query and one key each
     if factors is None:
         return None
-    first, second = (part.reshape(rows, columns, -1).numpy() for part in factors)
+    first, second = (part.reshape(len(q), len(k), -1).numpy() for part in factors)
     return first, second
 
 
 def randomized_score(choice: Choice, seed: int) -> Score:
     """The score in double precision, with noise added to every learned number."""
-    layer = Attention(config_of(choice, PROBE_DIMS)).double().requires_grad_(False)
+    layer = Attention(AttentionConfig(PROBE_DIMS, 1, score=choice)).double().requires_grad_(False)
     for name, weight in layer.score.named_parameters():
         weight += PARAMETER_STD * torch.randn(weight.shape, generator=seeded_generator(seed, name), dtype=weight.dtype)
     score: Score = layer.score
@@ -120,17 +110,10 @@ class Timing:
     bytes: int
 
 
-def processor_seconds(work: Work) -> float:
-    """The processor time of this thread in one call; waiting on a busy machine does not count."""
-    start = time.thread_time()
-    work()
-    return time.thread_time() - start
-
-
 def timings(choices: tuple[Choice, ...], repetition: int) -> tuple[Timing, ...]:
     """Time a forward and backward pass of each score; `repetition` only makes the cache measure again.
 
-    The quickest round counts, in processor time: the clock would include what else a shared machine was doing.
+    The quickest round counts, in this thread's processor time, which leaves out waits on a busy machine.
     """
     locked = ONE_AT_A_TIME.acquire(timeout=LOCK_TIMEOUT)
     try:
@@ -146,5 +129,11 @@ def _timings(choices: tuple[Choice, ...]) -> tuple[Timing, ...]:
     sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
     start, rounds = time.perf_counter(), list[list[float]]()
     while len(rounds) < MIN_ROUNDS or (len(rounds) < MAX_ROUNDS and time.perf_counter() - start < TIME_LIMIT):
-        rounds.append([processor_seconds(work) for work in works])
+        rounds.append([_processor_seconds(work) for work in works])
     return tuple(Timing(min(each), size) for each, size in zip(zip(*rounds, strict=True), sizes, strict=True))
+
+
+def _processor_seconds(work: Work) -> float:
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start

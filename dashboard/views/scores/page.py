@@ -16,17 +16,7 @@ from dashboard.runtime.cache import cached
 from dashboard.runtime.rendering import render_before_widgets
 from dashboard.views.scores import compute, text
 from dashboard.views.scores.compute import ScoreMaps
-from dashboard.views.scores.controls import (
-    BASELINE,
-    NAMES,
-    SEED,
-    SIZE,
-    Controls,
-    draw_controls,
-    get,
-    key,
-    read_controls,
-)
+from dashboard.views.scores.controls import BASELINE, NAMES, SEED, Controls, draw_controls, get, key, read_controls
 from dashboard.widgets.panels import entries_panel, fact, next_page, source_panel, theme, title
 from dashboard.widgets.params import BOUND, params_of
 from dashboard.widgets.table import table
@@ -88,11 +78,10 @@ def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[i
     column, pin = text.favourite(scores, query), None
     largest = max(float(np.abs(each.scores).max()) for each in scores)
     noun = "weight" if controls.show == "weights" else "score"
+    tiles = [tile(each, index, controls.show, largest) for index, each in enumerate(scores)]
     for first in range(0, len(scores), MOST_TILES):
-        tiles = [tile(each, first + at, controls.show, largest)
-                 for at, each in enumerate(scores[first:first + MOST_TILES])]
-        pin = multiples(tiles, controls.names, key=key(f"maps{first}"), query=query, column=column, height=MAP_HEIGHT,
-                        signed=noun == "score", noun=noun, link=key("maps"),
+        pin = multiples(tiles[first:first + MOST_TILES], controls.names, key=key(f"maps{first}"), query=query,
+                        column=column, height=MAP_HEIGHT, signed=noun == "score", noun=noun, link=key("maps"),
                         fact=text.fact(scores, controls.names, query, controls.stretch).replace("*", ""))
     return pin or (query, column)
 
@@ -123,17 +112,14 @@ def costs() -> None:
     repetition = get("again", 0)
     choices = tuple(Choice(item.key) for item in AXES["score"])
     with st.spinner("Measuring each score, about a second", show_time=False):
-        scores = [cached(compute.score_maps, choice, ("a",), get("dims", SIZE), SEED, 1.0) for choice in choices]
+        scores = [cached(compute.score_maps, choice, ("a",), read_controls().dims, SEED, 1.0) for choice in choices]
         properties = [cached(compute.properties, choice, SEED) for choice in choices]
         timings = cached(compute.timings, choices, repetition)
     table(text.HEAD, text.rows(scores, properties, timings), caption="Cost and character of each score", left=2)
     fact(text.table_fact(scores, properties, timings))
     st.caption(text.table_note(torch.get_num_threads()))
-    st.button("Measure again", key=key("measure"), icon=":material/timer:", on_click=measure_again)
-
-
-def measure_again() -> None:
-    st.session_state[key("again")] = get("again", 0) + 1
+    st.button("Measure again", key=key("measure"), icon=":material/timer:",
+              on_click=lambda: st.session_state.update({key("again"): repetition + 1}))
 
 
 def sources() -> None:

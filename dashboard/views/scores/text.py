@@ -70,8 +70,7 @@ def equation(each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
     if each.factors is None:
         return rule_latex, f"{left} = {result}"
     first, second = (part[i, j] for part in each.factors)
-    terms = " + ".join(rf"{signed(a)} \cdot {signed(b)}"
-                       for a, b in zip(first[:MAX_TERMS], second, strict=False))
+    terms = " + ".join(rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(first[:MAX_TERMS], second, strict=False))
     terms += r" + \cdots" if len(first) > MAX_TERMS else ""
     return rule_latex, rf"{left} = {terms} = {result}" if each.scale == 1.0 else (
         rf"{left} = {latex(each.scale)} \cdot ({terms}) = {result}")
