@@ -112,7 +112,7 @@ def _(normalizer: Normalizer, row: RowWeights, j: int) -> str:
 
 @numbers.register
 def _(normalizer: SoftmaxWithSink, row: RowWeights, j: int) -> str:
-    rest = float(normalizer.rest(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).detach().max())
+    rest = float(normalizer.sink_score(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).detach().max())
     return fraction(row, j, nonzero(row), "1" if rest == 0 else f"e^{{{latex(rest)}}}") if j in nonzero(row) else ""
 
 
