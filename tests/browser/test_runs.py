@@ -11,7 +11,7 @@ from core.training.run_storage import duplicate
 from core.training.runs import create_run, find_run, list_runs
 from dashboard.charts.numbers import duration
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from tests.browser.helpers import shot, wait_picture, wait_ready
+from tests.browser.helpers import click, resize, shot, wait_picture, wait_ready
 
 LAST = EXAMPLE_RUNS[0].records()[-1]
 TRAINED = duration(LAST.trained).replace("\u00a0", " ")
@@ -42,12 +42,11 @@ def button(page: Page, key: str):
     return page.locator(f".st-key-runs-{key} button")
 
 
-@pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_first_sight_shows_runs_that_learned(page):
     open_page(page, "/runs")
     expect(page.get_by_text(f"after {LAST.step} steps, {TRAINED} of training")).to_be_visible()
     expect(page.locator("[data-testid='stDataFrame'] canvas").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    resize(page, 390, "dark")
 
 
 def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
@@ -60,17 +59,17 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
     expect(page.get_by_text("the best of all").last).to_be_visible()
     assert run.name == "the best of all"
     with page.expect_download() as download:
-        page.get_by_test_id("stDownloadButton").get_by_role("button").click()
+        click(page.get_by_test_id("stDownloadButton").get_by_role("button"))
     packed = download.value.path()
-    page.get_by_role("button", name="Delete", exact=True).click()
-    button(page, "delete-go").click()
+    click(page.get_by_role("button", name="Delete", exact=True))
+    click(button(page, "delete-go"))
     expect(page.get_by_text("Deleted the best of all.")).to_be_visible()
     assert find_run(run.id, server.runs) is None
     expect(button(page, "delete-go")).to_be_hidden()
-    button(page, "undo").click()
+    click(button(page, "undo"))
     expect(page.get_by_text("Deleted the best of all.")).to_be_hidden()
     assert find_run(run.id, server.runs) == run
-    button(page, "upload").click()
+    click(button(page, "upload"))
     page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
                                                       "buffer": packed.read_bytes()})
     expect(page).to_have_url(re.compile(r"run=(?!" + run.id + ")"))
@@ -81,7 +80,7 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
 
 def test_a_bad_upload_says_why_where_one_looks(page, server, own):
     open_page(page, "/runs")
-    button(page, "upload").click()
+    click(button(page, "upload"))
     page.locator("input[type=file]").set_input_files({"name": "run.zip", "mimeType": "application/zip",
                                                       "buffer": b"nonsense"})
     expect(page.get_by_text("The zip cannot be read")).to_be_visible()
@@ -99,7 +98,7 @@ def test_a_row_is_picked_by_a_click(page, server, own):
 
 def test_a_fork_trains_on_from_the_kept_step(page, server, own):
     open_page(page, f"/runs?run={own[0].id}")
-    button(page, "fork").click()
+    click(button(page, "fork"))
     page.get_by_role("spinbutton", name="To step").fill("250")
     page.get_by_role("spinbutton", name="To step").press("Enter")
     wait_ready(page)
@@ -119,12 +118,11 @@ def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
     expect(page.get_by_text("after 60 steps,")).to_be_visible()
 
 
-@pytest.mark.parametrize("width, scheme", [(1280, "light"), (390, "dark")])
 def test_two_runs_stand_side_by_side(page):
     open_page(page, "/compare_runs")
     expect(page.get_by_text(f"After the same {TRAINED} of training")).to_be_visible()
     expect(page.locator(".mu canvas").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    resize(page, 390, "dark")
     slider = page.get_by_role("slider").first
     slider.focus()
     slider.press("Home")
