@@ -33,14 +33,12 @@ def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark")])
 def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
-    open_page(page)
-    page.get_by_role("textbox", name="Text").fill("the tired animal crossed a street and slept. " * 60)
-    page.get_by_role("textbox", name="Text").press("Enter")
+    page.goto(f"/evidence?inside:text={'the+tired+animal+crossed+a+street+and+slept.+' * 60}")
     go = page.get_by_role("button", name=re.compile("Measure 7[0-9] heads and layers"))
     expect(go).to_be_visible(timeout=60_000)
     wait_ready(page, 60_000)
     go.click()
-    page.get_by_role("button", name="Stop", exact=True).first.click(timeout=30_000)
+    page.get_by_role("button", name="Stop", exact=True).first.click(timeout=60_000)
     expect(page.get_by_text(re.compile(r"\d+ of 78 heads and layers measured; the rest takes about"))).to_be_visible(
         timeout=60_000)
     shot(page, "evidence-long")

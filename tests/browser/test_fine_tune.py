@@ -4,19 +4,21 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.helpers import click
+
 
 def test_pairs_are_learned_and_any_step_is_looked_at(page: Page):
     page.goto("/fine_tune")
     expect(page.get_by_text("held-out texts get their right label")).to_be_visible()
-    page.get_by_role("combobox", name="Learn").click()
+    click(page.get_by_role("combobox", name="Learn"))
     page.get_by_role("option", name="Pairs of sequences").click()
     expect(page.get_by_text("held-out sources are written all right")).to_be_visible()
     expect(page.locator(".mu canvas").first).to_be_visible()
-    page.get_by_role("button", name="Fine-tune", exact=True).click()
+    click(page.get_by_role("button", name="Fine-tune", exact=True))
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
     expect(page.get_by_text(re.compile(r"Step [\d,]+ of 570"))).to_be_visible(timeout=60_000)
-    page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.get_by_text(re.compile(r"Stopped; everything up to step [\d,]+ is kept"))).to_be_visible()
+    click(page.get_by_role("button", name="Stop", exact=True))
+    expect(page.get_by_text(re.compile(r"Stopped; everything up to step [\d,]+ is kept"))).to_be_visible(timeout=60_000)
     assert "run=" in page.url
     page.goto(f"/runs?{page.url.split('?')[1]}")
     expect(page.get_by_role("textbox", name="Name")).to_have_attribute("placeholder", "numbers, fine-tuned on pairs")

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import shot, wait_ready
+from tests.browser.helpers import click, shot, wait_ready
 
 
 def open_page(page: Page, query: str = "") -> None:
@@ -27,12 +27,12 @@ def test_a_head_that_is_pressed_in_either_grid_is_read_below_and_kept_in_the_lin
     expect(page.get_by_text(re.compile(r"L2·H9 puts 0\.\d+ of its weight on the token before"))).to_be_visible()
     expect(page.get_by_text("Its role is same word")).to_be_visible()
     expect(page.locator(".av")).to_have_attribute("data-head", "9")
-    cell(page, 1, "L2·H11").click()
+    click(cell(page, 1, "L2·H11"))
     expect(page.get_by_text(re.compile(r"L2·H11 puts 0\.37"))).to_be_visible()
     page.reload()
     wait_ready(page, 60_000)
     expect(page.get_by_text(re.compile(r"L2·H11 puts 0\.37"))).to_be_visible(timeout=60_000)
-    page.get_by_role("combobox", name="Role").click()
+    click(page.get_by_role("combobox", name="Role"))
     page.get_by_role("option", name="Next token").click()
     expect(page.get_by_text(re.compile(r"L1·H8 puts 0\.68 of its weight on the token after"))).to_be_visible()
     expect(page.get_by_role("combobox", name="Head")).to_have_value("L1·H8")
