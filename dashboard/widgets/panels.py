@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 
 import streamlit as st
@@ -59,6 +59,14 @@ def entries_panel(entries: Iterable[Entry]) -> None:
 def source_panel(function: object) -> None:
     """The source of a function, as it just ran."""
     st.code(inspect.getsource(function), language="python")  # type: ignore[arg-type]
+
+
+def details(label: str, draw: Callable[[], object], key: str | None = None) -> None:
+    """An expander whose content is drawn only while it is open."""
+    panel = st.expander(label, on_change="rerun", key=key)
+    if panel.open:
+        with panel:
+            draw()
 
 
 def placeholder(text: str, height: int = 420) -> None:

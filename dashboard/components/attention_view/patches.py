@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dashboard.components.attention_view.payload import encode
+
+if TYPE_CHECKING:
+    from core.pretrained import Array, Line
 
 LIMIT = 384  # pixels across and down that travel: the picture is drawn no larger
 
@@ -23,6 +26,14 @@ class Patches:
     rows: int
     columns: int
     first: int = 0
+
+    @classmethod
+    def of(cls, picture: Array | None, line: Line) -> Patches | None:
+        """The picture cut into the patches that the line's last tokens stand for; None where there are none."""
+        if line.grid is None or picture is None:
+            return None
+        rows, columns = line.grid
+        return cls(picture.numpy(), rows, columns, len(line) - rows * columns)
 
     def payload(self) -> dict[str, Any]:
         """The picture's colours as the browser takes them, thinned where it is large."""

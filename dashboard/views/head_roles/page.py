@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.pretrained import PretrainedError
 from core.roles import ROLES, RoleScores
 from core.roles.scores import share_used, weight_on_targets
 from dashboard.charts.vega import Spec
@@ -12,8 +11,8 @@ from dashboard.components.attention_view import Patches, attention_view
 from dashboard.views.head_roles import charts, compute, text
 from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
 from dashboard.views.head_roles.controls import draw_controls, draw_on_set, pick_and_rerun, pick_from_grid
-from dashboard.widgets.model_picker import ModelChoice, choose_model
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
+from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.role_marks import best_table
 from dashboard.widgets.role_scores import examples_of
 
@@ -22,14 +21,12 @@ def page() -> None:
     """Draw the page from top to bottom."""
     title("Head roles", "What each head looks at, sentence after sentence: nine roles, each beside the chance of it.")
     choice = choose_model("head_roles")
-    try:
+    with input_errors():
         if choice is not None and set(choice.reading.trace.kinds) == {"cross"}:
             st.info("Between two sequences there is no before and after, so cross-attention has no roles. The page "
                     "Pretrained models draws it.", icon=":material/info:")
         elif choice is not None:
             _roles(choice)
-    except PretrainedError as error:
-        st.info(plain(str(error)), icon=":material/edit:")
     next_page("head_roles")
 
 
@@ -44,7 +41,7 @@ def _roles(choice: ModelChoice) -> None:
     _one_head(choice, measurements, role, head)
     st.caption(plain(text.caption(scores, role, inputs, choice.reading.trace.source,
                                   measurements.left_out(controls.sentences))))
-    _sources(role)
+    details("Papers, and what just ran", lambda: _sources(role), "head_roles:source")
 
 
 def _grids(scores: RoleScores, role: int, head: Head) -> None:
@@ -94,11 +91,9 @@ def _noun(choice: ModelChoice) -> str:
 
 def _map(head_reading: HeadReading, scores: RoleScores, head: Head) -> None:
     """Draw the head's map, over the picture if the model read one."""
-    reading, picture, example = head_reading.reading, head_reading.inputs.picture, head_reading.example
+    reading, example = head_reading.reading, head_reading.example
     line = reading.lines(scores.kind)[0]
-    patches = None
-    if line.grid is not None and picture is not None:
-        patches = Patches(picture.numpy(), *line.grid, first=len(line) - line.grid[0] * line.grid[1])
+    patches = Patches.of(head_reading.inputs.picture, line)
     view = attention_view(
         reading.trace.of(scores.kind), key="head_roles:map", layer=head[0], head=head[1], patches=patches,
         show="both" if patches else "matrix", height=420, query=None if example is None else example.query,
@@ -108,10 +103,7 @@ def _map(head_reading: HeadReading, scores: RoleScores, head: Head) -> None:
 
 
 def _sources(role: int) -> None:
-    panel = st.expander("Papers, and what just ran", on_change="rerun", key="head_roles:source")
-    if panel.open:
-        with panel:
-            for each in ROLES:
-                st.markdown(f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})")
-            source_panel(ROLES[role].targets or share_used)
-            source_panel(weight_on_targets)
+    for each in ROLES:
+        st.markdown(f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})")
+    source_panel(ROLES[role].targets or share_used)
+    source_panel(weight_on_targets)

@@ -15,7 +15,7 @@ from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.compute import Cell, cell_attention
 from dashboard.views.inside_weight.controls import MAP, Controls, draw_controls, order_field
 from dashboard.widgets.model_picker import choose_model
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 
 
 def page() -> None:
@@ -46,7 +46,7 @@ def _weight(controls: Controls, reading: Reading) -> None:
     own = float(item.weights[cell.head, cell.query, cell.key])
     note = reading.note if one.sink is None else None  # a sink has a sentence of its own
     st.caption(" ".join(filter(None, (text.conditions(reading.trace.source, cell, layer, one, own), note))))
-    _sources(layer)
+    details("Where these numbers come from", lambda: _sources(layer))
 
 
 def _map(trace: AttentionTrace, cell: Cell) -> None:
@@ -100,11 +100,8 @@ def _draw(spec: charts.Spec, name: str) -> None:
 
 
 def _sources(layer: LayerAttention) -> None:
-    with st.expander("Where these numbers come from", on_change="rerun") as box:
-        if not box.open:
-            return
-        shape = f"{len(layer.q)} × {layer.q.shape[1]} × {layer.q.shape[2]}"
-        st.markdown(f"The layer's queries ({plain(shape)}) and keys are kept on their way into the family's own "
-                    "attention; this function takes one weight of it apart. Vaswani et al. 2017, equation 1; "
-                    "rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023.")
-        source_panel(break_down_weight)
+    shape = " × ".join(map(str, layer.q.shape))
+    st.markdown(f"The layer's queries ({plain(shape)}) and keys are kept on their way into the family's own "
+                "attention; this function takes one weight of it apart. Vaswani et al. 2017, equation 1; "
+                "rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023.")
+    source_panel(break_down_weight)

@@ -25,7 +25,7 @@ from dashboard.views.pretrained.export import export_popover
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, title
+from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, title
 from dashboard.widgets.role_marks import role_line
 from dashboard.widgets.role_scores import HeadRoles, roles_are_cached, roles_of
 from dashboard.widgets.weight_link import weight_link
@@ -48,7 +48,7 @@ def page() -> None:
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
     st.caption(conditions(chosen.reading, view, controls))
-    _sources()
+    details("Where these numbers come from", _sources)
     next_page("pretrained")
     if skeleton is not None:
         with skeleton, st.spinner("Measuring what the heads do, first time only"):
@@ -161,9 +161,7 @@ def _save_picks(
 
 
 def _sources() -> None:
-    with st.expander("Where these numbers come from", on_change="rerun") as sources:
-        if sources.open:
-            st.markdown("Each map is what the model itself computed, in fp32, before dropout. Merging, hiding and the "
-                        "figures above are these functions:")
-            source_panel(map_transform.transform_map)
-            source_panel(analysis.previous_token)
+    st.markdown("Each map is what the model itself computed, in fp32, before dropout. Merging, hiding and the "
+                "figures above are these functions:")
+    source_panel(map_transform.transform_map)
+    source_panel(analysis.previous_token)

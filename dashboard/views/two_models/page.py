@@ -6,14 +6,13 @@ import streamlit as st
 
 from core import difference
 from core.difference import HeadChange
-from core.pretrained import PretrainedError
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.views.two_models import charts, compute, text
 from dashboard.views.two_models.compute import Comparison
 from dashboard.views.two_models.controls import current_head, draw_controls, draw_kind, draw_nearest
-from dashboard.widgets.model_picker import ModelChoice, choose_model
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
+from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 
 LINK = "two_models:pin"
 HIGH = 380
@@ -26,14 +25,9 @@ def page() -> None:
           "Hold attention against attention: change a word, change the model, or take away what it learned.")
     choice = choose_model("two_models", needs=("model",))
     if choice is not None:
-        try:
+        with input_errors():
             _comparison(choice)
-        except PretrainedError as error:
-            st.info(plain(str(error)), icon=":material/edit:")
-    panel = st.expander("How heads are compared: definitions and source", on_change="rerun", key="two_models:how")
-    if panel.open:
-        with panel:
-            _definitions()
+    details("How heads are compared: definitions and source", _definitions, "two_models:how")
     next_page("two_models")
 
 

@@ -19,9 +19,9 @@ from dashboard.navigation import STEPS
 from dashboard.views.use_model import charts, compute, text
 from dashboard.views.use_model.compute import Answer, Head
 from dashboard.views.use_model.controls import draw_controls, draw_measure
-from dashboard.widgets.model_picker import ModelChoice, choose_model
+from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.model_picker.resolve import select_model
-from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
+from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
 
 PAGE = "use_model"
 GENERATE = next(step for step in STEPS if step.key == "generate")
@@ -33,14 +33,14 @@ def page() -> None:
     title("Use a model", "The ordinary job of a model, beside the head that its answer hangs on most.")
     choice = choose_model(PAGE, needs=("model",))
     if choice is not None and choice.pretrained is not None:
-        try:
-            job = task_of(choice.pretrained)
-            st.markdown(text.own_job(job, choice.pretrained.name))
-            SECTIONS[job.key](choice, choice.pretrained)
-            others(job, choice.pretrained.name)
-        except PretrainedError as error:
-            st.info(plain(str(error)), icon=":material/edit:")
-            others(None, choice.pretrained.name)
+        pretrained, own = choice.pretrained, None
+        with input_errors():
+            job = task_of(pretrained)
+            st.markdown(text.own_job(job, pretrained.name))
+            SECTIONS[job.key](choice, pretrained)
+            own = job
+        details("Other jobs, and where these numbers come from", lambda: _others(own, pretrained.name),
+                "use_model:others")
     next_page(PAGE)
 
 
@@ -130,10 +130,7 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
     """Draw the map of the head on which the answer hangs, over the picture if there is one; a user may pick another."""
     answer = compute.answer_question(choice.ref, question)
     known = _effects(choice, question, answer)
-    line, patches, first = answer.baseline.source, None, compute.default_head(answer, known)
-    if line.grid is not None and choice.inputs.picture is not None:
-        rows, columns = line.grid
-        patches = Patches(choice.inputs.picture.numpy(), rows, columns, len(line) - rows * columns)
+    patches, first = Patches.of(choice.inputs.picture, answer.baseline.source), compute.default_head(answer, known)
     st.markdown(f"**Head {first.name}**, " + (f"on which {noun} hangs most" if first.effect else "the sharpest look"))
     view = attention_view(
         answer.trace, key="use_model:head", layer=first.index, head=first.head, query=first.row, patches=patches,
@@ -150,19 +147,15 @@ def _effects(choice: ModelChoice, question: Question, answer: Answer) -> compute
         return compute.effects(choice.ref, question)
 
 
-def others(own: ModelTask | None, name: str) -> None:
+def _others(own: ModelTask | None, name: str) -> None:
     """Draw the other jobs, each with models for it, and the functions that just ran."""
-    panel = st.expander("Other jobs, and where these numbers come from", on_change="rerun", key="use_model:others")
-    if not panel.open:
-        return
-    with panel:
-        if own is not None:
-            st.markdown(text.other_jobs(own, name))
-        for job in MODEL_TASKS:
-            if own is None or job.name != own.name:
-                _other(job)
-        source_panel(answer_of)
-        source_panel(ablate_heads)
+    if own is not None:
+        st.markdown(text.other_jobs(own, name))
+    for job in MODEL_TASKS:
+        if own is None or job.name != own.name:
+            _other(job)
+    source_panel(answer_of)
+    source_panel(ablate_heads)
 
 
 def _other(job: ModelTask) -> None:

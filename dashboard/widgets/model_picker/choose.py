@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +60,21 @@ def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
     """
     left, right = st.columns([1, 2])
     name = model_box(left, default_model(needs), tuple(PANELS))
-    try:
+    with input_errors():
         if name in PANELS:
             PANELS[name](right)
-            return None
-        ref = resolve_model(name)
-        return None if ref is None else _read(ref, needs, right)
+        elif (ref := resolve_model(name)) is not None:
+            return _read(ref, needs, right)
+    return None
+
+
+@contextmanager
+def input_errors() -> Iterator[None]:
+    """Show a PretrainedError as a note, and go on after the block."""
+    try:
+        yield
     except PretrainedError as error:
         st.info(plain(str(error)), icon=":material/edit:")
-        return None
 
 
 def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
