@@ -11,8 +11,7 @@ from core.pretrained import ModelInputs
 from core.pretrained.evidence import Question, ablate_heads, ask, head_sets, single_heads
 from dashboard.views.evidence import maps, progress
 from dashboard.views.evidence.controls import Controls
-from dashboard.views.evidence.heads import csv_of
-from dashboard.views.evidence.text import moves, short
+from dashboard.views.evidence.text import heads_csv, moves, short
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 from tests.pages.evidence_app import captions, evidence_app, fact_text, shown
 from tests.tiny_models import save
@@ -207,7 +206,7 @@ def test_the_heads_are_told_as_csv():
     baseline = ask(load_model(ref), Question(given))
     setup = Controls(ref, reading_of(ref, given), Question(given), baseline)
     effects = single_heads({off: ablate_heads(baseline, off) for off in head_sets(setup.reading.trace)})
-    lines = csv_of(setup, {(layer, head): one for (_, layer, head), one in effects.items()}).splitlines()
+    lines = heads_csv(setup, {(layer, head): one for (_, layer, head), one in effects.items()}).splitlines()
     assert lines[0].split(",")[:4] == ["kind", "layer", "head", "answer"] and len(lines) == 9
     cells = lines[3].split(",")
     assert cells[:3] == ["causal", "0", "2"]

@@ -7,10 +7,10 @@ from typing import Any
 
 from dashboard.charts.palette import Ink, Theme, colour_scale
 from dashboard.charts.vega import axis_style
+from dashboard.views.evidence.compute import WAYS
 from dashboard.views.evidence.text import short
 
 PICKED = "picked"
-WAYS = ("on", "looking evenly", "off")  # what may become of heads
 WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
 SIGN = 6  # pixels that a character of a number takes
 MOST_NUMBERS = 16  # heads a layer, beyond which cells hold no numbers

@@ -48,6 +48,11 @@ class Controls:
         """Whether there is more than one kind of attention, so that a layer's number alone does not name it."""
         return len(self.reading.trace.kinds) > 1
 
+    @property
+    def recordable(self) -> bool:
+        """Whether heads can be switched off."""
+        return self.baseline is not None and self.baseline.pretrained.recordable
+
     def name(self, head: Head) -> str:
         return f"{self.layer_name(head[0])}·H{head[1]}"
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from core.pretrained.evidence import Baseline, Effect
 from dashboard.charts.numbers import cell, number, percent, signed
+from dashboard.views.evidence.compute import HeadMaps, gradient_estimates, sharpness
+from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.panels import plain
 
 NAMES = {"weights": "Weights", "written": "Written", "gradient": "Gradient", "rollout": "Rollout", "flow": "Flow"}
@@ -68,21 +70,33 @@ def heads_fact(baseline: Baseline, ranked: Sequence[tuple[str, Effect]], picked:
     return text
 
 
-def cell_fact(head: str, query: str, key: str, weight: float, share: float | None, norms: tuple[float, float],
-              slope: float | None, through: tuple[float, float | None]) -> str:
-    """One cell in all measures: what is looked at, what is written, what the answer feels, what arrives in all."""
+def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, column: int) -> str:
+    """One cell in all measures: its weight, what is written, its gradient, and what arrives by all paths."""
+    values = {name: float(each[row, column]) for name, each in measures.maps.items()}
+    (query, key), weight, lengths = pair, values["weights"], measures.lengths
     text = (f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
             f"**{plain(key)}**")
-    if share is not None:
+    if lengths is not None and column < len(lengths):
+        share = values["written"]
         less, more = share < weight - 0.02, share > weight + 0.02
         text += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
-        text += (f", where v·W_O is {number(norms[0])} long against {number(norms[1])} in the mean"
-                 if less or more else "")
-    if slope is not None:
-        text += f"; to the answer that is worth {signed(slope)}"
-    rolled, flowing = through
-    text += f". By all paths through the layers {number(rolled)} of it comes from {plain(key)}"
-    return text + ("." if flowing is None else f", and at most {number(flowing)} can flow.")
+        text += (f", where v·W_O is {number(float(lengths[column]))} long against {number(float(lengths.mean()))} in "
+                 "the mean" if less or more else "")
+    if "gradient" in values:
+        text += f"; to the answer that is worth {signed(values['gradient'])}"
+    text += f". By all paths through the layers {number(values['rollout'])} of it comes from {plain(key)}"
+    return text + ("." if "flow" not in values else f", and at most {number(values['flow'])} can flow.")
+
+
+def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
+    """A line a head: the answer without it, the gradient's estimate, and its mean largest weight."""
+    estimates, sharp = gradient_estimates(controls), sharpness(controls)
+    lines = ["kind,layer,head,answer,change,gradient_foresees,largest_weight"]
+    for head, effect in changes.items():
+        kind, layer, index = controls.head_id(head)
+        estimate = f"{estimates[head]:.8g}" if head in estimates else ""
+        lines.append(f"{kind},{layer},{index},{effect.value:.8g},{effect.change:.8g},{estimate},{sharp[head]:.8g}")
+    return "\n".join(lines) + "\n"
 
 
 def short(change: float, most: float) -> str:
@@ -151,3 +165,16 @@ def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
         side += ", though they name the one that counts most"
     return (f"{CAN_TELL}On your text the weights order the tokens with τ = {signed(tau)} (1 the same order, 0 "
             f"none), {side}.")
+
+
+def conditions(controls: Controls) -> str:
+    """Under which conditions the page's numbers hold."""
+    text = f"{plain(controls.reading.trace.source)}, {controls.reading.source.count}"
+    text += "; fp32, no dropout" if controls.baseline else ", as they were uploaded"
+    text += ", one forward pass a head." if controls.recordable else "."
+    if controls.mixed:
+        text += (" The paper of rollout and flow has encoders alone; here the decoder's steps follow the encoder's in "
+                 "one graph, and the part that reaches the source is shown.")
+    if controls.recordable:
+        text += " A head that changes nothing alone may still be one of several that do the same."
+    return text
