@@ -1,1 +1,1 @@
-"""Arrays to figures: Vega-Lite specs and HTML, the one palette and the one rule by which numbers are written."""
+"""Arrays to figures: Vega-Lite specs and HTML, the palette and the formatters of numbers."""

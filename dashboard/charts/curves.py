@@ -1,4 +1,4 @@
-"""Curves over training steps, layers or seconds: each ends in a dot with its name; a rule marks the picked step."""
+"""Curves over training steps, layers or seconds, named at their ends; a rule marks the picked step."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str,
 
 
 def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: float, gap: float) -> list[Spec]:
-    """Each curve's name at its end, turned inwards near the right edge and stacked where ends meet."""
+    """Each curve's name at its end, on the inner side near the right edge, stacked where ends meet."""
     ends = [curve.defined_points()[-1] for curve in curves]
     inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
     places = _apart([end_y / top for _, end_y in ends], inside, gap)
@@ -120,7 +120,7 @@ def _written(at: Spec) -> Spec:
 
 
 def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
-    """Where labels stand, as shares of the height: high ends are stacked downwards, low ones upwards."""
+    """Heights of labels, as shares: high ends are stacked downwards, low ones upwards."""
     places = [0.0] * len(heights)
     for high in (True, False):
         sign, before = (-1 if high else 1), None
@@ -139,7 +139,7 @@ def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
 
 
 def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:
-    """The side of the chart on which every curve stays further from a level: its words are not struck through there."""
+    """The side of the chart on which every curve is further from a level, so that its label is not crossed."""
     points = [point for curve in curves for point in curve.defined_points()]
     left, right = (min((abs(y - level) for x, y in points if (x > last_x / 2) == late), default=float("inf"))
                    for late in (False, True))

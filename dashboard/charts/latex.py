@@ -1,4 +1,4 @@
-"""Fragments of LaTeX that several pages write their equations from."""
+"""Fragments of LaTeX that several pages share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves of any measure over any axis: named at their ends, with bands, and a rule at what was picked."""
+"""Curves of any measure over any axis: named at their ends, with bands and a rule."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def line_chart(
     title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, log: bool = False, rule: float | None = None,
     height: int = HEIGHT,
 ) -> Spec:
-    """Curves that end in a dot and carry their names there; `rule` marks what was picked, in the accent."""
+    """Curves that end in a dot and their names; `rule` is a line in the accent."""
     values = [y for curve in curves for _, y in curve.points] + [y for c in curves for pair in c.band for y in pair]
     low, high = bounds(values, log)
     first, last = (end(x for curve in curves for x, _ in curve.points) for end in (min, max))
@@ -104,10 +104,7 @@ def _name_layers(curves: Sequence[Curve], ends: tuple[float, float], log: bool, 
 
 
 def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, ink: Ink) -> Spec:
-    """Curves from 0 to 1 as a figure of its own, whose data alone change: a control then redraws no chart.
-
-    `curve_table` makes the data. Each curve has a dot and its name at its end; a rule marks what was picked.
-    """
+    """Curves from 0 to 1 with the data of `curve_table` apart, so that a control redraws no chart."""
     x = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"domain": [first, last], "nice": False},
          "axis": {"grid": False, "format": "d"}}
     y = {"field": "y", "type": "quantitative", "title": None, "scale": {"domain": [0, TOP], "nice": False},

@@ -1,9 +1,12 @@
-"""The colours of the attention maps: one place for the canvas (browser) and for Altair (Python)."""
+"""The colours of maps and figures, for the browser's canvases and for Vega-Lite."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 Theme = Literal["light", "dark"]
 
@@ -53,26 +56,27 @@ DARK_INK = Ink("#E6E8EB", "#9A9EA5", "#2B2F37", PICK["dark"], ("#8CA4EC", "#E6AF
 
 
 def colour_scale(theme: Theme = "light", *, signed: bool = False) -> list[str]:
-    """The stops of a map's colour scale, lowest first, as Altair's ``scale(range=…)`` takes them.
-
-    Signed scales want ``domainMid=0`` beside them. Raises ValueError for a theme other than light and dark.
-    """
+    """The stops of a colour scale, lowest first; signed ones need ``domainMid: 0``. ValueError for an unknown theme."""
     stops = SIGNED if signed else WEIGHTS
     if theme not in stops:
         raise ValueError(f"theme is light or dark, not {theme!r}")
     return list(stops[theme])
 
 
+def colours_at(stops: Sequence[str], shares: float | np.ndarray) -> np.ndarray:
+    """RGB (…, 3), 0 to 255, of shares (…) of a colour scale, linear between its stops in sRGB."""
+    rgb = np.array([rgb_of(stop) for stop in stops], dtype=float)
+    position = np.clip(shares, 0, 1) * (len(stops) - 1)
+    low = np.minimum(position.astype(int), len(stops) - 2)
+    return rgb[low] + (rgb[low + 1] - rgb[low]) * (position - low)[..., None]
+
+
+def rgb_of(colour: str) -> list[int]:
+    """Red, green and blue of #RRGGBB."""
+    return [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
+
+
 def for_browser() -> dict[str, dict[str, object]]:
-    """Every palette under its theme, as the browser components take it; JSON can hold it."""
-    return {
-        theme: {
-            "weights": WEIGHTS[theme],
-            "signed": SIGNED[theme],
-            "categories": CATEGORIES[theme],
-            "pick": PICK[theme],
-            "bar": BAR[theme],
-            "text": Ink.of(theme).text,
-        }
-        for theme in ("light", "dark")
-    }
+    """Every palette under its theme, as the browser components take it."""
+    return {theme: {"weights": WEIGHTS[theme], "signed": SIGNED[theme], "categories": CATEGORIES[theme],
+                    "pick": PICK[theme], "bar": BAR[theme], "text": Ink.of(theme).text} for theme in ("light", "dark")}

@@ -1,4 +1,4 @@
-"""A choice's rule in plain signs, for headings and tables."""
+"""A choice's rule as plain text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from core.attention import Choice, entry
 
 
 def rule(axis: str, choice: Choice) -> str:
-    """The rule with its parameters in it, joined from the parts of a composed choice.
-
-    Parameters that the rule does not contain follow it where they differ from their default.
-    """
+    """The rule with its parameters, joined from the parts of a composed choice; other changed parameters follow it."""
     item = entry(axis, choice.key)
     if choice.key == "not":
         return f"not ({rule(axis, choice.parts[0])})"

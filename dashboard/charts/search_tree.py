@@ -1,4 +1,4 @@
-"""Where each candidate of a tree stands, and the picture of it: a step is a column, the likeliest stands on top."""
+"""The tree of candidates as SVG: a column a step, the likeliest on top."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FATES = {"kept": "kept", "ended": "an output", "cut": "cut at the longest", "dro
 
 @dataclass(frozen=True)
 class Spot:
-    """A candidate that is drawn: its place in the tree, its step and its rank in it."""
+    """A drawn candidate: its index in the tree, its step and its rank there."""
 
     place: int
     step: int
@@ -29,8 +29,7 @@ class Spot:
 
 
 def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
-    """The first `ranks` candidates of each step by total probability (by samples first, where there are samples), and
-    whatever is on the picked path or leads to what is drawn."""
+    """The first `ranks` candidates of each step by samples, then probability, and the picked path and drawn parents."""
     by_step: dict[int, list[int]] = {}
     for place, one in enumerate(tree.candidates):
         by_step.setdefault(one.step, []).append(place)
@@ -51,10 +50,7 @@ def hidden(tree: Tree, visible: Sequence[Spot]) -> int:
 
 
 def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step: int = -1, ranks: int = RANKS) -> str:
-    """The tree as SVG; `words` names every token, `picked` are the places of a path, `step` the one that is looked at.
-
-    At most `ranks` candidates of each step are drawn, the path's own among them.
-    """
+    """The tree as SVG: `words` names tokens, `picked` is a path, `step` its current one, `ranks` limits a step."""
     ink, visible = Ink.of(theme), spots(tree, picked, ranks)
     longest = max(len(words[tree.candidates[spot.place].token]) for spot in visible)
     figures = max(len(_number(one, math.exp(one.logp))) for one in (tree.candidates[spot.place] for spot in visible))

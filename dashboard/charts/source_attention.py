@@ -13,7 +13,7 @@ from PIL import Image
 
 from core.models import ModelConfig
 from dashboard.charts.numbers import number
-from dashboard.charts.palette import Ink, Theme, colour_scale
+from dashboard.charts.palette import Ink, Theme, colour_scale, colours_at, rgb_of
 from dashboard.charts.vega import Spec, axis_style, field, figure, layer, text_tip, whole_tip
 
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one
@@ -24,10 +24,7 @@ MOST_TILES = 14
 def source_weights(
     config: ModelConfig, kind: str, weights: np.ndarray, rows: Sequence[str], length: int,
 ) -> tuple[tuple[str, ...], np.ndarray] | None:
-    """The weight of each output on each of the `length` positions of its source: names of the outputs, and (T, S).
-
-    None where a map is of something else: a decoder's own words, or an encoder that only prepares.
-    """
+    """The outputs' names and weights (T, S) on the source's `length` positions; None for a map of something else."""
     if kind == "cross":
         return tuple(rows), weights
     if config.kind == "classifier":
@@ -48,14 +45,10 @@ def picture(source: Sequence[Sequence[float]], grid: tuple[int, int]) -> np.ndar
 
 def tinted(whole: np.ndarray, grid: tuple[int, int], weights: np.ndarray | None, theme: Theme, ink: str) -> np.ndarray:
     """The picture in the page's ink over patches in the colour of their weight, (height, width, 3) bytes."""
-    stops = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in colour_scale(theme)], dtype=np.float32)
     shares = np.zeros(grid) if weights is None else np.asarray(weights, dtype=np.float32).reshape(grid)
-    ground = np.clip(shares, 0, 1) * (len(stops) - 1)
-    below = np.minimum(ground.astype(int), len(stops) - 2)
-    colour = stops[below] + (ground - below)[..., None] * (stops[below + 1] - stops[below])  # (rows, columns, 3)
     sides = whole.shape[0] // grid[0], whole.shape[1] // grid[1]
-    full = colour.repeat(sides[0], 0).repeat(sides[1], 1)
-    ink_rgb = np.array([int(ink[i : i + 2], 16) for i in (1, 3, 5)], dtype=np.float32)
+    full = colours_at(colour_scale(theme), shares).repeat(sides[0], 0).repeat(sides[1], 1)
+    ink_rgb = np.array(rgb_of(ink), dtype=np.float32)
     return (full + (PLAIN if weights is None else OVER) * whole[..., None] * (ink_rgb - full)).astype(np.uint8)
 
 
@@ -73,7 +66,7 @@ def tiles(
     source: Sequence[Sequence[float]], grid: tuple[int, int], outputs: Sequence[str], weights: np.ndarray,
     theme: Theme, ink: Ink,
 ) -> str:
-    """A picture for each output, its patches tinted by the weight they got, the largest of all as full ink: HTML."""
+    """HTML: a picture for each output, its patches tinted by their weight, the largest of all in the full colour."""
     whole, most = picture(source, grid), float(weights.max()) or 1.0
     height = ONE_TILE if len(weights) == 1 else TILE
     parts = []
@@ -88,7 +81,7 @@ def forecast_chart(
     past: Sequence[float], target: Sequence[float], forecast: Sequence[float], naive: Sequence[float],
     weights: np.ndarray | None, ink: Ink, theme: Theme,
 ) -> Spec:
-    """The past, what came, what the model said and the last season again; dots on the past are the mean weight."""
+    """The past, the target, the forecast and the last season repeated; dots on the past are the mean weight."""
     now, style = len(past) - 1, axis_style(ink)
     at = {"x": field("x", "place", domain=[0, now + len(target)], axis={**style, "grid": False, "titleAnchor": "end"}),
           "y": field("y", None, axis={**style, "grid": True, "gridColor": ink.hairline, "tickCount": 4})}

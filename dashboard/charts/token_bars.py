@@ -1,4 +1,4 @@
-"""The most probable next tokens as bars, by the model and, where that is reshaped, as they are sampled."""
+"""The most probable next tokens as bars, of one distribution or of several."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What stands behind the pages: caches, jobs, polling, seeds, links and the example runs."""
+"""State behind the pages: caches, jobs, polling, links and example runs."""

@@ -1,4 +1,4 @@
-"""The attention maps that a run saved, one head of one example at a time, and the tokens of rows and columns."""
+"""The attention maps that a run saved, one head of one example at a time, and their tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEWEST_FRAMES = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """The maps that a run keeps of an example: layers and heads, by kind."""
+    """Layers and heads of the maps of an example, by kind."""
 
     layers: dict[str, tuple[int, int]]
 
@@ -39,7 +39,7 @@ def steps_with_maps(data: RunData) -> list[int]:
 
 
 def sizes(run: Run, step: int, example: int) -> Sizes:
-    """What is kept of an example at a step; nothing where the file cannot be read."""
+    """The maps of an example at a step; none where the file cannot be read."""
     layers: dict[str, tuple[int, int]] = {}
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
@@ -66,10 +66,7 @@ def count_examples(run: Run, step: int) -> int:
 def head_over_time(
     run: Run, steps: list[int], example: int, kind: str, layer: int, head: int, must: int | None = None,
 ) -> list[tuple[int, np.ndarray]]:
-    """(step, weights (T, S)) of one head, oldest first; of many large maps every so manieth, with `must` and the last.
-
-    Only that head's numbers are read.
-    """
+    """(step, weights (T, S)) of one head, oldest first; of large maps only some, with `must` and the last."""
     last = _head(run, steps[-1], example, kind, layer, head)
     if last is None:
         return []
@@ -90,12 +87,12 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
 
 @lru_cache(maxsize=8)
 def watched_examples(config: TaskConfig, count: int) -> tuple[Example, ...]:
-    """The held-out examples that a run watches: numbers too, which its records tell as words."""
+    """The held-out examples whose maps a run saves."""
     return task_of(config).held_out(count)[:count]
 
 
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a map's rows and of its columns."""
+    """The tokens of a map's rows and columns."""
     assert data.config is not None
     task = data.task()
     source, target = task.display_tokens(watched_examples(data.config.task, data.config.watch)[example])
@@ -103,7 +100,7 @@ def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tup
 
 
 def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
-    """One head of a map (T, S) as a trace of `heads` heads, all alike: the frames bring what is drawn."""
+    """One head of a map (T, S) as a trace of `heads` equal heads; frames bring what is drawn."""
     rows, columns = tokens(data, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
     mask = np.tri(*weights.shape, dtype=np.bool_) if kind == "causal" else None  # what comes later is hidden
@@ -113,7 +110,7 @@ def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.
 
 
 def best_head(record: Record | None) -> tuple[int, int]:
-    """The (layer, head) that puts most weight where the output comes from; the first where nothing is expected."""
+    """The (layer, head) with most weight on the expected positions; the first where nothing is expected."""
     if record is None or not record.expected:
         return 0, 0
     heads = [(w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)]

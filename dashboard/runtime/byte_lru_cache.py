@@ -1,7 +1,6 @@
-"""A cache that all sessions share, bounded in bytes; the least recently used entries leave first.
+"""A cache that all sessions share, bounded in bytes.
 
-Not cachetools.LRUCache: it refuses a value larger than the whole cache and has one bound, not bytes and a count, so the
-eviction loop would stay, and single-flight creation beside it.
+Not cachetools.LRUCache: it refuses a value larger than the whole cache, has one bound, and creates values twice.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ class _Making:
 
 
 class ByteLRUCache:
-    """Values by key, each made once however many sessions ask for it at the same time.
+    """Values by key, each created once however many sessions need it at the same time.
 
-    Beyond `most_bytes` or `most` entries the least recently used leave; the newest entry stays even if it is larger
-    than the bound. A caller that still holds an evicted value keeps it.
+    Beyond `most_bytes` or `most` entries the least recently used are evicted; the newest stays whatever its size.
     """
 
     def __init__(self, most_bytes: int, most: int) -> None:
@@ -38,7 +36,7 @@ class ByteLRUCache:
         self._making: WeakValueDictionary[Any, _Making] = WeakValueDictionary()
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
-        """The value under this key, made now if it is not there; what `make` raises is not remembered."""
+        """The value of this key, created if it is missing; errors of `make` are not stored."""
         with self._lock:
             making = self._making.setdefault(key, _Making())
         with making.lock:
@@ -63,7 +61,7 @@ class ByteLRUCache:
 
 
 def size_bytes(value: Any) -> int:
-    """The bytes of all arrays, tensors and text in a value, its parts and its parts' parts."""
+    """The bytes of all arrays, tensors and text in a value and its parts."""
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
     if hasattr(value, "parameters") and hasattr(value, "buffers"):
@@ -78,12 +76,12 @@ def size_bytes(value: Any) -> int:
 
 
 def at_most(count: int, share: float) -> int:
-    """So many bytes, and no more than that share of the memory that this machine, or its container, has."""
+    """So many bytes, and at most that share of the memory of this machine or its container."""
     return int(min(count, share * _machine()))
 
 
 def _machine() -> float:
-    """Bytes of memory of the computer and of its container, whichever has less; infinite where neither is told."""
+    """Bytes of memory of the computer or its container, whichever is less; infinite where unknown."""
     limits = [float("inf")]
     for path, line in (("/proc/meminfo", "MemTotal:"), ("/sys/fs/cgroup/memory.max", "")):
         try:

@@ -1,7 +1,7 @@
 """The only st.cache_* calls, all bounded.
 
-Streamlit hashes a dataclass by its values alone, so two classes with equal fields would meet in one entry; the key here
-is the function's full name and the repr of its arguments, in which every dataclass says its class.
+Streamlit hashes a dataclass by its values alone, so equal fields of two classes would collide; the key here is the
+function's full name and the repr of its arguments.
 """
 
 from __future__ import annotations
@@ -20,25 +20,22 @@ T = TypeVar("T")
 
 
 def cached(function: Callable[..., T], *args: Hashable) -> T:
-    """function(*args), remembered for every session; the result is copied, so it may be changed."""
+    """function(*args), cached for every session; the result is copied."""
     return _data(_name(function), repr(args), function, args)
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
-    """function(*args), remembered and shared as it is: for large results that nobody changes (traces).
-
-    At most 600 MB of them, an eighth of the machine's memory, and 32, are kept.
-    """
+    """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 32 are kept."""
     return _results().get((_name(function), repr(args)), lambda: function(*args))
 
 
 def remembered(function: Callable[..., T], *args: Hashable) -> bool:
-    """Whether `shared` has function(*args) at hand, so that asking for it takes no time."""
+    """Whether `shared` has this result already."""
     return (_name(function), repr(args)) in _results()
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:
-    """A loaded model; 1.6 GB of them, a third of the machine's memory, and 8, are kept at most. Never mutate it."""
+    """A loaded model, shared; never change it. At most 1.6 GB, a third of memory, and 8 are kept."""
     return _models().get((_name(function), repr(args)), lambda: function(*args))
 
 

@@ -11,11 +11,11 @@ EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
 
 
 def find_any_run(name: object) -> Run | None:
-    """The run that a link names: one of this machine's, or one of those that come with the lab."""
+    """A run by its id: an example, or one of this machine."""
     return next((run for run in EXAMPLE_RUNS if run.id == name), None) or find_run(name)
 
 
 def status_of(run: Run) -> Status:
-    """How a run stands; one that comes with the lab is over, whatever its folder says."""
+    """The status of a run; an example is always ended."""
     status = run.status()
     return Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status

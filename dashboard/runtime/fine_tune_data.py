@@ -1,4 +1,4 @@
-"""Which fine-tuning run the page shows: the one that the link names, the session's last of that task, or an example."""
+"""The fine-tuning run that the page shows: the link's, the session's last of that task, or an example."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINK = "run"  # the link's word
 
 @dataclass(frozen=True)
 class FineTuneData:
-    """All that one look at a run needs; `trouble` says in words what could not be read."""
+    """The data of a run, read once; `trouble` is the error where its config could not be read."""
 
     run: Run
     config: FineTuneConfig | None
@@ -80,7 +80,7 @@ def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
 
 
 def load_fine_tune(run: Run) -> FineTuneData:
-    """Read a run's folder; one that cannot be understood gives words, not an exception."""
+    """Read a run's folder; an unreadable config becomes `trouble`."""
     status = run.status()
     if run in EXAMPLE_RUNS.values() and not status.ended:
         status = Status("finished")
@@ -93,7 +93,7 @@ def load_fine_tune(run: Run) -> FineTuneData:
 
 
 def read_link() -> str:
-    """Words for a link whose run is not here; one that is here settles the task, before its control is drawn."""
+    """A warning for a link whose run is missing; otherwise select the run's task, before its control is drawn."""
     run_id = st.query_params.get(LINK)
     run = find_run(run_id) if run_id else None
     task = run.metadata().get("finetune", {}).get("task") if run is not None else None
@@ -119,7 +119,7 @@ def select_run(run: Run, task: str) -> None:
 
 
 def forget_link() -> None:
-    """Another task is chosen: the link's run is of the one before."""
+    """Remove the link's run, which is of another task."""
     st.query_params.pop(LINK, None)
 
 

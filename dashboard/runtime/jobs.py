@@ -1,7 +1,7 @@
-"""Start, queue, stop and follow runs: each in a worker process, a few at a time, with one warm spare waiting.
+"""Start, queue and stop runs: each in a worker process, a few at a time, with one warm spare waiting.
 
-Nothing here is remembered that the runs' folders do not say, so a reload, a second tab or a restarted server finds
-every run as it is. Only the spare's process handle lives in memory, and the thread that keeps the queue moving.
+All state is in the runs' folders, so that a reload, a second tab or a restarted server finds every run; only the
+spare's process and the thread that moves the queue live in memory.
 """
 
 from __future__ import annotations
@@ -51,27 +51,24 @@ _watcher: threading.Thread | None = None
 
 
 def max_workers() -> int:
-    """How many runs train at once: one core is left to the pages, but two models can always race each other."""
+    """How many runs train at once: one core is left to the pages, but two runs are always allowed."""
     return max(2, (os.cpu_count() or 2) - 1)
 
 
 def warm_up() -> None:
-    """Have a spare worker waiting; costs nothing when there is one."""
+    """Start a spare worker unless one waits."""
     with _lock:
         if not _spare.ready():
             _spare.process = _spawn(["--spare"], stdin=subprocess.PIPE)
 
 
 def start(config: RunConfig, **more: Any) -> Run:
-    """Ask for a run and return its folder at once; it trains now or waits its turn. Raises QueueFull.
-
-    `more` is kept beside the config in run.json (name, sweep).
-    """
+    """Create a run, to train now or in its turn; `more` is kept in run.json (name, sweep). Raises QueueFull."""
     return start_all([(config, more)])[0]
 
 
 def start_all(configs: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
-    """Ask for several runs at once, all of them or, raising QueueFull, none."""
+    """Create several runs, or none and raise QueueFull."""
     _check_queue(len(configs))
     prune(MAX_RUNS - len(configs))
     runs = [create_run(config, **more) for config, more in configs]
@@ -80,7 +77,7 @@ def start_all(configs: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
 
 
 def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
-    """Ask for a pretrained model to go on learning. Raises QueueFull, and ConfigError or PretrainedError in words."""
+    """Create a run that fine-tunes a model. Raises QueueFull, ConfigError and PretrainedError."""
     _check_queue()
     prune(MAX_RUNS - 1)
     run = create(config, **more)
@@ -89,7 +86,7 @@ def fine_tune(config: FineTuneConfig, **more: Any) -> Run:
 
 
 def stop(run: Run, how: str = "stop") -> None:
-    """Ask a run to stop, or to pause (how = "pause"), keeping what it reached; a run that still waits ends at once."""
+    """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once."""
     with _folder_lock():
         run.request_stop(how)
         if run.status().state == "queued":
@@ -97,10 +94,7 @@ def stop(run: Run, how: str = "stop") -> None:
 
 
 def resume(run: Run, **changes: Any) -> None:
-    """Let an ended run go on from its last checkpoint, with changes to its config (steps=2000 trains it longer).
-
-    Raises QueueFull, and ConfigError when the changed config cannot be.
-    """
+    """Continue an ended run from its last checkpoint, with changes to its config. Raises QueueFull and ConfigError."""
     _check_queue()
     if changes:
         run.update_metadata(config=replace(run.config(), **changes).to_json())
@@ -109,9 +103,9 @@ def resume(run: Run, **changes: Any) -> None:
 
 
 def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run:
-    """A new run that shares another's past up to a kept step and goes on from there, perhaps otherwise.
+    """A new run that copies another's past up to a checkpoint and continues from there; only its training may change.
 
-    Raises QueueFull, and ValueError when nothing was kept at that step or the model is another one.
+    Raises QueueFull, and ValueError without a checkpoint at that step or with another model or task.
     """
     _check_queue()
     if step not in run.checkpoint_steps():
@@ -119,37 +113,37 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
     prune(MAX_RUNS - 1)
-    with new_run(config, name=name, parent={"run": run.id, "step": step}) as made:
-        shutil.copy(run.path / "metrics.jsonl", made.path / "metrics.jsonl")
+    with new_run(config, name=name, parent={"run": run.id, "step": step}) as copy:
+        shutil.copy(run.path / "metrics.jsonl", copy.path / "metrics.jsonl")
         for folder in ("frames", "checkpoints"):
-            shutil.copytree(run.path / folder, made.path / folder, dirs_exist_ok=True)
-        made.truncate(step)
-    forked = Run(runs_folder() / made.id)
+            shutil.copytree(run.path / folder, copy.path / folder, dirs_exist_ok=True)
+        copy.truncate(step)
+    forked = Run(runs_folder() / copy.id)
     forked.requeue()
     tick()
     return forked
 
 
 def _check_queue(more: int = 1) -> None:
-    if (there := len(waiting())) + more > QUEUE:
-        room = "stop one of them" if more == 1 else f"there is room for {QUEUE - there} of these {more}; stop some"
-        raise QueueFull(f"{there} runs wait already; {room} first.")
+    if (count := len(waiting())) + more > QUEUE:
+        room = "stop one of them" if more == 1 else f"there is room for {QUEUE - count} of these {more}; stop some"
+        raise QueueFull(f"{count} runs wait already; {room} first.")
 
 
 def waiting() -> list[Run]:
-    """The runs in the queue, first the one that comes next: a run that a person waits for goes before a sweep's."""
+    """The queued runs in order: single runs before a sweep's."""
     queued = [(run, status.at) for run in list_runs() if (status := run.status()).state == "queued"]
     return [run for run, _ in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]))]
 
 
 def queue_position(run: Run) -> int | None:
-    """The run's place in the queue, counted from 1; None when it does not wait."""
+    """The run's position in the queue, from 1; None when it does not wait."""
     ids = [other.id for other in waiting()]
     return ids.index(run.id) + 1 if run.id in ids else None
 
 
 def tick() -> None:
-    """Bring the folders up to date: name the dead, end the deaf, and give free workers to those who wait."""
+    """Update the folders: mark dead workers, end unresponsive ones, and start queued runs."""
     global _watcher
     under_way = _tick()
     with _lock:
@@ -159,7 +153,7 @@ def tick() -> None:
 
 
 def _tick() -> bool:
-    """Whether anything is under way still."""
+    """Update once; returns whether any run is active or queued."""
     with _folder_lock():
         busy = sum(_still_busy(run) for run in list_runs())
         waits = waiting()
@@ -170,7 +164,7 @@ def _tick() -> bool:
 
 
 def _watch(folder: Path) -> None:
-    """Keep the queue moving though no page looks: workers that an earlier server began end without telling this one."""
+    """Move the queue while no page polls: workers of an earlier server end without telling this one."""
     global _watcher
     while True:
         time.sleep(WATCH_SECONDS)
@@ -209,8 +203,8 @@ def _kill(pid: int) -> None:
 
 
 def _give(run: Run) -> None:
-    """Hand the folder to the spare, or to a new worker when there is none."""
-    given = run.status().at
+    """Hand the folder to the spare or a new worker."""
+    started = run.status().at
     with _lock:
         process, _spare.process = (_spare.process, None) if _spare.ready() else (None, None)
         if process is not None:
@@ -221,21 +215,18 @@ def _give(run: Run) -> None:
                 process = None
         if process is None:
             process = _spawn([str(run.path)], log=run.path / "worker.log")
-    threading.Thread(target=_attend, args=(process, run, given), name=f"attend {run.id}", daemon=True).start()
+    threading.Thread(target=_attend, args=(process, run, started), name=f"attend {run.id}", daemon=True).start()
 
 
-def _attend(process: subprocess.Popen, run: Run, given: float) -> None:
-    """Wait for a worker to end, then let the next run begin; the next spare warms up once the run is under way.
-
-    `given` is when the worker was given the run: by its end another one may have been, after a pause.
-    """
+def _attend(process: subprocess.Popen, run: Run, started: float) -> None:
+    """Wait for a worker to end, then start the next run; `started` is when it was given this one."""
     try:
         process.wait(timeout=4)
     except subprocess.TimeoutExpired:
         warm_up()
         process.wait()
     status = run.status()
-    if status.state == "starting" and status.at == given and not run.alive():
+    if status.state == "starting" and status.at == started and not run.alive():
         run.set_status("failed", _last_words(run))  # it ended before its first word
     warm_up()
     tick()
@@ -243,22 +234,16 @@ def _attend(process: subprocess.Popen, run: Run, given: float) -> None:
 
 def _spawn(arguments: list[str], stdin: int | None = None, log: Path | None = None) -> subprocess.Popen:
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    # The spare shares our standard error until it has a run: what goes wrong while warming up must be seen.
+    # The spare shares our standard error until it has a run, so that errors while warming up are visible.
     with open(log or os.devnull, "ab") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "core.training.worker", *arguments],
-            cwd=ROOT,
-            env=env,
-            stdin=stdin or subprocess.DEVNULL,
-            stdout=out,
-            stderr=out if log else None,
-            start_new_session=True,  # a run outlives the server that began it, and Ctrl-C there
-        )
+        return subprocess.Popen([sys.executable, "-m", "core.training.worker", *arguments], cwd=ROOT, env=env,
+                                stdin=stdin or subprocess.DEVNULL, stdout=out, stderr=out if log else None,
+                                start_new_session=True)  # a run outlives the server and Ctrl-C
 
 
 @contextmanager
 def _folder_lock() -> Iterator[None]:
-    """One tick at a time, across threads and across servers that share the folder."""
+    """A lock across threads and across servers that share the folder."""
     folder = runs_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with _lock, FileLock(folder / ".lock"):

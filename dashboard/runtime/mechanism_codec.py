@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def to_text(config: AttentionConfig, sizes: bool = True) -> str:
-    """The config in a link: sizes, unless the link says them elsewhere, and each choice that is not the plainest."""
+    """The config as text: sizes, unless left out, and each choice that is not the default."""
     words = [f"d={config.d_model}", f"h={config.num_heads}"] if sizes else []
     if config.dropout:
         words.append(f"dropout={_value(config.dropout)}")
@@ -38,10 +38,7 @@ def to_text(config: AttentionConfig, sizes: bool = True) -> str:
 
 
 def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfig:
-    """The config of such a text, validated; ConfigError says in words what cannot be read or built.
-
-    `sizes`, d_model and heads, are those of a text without any.
-    """
+    """The config of such a text, with `sizes` (d_model, heads) for one without any; ConfigError for an invalid one."""
     reader = _Reader(text)
     values: dict[str, Any] = {}
     defaults = {} if sizes is None else dict(zip(("d_model", "num_heads"), sizes, strict=True))
@@ -64,7 +61,7 @@ def choice_text(choice: Choice, axis: str) -> str:
 
 
 def choice_from_text(text: str, axis: str) -> Choice:
-    """The choice of such a text, completed and checked; ConfigError says in words what cannot be read."""
+    """The choice of such a text, completed and validated; ConfigError for an invalid one."""
     reader = _Reader(text)
     choice = reader.choice()
     if not reader.ended:
@@ -84,7 +81,7 @@ def _value(value: Value) -> str:
 
 @dataclass
 class _Reader:
-    """A parser from left to right; every error says where it stopped and what would fit."""
+    """A parser from left to right; its errors name the position and what was expected."""
 
     text: str
     at: int = 0

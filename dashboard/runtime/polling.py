@@ -1,4 +1,4 @@
-"""Poll work that runs in another process, and hand a button's press over to the next run of the page."""
+"""Poll work of another process, and hand a button's press to the next run of the page."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def is_live(data: Any) -> bool:
 def poll(load: Callable[[], T], render: Callable[[T], None], live: bool, key: str, *,
          interval: float = POLL_INTERVAL, still_live: Callable[[T], bool] = is_live,
          update: Callable[[], object] = lambda: jobs.tick()) -> None:
-    """Render what `load` returns, as a fragment that repeats every `interval` seconds while the work is live.
+    """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again.
 
-    `update` is called before each read of live work. When the work ends, the whole page runs again.
+    `update` is called before each read of live work.
     """
 
     def refresh() -> None:
@@ -40,21 +40,17 @@ def poll(load: Callable[[], T], render: Callable[[T], None], live: bool, key: st
 
 
 def press(mark: str) -> None:
-    """A callback of a start button: mark the press in the session.
-
-    The page starts the run in its next run (see ``pressed``): the config that the button was drawn with may be older
-    than the page's controls, after a long upload for instance.
-    """
+    """Mark a press of a start button: the page's next run starts the run, with the current controls."""
     st.session_state[mark] = True
 
 
 def pressed(mark: str) -> bool:
-    """Whether the button was pressed in this run of the page; true once."""
+    """Whether the button was pressed before this run of the page; true once."""
     return bool(st.session_state.pop(mark, False))
 
 
 def wait(done: Callable[[], object]) -> None:
-    """Wait up to PATIENCE seconds for `done`, so that the next run of the page shows the worker's answer already."""
+    """Wait up to PATIENCE seconds for `done`, so that the next run of the page shows the result."""
     end = time.monotonic() + PATIENCE
     while not done() and time.monotonic() < end:
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A benchmark beside the page: a thread of its own, one at a time for all sessions, which stops when told or left."""
+"""Benchmarks in a thread beside the page, one at a time for all sessions, ended when the page is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEFT = 20.0  # seconds after the page's last poll until the race ends by itself
 
 
 def machine(device: str) -> str:
-    """Device, threads and PyTorch's version, as a sentence's part."""
+    """Device, threads and PyTorch's version."""
     if device == CUDA:
         return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
     threads = torch.get_num_threads()

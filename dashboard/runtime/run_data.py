@@ -1,4 +1,4 @@
-"""Which run the Train page shows: the one the link names, or the example run."""
+"""The run that the Train page shows, and what its folder holds."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ EXAMPLE_RUN = EXAMPLE_RUNS[0]
 
 @lru_cache(maxsize=8)
 def task_of(config: TaskConfig) -> Task:
-    """A task, made once for every look at it."""
     return make_task(config)
 
 
 @lru_cache(maxsize=8)
 def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], ...]:
-    """What knows nothing of attention, by name, and the share of a task's held-out items that it gets: the majority
-    class where a class is told, and a plain method fitted once."""
+    """The accuracy of methods without attention, by name: the majority class, and a baseline fitted once."""
     task = task_of(config)
     majority, peer = task.majority(held_out), task.baseline()
     named = [(f"the majority class “{majority[0]}”", majority[1])] if majority else []
@@ -39,17 +37,14 @@ def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], 
 
 @lru_cache(maxsize=128)
 def count_parameters(model: ModelConfig, shape: Shape) -> int:
-    """The number of weights that a model learns; ConfigError where it cannot be built for that shape.
-
-    The model is built on the meta device, so nothing is computed or allocated.
-    """
+    """The number of weights of a model, built on the meta device; ConfigError where it does not fit that shape."""
     with torch.device("meta"):
         return sum(weight.numel() for weight in build_model(model, shape).parameters())
 
 
 @dataclass(frozen=True)
 class RunData:
-    """All that one look at a run needs, read once; `trouble` says in words what could not be read."""
+    """The data of a run, read once; `trouble` is the error where its config could not be read."""
 
     run: Run
     config: RunConfig | None
@@ -86,7 +81,7 @@ class RunData:
 
 
 def linked_run(run_id: str | None) -> tuple[Run, str]:
-    """The run a link names, and words when there is no such run (then the example is shown)."""
+    """The link's run, else the example and a warning."""
     if not run_id:
         return EXAMPLE_RUN, ""
     run = find_any_run(run_id)
@@ -96,7 +91,7 @@ def linked_run(run_id: str | None) -> tuple[Run, str]:
 
 
 def linked_run_id() -> str | None:
-    """The run the link names; without one, the run this session saw last, put back into the link."""
+    """The link's run, else the session's last, which is put back into the link."""
     run_id = st.query_params.get("run")
     last = st.session_state.get(LAST)
     if run_id is None and last is not None and find_any_run(last) is not None:
@@ -106,7 +101,7 @@ def linked_run_id() -> str | None:
 
 
 def select_run(run: Run) -> None:
-    """Make this the run of the page, whose settings the controls already have."""
+    """Make this the run of the page, whose config the controls already show."""
     st.query_params["run"] = run.id
     st.session_state[SETTINGS_OF] = run.id
 
@@ -118,7 +113,7 @@ def select_example() -> None:
 
 
 def config_from_link(run: Run) -> RunConfig | None:
-    """The settings of a run that a link has just brought, once; None for the example and for one's own runs."""
+    """The config of a run that a link has just brought, once; None for the example and for the session's own runs."""
     if run == EXAMPLE_RUN or st.session_state.get(SETTINGS_OF) == run.id:
         return None
     st.session_state[SETTINGS_OF] = run.id
@@ -126,7 +121,7 @@ def config_from_link(run: Run) -> RunConfig | None:
 
 
 def file_stamp(path: Path) -> tuple[int, int]:
-    """A file's time of change and size, which differ when it was written again; zeros without it."""
+    """A file's modification time and size; zeros without it."""
     try:
         stat = path.stat()
     except OSError:
@@ -135,7 +130,7 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 
 def records_of(run: Run) -> tuple[Record, ...]:
-    """A run's records in the order of the file, which is parsed again only after it has changed."""
+    """A run's records in file order, parsed again only after the file has changed."""
     return _parse_records(run, file_stamp(run.path / "metrics.jsonl"))
 
 
@@ -145,7 +140,7 @@ def _parse_records(run: Run, _stamp: tuple[int, int]) -> tuple[Record, ...]:
 
 
 def load_run(run: Run) -> RunData:
-    """Read a run's folder; a folder that cannot be understood gives words, not an exception."""
+    """Read a run's folder; an unreadable config becomes `trouble`."""
     status = run.status()
     if run in EXAMPLE_RUNS and not status.ended:
         status = Status("finished")

@@ -1,4 +1,4 @@
-"""Names of models and of runs, as every page writes them."""
+"""Names of models and of runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT_NAMES = {"transformer": "Transformer", "decoder": "decoder only", "classif
 
 
 def model_label(config: ModelConfig) -> str:
-    """A model in few words: its kind, and what its attention is where that is not the usual one."""
+    """A model in few words: its kind, and the parts of its attention that are not the default."""
     attention = config.attention
     if attention is None:
         return f"{SHORT_NAMES[config.kind]}, no attention"
@@ -35,7 +35,7 @@ def fine_tune_label(config: FineTuneConfig | None) -> str:
 
 
 def run_label(config: RunConfig | None, example: bool, fine_tune: FineTuneConfig | None = None) -> str:
-    """The name of a run that nobody named."""
+    """The default name of a run."""
     if fine_tune is not None:
         return f"{pretrained_name(fine_tune.model)}, {fine_tune_label(fine_tune)}"
     if config is None:

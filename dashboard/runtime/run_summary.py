@@ -1,4 +1,4 @@
-"""What a list of runs says of each: read from its folder once, and again only when the folder has changed."""
+"""One line on each run, read again only when its folder has changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CURVE = 40  # points of a small curve
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run in a line; `trouble` says in words why its settings cannot be read."""
+    """One run in a line; `trouble` is the error where its config cannot be read."""
 
     run: Run
     name: str
@@ -54,7 +54,7 @@ class RunSummary:
 
     @property
     def plain_name(self) -> str:
-        """The name for what comes of it, which is no example any more."""
+        """The name without the mark of an example."""
         return self.name.removesuffix(EXAMPLE)
 
     @property
@@ -63,7 +63,7 @@ class RunSummary:
 
 
 def summarize(run: Run) -> RunSummary:
-    """Summarize a run; while its files have not changed, again at the cost of four stat calls."""
+    """Summarize a run; cached until its files change."""
     names = ("metrics.jsonl", "run.json", "status.json", "checkpoints")
     return _read(run, tuple(file_stamp(run.path / name) for name in names))
 
@@ -102,17 +102,16 @@ def _count(value: object) -> int:
 
 
 def _shown(data: dict[str, Any], name: str) -> str:
-    """What run.json says of where it comes from, short."""
     return quote_name(data[name]) if name in data else "unknown"
 
 
 def list_summaries() -> list[RunSummary]:
-    """The newest first, and those that come with the lab last."""
+    """All runs, the newest first, examples last."""
     return [summarize(run) for run in (*reversed(list_runs()), *EXAMPLE_RUNS)]
 
 
 def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
-    """Of the runs of the very same task that were trained in another way, the one that did best."""
+    """The best of the runs of the same task with another config."""
     if item.config is None or item.last is None:
         return None
     same = [other for other in items if other.run != item.run and other.config is not None

@@ -1,7 +1,4 @@
-"""Small tensors on one thread: waking a second one costs more than it saves, and milliseconds on a busy machine.
-
-Measured with torch 2.13 beside other work on 2 cores: a softmax over (4, 6, 6) took 4 ms on two threads, 3 µs on one.
-"""
+"""Small tensors on one thread: on two busy cores (torch 2.13), a softmax over (4, 6, 6) takes 3 µs, not 4 ms."""
 
 from __future__ import annotations
 

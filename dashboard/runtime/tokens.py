@@ -1,4 +1,4 @@
-"""A sentence → tokens, and each token → a vector that depends on the token and the seed alone."""
+"""A sentence as tokens, and each token as a vector that depends on the token and the seed alone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _EDGES = re.compile(r"^([\"'(\[¿¡«“‘]*)(.*?)([.,;:!?…\"')\]»”’]*)$
 
 @dataclass(frozen=True)
 class Cut:
-    """What a text became: its tokens, and one sentence for each thing that was left out."""
+    """The tokens of a text, and a sentence for each part that was left out."""
 
     tokens: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
 def tokenize(text: str) -> Cut:
-    """Split at spaces, with the punctuation at a word's edges apart; at most 20,000 characters and 512 tokens."""
+    """Split at spaces and at punctuation at a word's edges; at most 20,000 characters and 512 tokens."""
     notes = []
     if len(text) > MAX_CHARACTERS:
         notes.append(f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are used.")
@@ -38,13 +38,13 @@ def tokenize(text: str) -> Cut:
 
 
 def peel(word: str) -> list[str]:
-    """The marks before a word, the word, and the marks after it, each its own token."""
+    """The punctuation before a word, the word, and the punctuation after it."""
     before, body, after = _EDGES.match(word).groups()
     return [*before, *([body] if body else []), *after]
 
 
 def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:
-    """A name for each place: long tokens are cut, and a token that occurs again carries its number."""
+    """A name for each position: long tokens are cut, repeated ones numbered."""
     names: list[str] = []
     counts: dict[str, int] = {}
     for token in tokens:

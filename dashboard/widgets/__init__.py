@@ -1,1 +1,1 @@
-"""What several pages show or ask with."""
+"""Widgets that several pages share."""

@@ -1,4 +1,4 @@
-"""A reader's own data: pasted or uploaded, read nowhere but here, and said what is wrong with it where it stands."""
+"""Fields for a person's own data, pasted or uploaded, with errors below them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ HEAD_LINES, HEAD_SIGNS = 4, 60
 
 
 def data_widget(param: Param, key: str) -> str:
-    """A field to paste into and a file to upload; the text, or the reference of a long one, with what is wrong with it
-    under it."""
+    """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     st.file_uploader(f"{param.name}: upload a file of at most {MOST_SIGNS:,} characters", key=_file_key(key),
                      type=["txt", "csv", "tsv", "md"], max_upload_size=MOST_MB, on_change=_take_file, args=(key,),
                      help=param.meaning)
@@ -55,7 +54,7 @@ def data_widget(param: Param, key: str) -> str:
 
 @lru_cache(maxsize=8)
 def _summary(value: str) -> tuple[int, int, str]:
-    """The lines and characters of a text, and its head; nothing of stored data that is not here."""
+    """The lines and characters of a text, and its head; zeros for stored data that is missing."""
     try:
         text = data_store.read(value)
     except ConfigError:
@@ -64,7 +63,7 @@ def _summary(value: str) -> tuple[int, int, str]:
 
 
 def _file_key(key: str) -> str:
-    """The uploader's key: another one after each file that was taken, so that the session lets go of its bytes."""
+    """The uploader's key, changed after each stored file, so that the session frees its bytes."""
     taken = st.session_state.get(f"{key}:files", 0)
     return f"{key}:file:{taken}" if taken else f"{key}:file"
 
@@ -76,7 +75,7 @@ def _head(text: str) -> str:
 
 
 def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
-    """One of the table's columns, or what the task takes when none is named."""
+    """One of the table's columns, or "" for the default of the task."""
     options = ["", *names]
     if st.session_state.get(key, "") not in options:
         st.session_state.pop(key)  # a column of another table
@@ -85,10 +84,7 @@ def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
 
 
 def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
-    """The columns to learn from: those that the task takes by itself until a person takes others; "" for the former.
-
-    Another table, class or way to read dates begins anew. A link's columns stand under `key`.
-    """
+    """The columns to learn from, "" for the task's choice; reset with another table, class or reading of dates."""
     try:
         names, usual = column_choice(values)
     except ConfigError:
@@ -111,13 +107,13 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
 
 
 def _named(columns: str, every: tuple[str, ...]) -> list[str]:
-    """The columns that a text names by name or number, in the table's own writing; what it does not have stays."""
+    """Columns by name or number, in the spelling of the table; unknown ones stay."""
     known = {str(i): name for i, name in enumerate(every, 1)} | {name.casefold(): name for name in every}
     return [known.get(name.strip().casefold(), name) for name in columns.split(",")]
 
 
 def names_of(data: str, header: str) -> tuple[str, ...]:
-    """The columns of a table; none where it cannot be read, which the field of the data says."""
+    """The columns of a table; none where it cannot be read, which is shown under its field."""
     try:
         return column_names(data, header)
     except ConfigError:
@@ -130,7 +126,7 @@ def _clear(key: str) -> None:
 
 
 def _take_file(key: str, encoding: str = "utf-8") -> None:
-    """An uploaded file becomes the text, or says why it cannot, and whether Windows-1252 would read it."""
+    """Store an uploaded file as the text, or its error and whether Windows-1252 would decode it."""
     file = st.session_state.get(_file_key(key))
     st.session_state.pop(f"{key}:trouble", None)
     st.session_state.pop(f"{key}:windows", None)

@@ -1,4 +1,4 @@
-"""A picture's numbers, to take away: CSV of one head, NPZ of all heads, SVG of a map."""
+"""Files of attention: CSV of one head, NPZ of all heads, SVG of a map."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from core.trace import AttentionMap, AttentionTrace
-from dashboard.charts.palette import SIGNED, WEIGHTS
+from dashboard.charts.palette import SIGNED, WEIGHTS, colours_at
 
 
 def head_csv(item: AttentionMap, head: int) -> bytes:
@@ -23,7 +23,7 @@ def head_csv(item: AttentionMap, head: int) -> bytes:
 
 
 def _cell(token: str) -> str:
-    """A token that a spreadsheet would take for a formula is shown as text."""
+    """A token as text, even if a spreadsheet would take it for a formula."""
     return f"'{token}" if token[:1] in ("=", "+", "-", "@", "\t", "\r") else token
 
 
@@ -38,18 +38,13 @@ def trace_npz(trace: AttentionTrace) -> bytes:
     return out.getvalue()
 
 
-def map_svg(
-    weights: np.ndarray, queries: tuple[str, ...], keys: tuple[str, ...], cell: int = 20, *,
-    signed: float | None = None,
-) -> bytes:
-    """One map (T, S) as SVG with its tokens, in the light palette, 0 to 1; `signed` numbers from − that to + that."""
-    gutter = 96
+def map_svg(weights: np.ndarray, queries: tuple[str, ...], keys: tuple[str, ...], *,
+            signed: float | None = None) -> bytes:
+    """One map (T, S) as SVG with its tokens, in the light palette, 0 to 1; with `signed`, from −signed to +signed."""
+    cell, gutter = 20, 96  # px
     rows, columns = weights.shape
     palette, share = (WEIGHTS, weights) if signed is None else (SIGNED, (weights / signed + 1) / 2)
-    stops = np.array([[int(stop[at:at + 2], 16) for at in (1, 3, 5)] for stop in palette["light"]], dtype=float)
-    place = np.clip(share, 0, 1) * (len(stops) - 1)
-    low = np.minimum(place.astype(int), len(stops) - 2)
-    colours = (stops[low] + (stops[low + 1] - stops[low]) * (place - low)[..., None]).round().astype(int)
+    colours = colours_at(palette["light"], share).round().astype(int)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{gutter + columns * cell}" '
              f'height="{gutter + rows * cell}" font-family="Source Sans 3, sans-serif" font-size="13">']
     for i, token in enumerate(queries):

@@ -1,4 +1,4 @@
-"""A sentence that a run did not watch: read by the model before and by the model after, as they lie on the disk."""
+"""The models before and after a fine-tuning run, and what they make of a sentence."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model
 
 
 def before(model: str) -> ModelRef:
-    """The model that a run began with."""
+    """The model that a run started from."""
     if model == MINILM:
         return EMBEDDED
     return ModelRef("lab", model.removeprefix(LAB)) if model.startswith(LAB) else ModelRef("folder", model)
 
 
 def config_name(ref: ModelRef) -> str:
-    """A model as a run's config writes it: what `before` reads back."""
+    """A model's name in a run's config, which `before` reads."""
     if ref.source == "hub":
         return str(model_storage.model_folder(ref.name, ref.revision))
     return {"embedded": MINILM, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
 
 
 def after(data: FineTuneData) -> ModelRef | None:
-    """The model that a run ended with, where it is kept."""
+    """The fine-tuned model of a run; None where none is saved."""
     folder = data.model
     if folder is None:
         return None
@@ -33,7 +33,7 @@ def after(data: FineTuneData) -> ModelRef | None:
 
 
 def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
-    """Both models' attention on the text; None while there is no second model. PretrainedError for an empty text."""
+    """Both models' attention on the text; None without a second model. PretrainedError for an empty text."""
     ref = after(data)
     if ref is None or data.config is None:
         return None
@@ -42,7 +42,7 @@ def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTr
 
 
 def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:
-    """What the fine-tuned model makes of the text: each label with its probability, the likeliest first."""
+    """The labels of the text by the fine-tuned model, with their probabilities, the likeliest first."""
     from core.pretrained import answer
 
     ref = after(data)

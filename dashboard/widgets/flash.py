@@ -1,4 +1,4 @@
-"""A message that a callback puts into the session, and that the page shows once."""
+"""A message that a callback leaves for the next run of its page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pop_flash(page: str) -> str:
 
 
 def flash_errors(page: str, prefix: str, action: Callable[[], object], *errors: type[Exception]) -> bool:
-    """Run an action; an error of these types becomes the page's message. Whether it succeeded."""
+    """Run an action; an error of these types becomes the page's message. Returns whether it succeeded."""
     try:
         action()
     except errors as error:

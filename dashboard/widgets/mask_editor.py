@@ -19,7 +19,7 @@ Part = tuple[bool, Choice]  # whether it is negated, and what
 
 
 def mask_parts(key: str, base: Choice) -> Choice:
-    """Draw the widgets and return the mask they say."""
+    """Draw the widgets and return their mask."""
     join, parts = split(base)
     names = list(JOINS)
     operator = st.selectbox("Mask", names, names.index(join), format_func=JOINS.get, key=f"{key}:mask:join", **KEEP)
@@ -34,7 +34,7 @@ def mask_parts(key: str, base: Choice) -> Choice:
 
 
 def adopt_mask(key: str, choice: Choice) -> dict[str, Any]:
-    """What each widget's state must be for this mask."""
+    """The widgets' state for this mask."""
     join, parts = split(choice)
     values: dict[str, Any] = {f"{key}:mask:join": join}
     for at in range(MAX_PARTS):
@@ -47,7 +47,7 @@ def adopt_mask(key: str, choice: Choice) -> dict[str, Any]:
 
 
 def split(choice: Choice) -> tuple[str, list[Part]]:
-    """How a mask is joined, and its parts; one that the widgets cannot edit is a single composed part."""
+    """How a mask is joined, and its parts; one that the widgets cannot edit is a single part."""
     if choice.key in ("and", "or") and 2 <= len(choice.parts) <= MAX_PARTS:
         return choice.key, [_negated(part) for part in choice.parts]
     if choice.key in ("and", "or") and len(choice.parts) == 1:

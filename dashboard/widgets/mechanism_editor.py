@@ -38,10 +38,10 @@ def mechanism(
     key: str, start: AttentionConfig, *, link: str | None = None, axes: Collection[str] = tuple(AXES),
     presets: bool = True, sizes: bool = True,
 ) -> AttentionConfig | None:
-    """Draw the editor where the page stands; the mechanism it says, or None with the reason beside the control.
+    """Draw the editor; returns the mechanism, or None with the reason beside the control.
 
-    It starts from `start`, and again as soon as the page passes another one. What is not drawn (`axes`, `sizes`) stays
-    as in `start`. Everything is kept for the session and, under the name `link`, in the URL.
+    It starts from `start`, and again when the page passes another one. What is not drawn (`axes`, `sizes`) stays as in
+    `start`. The mechanism is kept for the session and, under the name `link`, in the URL.
     """
     base = _begin(key, start, link)
     top = st.container() if presets else None
@@ -81,7 +81,7 @@ def adopt(key: str, config: AttentionConfig) -> None:
 
 
 def repairs(fields: Fields, error: str) -> list[tuple[str, Choice]]:
-    """What a refusal says to take, or else the plainest choice of another axis, as far as it makes these fields fit."""
+    """Up to three choices that make the fields fit: those that the error names, else the plainest of another axis."""
     named = re.findall(r"(\w+) = (\w+)", error.partition("take ")[2])
     suggested = [(axis, Choice(name)) for axis, name in named if axis in AXES]
     plainest = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
@@ -110,7 +110,7 @@ def clashes(config: AttentionConfig, axes: Collection[str] = tuple(AXES)) -> lis
 
 
 def _begin(key: str, start: AttentionConfig, link: str | None) -> AttentionConfig:
-    """The mechanism from which the widgets start: the link's, the page's, or what a button put there."""
+    """The mechanism from which the widgets start: of the link, the page, or a button."""
     store = st.session_state.setdefault(f"{key}:mechanism", {})
     if store.get("start") != start:
         first = "start" not in store
@@ -151,7 +151,6 @@ def _sizes(key: str, base: AttentionConfig) -> Fields:
 
 
 def _axis(key: str, axis: str, base: Choice) -> Choice:
-    """One axis: its entries, and under them the parameters of the chosen one."""
     keys = [item.key for item in AXES[axis]]
     name = st.selectbox(AXIS_NAMES[axis], keys, keys.index(base.key), key=f"{key}:{axis}", **KEEP,
                           format_func=lambda key: entry_label(entry(axis, key)))
@@ -160,12 +159,11 @@ def _axis(key: str, axis: str, base: Choice) -> Choice:
 
 
 def entry_label(item: Entry) -> str:
-    """An entry in a list: its name, and who wrote it down first where that tells it apart."""
+    """An entry in a list: its name, and its paper's year."""
     return f"{item.name} · {item.year}" if item.paper else item.name
 
 
 def _broken(axis: str, choice: Choice) -> bool:
-    """Whether a typed text in it cannot be read; its field says why."""
     item = entry(axis, choice.key)
     own = any(unreadable(param, dict(choice.params)[param.key]) for param in item.params
               if is_text(param) and param.key in dict(choice.params))
@@ -173,7 +171,7 @@ def _broken(axis: str, choice: Choice) -> bool:
 
 
 def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> AttentionConfig | None:
-    """The config, or its refusal beside the first control that it names, with what would repair it."""
+    """The config, or its error beside the first control that it names, with repairs."""
     error = refusal(fields)
     if error is None:
         return AttentionConfig(**fields)
@@ -187,7 +185,6 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
 
 
 def _explain(key: str, config: AttentionConfig, axes: Collection[str]) -> None:
-    """On request: what cannot be taken beside these choices, and why."""
     expander = st.expander("What does not go with these choices", on_change="rerun", key=f"{key}:clashes")
     if not expander.open:
         return
@@ -200,7 +197,7 @@ def _repair(key: str, fields: Fields, axis: str, choice: Choice) -> None:
 
 
 def _presets(key: str, config: AttentionConfig | None) -> None:
-    """The preset that the choices make, if any; choosing another sets all six axes."""
+    """Draw the preset that the choices are, if any; choosing another sets all six axes."""
     picker = f"{key}:preset"
     st.session_state[picker] = preset_of(config) or OWN
     options = [OWN, *(item.key for item in PRESETS)]
@@ -219,7 +216,7 @@ def _preset_label(name: str) -> str:
 
 
 def preset_of(config: AttentionConfig | None) -> str | None:
-    """The preset that a mechanism is at its own size, whatever its dropout, or None."""
+    """The preset of a mechanism at its own size, whatever its dropout, or None."""
     if config is None:
         return None
     return _presets_at(config.d_model, config.num_heads).get(replace(config, dropout=0.0) if config.dropout else config)
@@ -227,7 +224,7 @@ def preset_of(config: AttentionConfig | None) -> str | None:
 
 @lru_cache(maxsize=32)
 def _presets_at(d_model: int, num_heads: int) -> dict[AttentionConfig, str]:
-    """Every preset that can be had at a size, by what it is there; the first of two that are the same."""
+    """Every preset that exists at a size, by its mechanism; the first of equal ones."""
     presets: dict[AttentionConfig, str] = {}
     for item in PRESETS:
         try:

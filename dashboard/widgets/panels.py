@@ -1,4 +1,4 @@
-"""The parts that every page ends with: the fact, where the equation is from, and the next step."""
+"""Parts that every page has: title, fact, sources, and the link to the next page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def title(name: str, lead: str) -> None:
 
 
 def theme() -> Theme:
-    """Which theme this reader's browser shows; light until it has said so."""
+    """The browser's theme; light until it is known."""
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
@@ -70,12 +70,12 @@ def details(label: str, draw: Callable[[], object], key: str | None = None) -> N
 
 
 def placeholder(text: str, height: int = 420) -> None:
-    """A box of the size that the figures will have, with a line of text in it."""
+    """A box of the figures' size with a line of text."""
     with st.container(border=True, height=height, vertical_alignment="center", horizontal_alignment="center"):
         st.caption(text)
 
 
 def next_page(key: str) -> None:
-    """One line at the end of a page that leads to the next."""
+    """Draw the link to the next page."""
     step = following(key)
     st.page_link(step.path, label=f"Next: {step.invite}", icon=":material/arrow_forward:")

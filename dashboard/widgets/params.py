@@ -1,4 +1,4 @@
-"""Widgets of an entry's parameters, made from the entry alone."""
+"""Widgets of an entry's parameters."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ def params_from(item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> di
 
 
 def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:
-    """The widget of one parameter: choices, a toggle, free text, a slider of at most a hundred steps, or a number.
+    """The widget of one parameter; `keep` are the options that bind its value to the link and the session.
 
-    `keep` says where the value lasts: in the link and the session, or in the session alone. What cannot be read of a
-    free text is said under it; the text comes back as it was typed, and the config that takes it is refused.
+    A free text that cannot be read is returned as typed, with its error below; the config that takes it refuses it.
     """
     shared: dict[str, Any] = {"key": key, "help": param.meaning, **keep}
     if param.choices:

@@ -12,7 +12,7 @@ HeadRoles = dict[tuple[int, int], int]
 
 
 def inputs_of(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleInputs:
-    """What this model is measured on; what it was given alone where there is no set (sound, arrays without a model)."""
+    """The inputs on which roles are measured; the page's own alone where there is no set (sound, arrays)."""
     inputs = RoleInputs((), "") if ref.source == "array" else shared(_inputs, ref, kind, own)
     return inputs if inputs.givens else RoleInputs((given,), "input above")
 
@@ -23,12 +23,12 @@ def role_scores_of(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str
 
 
 def roles_of(ref: ModelRef, given: ModelInputs, kind: Kind) -> HeadRoles:
-    """The role of each head (layer, head) as its place in ROLES, for the marks on a grid; cross-attention has none."""
+    """The role (an index of ROLES) of each head (layer, head), for a grid's marks; none for cross-attention."""
     return {} if kind == "cross" else role_scores_of(ref, given, kind).head_roles
 
 
 def roles_are_cached(ref: ModelRef, given: ModelInputs, kind: Kind) -> bool:
-    """Whether `roles_of` answers at once, without a model reading all its sentences."""
+    """Whether `roles_of` takes no time."""
     if kind == "cross" or ref.source == "array":
         return True
     return remembered(_inputs, ref, kind, ()) and remembered(_role_scores, ref, inputs_of(ref, given, kind), kind)
@@ -40,7 +40,7 @@ def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading,
 
 
 def examples_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
-    """For each role that can be measured: where its best head shows it most clearly, and the reading of that."""
+    """For each role that can be measured: the clearest example of its best head, and its reading."""
     return shared(_examples, ref, inputs, kind)
 
 

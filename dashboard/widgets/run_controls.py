@@ -20,10 +20,9 @@ RunState = Literal["live", "paused", "ended"]
 
 def run_buttons(row: DeltaGenerator, run: Run, page: str, state: RunState, *, start: str, start_key: str,
                 enabled: bool, proceed: Callable[[Run], object], restart_help: Mapping[RunState, str]) -> None:
-    """One primary button (start, Stop or Continue by the run's state), with Pause and Restart beside it.
+    """Draw Start, Stop or Continue by the run's state, with Pause, and Restart in the states of `restart_help`.
 
-    Restart is drawn in the states that `restart_help` names. Start and Restart mark a press (see ``polling.press``);
-    `proceed` is what Continue calls.
+    Start and Restart mark a press (see ``polling.press``); `proceed` is what Continue calls.
     """
     if state == "live":
         stop_button(row, page, end_run, run)

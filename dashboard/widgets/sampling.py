@@ -16,10 +16,7 @@ TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 
 def strategy_settings(strategy: str, cells: Sequence[Any], key: Callable[[str], str], *, max_width: int,
                       penalty: tuple[str, float, str]) -> dict[str, Any]:
-    """The settings of one strategy, by its label: one in each cell, none for Greedy.
-
-    `key` gives the page's own widget keys; `penalty` is the label, default and help of the length penalty.
-    """
+    """A strategy's settings, one a cell; `penalty` is the label, default and help of the length penalty."""
     if strategy == "Greedy":
         return {}
     if strategy == "Sampling":
@@ -38,7 +35,6 @@ def sample_count(most: int, default: int, key: Callable[[str], str]) -> dict[str
 
 
 def _sampling_settings(cells: Sequence[Any], key: Callable[[str], str]) -> dict[str, Any]:
-    """Temperature, top-k and top-p."""
     return {"temperature": cells[0].select_slider("Temperature", TEMPERATURES, 1.0, key=key("temperature"), **BOUND,
                                                   help="below 1 sharpens, above 1 flattens"),
             "top_k": cells[1].number_input("Top-k", 0, 1000, 0, key=key("top_k"), **BOUND,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 
 import streamlit as st
@@ -24,23 +24,27 @@ STYLE = """<style>
 </style>"""
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, left: int = 1,
-          markers: bool = True) -> None:
-    """Rows of text under a head; the first `left` columns stand left, the first with the series' marker before it.
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, left: int | Collection[int] = 1,
+          markers: bool = True, marks: Sequence[str] = ()) -> None:
+    """Rows of text under a head, their names after `marks` (HTML) or, with `markers`, the marker of their series.
 
-    `caption` is what a screen reader hears first. Everything is escaped.
+    `left` are the columns that are aligned left, or the number of the first ones. `caption` is what a screen reader
+    hears first. All text is escaped.
     """
-    def row(cells: Sequence[str], place: int | None) -> str:
+    aligned = range(left) if isinstance(left, int) else left
+
+    def row(cells: Sequence[str], index: int | None) -> str:
         out = []
-        for at, cell in enumerate(cells):
-            tag = "th" if place is None or at == 0 else "td"
-            scope = f' scope="{"col" if place is None else "row"}"' if tag == "th" else ""
-            mark = mark_html(place, theme()) if markers and place is not None and at == 0 else ""
-            side = ' class="left"' if at < left else ""
+        for column, cell in enumerate(cells):
+            tag, mark = "th" if index is None or column == 0 else "td", ""
+            scope = f' scope="{"col" if index is None else "row"}"' if tag == "th" else ""
+            if index is not None and column == 0:
+                mark = marks[index] if marks else mark_html(index, theme()) if markers else ""
+            side = ' class="left"' if column in aligned else ""
             out.append(f"<{tag}{scope}{side}>{mark}{escape(cell)}</{tag}>")
         return f"<tr>{''.join(out)}</tr>"
 
-    body = "".join(row(cells, place) for place, cells in enumerate(rows))
+    body = "".join(row(cells, index) for index, cells in enumerate(rows))
     st.html(STYLE)  # apart, since it never changes: a rerun then sends and cleans the rows alone
     st.html(f'<div class="lab-table"><table aria-label="{escape(caption)}"><thead>{row(head, None)}</thead>'
             f"<tbody>{body}</tbody></table></div>")

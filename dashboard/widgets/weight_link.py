@@ -15,7 +15,7 @@ STEP = next(step for step in STEPS if step.key == "inside_weight")
 
 
 def weight_link(chosen: ModelChoice, kind: Kind, head: tuple[int, int], cell: tuple[int, int]) -> None:
-    """A link that opens this weight; none for a sink, for arrays, and for families whose layers cannot be recorded."""
+    """Draw a link to this weight; none for a sink, for arrays, and for families that cannot be recorded."""
     rows, columns = chosen.reading.lines(kind)
     if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
         return

@@ -92,7 +92,7 @@ def _settled(
 
 
 def _blocks(trace: AttentionTrace, state: ViewState, own: dict[str, Any]) -> Blocks | None:
-    """The part of the map that a zoom into a pooled one has asked for, for as long as the map keeps its size."""
+    """The blocks of a large map or of its zoomed window, which lasts while the map keeps its size."""
     rows, columns = trace.maps[state.layer].weights.shape[1:]
     if own.get("whole") != (rows, columns):
         own["whole"], own["window"] = (rows, columns), None
@@ -142,7 +142,6 @@ def _data(
 
 
 def _take(key: str, link: str | None, field: str) -> None:
-    """Keep what the browser sent, before the page runs again."""
     message = st.session_state[key].get(field)
     own = st.session_state.setdefault(f"{key}:view", {})
     store = st.session_state.setdefault(f"{link}:link", {}) if link and field == "pick" else own

@@ -1,4 +1,4 @@
-"""Maps too long to send whole: which of their tokens stand together in one cell, and which a zoom has asked for."""
+"""Maps too large to send whole: the blocks of tokens that one cell stands for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pool: TypeAlias = Literal["mean", "max"]
 
 
 def edges(start: int, stop: int, limit: int) -> np.ndarray:
-    """Where each block begins when [start, stop) stands in at most ``limit`` cells, and where the last one ends."""
+    """The edges of at most ``limit`` blocks of [start, stop)."""
     count = min(stop - start, limit)
     return start + (np.arange(count + 1) * (stop - start)) // count
 
@@ -37,11 +37,11 @@ class Blocks:
 
     @property
     def pooled(self) -> bool:
-        """Whether some cell stands for several tokens."""
+        """Whether a cell stands for several tokens."""
         return any(int(np.diff(axis).max()) > 1 for axis in (self.rows, self.columns))
 
     def weights(self, weights: np.ndarray, mask: np.ndarray | None, pool: Pool) -> np.ndarray:
-        """The mean (or the largest) of what may be attended to in each block of (…, T, S); 0 where nothing may be."""
+        """The mean (or the largest) of the unmasked cells in each block of (…, T, S); 0 where all are masked."""
         values = np.asarray(self._cut(weights), dtype=np.float32)
         if pool == "max":
             return self._each(np.maximum, values if mask is None else np.where(self._cut(mask), values, 0.0))
@@ -52,7 +52,7 @@ class Blocks:
         return self._each(np.add, values * seen) / np.maximum(self._each(np.add, seen.astype(np.float32)), 1.0)
 
     def pool_mask(self, mask: np.ndarray) -> np.ndarray:
-        """Which blocks of a bool mask (…, T, S) hold a cell that may be attended to."""
+        """Which blocks of a bool mask (…, T, S) hold an unmasked cell."""
         return self._each(np.logical_or, self._cut(mask))
 
     def _cut(self, array: np.ndarray) -> np.ndarray:
@@ -63,7 +63,6 @@ class Blocks:
         return np.asarray(reduce.reduceat(down, self.columns[:-1] - self.columns[0], axis=-1))
 
     def payload(self) -> dict[str, Any]:
-        """The edges as the browser takes them."""
         return {"rows": self.rows.tolist(), "cols": self.columns.tolist(), "pooled": self.pooled}
 
 

@@ -1,4 +1,4 @@
-"""The picture that a model has read, for the view to draw weights on."""
+"""The picture that a model has read, on which the view draws weights."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ LIMIT = 384  # pixels across and down that travel: the picture is drawn no large
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """A picture (H, W) or (H, W, 3), uint8 or float from 0 to 1, cut into ``rows`` × ``columns`` patches, row by row.
-
-    ``first`` is the token of the patch in its upper left corner: before it stand the tokens that are no patch.
-    """
+    """A picture (H, W) or (H, W, 3), uint8 or float 0 to 1, and its patches; ``first`` is the token of the first."""
 
     picture: np.ndarray
     rows: int
@@ -36,7 +33,7 @@ class Patches:
         return cls(picture.numpy(), rows, columns, len(line) - rows * columns)
 
     def payload(self) -> dict[str, Any]:
-        """The picture's colours as the browser takes them, thinned where it is large."""
+        """The picture's colours for the browser, thinned where it is large."""
         pixels = self.picture
         if pixels.dtype != np.uint8:
             pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""An AttentionTrace as the few plain values and base64 bytes which the canvas draws."""
+"""An AttentionTrace as plain values and base64 bytes for the canvas."""
 
 from __future__ import annotations
 
@@ -68,7 +68,6 @@ _GRIDS: WeakKeyDictionary[Any, dict[bool, dict[str, Any]]] = WeakKeyDictionary()
 
 
 def grid(trace: Any, signed: bool = False) -> dict[str, Any]:
-    """The thumbnails of a trace, made once."""
     made = _GRIDS.setdefault(trace, {})
     if signed not in made:
         made[signed] = thumbnails(trace.maps, signed)
@@ -127,7 +126,7 @@ def packed(values: np.ndarray, exact: bool) -> dict[str, Any]:
 
 
 def allowed_bits(mask: np.ndarray | None, shape: tuple[int, ...], heads: Sequence[int]) -> dict[str, Any] | None:
-    """Which cells may be attended to, one bit a cell: one plane when all heads share it, else one each."""
+    """The unmasked cells, one bit a cell: one plane when all heads share it, else one each."""
     if mask is None or bool(np.all(mask)):
         return None
     planes = _planes(mask, shape)
@@ -137,10 +136,7 @@ def allowed_bits(mask: np.ndarray | None, shape: tuple[int, ...], heads: Sequenc
 
 
 def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool = "mean") -> dict[str, Any]:
-    """The numbers of the head drawn, or of all its layer's heads when together they are small.
-
-    With ``blocks`` one head alone, each cell the mean (or the largest) of its block.
-    """
+    """The numbers of the drawn head, or of all heads of a small layer; with ``blocks`` those of the blocks."""
     weights = np.asarray(attention.weights)
     small = blocks is None and weights.size <= EXACT_CELLS
     heads = list(range(weights.shape[0])) if small else [int(head)]
@@ -162,7 +158,7 @@ def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool 
 
 
 def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
-    """The names of the rows and of the columns that are drawn."""
+    """The names of the drawn rows and columns."""
     rows, columns = ([token_text(str(name)) for name in line] for line in (attention.queries, attention.keys))
     if blocks is None:
         return {"queries": rows, "keys": columns}

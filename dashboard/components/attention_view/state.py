@@ -1,4 +1,4 @@
-"""What a view has picked: the page's wish until a person picks something, then the person's."""
+"""The picks of a view: the page's until a person picks, then the person's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ Pair: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class ViewState:
-    """The picked head, the pinned cell (query, key) or None, and the step of the frame or None for the last.
-
-    Where several may be pinned, ``pins`` holds them all, oldest first, and ``pin`` the newest.
-    """
+    """The picked head, the newest pin (query, key), the frame's step (None: the last), and all pins, oldest first."""
 
     layer: int
     head: int
@@ -24,11 +21,10 @@ class ViewState:
 
 
 def settle(store: MutableMapping[str, Any], name: str, field: str, page_value: Any) -> Any:
-    """The value of one field: what the page asks for when its wish is new, else what was last picked.
+    """The value of one field: the page's when it is new, else what was last picked.
 
-    A page that hands back what it was last told (through its URL, say) wishes nothing new: by then the person may
-    have picked again. ``store`` may be shared by several views (``name`` tells them apart), so each view's wish is
-    remembered alone.
+    A value that the page only returns (through its URL, say) is not new. ``store`` may be shared by several views, told
+    apart by ``name``.
     """
     previous, returned = store.setdefault("previous", {}), store.setdefault("returned", {})
     if (name, field) not in previous:
@@ -42,7 +38,7 @@ def settle(store: MutableMapping[str, Any], name: str, field: str, page_value: A
 
 
 def inside(pins: Iterable[Pair], shape: tuple[int, int]) -> tuple[Pair, ...]:
-    """The pins that a map of that shape has a cell for: one from a longer sentence points nowhere in a shorter one."""
+    """The pins within a map of that shape: one from a longer sentence is in no cell of a shorter one."""
     return tuple((i, j) for i, j in pins if 0 <= i < shape[0] and 0 <= j < shape[1])
 
 

@@ -1,7 +1,6 @@
-"""Join the ES modules of a component into one script: Streamlit mounts an inline string, where no import can resolve.
+"""Join the ES modules of a component into one script: Streamlit mounts inline text, in which imports do not resolve.
 
-Each imported module becomes a function that returns its exports, so it keeps a scope of its own. Nothing is rewritten
-but the import and export lines; what this cannot join (cycles, missing exports, other forms) is refused.
+Each imported module becomes a function that returns its exports. Only import and export lines are rewritten.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ OTHER = re.compile(r"^(?:import\b|export\b(?! default\b)).*", re.M)
 
 
 def bundle(entry: Path) -> str:
-    """The entry module as a script without imports, after all that it imports, each once.
+    """The entry module as a script without imports, after the modules that it needs.
 
-    Raises ValueError for an import cycle, an import of a name that is not exported, and any import or export that is
-    not of the form ``import { a, b } from "./c.js";`` or ``export`` before a function, const or class.
+    ValueError for import cycles, imports of names that are not exported, and any form other than ``import { a, b } from
+    "./c.js";`` and ``export`` before a function, const or class.
     """
     modules: dict[Path, str] = {}
     exports: dict[Path, list[str]] = {}

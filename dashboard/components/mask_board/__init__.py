@@ -24,7 +24,7 @@ def mask_board(
     allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw: Callable[[], None], query: int | None = None,
     title: str = "", note: str = "", fact: str = "",
 ) -> None:  # fmt: skip
-    """Draw the cells `allowed` (T, T), True = may attend, of at most 64 tokens; a person may switch each on and off.
+    """Draw the cells `allowed` (T, T), True = may attend, T at most 64, which a person may switch on and off.
 
     `query` is the row in the accent while nothing is under the pointer; `fact` is what a screen reader hears first.
     """
@@ -35,7 +35,7 @@ def mask_board(
 
 
 def drawing_text(key: str) -> str:
-    """What was last drawn on the board, as checked text; ConfigError when the browser sent anything else."""
+    """The board's drawing as validated text; ConfigError when the browser sent anything else."""
     text = str(dict(st.session_state[key].get("cells") or {}).get("text", ""))
     return parse_drawing(text).text()
 

@@ -32,7 +32,7 @@ def picked(key: str) -> str:
 
 
 def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
-    """A part as the browser draws it: its words, and behind four numbers a bar of its share of the model's."""
+    """A part for the browser: its texts, and its shares of the model's numbers."""
     shares = [part.parameters / max(1, whole.parameters), part.flops / max(1, whole.flops),
               part.bytes / max(1, whole.bytes)]
     return {

@@ -55,7 +55,7 @@ def difference_map(
     fact: str = "", height: int | None = None, link: str | None = None, legend: bool = True, reads: str = READS["self"],
     absent: str | None = None,
 ) -> Pair | None:  # fmt: skip
-    """Draw the first map minus the second alone, purple where it is less and green where it is more.
+    """Draw the first map minus the second alone, purple below 0 and green above.
 
     Its scale is ``difference_span(first, second)``, for a page that draws the legend itself (``legend=False``).
     """
@@ -93,7 +93,6 @@ def _names(maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | N
 
 
 def _take(key: str, link: str | None) -> None:
-    """Keep what the browser sent, before the page runs again."""
     message = st.session_state[key].get("pin")
     own = st.session_state.setdefault(f"{key}:view", {})
     (st.session_state.setdefault(f"{link}:link", {}) if link else own)["pin"] = parse_message("pin", message)

@@ -1,4 +1,4 @@
-"""The shape of each series: with its colour it tells maps, curves and rows of a table apart, also without colours."""
+"""The shape of each series, which tells it apart without colours."""
 
 from __future__ import annotations
 

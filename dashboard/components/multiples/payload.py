@@ -1,4 +1,4 @@
-"""Tiles as the few plain values and base64 bytes which the canvases draw."""
+"""Tiles as plain values and base64 bytes for the canvases."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ LEAST_NEGATIVE = -1e-6  # what rounding leaves below zero makes no map signed
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """One map: weights (T, S), mask bool (True = may attend) broadcastable to them, and two lines of heading.
+    """One map: weights (T, S), mask (True = may attend) broadcastable to them, and a heading of two lines.
 
-    ``marker`` is its place in the series (shape and colour), ``span`` its scale's ends, where not 0 to 1. A ``signed``
-    tile is purple and green whatever its numbers.
+    ``marker`` is its index in the series, ``span`` its scale's ends if not 0 to 1; ``signed`` forces a signed scale.
     """
 
     name: str
@@ -59,7 +58,7 @@ def _tile(tile: Tile, index: int, together: tuple[float, float], signed: bool) -
 
 
 def _span(maps: Sequence[Tile], signed: bool) -> tuple[float, float]:
-    """One scale for all maps: 0 to 1, to the largest where that is more; for signed numbers the largest both ways."""
+    """One scale for all maps: 0 to 1 or to a larger maximum; symmetric for signed numbers."""
     sizes = [np.abs(tile.weights[np.isfinite(tile.weights)]).max(initial=0.0) for tile in maps if tile.span is None]
     largest = float(max(sizes, default=1.0))
     if signed:
@@ -68,7 +67,7 @@ def _span(maps: Sequence[Tile], signed: bool) -> tuple[float, float]:
 
 
 def difference_span(first: Tile, second: Tile) -> float:
-    """The end of a difference's scale, the same both ways: its largest cell, rounded up to one digit."""
+    """The end of a difference's symmetric scale: its largest cell, rounded up to one digit."""
     apart = np.abs(np.asarray(first.weights, dtype=np.float64) - second.weights)
     largest = float(apart[np.isfinite(apart)].max(initial=0.0))
     if largest < 1e-9:
@@ -78,6 +77,6 @@ def difference_span(first: Tile, second: Tile) -> float:
 
 
 def telling_column(tile: Tile, query: int) -> int:
-    """The key that a row's map puts most on; numbers that are not finite count for nothing."""
+    """The key with the largest finite weight in a row."""
     row = np.nan_to_num(np.asarray(tile.weights[query], dtype=np.float64), nan=-np.inf)
     return int(row.argmax())

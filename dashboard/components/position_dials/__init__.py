@@ -1,4 +1,4 @@
-"""Rotation drawn as rotation: one dial for each pair of dimensions and place, its hand turned as the pair is."""
+"""Rotations as dials: one for each pair of dimensions and position."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ MOST_PAIRS = 8
 def dials(
     pairs: Sequence[Pair], positions: int, ink: Ink, *, key: str, label: str, before: Sequence[Pair] = (),
 ) -> None:
-    """A row a pair, a column a position; hands start pointing right and turn against the clock, as in the plane.
-
-    `before` are the same pairs under another rule, drawn as faint hands behind.
-    """
+    """Draw a row a pair, a column a position, hands turning counter-clockwise, those of `before` faintly."""
     faint = {(pair.first, pair.second): pair.angle for pair in before}
     rows = [{"name": f"{pair.first}, {pair.second}", "angle": pair.angle, "circle": wavelength_text(pair.wavelength),
              "before": faint.get((pair.first, pair.second))} for pair in pairs]
@@ -35,7 +32,7 @@ def sample_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def wavelength_text(wavelength: float) -> str:
-    """A number of places: one decimal while it is small, thousands apart when it is large."""
+    """A number of positions: one decimal below 100, thousands separated."""
     if math.isinf(wavelength):
         return "∞"
     return f"{wavelength:.1f}" if wavelength < 100 else f"{wavelength:,.0f}"

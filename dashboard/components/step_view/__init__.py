@@ -1,4 +1,4 @@
-"""The six-stage picture of one query, as a component: drawn in the browser, presses come back as `pick`."""
+"""The picture of one query in six stages; presses are returned as `pick`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading → the plain dict that the browser draws: levels as bytes in base64, numbers as text."""
+"""A Reading as a plain dict for the browser: levels as bytes in base64, numbers as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIMS = 6  # numbers of a vector that may stand side by side
 
 @dataclass(frozen=True)
 class StageTexts:
-    """What stands over a stage: its title, its name on a phone, its rule, and the head of its column of numbers."""
+    """The title of a stage, its name on a phone, its rule, and the head of its column."""
 
     title: str
     short: str
@@ -28,10 +28,7 @@ class StageTexts:
 
 def payload(reading: Reading, words: tuple[StageTexts, ...], stage: int, focus: int, whys: dict[int, str],
             fact: list[list[str]], caption: str, more: list[str] | None = None) -> dict:
-    """Everything the picture shows, bounded whatever the sizes: maps of at most 46 × 46, 12 keys, 6 dimensions.
-
-    `more` are a heading and what stands in a list under it, below the caption.
-    """
+    """Everything that is drawn: maps of at most 46 × 46, 12 keys, 6 dimensions; `more` are a heading and a list."""
     vectors = top_of(reading.q, reading.k, reading.v, reading.out)
     scores = top_of(reading.raw, reading.scores)
     most = max(1.0, top_of(reading.weights))

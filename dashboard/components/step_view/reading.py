@@ -1,4 +1,4 @@
-"""One head of one attention as plain numbers: what the picture, the equation and the sentence are drawn from."""
+"""One head of one attention as plain numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ ONE = 5e-3  # how far from 1 a row's sum may be and still be written 1.00
 
 @dataclass(frozen=True)
 class Reading:
-    """A chosen query row (T queries, S keys) of a chosen head, every step of it by name; arrays are (T, ·).
+    """One query of one head, each step by name; arrays are (T, ·), T queries and S keys.
 
-    Where a projection folds heads, q, k and all up to the mask are those of one of the heads that are folded, and
-    `normalized` holds what the normalizer made of each of them.
+    Where a projection combines heads, all up to the mask is of one of them; `normalized` holds each one's weights.
     """
 
     queries: tuple[str, ...]
@@ -83,7 +82,7 @@ class Reading:
 
 
 def folds(steps: Steps) -> int:
-    """How many of the heads that meet make one of those that weigh values."""
+    """How many score heads are combined into one head of weights."""
     assert steps.raw is not None
     assert steps.weights is not None
     return steps.raw.shape[1] // steps.weights.shape[1]
@@ -93,9 +92,9 @@ def read(
     steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], query: int, head: int, *, half: int = 0,
     adjusts: bool = False,
 ) -> Reading:
-    """One head and one query of Steps, batch item 0; exact kernels only, because a fused one keeps no scores.
+    """One head and query of Steps, batch item 0, with the scores that only the exact kernel keeps.
 
-    `half` is which of the heads that are folded into that one; `adjusts` whether a position did more than add a bias.
+    `half` is which of the combined heads is read; `adjusts` whether a position does more than add a bias.
     """
     raw, weights = steps.raw, steps.weights
     if raw is None or weights is None or steps.scores is None:

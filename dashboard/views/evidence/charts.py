@@ -20,9 +20,9 @@ Spec = dict[str, Any]
 
 
 def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tuple[str, str], theme: Theme) -> Spec:
-    """Layers × heads, each cell the change of the answer without that head, the last column without all of them.
+    """Layers × heads, each cell the answer's change without that head, the last column without the whole layer.
 
-    `rows` hold layer, head, change, and the words of the tooltip. The scale ends at the largest change of one head.
+    `rows` hold layer, head, change and the tooltip's texts. The scale ends at the largest change of one head.
     """
     ink = Ink.of(theme)
     # One head's largest change sets the scale: a whole layer would drown them.
@@ -67,10 +67,7 @@ def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: s
 
 
 def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False) -> Spec:
-    """Three marks a word: the whole model, with the heads looking evenly, and with them off; rows hold word, of, p.
-
-    Bars from 0, or of logits points, as their 0 means nothing.
-    """
+    """Three marks a word, by WAYS: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
     y = {"field": "word", "type": "nominal", "sort": list(words), "title": None,
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130, "grid": False}}
     low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)

@@ -83,7 +83,7 @@ def flow_map(controls: Controls, row: int, query: int) -> tuple[np.ndarray, np.n
 
 
 def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> np.ndarray:
-    """The flow to one query (S,), or to all of them (T, S)."""
+    """The flow to one query (S,), or to all (T, S)."""
     trace = reading_of(ref, inputs).trace
     layer_graph = graph(trace, trace.maps[row].kind, trace.maps[row].layer)
     return flows(layer_graph) if query is None else flow(layer_graph, query)

@@ -119,7 +119,6 @@ def _masked(model: Pretrained, choice: ModelChoice) -> ModelInputs:
 
 
 def _position(choice: ModelChoice) -> int:
-    """The position whose next token is followed."""
     reading = choice.reading
     line = reading.target or reading.source
     labels = [f"{position} · after {token}" for position, token in enumerate(line.tokens)]
@@ -132,7 +131,7 @@ def _position(choice: ModelChoice) -> int:
 
 
 def _linked_number(key: str, count: int, default: int) -> int:
-    """The number in the link, for the text that it was made with; else the default."""
+    """The link's number, if it was made with this text; else the default."""
     if st.session_state.setdefault(LINE, key) != key:
         st.session_state[LINE] = key
         st.query_params.pop(AT, None)
@@ -164,10 +163,7 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
 
 
 def _output_field(ref: ModelRef, baseline: Baseline, label: str, part: str, followed: int | None) -> int | None:
-    """A field that lists the likeliest outputs and takes any other; None for the likeliest.
-
-    An error stands under the field, and the likeliest is followed instead.
-    """
+    """The field of an output: the likeliest are offered; None for the likeliest, and after an error, which is shown."""
     options = [one.id for one in top_candidates(baseline.pretrained, baseline.answer, OFFERED)]
     if part == "contrast":
         options = [one for one in options if one != followed]

@@ -1,4 +1,4 @@
-"""Many small measurements one after the other, with what is left in sight, and a stop that keeps what there is."""
+"""Long measurements item by item, with their progress and a stop that keeps what is measured."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ Value = TypeVar("Value")
 
 def measure_with_progress(name: str, about: Hashable, todo: Sequence[Item], one: Callable[[Item], Value],
              noun: str) -> Mapping[Item, Value]:
-    """`one` of each item, as far as there are measurements; `about` is what they hold for.
-
-    What takes under 6 s begins by itself. Longer work waits for a press; Stop keeps what is there.
-    """
+    """`one` of each item measured so far; what takes over 6 s waits for a press, and Stop keeps what there is."""
     key = f"evidence:{name}"
     state = st.session_state.get(key)
     if state is None or state["about"] != about:

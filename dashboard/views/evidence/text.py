@@ -149,10 +149,7 @@ CAN_TELL = (
 
 
 def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
-    """The two papers, and where the reader's own text stands between them (None: not measured).
-
-    `same_first` is whether the weights put first the token that the answer needs most.
-    """
+    """The two papers, and this text between them; `same_first`: the weights put the most needed token first."""
     if agree is None:
         return CAN_TELL
     tau = agree.get("weights")

@@ -8,8 +8,8 @@ import numpy as np
 
 from core.roles import ROLES, RoleScores
 from dashboard.charts.numbers import cell, number
-from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme
-from dashboard.charts.vega import Spec, axis_style, layer
+from dashboard.charts.palette import CATEGORIES, WEIGHTS, Ink, Theme, colours_at, rgb_of
+from dashboard.charts.vega import Spec, axis_style, figure, layer
 from dashboard.views.head_roles.compute import Head
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
@@ -50,13 +50,14 @@ def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Sp
 def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
     """One head: a bar for its score in each role, and a tick with a whisker of 3 spreads where chance would have it."""
     ink = Ink.of(theme)
-    counts = scores.counts
-    rows = [{"role": role.name, "score": float(scores.score[index][head]), "chance": float(scores.chance[index][head]),
-             "low": max(0.0, float(scores.chance[index][head] - 3 * scores.std[index][head])),
-             "high": float(scores.chance[index][head] + 3 * scores.std[index][head]),
-             "fill": CATEGORIES[theme][index], "faint": not bool(counts[index][head]),
-             "text": number(scores.score[index][head]), "by": number(scores.chance[index][head])}
-            for index, role in enumerate(ROLES) if not np.isnan(scores.score[index][head])]
+    rows = []
+    for index, role in enumerate(ROLES):
+        score, chance, std = (values[index][head] for values in (scores.score, scores.chance, scores.std))
+        if not np.isnan(score):
+            rows.append({"role": role.name, "score": float(score), "chance": float(chance),
+                         "low": max(0.0, float(chance - 3 * std)), "high": float(chance + 3 * std),
+                         "fill": CATEGORIES[theme][index], "faint": not bool(scores.counts[index][head]),
+                         "text": number(score), "by": number(chance)})
     y = {"field": "role", "type": "nominal", "title": None, "sort": [row["role"] for row in rows],
          "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130}}
     x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
@@ -71,32 +72,24 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
                     height={"band": 0.8}),
               layer("text", rows, {"y": y, "x": {**x, "datum": END}, "text": {"field": "text"}}, align="right",
                     fontSize=12, color=ink.text, baseline="middle")]
-    return {"layer": layers, "height": 26 * len(rows), "width": "container", "config": {"view": {"stroke": None}}}
-
-
-def cell_size(scores: RoleScores) -> int:
-    """How wide a cell is, so that all heads of a layer fit beside each other."""
-    return int(np.clip(ACROSS // scores.score.shape[2], *CELL))
+    return figure(layers, 26 * len(rows))
 
 
 def ink_of(share: float, theme: Theme) -> str:
     """The colour of a weight from 0 to 1, as maps have it."""
-    stops = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in WEIGHTS[theme]], dtype=float)
-    position = float(np.clip(share, 0, 1)) * (len(stops) - 1)
-    low = min(int(position), len(stops) - 2)
-    return "#" + "".join(f"{round(one):02x}" for one in stops[low] + (stops[low + 1] - stops[low]) * (position - low))
+    return "#" + "".join(f"{round(part):02x}" for part in colours_at(WEIGHTS[theme], share))
 
 
 def readable_on(fill: str) -> str:
     """Dark or white letters, whichever stands out more on this colour (WCAG's relative luminance)."""
-    parts = [int(fill[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    parts = [part / 255 for part in rgb_of(fill)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#1B2330" if (light + 0.05) / (0.0165 + 0.05) > 1.05 / (light + 0.05) else "#FFFFFF"
 
 
 def _heads(scores: RoleScores) -> Iterator[Head]:
-    """Every head there is: layers may have fewer than the widest one."""
+    """The heads that exist: layers may have fewer than the widest one."""
     for layer_, head in np.ndindex(*scores.score.shape[1:]):
         if not np.isnan(scores.score[:, layer_, head]).all():
             yield layer_, head
@@ -120,8 +113,8 @@ def _faint(opacity: float) -> Spec:
 
 
 def _grid(scores: RoleScores, rows: list[Spec], picked: Head, theme: Theme) -> Spec:
-    ink, size = Ink.of(theme), cell_size(scores)
-    heads = scores.score.shape[2]
+    ink, heads = Ink.of(theme), scores.score.shape[2]
+    size = int(np.clip(ACROSS // heads, *CELL))  # all heads of a layer fit beside each other
 
     def axis(orient: str, values: Sequence[int]) -> Spec:
         step = 1 if size >= 14 else 4 if size >= 10 else 8

@@ -59,13 +59,11 @@ def draw_on_set(noun: str) -> bool:
 
 
 def _kind_field(kinds: list[Kind], column: Any) -> Kind:
-    """The kind of attention; a field only where a model has two kinds whose queries are also its keys."""
     return kinds[0] if len(kinds) == 1 else column.selectbox("Attention", kinds, key=KIND, **BOUND,
                                                               format_func=KINDS.get)
 
 
 def _sentences_field(column: Any) -> tuple[tuple[str, ...], str | None]:
-    """The user's own sentences, one a line, and a message about lines that are left out."""
     with column.popover("Sentences", icon=":material/notes:", width="stretch"):
         typed = st.text_area("Measure on sentences of your own, one a line", key=OWN, height=180,
                              persist_state="session", placeholder="\n".join(SENTENCES[:4]),
@@ -89,7 +87,6 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
 
 
 def _role_field(scores: RoleScores, model: str, column: Any) -> int:
-    """The index of the picked role; another model starts with its default role."""
     keys = [role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows]
     default = ROLES[default_role(scores)].key
     _reset_choice(ROLE, keys, default, model)
@@ -146,10 +143,7 @@ def pick_and_rerun(name: str) -> None:
 
 
 def _reset_choice(key: str, options: list[str], default: str, of: object) -> None:
-    """Set the default where the choice is no option, or was made for something else.
-
-    The browser keeps what it showed under a key, so the choice is set, not removed.
-    """
+    """Set the default where the choice is no option or was made for something else."""
     before = st.session_state.get(f"{key}:of", of)
     st.session_state[f"{key}:of"] = of
     if before != of or st.session_state.get(key, default) not in options:

@@ -13,8 +13,9 @@ from dashboard.views.head_roles.compute import Head, HeadReading, Measurements
 from dashboard.views.head_roles.controls import draw_controls, draw_on_set, pick_and_rerun, pick_from_grid
 from dashboard.widgets.model_picker import ModelChoice, choose_model, input_errors
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, theme, title
-from dashboard.widgets.role_marks import best_table
+from dashboard.widgets.role_marks import swatch
 from dashboard.widgets.role_scores import examples_of
+from dashboard.widgets.table import table
 
 
 def page() -> None:
@@ -45,7 +46,7 @@ def _roles(choice: ModelChoice) -> None:
 
 
 def _grids(scores: RoleScores, role: int, head: Head) -> None:
-    """Draw every head by its role, and every head's score in one role; a press in either picks a head."""
+    """Draw every head by its role, and its score in one role; a press in either picks a head."""
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**Every head by its role**")
@@ -76,14 +77,14 @@ def _one_head(choice: ModelChoice, measurements: Measurements, role: int, head: 
         st.vega_lite_chart(spec=charts.head_bars(scores, head, theme()), key="head_roles:bars",
                            alt=f"The scores of {scores.name(head)} in every role, beside chance")
         fact(text.on_text(reading.reading, scores.kind, reading.example, role, noun))
-    best_table(text.table_rows(scores, measurements.inputs,
-                               examples_of(choice.ref, measurements.inputs, scores.kind)))
+    rows = text.table_rows(scores, measurements.inputs, examples_of(choice.ref, measurements.inputs, scores.kind))
+    table(text.TABLE_HEAD, rows, caption="The head that has most of each role", left=(0, len(text.TABLE_HEAD) - 1),
+          marks=[swatch(index) for index in range(len(rows))])
     st.download_button("All scores, CSV", lambda: text.to_csv(scores), "head-roles.csv", "text/csv",
                        icon=":material/download:", on_click="ignore")
 
 
 def _noun(choice: ModelChoice) -> str:
-    """The word for the user's input."""
     if choice.pretrained is None:
         return "array"
     return choice.pretrained.reads if choice.pretrained.reads in ("picture", "sound") else "text"

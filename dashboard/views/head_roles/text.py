@@ -16,6 +16,7 @@ from dashboard.views.head_roles.compute import Head
 from dashboard.widgets.panels import plain
 
 LONGEST = 38  # letters of an example's text
+TABLE_HEAD = ("role", "heads", "most has", "score", "by chance", "where it is clearest")
 
 
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:

@@ -61,7 +61,7 @@ def strips_alone(strips: Sequence[Strip], theme: Theme) -> Spec:
 
 def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, name: str, level: float | None = None,
         named: bool = True) -> Spec:  # fmt: skip
-    """One number a key as bars, the picked key in the accent; masked keys (not finite) have none, and say so.
+    """One bar a key, the picked one in the accent, none where `values` are not finite (masked).
 
     `level` is a dotted line to compare with; `named` writes the keys below.
     """
@@ -93,7 +93,6 @@ def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, na
 
 
 def _written(tokens: Sequence[str]) -> str:
-    """The tokens as an array that a Vega expression reads."""
     return f"[{','.join(map(quoted, tokens))}]"
 
 
@@ -126,7 +125,7 @@ def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -
 
 
 def _bars_around(marks: Spec) -> Spec:
-    """A layer whose marks reach half a dimension to both sides, with a hair between them."""
+    """A layer whose marks reach half a dimension to both sides."""
     return marks | {"transform": [{"calculate": "datum.at - 0.46", "as": "from"},
                                   {"calculate": "datum.at + 0.46", "as": "to"}]}
 

@@ -54,10 +54,7 @@ def order_field() -> Order:
 
 
 def current_cell(reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelInputs, Kind]) -> Cell:
-    """The cell of a new link, else the last one picked in the map or the fields, else the default cell.
-
-    The default is also taken for another model or text, and when another head was picked on another page.
-    """
+    """A new link's cell, else the last one picked here; else, as for another model, text or head, the default."""
     before: Cell | None = st.session_state.get(CELL)
     linked = _cell_of_link(trace) if st.query_params.get("cell") not in (None, st.session_state.get(WRITTEN)) else None
     ref, _, kind = of

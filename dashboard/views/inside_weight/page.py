@@ -57,7 +57,6 @@ def _map(trace: AttentionTrace, cell: Cell) -> None:
 
 
 def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
-    """The scores that the softmax takes, and what it makes of them."""
     visible = int(np.isfinite(one.scores).sum())
     even = number(1 / visible)
     names = (*keys, "sink") if one.sink is not None else keys
@@ -87,7 +86,6 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
 
 
 def _carried(one: WeightBreakdown, query: str, key: str) -> None:
-    """What passes through the weight."""
     st.markdown("### What the weight carries")
     strips = [Strip(f"v · {key}", one.value), Strip("α · v", one.contribution),
               Strip(f"all that {query} gets", one.out)]

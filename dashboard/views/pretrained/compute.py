@@ -57,10 +57,7 @@ def view_of(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceView
 
 
 def of_kind(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> AttentionTrace:
-    """The reading's maps of one kind, with the sink that a model may have.
-
-    The same object at each call, so that what is made of it is kept.
-    """
+    """The reading's maps of one kind, with a sink's column; the same object each time, as caches hash it."""
     reading = reading_of(ref, inputs)
     if reading.trace.kinds == (kind,) and not reading.sinks:
         return reading.trace

@@ -1,4 +1,4 @@
-"""Downloads of what is drawn, made only when they are asked for."""
+"""Downloads of the drawn maps, made only when pressed."""
 
 from __future__ import annotations
 

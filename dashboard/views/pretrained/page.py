@@ -99,10 +99,7 @@ def _reset_for_other_model(ref: ModelRef, controls: Controls) -> None:
 
 
 def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, list[Pair]]:
-    """The head of the link, or that was picked on another page, or the default; and the link's pins.
-
-    Warns of errors in the link.
-    """
+    """The head of the link, or of another page, or the default, and the link's pins; warns of errors in the link."""
     linked, bad_head = read_pair("head", trace_view.trace.shape)
     pins, bad_pin = read_pairs("pin", (len(trace_view.rows), len(trace_view.columns)))
     for sentence in filter(None, (bad_head, bad_pin)):
@@ -143,10 +140,7 @@ def _one_head(
 def _save_picks(
     ref: ModelRef, ranked: TraceView, view: ViewState, first: Pair, pins: list[Pair], controls: Controls
 ) -> None:
-    """Write into the link the head, unless it is the default, and the pins by the model's own tokens.
-
-    Other pages start with the picked head.
-    """
+    """Write the picked head and the pins, by the model's own tokens, into the link and the session."""
     head = (view.layer, view.head)
     if head != first:
         choose_head(ref, ranked.trace.map(0).kind, head)

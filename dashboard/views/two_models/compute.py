@@ -135,9 +135,9 @@ def kinds(first: Side, second: Side) -> list[Kind]:
 
 
 def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
-    """Both traces of a kind with their tokens aligned, and whether pieces were merged into words for that.
+    """Both traces of a kind aligned, and whether pieces were merged into words (two models share only words).
 
-    Two models that tokenize a text differently share only its words. PretrainedError when it is too long.
+    PretrainedError when the texts are too long.
     """
     first, second = sides
     second_kind = kind if kind in second.reading.trace.kinds else second.reading.trace.kinds[0]

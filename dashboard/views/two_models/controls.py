@@ -58,7 +58,6 @@ def _model(choice: ModelChoice) -> tuple[str, ModelRef]:
 
 
 def _inputs(choice: ModelChoice) -> ModelInputs:
-    """The second picture or text."""
     assert choice.pretrained is not None
     if choice.pretrained.reads == "picture":
         names = examples.pictures(int(getattr(choice.pretrained.model.config, "num_channels", 3)))

@@ -64,7 +64,6 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange) -> None:
 
 
 def _tiles(comparison: Comparison, head: HeadChange) -> list[Tile]:
-    """The head's map on each side, with the tokens of both."""
     tiles = []
     indices, names = ((head.layer, head.head), head.to), (head.name, head.other)
     for which, side in enumerate(comparison.sides):
@@ -75,7 +74,6 @@ def _tiles(comparison: Comparison, head: HeadChange) -> list[Tile]:
 
 
 def _maps(comparison: Comparison, head: HeadChange) -> None:
-    """Draw the head on both sides, under one crosshair."""
     pair, sides = comparison.pair, comparison.sides
     kind = pair.first.map(0).kind
     row, column = text.most_different_cell(pair, head) or (None, None)

@@ -68,7 +68,6 @@ def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
 
 
 def _produced_position(choice: ModelChoice) -> int:
-    """The position of the picked word in the produced text."""
     produced = choice.reading.produced
     assert produced is not None
     words = [position for position, special in enumerate(produced.special) if not special] or [0]

@@ -148,7 +148,6 @@ def _effects(choice: ModelChoice, question: Question, answer: Answer) -> compute
 
 
 def _others(own: ModelTask | None, name: str) -> None:
-    """Draw the other jobs, each with models for it, and the functions that just ran."""
     if own is not None:
         st.markdown(text.other_jobs(own, name))
     for job in MODEL_TASKS:

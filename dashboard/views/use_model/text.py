@@ -73,7 +73,6 @@ def _instead(answer: Answer, effect: Effect) -> str:
 
 
 def _rank(answer: Answer, head: Head) -> str:
-    """How many heads change the answer more."""
     if not head.before:
         return f"of {_heads(answer)}, none changes that more"
     return f"{head.before} of {_heads(answer)} {'changes' if head.before == 1 else 'change'} that more"

@@ -55,8 +55,7 @@ class ModelChoice:
 def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
-    `needs` are the features that the page requires, of "qkv", "head", "generate" and "model". A model that lacks one is
-    refused with a message, beside models that have it.
+    `needs` are required features, of "qkv", "head", "generate" and "model"; models without them are refused.
     """
     left, right = st.columns([1, 2])
     name = model_box(left, default_model(needs), tuple(PANELS))
@@ -78,10 +77,7 @@ def input_errors() -> Iterator[None]:
 
 
 def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,)) -> str:
-    """A select box of the local models that takes any other name; returns the name, or one of `panels`.
-
-    The chosen model is kept from page to page.
-    """
+    """A select box of the local models that takes any other name; returns the name, or one of `panels`."""
     state, names = st.session_state, [ref.name for ref in local_models()]
     state[PICKED] = state.get(PICKED, False) or MODEL in st.query_params
     if not state[PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):

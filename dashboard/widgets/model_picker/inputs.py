@@ -52,7 +52,7 @@ def _text(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
 
 
 def _change_language(group: str, usual: str) -> None:
-    """Switch the text when a model has its own vocabulary; each vocabulary's text is restored when it is used again."""
+    """Switch the text when a model has its own vocabulary, back to that vocabulary's last text."""
     before = st.session_state.get(GROUP)
     if before is not None and before != group:
         texts = st.session_state.setdefault(TEXTS, {})

@@ -30,10 +30,7 @@ MODEL, PICKED = "inside:model", "inside:picked"  # the picker's key, and whether
 
 @dataclass(frozen=True)
 class ModelRef:
-    """The source of a model, and its name there.
-
-    `revision` is a hub model's branch, tag or commit; for a folder, its modification time.
-    """
+    """A model's source and name; `revision` is a hub branch, tag or commit, or a folder's modification time."""
 
     source: Source
     name: str
@@ -55,10 +52,7 @@ def local_models() -> tuple[ModelRef, ...]:
 
 
 def parse_model(text: str) -> ModelRef:
-    """The model that a typed name or a link refers to: a local model, a folder, or a model of the hub.
-
-    PretrainedError when it is none of these.
-    """
+    """The model that a typed name or a link refers to; PretrainedError when it is none."""
     text = text.strip()
     for ref in local_models():
         if text == ref.name:

@@ -69,10 +69,7 @@ def _typed() -> None:
 
 
 def folders_allowed() -> bool:
-    """Whether a visitor may open folders of the server.
-
-    ATTENTION_LAB_FOLDERS, 1 or 0, decides; without it, only a browser on the same computer may.
-    """
+    """Whether a visitor may open folders: by ATTENTION_LAB_FOLDERS (1, 0), else only from the same computer."""
     setting = os.environ.get("ATTENTION_LAB_FOLDERS") or secret("ATTENTION_LAB_FOLDERS")
     if setting:
         return str(setting).lower() not in ("0", "false", "no")
@@ -139,7 +136,7 @@ def _hub(ref: ModelRef) -> ModelRef | None:
 
 
 def _look_up(ref: ModelRef) -> DownloadPlan | str:
-    """The download plan, or why there is none; the hub is asked once for each name."""
+    """The download plan or its error; the hub is asked once for each name."""
     lookup = st.session_state.get(LOOKUP)
     if lookup is None or lookup[0] != ref:
         with st.spinner(f"Asking the hub for {ref.name}"):
@@ -153,7 +150,6 @@ def _look_up(ref: ModelRef) -> DownloadPlan | str:
 
 
 def _offer(plan: DownloadPlan) -> None:
-    """Draw what a download would fetch, and the button that starts it."""
     text, button = st.columns([3, 1], vertical_alignment="center")
     text.markdown(f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to fetch in "
                   f"{len(plan.files)} files, {format_bytes(plan.memory)} in memory, pinned to commit "
@@ -173,7 +169,6 @@ def _start_download(plan: DownloadPlan) -> None:
 
 @st.fragment(run_every=0.5)
 def _poll_download(repo: str) -> None:
-    """Draw a running download: progress and Stop."""
     on_way = downloads.find(repo)
     if on_way is None or on_way.ended:
         st.rerun()
