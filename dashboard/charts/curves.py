@@ -28,19 +28,9 @@ class Curve:
         return [(x, y) for x, y in self.points if y is not None]
 
 
-def step_chart(
-    curves: Sequence[Curve],
-    *,
-    ink: Ink,
-    last_x: float,
-    step: float | None = None,
-    high: float | None = None,
-    guess: tuple[float, str] | None = None,
-    percent: bool = False,
-    height: int = 200,
-    unit: str = "step",
-    named: bool = True,
-) -> Spec:
+def step_chart(curves: Sequence[Curve], *, ink: Ink, last_x: float, step: float | None = None,
+               high: float | None = None, guess: tuple[float, str] | None = None, percent: bool = False,
+               height: int = 200, unit: str = "step", named: bool = True) -> Spec:
     """Curves over training steps, layers or seconds (`unit`); `guess` is a level to beat and its words, on the side
     where there is room, `step` the picked place, `high` fixes y; `named` writes each curve's name at its end."""
     curves = [curve for curve in curves if curve.defined_points()]

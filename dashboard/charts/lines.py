@@ -44,10 +44,8 @@ class Curve:
     band: Sequence[tuple[float, float]] = ()
 
 
-def line_chart(
-    title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, log: bool = False, rule: float | None = None,
-    height: int = HEIGHT,
-) -> Spec:
+def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, log: bool = False,
+               rule: float | None = None, height: int = HEIGHT) -> Spec:
     """Curves that end in a dot and their names; `rule` is a line in the accent."""
     values = [y for curve in curves for _, y in curve.points] + [y for c in curves for pair in c.band for y in pair]
     low, high = bounds(values, log)

@@ -16,7 +16,7 @@ WEIGHTS: dict[str, tuple[str, ...]] = {
               "#257FC2", "#3461BD", "#4141AD", "#412389", "#2E1357"),
     "dark": ("#1E2128", "#2B2F4F", "#3C3F85", "#4259B3", "#357ACC",
              "#269AD2", "#43B5D0", "#77CCCD", "#B1E1D5", "#E6F6EB"),
-}  # fmt: skip
+}
 
 # Eleven stops, so that zero falls on the middle one.
 SIGNED: dict[str, tuple[str, ...]] = {
@@ -24,7 +24,7 @@ SIGNED: dict[str, tuple[str, ...]] = {
               "#C1D6BC", "#8BB686", "#58955A", "#316E3D", "#144927"),
     "dark": ("#E5D0E8", "#C89ED7", "#A56DBD", "#784B8D", "#483656", "#1E2128",
              "#2D4236", "#386842", "#519459", "#84BE80", "#C6E1BB"),
-}  # fmt: skip
+}
 
 # Eight series, and after them the grey of what is no series of its own: a head that spreads over everything.
 CATEGORIES: dict[str, tuple[str, ...]] = {

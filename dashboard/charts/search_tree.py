@@ -68,9 +68,7 @@ def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step:
             f'{"".join(steps)}{"".join(filter(None, lines))}{"".join(boxes)}</svg>')
 
 
-def _edge(
-    tree: Tree, place: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int],
-) -> str:
+def _edge(tree: Tree, place: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int]) -> str:
     one = tree.candidates[place]
     if one.parent == ROOT or one.parent not in at:
         return ""
@@ -84,10 +82,8 @@ def _edge(
             f'stroke-opacity="{opacity}" stroke-width="{round(1 + (0 if faint else 3 * share), 1)}"/>')
 
 
-def _box(
-    tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, ink: Ink, theme: Theme, on: set[int],
-    current: int,
-) -> str:
+def _box(tree: Tree, spot: Spot, at: tuple[int, int], width: int, words: Names, ink: Ink, theme: Theme, on: set[int],
+         current: int) -> str:
     one, (x, y) = tree.candidates[spot.place], at
     chance = math.exp(one.logp)
     stops = WEIGHTS[theme]

@@ -21,9 +21,8 @@ PLAIN, OVER = 0.85, 0.45  # how strongly a picture is drawn by itself, and over 
 MOST_TILES = 14
 
 
-def source_weights(
-    config: ModelConfig, kind: str, weights: np.ndarray, rows: Sequence[str], length: int,
-) -> tuple[tuple[str, ...], np.ndarray] | None:
+def source_weights(config: ModelConfig, kind: str, weights: np.ndarray, rows: Sequence[str],
+                   length: int) -> tuple[tuple[str, ...], np.ndarray] | None:
     """The outputs' names and weights (T, S) on the source's `length` positions; None for a map of something else."""
     if kind == "cross":
         return tuple(rows), weights
@@ -62,10 +61,8 @@ def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> str:
             'style="image-rendering:pixelated;border-radius:2px;display:block">')
 
 
-def tiles(
-    source: Sequence[Sequence[float]], grid: tuple[int, int], outputs: Sequence[str], weights: np.ndarray,
-    theme: Theme, ink: Ink,
-) -> str:
+def tiles(source: Sequence[Sequence[float]], grid: tuple[int, int], outputs: Sequence[str], weights: np.ndarray,
+          theme: Theme, ink: Ink) -> str:
     """HTML: a picture for each output, its patches tinted by their weight, the largest of all in the full colour."""
     whole, most = picture(source, grid), float(weights.max()) or 1.0
     height = ONE_TILE if len(weights) == 1 else TILE
@@ -77,10 +74,8 @@ def tiles(
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>'
 
 
-def forecast_chart(
-    past: Sequence[float], target: Sequence[float], forecast: Sequence[float], naive: Sequence[float],
-    weights: np.ndarray | None, ink: Ink, theme: Theme,
-) -> Spec:
+def forecast_chart(past: Sequence[float], target: Sequence[float], forecast: Sequence[float], naive: Sequence[float],
+                   weights: np.ndarray | None, ink: Ink, theme: Theme) -> Spec:
     """The past, the target, the forecast and the last season repeated; dots on the past are the mean weight."""
     now, style = len(past) - 1, axis_style(ink)
     at = {"x": field("x", "place", domain=[0, now + len(target)], axis={**style, "grid": False, "titleAnchor": "end"}),

@@ -21,10 +21,8 @@ def likeliest(probabilities: Tensor, token: int, most: int = MAX_BARS) -> list[i
     return top if token in top else [*top[:-1], token]
 
 
-def bars(
-    distributions: dict[str, Tensor], names: Sequence[str] | Mapping[int, str], token: int, ink: Ink,
-    most: int = MAX_BARS,
-) -> Spec:
+def bars(distributions: dict[str, Tensor], names: Sequence[str] | Mapping[int, str], token: int, ink: Ink,
+         most: int = MAX_BARS) -> Spec:
     """A bar a token for each distribution, the picked token in the accent."""
     top = likeliest(next(iter(distributions.values())), token, most)
     labels = distinct([names[i] for i in top])

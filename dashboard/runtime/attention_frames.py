@@ -63,9 +63,8 @@ def count_examples(run: Run, step: int) -> int:
         return 0
 
 
-def head_over_time(
-    run: Run, steps: list[int], example: int, kind: str, layer: int, head: int, must: int | None = None,
-) -> list[tuple[int, np.ndarray]]:
+def head_over_time(run: Run, steps: list[int], example: int, kind: str, layer: int, head: int,
+                   must: int | None = None) -> list[tuple[int, np.ndarray]]:
     """(step, weights (T, S)) of one head, oldest first; of large maps only some, with `must` and the last."""
     last = _head(run, steps[-1], example, kind, layer, head)
     if last is None:

@@ -29,10 +29,8 @@ def machine(device: str) -> str:
 class Race:
     """Benchmark mechanisms over lengths in a thread: a page polls its fraction, points, and error."""
 
-    def __init__(
-        self, configs: Mapping[str, AttentionConfig], lengths: Sequence[int], *, rounds: int, limits: Limits,
-        backward: bool = False, device: str = CPU, clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, configs: Mapping[str, AttentionConfig], lengths: Sequence[int], *, rounds: int, limits: Limits,
+                 backward: bool = False, device: str = CPU, clock: Callable[[], float] = time.perf_counter) -> None:
         self.configs, self.lengths, self.rounds, self.limits = configs, lengths, rounds, limits
         self.backward, self.device, self.clock = backward, device, clock
         self.fraction, self.error = 0.0, ""

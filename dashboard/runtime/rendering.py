@@ -18,10 +18,8 @@ Rendered = TypeVar("Rendered")
 AHEAD = 0.02  # seconds: the server sends every 10 ms and the browser collects for 10 ms more; later is not waited for
 
 
-def render_before_widgets(
-    ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
-    show: Callable[[Controls], Rendered],
-) -> tuple[Controls, Rendered]:
+def render_before_widgets(ready: str, settings: Callable[[], Controls], controls: Callable[[], Controls],
+                          show: Callable[[Controls], Rendered]) -> tuple[Controls, Rendered]:
     """The values of the controls, and what ``show`` returned for them; the controls are placed above its output.
 
     ``settings`` reads the values from the session, without drawing; ``controls`` draws the widgets and returns theirs.

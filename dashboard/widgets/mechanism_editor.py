@@ -34,10 +34,8 @@ MAX_REPAIRS = 3
 Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
 
 
-def mechanism(
-    key: str, start: AttentionConfig, *, link: str | None = None, axes: Collection[str] = tuple(AXES),
-    presets: bool = True, sizes: bool = True,
-) -> AttentionConfig | None:
+def mechanism(key: str, start: AttentionConfig, *, link: str | None = None, axes: Collection[str] = tuple(AXES),
+              presets: bool = True, sizes: bool = True) -> AttentionConfig | None:
     """Draw the editor; returns the mechanism, or None with the reason beside the control.
 
     It starts from `start`, and again when the page passes another one. What is not drawn (`axes`, `sizes`) stays as in

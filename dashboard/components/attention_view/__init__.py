@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-import streamlit as st
 
 from dashboard.charts.palette import colour_scale
 from dashboard.components.attention_view import payload
 from dashboard.components.attention_view.blocks import Blocks, Pool, Window
 from dashboard.components.attention_view.patches import Patches
-from dashboard.components.attention_view.state import Pair, ViewState, inside, parse_message, settle
+from dashboard.components.attention_view.state import Pair, ViewState, inside, settle, settle_pin, stores, take
 from dashboard.components.lib import draw
 
 if TYPE_CHECKING:
@@ -27,20 +26,18 @@ Roles: TypeAlias = Mapping[tuple[int, int], int] | None
 Frames: TypeAlias = Sequence[tuple[int, np.ndarray]] | None
 
 
-def attention_view(
-    trace: AttentionTrace, *, key: str, layer: int = 0, head: int = 0, query: int | None = None,
-    pin: Pair | None = None, pins: Sequence[Pair] | None = None,
-    layout: Literal["one", "grid", "frames"] = "one", show: Literal["both", "matrix", "lines"] = "both",
-    scale: Literal["unit", "largest", "p99.5"] = "unit", pool: Pool = "mean", threshold: float = 0.0,
-    signed: bool = False, roles: Roles = None, patches: Patches | None = None, frames: Frames = None,
-    frame: int | None = None, live: bool = False, fact: str = "", title: str | None = None,
-    reads: str | None = None, caption: str | None = None, height: int | None = None, thumb: int = 34,
-    link: str | None = None,
-) -> ViewState:  # fmt: skip
+def attention_view(trace: AttentionTrace, *, key: str, layer: int = 0, head: int = 0, query: int | None = None,
+                   pin: Pair | None = None, pins: Sequence[Pair] | None = None,
+                   layout: Literal["one", "grid", "frames"] = "one", show: Literal["both", "matrix", "lines"] = "both",
+                   scale: Literal["unit", "largest", "p99.5"] = "unit", pool: Pool = "mean", threshold: float = 0.0,
+                   signed: bool = False, roles: Roles = None, patches: Patches | None = None, frames: Frames = None,
+                   frame: int | None = None, live: bool = False, fact: str = "", title: str | None = None,
+                   reads: str | None = None, caption: str | None = None, height: int | None = None, thumb: int = 34,
+                   link: str | None = None) -> ViewState:
     """Draw a trace of one kind (weights (H, T, S) a layer) and return what the person has picked in it.
 
-    ``layer``, ``head``, ``pin`` and ``frame`` are the page's wish: each holds until a person picks something else,
-    and again as soon as the page wishes something new. Views with the same ``link`` share one picked head.
+    ``layer``, ``head``, ``pin`` and ``frame`` are the page's values: each holds until a person picks something else,
+    and again as soon as the page passes a new one. Views with the same ``link`` share one picked head.
     With ``pins``, even none, several cells may be pinned. ``query`` is the row drawn in the accent while nothing is
     pinned. Weights below ``threshold`` are not drawn, though still read. ``roles`` gives (layer, head) a category from
     0. ``patches`` is the picture whose pieces the tokens are: it takes the place of the lines. A map of more than 512
@@ -54,41 +51,34 @@ def attention_view(
     if layout == "frames" and not frames:
         raise ValueError('layout "frames" needs at least one (step, weights) pair in frames')
     _check(trace, layer, head)
-    own = st.session_state.setdefault(f"{key}:view", {})
-    shared = st.session_state.setdefault(f"{link}:link", {}) if link else own
+    own, shared = stores(key, link)
     state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
-    words = {
-        "fact": fact or f"Attention weights of head {trace.label(state.layer, state.head)}",
-        "title": title, "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption,
-    }  # fmt: skip
+    texts = {"fact": fact or f"Attention weights of head {trace.label(state.layer, state.head)}", "title": title,
+             "reads": reads or payload.READS[trace.maps[state.layer].kind], "caption": caption}
     look = {"query": query, "show": show, "scale": scale, "pool": pool, "signed": signed, "live": live,
             "threshold": float(threshold), "patches": patches and patches.payload(), "several": pins is not None,
-            "height": height, "thumb": thumb, "turn": own.get("turn", 0)}  # fmt: skip
+            "height": height, "thumb": thumb, "turn": own.get("turn", 0)}
     blocks = _blocks(trace, state, own) if layout == "one" else None
-    data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | words | look
-    callbacks = {f"on_{field}_change": functools.partial(_take, key, link, field) for field in FIELDS}
+    data = _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool) | texts | look
+    callbacks = {f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
+                 for field in FIELDS}
     draw("attention_view", "av", data, key=key, **callbacks)
     return state
 
 
-def _settled(
-    trace: AttentionTrace, key: str, shared: dict[str, Any], own: dict[str, Any], pick: Pair, pin: Pair | None,
-    pins: Sequence[Pair] | None, frame: int | None,
-) -> ViewState:  # fmt: skip
+def _settled(trace: AttentionTrace, key: str, shared: dict[str, Any], own: dict[str, Any], pick: Pair, pin: Pair | None,
+             pins: Sequence[Pair] | None, frame: int | None) -> ViewState:
     layer, head = settle(shared, key, "pick", pick)
     if layer >= len(trace.maps) or head >= len(trace.maps[layer].weights):
-        # Another model may have fewer heads than the one in which the person picked.
+        # Another model may have fewer heads than the one of the pick.
         layer, head = shared["pick"] = pick
     rows, columns = trace.maps[layer].weights.shape[1:]
     step = settle(own, key, "frame", None if frame is None else int(frame))
     if pins is not None:
         initial = tuple((int(i), int(j)) for i, j in pins)
-        own["pins"] = every = inside(settle(own, key, "pins", initial), (rows, columns))
-        return ViewState(layer, head, every[-1] if every else None, step, every)
-    pinned = settle(own, key, "pin", None if pin is None else (int(pin[0]), int(pin[1])))
-    if pinned is not None and not inside([pinned], (rows, columns)):
-        pinned = own["pin"] = None
-    return ViewState(layer, head, pinned, step)
+        own["pins"] = pinned = inside(settle(own, key, "pins", initial), (rows, columns))
+        return ViewState(layer, head, pinned[-1] if pinned else None, step, pinned)
+    return ViewState(layer, head, settle_pin(own, key, pin, (rows, columns)), step)
 
 
 def _blocks(trace: AttentionTrace, state: ViewState, own: dict[str, Any]) -> Blocks | None:
@@ -115,35 +105,17 @@ def _check(trace: AttentionTrace, layer: int, head: int) -> None:
         raise ValueError(f"head {head} is not in layer {layer}, which has {heads} heads, 0 to {heads - 1}")
 
 
-def _data(
-    trace: AttentionTrace, state: ViewState, layout: str, signed: bool, roles: Roles, frames: Frames,
-    blocks: Blocks | None, part: Window | None, pool: Pool,
-) -> dict[str, Any]:  # fmt: skip
+def _data(trace: AttentionTrace, state: ViewState, layout: str, signed: bool, roles: Roles, frames: Frames,
+          blocks: Blocks | None, part: Window | None, pool: Pool) -> dict[str, Any]:
     attention = trace.maps[state.layer]
     data: dict[str, Any] = {
-        "layout": layout,
-        "layer": state.layer,
+        "layout": layout, "layer": state.layer, "head": state.head, "frame": state.frame,
         "numbers": [trace.number(index) for index in range(len(trace.maps))],
-        "head": state.head,
         "pins": list(state.pins) if state.pins else [state.pin] if state.pin else [],
-        "frame": state.frame,
-        "heads": int(attention.weights.shape[0]),
-        **payload.labels(attention, blocks),
-    }
+        "heads": int(attention.weights.shape[0]), **payload.labels(attention, blocks)}
     if layout == "grid":
         return data | {"grid": payload.grid(trace, signed), "roles": payload.role_list(roles)}
     if layout == "one":
         return data | {"one": payload.one_map(attention, state.head, blocks, pool), "part": part}
-    shape = attention.weights.shape
-    return data | {
-        "frames": payload.frame_maps(frames or ()),
-        "mask": payload.allowed_bits(attention.mask, shape, [state.head]),
-    }
-
-
-def _take(key: str, link: str | None, field: str) -> None:
-    message = st.session_state[key].get(field)
-    own = st.session_state.setdefault(f"{key}:view", {})
-    store = st.session_state.setdefault(f"{link}:link", {}) if link and field == "pick" else own
-    store[field] = parse_message(field, message)
-    own["turn"] = int(dict(message or {}).get("turn", 0))
+    return data | {"frames": payload.frame_maps(frames or ()),
+                   "mask": payload.allowed_bits(attention.mask, attention.weights.shape, [state.head])}

@@ -48,8 +48,8 @@ class Blocks:
         if mask is None:
             sizes = np.diff(self.rows)[:, None] * np.diff(self.columns)[None, :]
             return self._each(np.add, values) / sizes.astype(np.float32)
-        seen = self._cut(np.broadcast_to(mask, weights.shape))
-        return self._each(np.add, values * seen) / np.maximum(self._each(np.add, seen.astype(np.float32)), 1.0)
+        allowed = self._cut(np.broadcast_to(mask, weights.shape))
+        return self._each(np.add, values * allowed) / np.maximum(self._each(np.add, allowed.astype(np.float32)), 1.0)
 
     def pool_mask(self, mask: np.ndarray) -> np.ndarray:
         """Which blocks of a bool mask (…, T, S) hold an unmasked cell."""
@@ -66,7 +66,7 @@ class Blocks:
         return {"rows": self.rows.tolist(), "cols": self.columns.tolist(), "pooled": self.pooled}
 
 
-def names(tokens: Sequence[str], at: np.ndarray) -> list[str]:
+def names(tokens: Sequence[str], ends: np.ndarray) -> list[str]:
     """The name of each block: its token's, or its first and last token's."""
     return [tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
-            for start, stop in zip(at[:-1], at[1:], strict=True)]
+            for start, stop in zip(ends[:-1], ends[1:], strict=True)]

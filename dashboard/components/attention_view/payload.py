@@ -10,18 +10,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from core.tokens import token_text
-from dashboard.components.attention_view.blocks import Blocks, Pool, names
+from dashboard.components.attention_view.blocks import Blocks, Pool, edges, names
 
 THUMB_PIXELS = 68  # 34 px on a screen of two device pixels each: finer than this is never seen
 EXACT_CELLS = 65_536  # up to here every head of the layer travels as float32, so [ and ] need no rerun
 FRAME_CELLS = 262_144  # more cells than this in all frames: one byte each
 MASKED = 255  # the byte of a masked cell in a thumbnail; weights take 0 to 254
 
-READS = {
-    "self": "query (row) attends to → key (column)",
-    "causal": "query (row) attends to → key (column)",
-    "cross": "output (row) attends to → input (column)",
-}
+READS = dict.fromkeys(("self", "causal"), "query (row) attends to → key (column)") | {
+    "cross": "output (row) attends to → input (column)"}
 
 
 def encode(array: np.ndarray) -> str:
@@ -29,22 +26,15 @@ def encode(array: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(array).data).decode("ascii")
 
 
-def edges(size: int, limit: int = THUMB_PIXELS) -> np.ndarray:
-    """The first index of each block when ``size`` cells are pooled into at most ``limit``."""
-    count = min(size, limit)
-    return (np.arange(count) * size) // count
-
-
-def pool(values: np.ndarray, limit: int = THUMB_PIXELS) -> np.ndarray:
-    """Block means of (…, T, S) such that neither of the last two axes is longer than ``limit``."""
+def pool(values: np.ndarray) -> np.ndarray:
+    """Block means of (…, T, S) such that neither of the last two axes is longer than a thumbnail's."""
     for axis in (-2, -1):
         size = values.shape[axis]
-        if size > limit:
-            first = edges(size, limit)
-            widths = np.diff(np.append(first, size)).astype(np.float32)
-            shape = [1] * values.ndim
-            shape[axis] = len(first)
-            values = np.add.reduceat(values, first, axis=axis) / widths.reshape(shape)
+        if size > THUMB_PIXELS:
+            ends = edges(0, size, THUMB_PIXELS)
+            widths = np.diff(ends).astype(np.float32)
+            sums = np.add.reduceat(values, ends[:-1], axis=axis)
+            values = sums / (widths[:, None] if axis == -2 else widths)
     return values
 
 
@@ -63,40 +53,35 @@ def to_bytes(values: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.clip(np.nan_to_num(scaled, posinf=254.0, neginf=0.0) + 0.5, 0, 254).astype(np.uint8)
 
 
-# A pin or another head draws the page anew, but pools no thumbnail again: what is kept lives as long as its trace.
+# A pin or another head draws the page again, but pools no thumbnail again: these live as long as their trace.
 _GRIDS: WeakKeyDictionary[Any, dict[bool, dict[str, Any]]] = WeakKeyDictionary()
 
 
 def grid(trace: Any, signed: bool = False) -> dict[str, Any]:
-    made = _GRIDS.setdefault(trace, {})
-    if signed not in made:
-        made[signed] = thumbnails(trace.maps, signed)
-    return made[signed]
+    grids = _GRIDS.setdefault(trace, {})
+    if signed not in grids:
+        grids[signed] = thumbnails(trace.maps, signed)
+    return grids[signed]
 
 
 def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
     """Every head of every layer as bytes of at most 68 × 68, on one shared scale."""
-    pooled = [pool(np.asarray(one.weights, dtype=np.float32)) for one in maps]
+    pooled = [pool(np.asarray(item.weights, dtype=np.float32)) for item in maps]
     everything = np.concatenate([small.ravel() for small in pooled])
-    is_pooled = everything.size < sum(one.weights.size for one in maps)
+    is_pooled = everything.size < sum(item.weights.size for item in maps)
     low, high = span(everything, signed)
     if is_pooled and not signed:
         # A mean over blocks of cells is far below one, so a pooled grid shares the 99.5th percentile as full ink.
         high = max(float(np.quantile(everything, 0.995)), 1e-6)
     parts = []
-    for small, one in zip(pooled, maps, strict=True):
+    for small, item in zip(pooled, maps, strict=True):
         cells = to_bytes(small, low, high)
-        if one.mask is not None:
-            cells = np.where(_visible(one.mask, one.weights.shape), cells, np.uint8(MASKED))
+        if item.mask is not None:
+            cells = np.where(_visible(item.mask, item.weights.shape), cells, np.uint8(MASKED))
         parts.append(cells)
-    return {
-        "shapes": [[int(size) for size in cells.shape] for cells in parts],
-        "layers": list(range(len(maps))),
-        "pooled": is_pooled,
-        "low": float(low),
-        "high": float(high),
-        "bytes": encode(np.concatenate([cells.ravel() for cells in parts])),
-    }
+    return {"shapes": [[int(size) for size in cells.shape] for cells in parts], "layers": list(range(len(maps))),
+            "pooled": is_pooled, "low": float(low), "high": float(high),
+            "bytes": encode(np.concatenate([cells.ravel() for cells in parts]))}
 
 
 def _planes(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -110,7 +95,7 @@ def _visible(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     # A block of cells counts as masked only when all of it is.
     planes = _planes(mask, shape)
     for axis in (-2, -1):
-        planes = np.logical_or.reduceat(planes, edges(planes.shape[axis]), axis=axis)
+        planes = np.logical_or.reduceat(planes, edges(0, planes.shape[axis], THUMB_PIXELS)[:-1], axis=axis)
     return planes
 
 
@@ -147,14 +132,9 @@ def one_map(attention: Any, head: int, blocks: Blocks | None = None, pool: Pool 
         values, ends = blocks.weights(values, mask, pool), blocks.payload()
         mask = None if mask is None else blocks.pool_mask(mask)
     shape = (len(weights) if blocks is None else 1, *values.shape[1:])
-    return {
-        "heads": heads,
-        "rows": int(values.shape[1]),
-        "cols": int(values.shape[2]),
-        "edges": ends,
-        "values": packed(values, small or values.size <= EXACT_CELLS),
-        "mask": allowed_bits(mask, shape, heads if blocks is None else [0]),
-    }
+    return {"heads": heads, "rows": int(values.shape[1]), "cols": int(values.shape[2]), "edges": ends,
+            "values": packed(values, small or values.size <= EXACT_CELLS),
+            "mask": allowed_bits(mask, shape, heads if blocks is None else [0])}
 
 
 def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
@@ -168,12 +148,8 @@ def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
 def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:
     """Maps over training steps, all (T, S), oldest first."""
     stack = np.stack([np.asarray(values, dtype=np.float32) for _, values in frames])
-    return {
-        "steps": [int(step) for step, _ in frames],
-        "rows": int(stack.shape[1]),
-        "cols": int(stack.shape[2]),
-        "values": packed(stack, stack.size <= FRAME_CELLS),
-    }
+    return {"steps": [int(step) for step, _ in frames], "rows": int(stack.shape[1]), "cols": int(stack.shape[2]),
+            "values": packed(stack, stack.size <= FRAME_CELLS)}
 
 
 def role_list(roles: Mapping[tuple[int, int], int] | None) -> list[list[int]]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import streamlit as st
+
 Pair: TypeAlias = tuple[int, int]
 
 
@@ -35,6 +37,28 @@ def settle(store: MutableMapping[str, Any], name: str, field: str, page_value: A
     previous[name, field] = page_value
     returned[name, field] = store[field]
     return store[field]
+
+
+def settle_pin(store: MutableMapping[str, Any], name: str, pin: Pair | None, shape: tuple[int, int]) -> Pair | None:
+    """The settled pin, removed where a map of that shape has no such cell."""
+    pinned = settle(store, name, "pin", None if pin is None else (int(pin[0]), int(pin[1])))
+    if pinned is not None and not inside([pinned], shape):
+        pinned = store["pin"] = None
+    return pinned
+
+
+def stores(key: str, link: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A view's own state in the session, and the state that views of the same link share (its own without one)."""
+    own = st.session_state.setdefault(f"{key}:view", {})
+    return own, st.session_state.setdefault(f"{link}:link", {}) if link else own
+
+
+def take(key: str, link: str | None, field: str) -> None:
+    """A callback: store what the browser sent, for all views of the link if there is one."""
+    message = st.session_state[key].get(field)
+    own, shared = stores(key, link)
+    shared[field] = parse_message(field, message)
+    own["turn"] = int(dict(message or {}).get("turn", 0))
 
 
 def inside(pins: Iterable[Pair], shape: tuple[int, int]) -> tuple[Pair, ...]:

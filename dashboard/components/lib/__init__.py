@@ -17,8 +17,6 @@ import streamlit as st
 from dashboard.charts.palette import for_browser
 from dashboard.components.lib.bundle import bundle
 
-__all__ = ["draw"]
-
 COMPONENTS = Path(__file__).parents[1]
 
 

@@ -18,19 +18,16 @@ from core.masks import Drawing, parse_drawing
 from core.tokens import token_text
 from dashboard.components.lib import draw
 
-__all__ = ["drawing_text", "mask_board"]
 
-def mask_board(
-    allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw: Callable[[], None], query: int | None = None,
-    title: str = "", note: str = "", fact: str = "",
-) -> None:  # fmt: skip
+def mask_board(allowed: np.ndarray, tokens: Sequence[str], *, key: str, on_draw: Callable[[], None],
+               query: int | None = None, title: str = "", note: str = "", fact: str = "") -> None:
     """Draw the cells `allowed` (T, T), True = may attend, T at most 64, which a person may switch on and off.
 
     `query` is the row in the accent while nothing is under the pointer; `fact` is what a screen reader hears first.
     """
     text = Drawing.of(torch.from_numpy(np.ascontiguousarray(allowed))).text()
     data = {"cells": text, "names": [token_text(str(token)) for token in tokens], "query": query, "title": title,
-            "note": note, "fact": fact, "turn": st.session_state.get(f"{key}:turn", 0)}  # fmt: skip
+            "note": note, "fact": fact, "turn": st.session_state.get(f"{key}:turn", 0)}
     draw("mask_board", "mb", data, key=key, on_cells_change=functools.partial(_take, key, on_draw))
 
 

@@ -16,8 +16,6 @@ from core.models.model_summary import Part
 from dashboard.components.lib import draw
 from dashboard.components.model_diagram.cells import COLUMNS, cells, is_attention
 
-__all__ = ["diagram", "picked"]
-
 
 def diagram(tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = "") -> None:
     """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""

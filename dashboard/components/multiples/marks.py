@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dashboard.charts.palette import CATEGORIES, Theme
 
-MINUS = "−"
-
 # Paths in a box of 12 × 12, in the order of the series: ● ■ ▲ ◆ ▼ ✚ ⬟ ★
 MARKS: tuple[str, ...] = (
     "M6 1a5 5 0 1 0 .001 0Z",

@@ -54,7 +54,7 @@ def _tile(tile: Tile, index: int, together: tuple[float, float], signed: bool) -
         "signed": bool(negative), "low": float(low), "high": float(high), "rows": values.shape[0],
         "cols": values.shape[1], "values": packed(values, values.size <= EXACT_CELLS),
         "mask": allowed_bits(tile.mask, (1, *values.shape), [0]),
-    }  # fmt: skip
+    }
 
 
 def _span(maps: Sequence[Tile], signed: bool) -> tuple[float, float]:

@@ -104,9 +104,8 @@ def maps(reading: Reading, rows: slice, columns: slice, vectors: float, scores: 
     ]
 
 
-def small_map(
-    values: np.ndarray, top: float, allowed: np.ndarray | None = None, note: str = "", scale: str = "signed",
-) -> dict:
+def small_map(values: np.ndarray, top: float, allowed: np.ndarray | None = None, note: str = "",
+              scale: str = "signed") -> dict:
     """Levels 0 … 254, around 127 for a signed scale and from 0 for weights, and 255 where masked."""
     finite = np.clip(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) / top, -1, 1)
     share = (finite + 1) / 2 if scale == "signed" else finite

@@ -88,10 +88,8 @@ def folds(steps: Steps) -> int:
     return steps.raw.shape[1] // steps.weights.shape[1]
 
 
-def read(
-    steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], query: int, head: int, *, half: int = 0,
-    adjusts: bool = False,
-) -> Reading:
+def read(steps: Steps, queries: tuple[str, ...], keys: tuple[str, ...], query: int, head: int, *, half: int = 0,
+         adjusts: bool = False) -> Reading:
     """One head and query of Steps, batch item 0, with the scores that only the exact kernel keeps.
 
     `half` is which of the combined heads is read; `adjusts` whether a position does more than add a bias.

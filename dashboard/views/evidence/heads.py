@@ -93,9 +93,8 @@ def _head_of_kind(controls: Controls, kind: str, head: Head) -> Head | None:
     return None
 
 
-def _grid(
-    controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effect], ranked: list[Head], picked: Head
-) -> None:
+def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effect], ranked: list[Head],
+          picked: Head) -> None:
     rows = [_cell(controls, baseline, off, effect, ranked) for off, effect in effects.items()]
     layers = [controls.layer_name(row) for row in range(len(controls.maps))]
     heads = max(len(item.weights) for item in controls.maps)

@@ -60,7 +60,7 @@ def strips_alone(strips: Sequence[Strip], theme: Theme) -> Spec:
 
 
 def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, name: str, level: float | None = None,
-        named: bool = True) -> Spec:  # fmt: skip
+        named: bool = True) -> Spec:
     """One bar a key, the picked one in the accent, none where `values` are not finite (masked).
 
     `level` is a dotted line to compare with; `named` writes the keys below.

@@ -61,9 +61,8 @@ def _known_roles(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> HeadRoles | 
     return roles_of(ref, inputs, kind) if roles_are_cached(ref, inputs, kind) else None
 
 
-def _figures(
-    chosen: ModelChoice, controls: Controls, roles: HeadRoles | None
-) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
+def _figures(chosen: ModelChoice, controls: Controls,
+             roles: HeadRoles | None) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """The grid, one head and what is measured of it; the maps, and a skeleton where the roles will be drawn."""
     _reset_for_other_model(chosen.ref, controls)
     view = view_of(chosen.ref, chosen.inputs, controls)
@@ -121,9 +120,8 @@ def _all_heads(trace_view: TraceView, head: Pair, roles: HeadRoles | None, name_
                           thumb=thumb, roles=roles or {}, link=LINK, fact=f"{layers} layers of {heads} heads{of}")
 
 
-def _one_head(
-    trace_view: TraceView, picked: ViewState, pins: list[Pair], controls: Controls, inputs: ModelInputs
-) -> tuple[TraceView, ViewState]:
+def _one_head(trace_view: TraceView, picked: ViewState, pins: list[Pair], controls: Controls,
+              inputs: ModelInputs) -> tuple[TraceView, ViewState]:
     """Draw one head in the chosen order; returns its maps in this order and the picks."""
     before = shown_pins(trace_view, pins)
     ranked = in_order(trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None)
@@ -137,9 +135,8 @@ def _one_head(
     return ranked, view
 
 
-def _save_picks(
-    ref: ModelRef, ranked: TraceView, view: ViewState, first: Pair, pins: list[Pair], controls: Controls
-) -> None:
+def _save_picks(ref: ModelRef, ranked: TraceView, view: ViewState, first: Pair, pins: list[Pair],
+                controls: Controls) -> None:
     """Write the picked head and the pins, by the model's own tokens, into the link and the session."""
     head = (view.layer, view.head)
     if head != first:

@@ -19,7 +19,7 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
         if pretrained is None:
             return MISSING["model"]
         has = {"model": True, "qkv": pretrained.recordable, "head": pretrained.head != "none",
-               "generate": pretrained.head in ("next", "seq2seq")}  # fmt: skip
+               "generate": pretrained.head in ("next", "seq2seq")}
         if not has[need]:
             return MISSING[need]
     return ""
