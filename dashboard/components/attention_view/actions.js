@@ -14,7 +14,7 @@ import { saveImage } from "./image.js";
 import { lineAt } from "./lines.js";
 import { patchAt } from "./patches.js";
 import { otherPins, pickedCell, setCurrent } from "./state.js";
-import { layerNumber, showRow } from "./texts.js";
+import { layerNumber } from "./texts.js";
 
 const MOST_PINS = 6; // more rows in the accent at once could not be told apart
 
@@ -130,7 +130,7 @@ export function onKey(view, event) {
     Escape: () => escape(view),
     "[": () => changeHead(view, -1),
     "]": () => changeHead(view, 1),
-    t: () => toggleRow(view),
+    t: () => view.dom.tableButton.click(),
     p: () => saveImage(view),
   });
 }
@@ -161,10 +161,4 @@ function escape(view) {
   if (view.pins.length) setPins(view, []);
   else resetZoom(view);
   setHover(view, null);
-}
-
-/** @param {AttentionView} view */
-export function toggleRow(view) {
-  view.dom.rows.hidden = !view.dom.rows.hidden;
-  showRow(view);
 }

@@ -1,6 +1,6 @@
 // Draw a view: the cells on the base canvas, what follows the pointer on the canvas over it.
 
-/** @import { AttentionView, Cell } from "./types" */
+/** @import { AttentionView } from "./types" */
 import { resized } from "../lib/dom.js";
 import { drawColNames, drawCrosshair, drawMap, drawPin, drawRowNames, outline } from "../lib/map.js";
 import { isZoomed, outlineDrag } from "../lib/zoom.js";
@@ -22,16 +22,22 @@ export function drawAll(view) {
   const grid = view.layout === "grid";
   view.box = grid ? layoutGrid(view, view.width) : layoutOne(dom.over.getContext("2d"), view, view.width);
   const ctx = resized(dom.base, view.width, view.box.height, view.ratio);
-  if (grid) drawGrid(ctx, view, view.box);
-  if (view.box.map) drawMap(ctx, view, view.box.map);
-  if (view.box.lines) drawLines(ctx, view, view.box.lines);
-  if (view.box.picture) drawPicture(ctx, view, view.box.picture);
+  drawBase(ctx, view);
   if (view.layout === "frames") drawSlider(view);
   dom.reset.hidden = grid || !(view.part || isZoomed(view));
   showTexts(view);
   drawOver(view);
   dom.root.dataset.drawn = view.draws = (view.draws ?? 0) + 1;
   dom.root.dataset.drawMs = (performance.now() - started).toFixed(1);
+}
+
+/** The cells, the lines and the picture. @param {AttentionView} view */
+export function drawBase(ctx, view) {
+  const { map, lines, picture } = view.box;
+  if (view.layout === "grid") drawGrid(ctx, view, view.box);
+  if (map) drawMap(ctx, view, map);
+  if (lines) drawLines(ctx, view, lines);
+  if (picture) drawPicture(ctx, view, picture);
 }
 
 function drawSlider(view) {
@@ -50,8 +56,7 @@ export function drawOver(view) {
   if (!view.box) return;
   const started = performance.now();
   const ctx = resized(view.dom.over, view.width, view.box.height, view.ratio);
-  if (view.layout === "grid") drawGridOver(ctx, view, view.box);
-  else drawMapOver(ctx, view, pickedCell(view));
+  drawTop(ctx, view);
   if (view.drag) outlineDrag(ctx, view.theme, view.drag);
   showStatus(view);
   showCellTip(view);
@@ -59,9 +64,10 @@ export function drawOver(view) {
   writeDataset(view, performance.now() - started);
 }
 
-/** Names, crosshair, pins and the picked row's lines. @param {AttentionView} view @param {Cell | null} picked */
-export function drawMapOver(ctx, view, picked) {
-  const { map, lines, picture } = view.box;
+/** Names, crosshair, pins and the picked row's lines. @param {AttentionView} view */
+export function drawTop(ctx, view) {
+  if (view.layout === "grid") return drawGridOver(ctx, view, view.box);
+  const { map, lines, picture } = view.box, picked = pickedCell(view);
   if (map) {
     drawRowNames(ctx, view, map, picked);
     drawColNames(ctx, view, map, picked);
@@ -84,19 +90,15 @@ function drawPins(ctx, view, box, active) {
 // What a test reads instead of pixels.
 function writeDataset(view, milliseconds) {
   const { box, layout, dom: { root: { dataset } } } = view;
-  const hover = layout === "grid" ? null : view.hover;
-  const pins = view.pins.map((pin) => pin.join(","));
+  const hover = layout === "grid" ? null : view.hover, pins = view.pins.map((pin) => pin.join(","));
   const values = {
-    layer: view.layer, head: view.head, pin: pins.at(-1) ?? "", pins: pins.join(";"),
-    hover: hover ? `${hover.i},${hover.j}` : "",
+    layer: view.layer, head: view.head, pin: pins.at(-1) ?? "", pins: pins.join(";"), hover: hover ? `${hover.i},${hover.j}` : "",
     value: hover && hover.j >= 0 ? view.current.values[hover.i * view.current.cols + hover.j].toFixed(6) : "",
-    frame: layout === "frames" ? view.frames.steps[view.frameIndex] : "",
-    hoverMs: milliseconds.toFixed(1), ready: "1",
+    frame: layout === "frames" ? view.frames.steps[view.frameIndex] : "", hoverMs: milliseconds.toFixed(1), ready: "1",
   };
   if (box.map) {
-    values.map = [box.map.x, box.map.y, box.map.cw, box.map.ch];
-    values.window = view.part ?? Object.values(view.window);
-    values.pooled = view.edges?.pooled ? "1" : "";
+    const { x, y, cw, ch } = box.map, part = view.part ?? Object.values(view.window);
+    Object.assign(values, { map: [x, y, cw, ch], window: part, pooled: view.edges?.pooled ? "1" : "" });
   }
   if (box.picture) values.picture = Object.values(box.picture);
   if (layout === "grid") values.map = [box.gutter, box.top, box.pitch, box.rowPitch, box.size];

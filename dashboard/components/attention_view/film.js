@@ -2,8 +2,9 @@
 
 /** @import { AttentionView } from "./types" */
 import { resized } from "../lib/dom.js";
-import { valueImage } from "../lib/map.js";
-import { fontOf, hatch } from "../lib/theme.js";
+import { write } from "../lib/layout.js";
+import { outline, valueImage } from "../lib/map.js";
+import { hatch } from "../lib/theme.js";
 
 export const FILM = { size: 38, gap: 4, thumb: 16, tell: 4 };
 
@@ -27,28 +28,25 @@ export function filmFrames(view, width) {
 /** @param {AttentionView} view */
 export function drawFilm(view) {
   const { canvas, width } = view.film;
-  const side = FILM.size / 2 + 2;
-  const full = width + 2 * side, high = FILM.size + 26;
+  const edge = FILM.size / 2 + 2;
+  const full = width + 2 * edge, high = FILM.size + 26;
   const ctx = resized(canvas, full, high, view.ratio);
   ctx.imageSmoothingEnabled = false;
   ctx.textBaseline = "middle";
   ctx.textAlign = "center";
   const { rows, cols } = view.frames;
   for (const k of filmFrames(view, width)) {
-    const x = side + filmX(view, k, width), picked = k === view.frameIndex;
+    const x = edge + filmX(view, k, width), picked = k === view.frameIndex;
     const values = Float32Array.from(view.frames.values.subarray(k * rows * cols, (k + 1) * rows * cols));
     if (view.masks) {
       hatch(ctx, view.theme, x - FILM.size / 2, 3, FILM.size, FILM.size);
       for (let at = 0; at < values.length; at++) if (!view.masks[0][at]) values[at] = NaN;
     }
     ctx.drawImage(valueImage(values, cols, rows, view), x - FILM.size / 2, 3, FILM.size, FILM.size);
-    ctx.strokeStyle = picked ? view.theme.pick : view.theme.hairline;
-    ctx.lineWidth = picked ? 2.25 : 1;
-    const out = picked ? 1 : 0.5;
-    ctx.strokeRect(x - FILM.size / 2 - out, 3 - out, FILM.size + 2 * out, FILM.size + 2 * out);
-    ctx.font = fontOf(view.theme, 12, picked ? 600 : 400);
-    ctx.fillStyle = picked ? view.theme.pick : view.theme.secondary;
-    ctx.fillText(frameName(view, k), x, FILM.size + 16);
+    const out = picked ? 1 : 0.5, side = FILM.size + 2 * out, colour = picked ? view.theme.pick : view.theme.hairline;
+    outline(ctx, x + 0.5 - side / 2, 3.5 - out, side, side, picked ? 2.25 : 1, colour);
+    const look = picked ? { weight: 600, colour } : {};
+    write(ctx, view.theme, frameName(view, k), x, FILM.size + 16, { size: 12, ...look });
   }
 }
 
@@ -59,11 +57,8 @@ export function frameName(view, k) {
 
 /** The frame whose thumbnail lies under a point of the filmstrip, or null. @param {AttentionView} view */
 export function filmAt(view, x) {
-  const inside = x - FILM.size / 2 - 2;
-  const near = filmFrames(view, view.film.width).filter(
-    (k) => Math.abs(filmX(view, k, view.film.width) - inside) <= FILM.size / 2,
-  );
-  return near.length ? near[0] : null;
+  const { width } = view.film, inside = x - FILM.size / 2 - 2;
+  return filmFrames(view, width).find((k) => Math.abs(filmX(view, k, width) - inside) <= FILM.size / 2) ?? null;
 }
 
 /** The frame of a step or the one nearest to it, the last for null. @param {AttentionView} view */

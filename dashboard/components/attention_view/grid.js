@@ -3,8 +3,9 @@
 /** @import { AttentionView, GridBox } from "./types" */
 import { fromBase64 } from "../lib/bytes.js";
 import { pixels } from "../lib/dom.js";
-import { clamp } from "../lib/layout.js";
-import { fontOf, hatch } from "../lib/theme.js";
+import { clamp, write } from "../lib/layout.js";
+import { outline } from "../lib/map.js";
+import { hatch } from "../lib/theme.js";
 import { layerNumber } from "./texts.js";
 
 const CORNER = 9.5;
@@ -13,8 +14,7 @@ export function decodeGrid(grid) {
   const bytes = fromBase64(grid.bytes);
   let at = 0;
   return grid.shapes.map(([heads, rows, cols], k) => ({
-    layer: grid.layers[k],
-    rows, cols,
+    layer: grid.layers[k], rows, cols,
     heads: Array.from({ length: heads }, () => bytes.subarray(at, (at += rows * cols))),
   }));
 }
@@ -48,9 +48,7 @@ export function drawGrid(ctx, view, box) {
       const x = thumbX(box, head), y = thumbY(box, row);
       if (view.gridMasked) hatch(ctx, view.theme, x, y, box.size, box.size);
       ctx.drawImage(pixels(one.cols, one.rows, view.theme.table, (k) => thumbShade(bytes[k])), x, y, box.size, box.size);
-      ctx.strokeStyle = view.theme.hairline;
-      ctx.lineWidth = 1;
-      ctx.strokeRect(x - 0.5, y - 0.5, box.size + 1, box.size + 1);
+      outline(ctx, x, y, box.size + 1, box.size + 1, 1, view.theme.hairline);
     });
   });
   for (const [layer, head, category] of view.roles) {
@@ -73,10 +71,8 @@ export function drawGridOver(ctx, view, box) {
   const theme = view.theme;
   ctx.textBaseline = "middle";
   const number = (text, x, y, active, align) => {
-    ctx.font = fontOf(theme, 12, active ? 600 : 400);
-    ctx.fillStyle = active ? theme.pick : theme.secondary;
     ctx.textAlign = align;
-    ctx.fillText(text, x, y);
+    write(ctx, theme, text, x, y, { size: 12, ...(active ? { weight: 600, colour: theme.pick } : {}) });
   };
   if (!box.narrow) number("head", 0, 9, false, "left");
   for (let head = 0; head < box.heads; head++) {

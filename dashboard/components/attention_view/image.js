@@ -2,14 +2,9 @@
 
 /** @import { AttentionView } from "./types" */
 import { resized } from "../lib/dom.js";
-import { fit } from "../lib/layout.js";
-import { drawMap } from "../lib/map.js";
+import { write } from "../lib/layout.js";
 import { fontOf } from "../lib/theme.js";
-import { drawMapOver } from "./draw.js";
-import { drawGrid, drawGridOver } from "./grid.js";
-import { drawLines } from "./lines.js";
-import { drawPicture } from "./patches.js";
-import { pickedCell } from "./state.js";
+import { drawBase, drawTop } from "./draw.js";
 import { layerNumber } from "./texts.js";
 
 const IMAGE = { scale: 2, pad: 16, head: 30, foot: 26 };
@@ -39,30 +34,19 @@ function imageOf(view) {
   ctx.translate(pad, pad);
   imageHead(ctx, view, wide - 2 * pad);
   ctx.translate(0, head);
-  if (grid) {
-    drawGrid(ctx, view, view.box);
-    drawGridOver(ctx, view, view.box);
-    return canvas;
-  }
-  if (view.box.map) drawMap(ctx, view, view.box.map);
-  if (view.box.lines) drawLines(ctx, view, view.box.lines);
-  if (view.box.picture) drawPicture(ctx, view, view.box.picture);
-  drawMapOver(ctx, view, pickedCell(view));
-  imageLegend(ctx, view, view.box.left, view.box.height + 8);
+  drawBase(ctx, view);
+  drawTop(ctx, view);
+  if (!grid) imageLegend(ctx, view, view.box.left, view.box.height + 8);
   return canvas;
 }
 
 function imageHead(ctx, view, room) {
   ctx.textAlign = "left";
   ctx.textBaseline = "middle";
-  ctx.fillStyle = view.theme.text;
-  ctx.font = fontOf(view.theme, 13, 600);
   const title = view.dom.title.textContent || view.fact;
-  ctx.fillText(fit(ctx, title, room), 0, 8);
+  write(ctx, view.theme, title, 0, 8, { weight: 600, colour: view.theme.text, room });
   const from = ctx.measureText(title).width + 10;
-  ctx.font = fontOf(view.theme, 13);
-  ctx.fillStyle = view.theme.secondary;
-  if (from < room - 40) ctx.fillText(fit(ctx, view.dom.reads.textContent, room - from), from, 8);
+  if (from < room - 40) write(ctx, view.theme, view.dom.reads.textContent, from, 8, { room: room - from });
 }
 
 function imageLegend(ctx, view, x, y) {

@@ -1,11 +1,11 @@
 // Queries on the left, keys on the right, a curve for each weight worth seeing.
 
 /** @import { AttentionView, Cell, LinesBox } from "./types" */
-import { GUTTER, NAMES_FROM, clamp, fit } from "../lib/layout.js";
+import { GUTTER, NAMES_FROM, clamp, write } from "../lib/layout.js";
 import { visibleValue } from "../lib/map.js";
 import { number } from "../lib/numbers.js";
 import { largestOf } from "../lib/reading.js";
-import { colourAt, fontOf, rgba, shade } from "../lib/theme.js";
+import { colourAt, rgba, shade } from "../lib/theme.js";
 import { ticks } from "../lib/tokens.js";
 import { newestPin, otherRows, pickedCell } from "./state.js";
 
@@ -66,12 +66,10 @@ export function drawLines(ctx, view, box) {
     }
   }
   ctx.globalAlpha = 1;
-  ctx.fillStyle = view.theme.secondary;
-  ctx.font = fontOf(view.theme, 13);
   ctx.textBaseline = "middle";
   ctx.textAlign = "right";
   const y = box.y - 14;
-  ctx.fillText("query", box.from - GUTTER.pad, y);
+  write(ctx, view.theme, "query", box.from - GUTTER.pad, y);
   ctx.textAlign = "left";
   ctx.fillText("key", box.names, y);
   if (floor > Math.max(LINE_FROM, view.threshold || 0)) {
@@ -80,15 +78,10 @@ export function drawLines(ctx, view, box) {
   }
 }
 
-export function lineColour(view, value, colour) {
-  if (!view.signed) return colour;
-  return view.theme.stops[value < 0 ? 2 : 8];
-}
+export const lineColour = (view, value, colour) => (view.signed ? view.theme.stops[value < 0 ? 2 : 8] : colour);
 
-/**
- * Names, the picked query's curves in the accent, and its weights: redrawn with the pointer.
- * @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {LinesBox} box @param {Cell | null} picked
- */
+// Names, the picked query's curves in the accent, and its weights: redrawn with the pointer.
+/** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {LinesBox} box @param {Cell | null} picked */
 export function drawLinesOver(ctx, view, box, picked) {
   const theme = view.theme, { r0, r1, c0, c1 } = view.window;
   const { values, mask, cols } = view.current;
@@ -120,16 +113,11 @@ function lineNames(ctx, view, box, side, x, names, active, colour) {
   ctx.textAlign = side;
   ctx.textBaseline = "middle";
   for (const { at, text } of ticks(view, rows ? "rows" : "cols", names, from, to, step)) {
-    if (at === active) continue;
-    if (step && active >= 0 && Math.abs(yOf(at) - yOf(active)) < 13) continue;
-    ctx.font = fontOf(view.theme, step ? 12 : 13);
-    ctx.fillStyle = view.theme.secondary;
-    ctx.fillText(fit(ctx, text, GUTTER.high), x, yOf(at));
+    if (at === active || (step && active >= 0 && Math.abs(yOf(at) - yOf(active)) < 13)) continue;
+    write(ctx, view.theme, text, x, yOf(at), { size: step ? 12 : 13, room: GUTTER.high });
   }
   if (active < from || active >= to) return;
-  ctx.font = fontOf(view.theme, 13, 600);
-  ctx.fillStyle = colour;
-  ctx.fillText(fit(ctx, names[active], GUTTER.high), x, yOf(active));
+  write(ctx, view.theme, names[active], x, yOf(active), { weight: 600, colour, room: GUTTER.high });
 }
 
 function lineStrip(ctx, view, box, i) {
@@ -151,18 +139,15 @@ function lineWeights(ctx, view, box, i, column) {
   const theme = view.theme;
   const best = largestOf(view, i);
   ctx.textAlign = "right";
-  ctx.font = fontOf(theme, 13);
-  ctx.fillStyle = theme.secondary;
-  ctx.fillText(view.signed ? "value" : "weight", box.weights, box.y - 14);
+  write(ctx, theme, view.signed ? "value" : "weight", box.weights, box.y - 14);
   for (let j = view.window.c0; j < view.window.c1; j++) {
     const at = i * cols + j;
     if (mask && !mask[at]) continue;
     const labelled = (box.keyPitch >= NAMES_FROM || j === best) && lineWeight(view, values[at]) >= 0.05;
     if (j !== column && !labelled) continue;
     if (j !== column && column >= 0 && Math.abs(keyY(box, view, j) - keyY(box, view, column)) < 13) continue;
-    ctx.font = fontOf(theme, 13, j === column ? 600 : 400);
-    ctx.fillStyle = j === column ? theme.pick : theme.secondary;
-    ctx.fillText(number(values[at]), box.weights, keyY(box, view, j));
+    const look = j === column ? { weight: 600, colour: theme.pick } : {};
+    write(ctx, theme, number(values[at]), box.weights, keyY(box, view, j), look);
   }
 }
 

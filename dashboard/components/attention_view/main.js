@@ -6,7 +6,7 @@ import { onCrosshair, setHover } from "../lib/crosshair.js";
 import { handleKey } from "../lib/keys.js";
 import { mount } from "../lib/mount.js";
 import { spoken } from "../lib/reading.js";
-import { onClick, onDown, onKey, onLeave, onMove, onUp, resetZoom, toggleRow } from "./actions.js";
+import { onClick, onDown, onKey, onLeave, onMove, onUp, resetZoom } from "./actions.js";
 import { build } from "./dom.js";
 import { drawAll, drawOver } from "./draw.js";
 import { filmAt, frameOf } from "./film.js";
@@ -30,7 +30,10 @@ function start(view) {
   over.ondblclick = dom.reset.onclick = () => resetZoom(view);
   stage.onkeydown = (event) => handleKey(event, () => onKey(view, event));
   stage.onblur = () => view.keyboard && setHover(view, null);
-  dom.tableButton.onclick = () => toggleRow(view);
+  dom.tableButton.onclick = () => {
+    dom.rows.hidden = !dom.rows.hidden;
+    showRow(view);
+  };
   dom.save.onclick = () => saveImage(view);
   dom.play.onclick = () => togglePlay(view);
   slider.oninput = () => {
@@ -98,6 +101,4 @@ function decode(view, { one, grid, frames, mask }) {
 
 const stop = ({ playing, picking, speaking }) => [playing, picking, speaking].forEach(clearTimeout);
 
-export default function (component) {
-  return mount(component, { start, update, draw: drawAll, stop });
-}
+export default (component) => mount(component, { start, update, draw: drawAll, stop });

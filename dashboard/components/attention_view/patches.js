@@ -3,11 +3,11 @@
 /** @import { AttentionView, Cell, PictureBox } from "./types" */
 import { fromBase64 } from "../lib/bytes.js";
 import { pixels } from "../lib/dom.js";
-import { fit } from "../lib/layout.js";
+import { write } from "../lib/layout.js";
 import { outline, visibleValue } from "../lib/map.js";
 import { number, scaleEnd } from "../lib/numbers.js";
 import { largestOf } from "../lib/reading.js";
-import { fontOf, rgba } from "../lib/theme.js";
+import { rgba } from "../lib/theme.js";
 import { cellOf, ownOf } from "../lib/tokens.js";
 import { lineColour } from "./lines.js";
 
@@ -31,8 +31,7 @@ function pictureImage(view) {
 export function drawPicture(ctx, view, box) {
   ctx.imageSmoothingEnabled = view.patches.wide >= box.w;
   ctx.drawImage(pictureImage(view), box.x, box.y, box.w, box.h);
-  ctx.strokeStyle = view.theme.hairline;
-  ctx.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1);
+  outline(ctx, box.x, box.y, box.w + 1, box.h + 1, 1, view.theme.hairline);
 }
 
 /** Where a token's patch lies, or null for a token that is no patch. @param {AttentionView} view @param {PictureBox} box */
@@ -44,17 +43,13 @@ function patchBox(view, box, token) {
   return { x: box.x + (p % cols) * w, y: box.y + Math.floor(p / cols) * h, w, h };
 }
 
-/**
- * Blue ink on the picture, the more the stronger the weight; where there is none the picture stays as it is.
- * @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {PictureBox} box @param {Cell | null} picked
- */
+// Blue ink on the picture, stronger with the weight.
+/** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {PictureBox} box @param {Cell | null} picked */
 export function drawPatches(ctx, view, box, picked) {
   const { theme, current } = view;
-  ctx.font = fontOf(theme, 13);
-  ctx.fillStyle = theme.secondary;
   ctx.textAlign = "left";
   ctx.textBaseline = "middle";
-  if (!picked) return ctx.fillText("Point at a row to see where it looks", box.x, box.y - 14);
+  if (!picked) return write(ctx, theme, "Point at a row to see where it looks", box.x, box.y - 14);
   let most = 0, elsewhere = 0;
   for (let j = 0; j < current.cols; j++) {
     const value = current.values[picked.i * current.cols + j];
@@ -75,9 +70,9 @@ export function drawPatches(ctx, view, box, picked) {
   if (own) outline(ctx, own.x, own.y, own.w, own.h, 2.5, theme.pick);
   const key = picked.j >= 0 && patchBox(view, box, ownOf(view, "cols", picked.j));
   if (key) outline(ctx, key.x, key.y, key.w, key.h, 1.5, theme.text);
-  ctx.fillStyle = theme.secondary;
   const rest = view.patches.first ? `, ${number(elsewhere)} on what is no patch` : "";
-  ctx.fillText(fit(ctx, `${view.queries[picked.i]} looks: full blue ${scaleEnd(most)}${rest}`, view.width - box.x), box.x, box.y - 14);
+  const text = `${view.queries[picked.i]} looks: full blue ${scaleEnd(most)}${rest}`;
+  write(ctx, theme, text, box.x, box.y - 14, { room: view.width - box.x });
 }
 
 /** The pointer on the picture picks the patch as a query, read at its largest weight. @param {AttentionView} view */

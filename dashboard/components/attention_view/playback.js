@@ -17,24 +17,22 @@ export function stopPlaying(view) {
 }
 
 export function togglePlay(view) {
-  if (view.playing) {
-    stopPlaying(view);
-    sendFrame(view);
-    return;
-  }
-  const last = view.frames.steps.length - 1;
-  if (view.frameIndex >= last) showFrame(view, 0);
+  if (view.playing) return endPlaying(view);
+  const last = () => view.frames.steps.length - 1; // live frames grow in number
+  if (view.frameIndex >= last()) showFrame(view, 0);
   view.dom.play.textContent = "❚❚";
   view.dom.play.setAttribute("aria-label", "Pause");
   let count = 0;
   view.playing = setInterval(() => {
-    showFrame(view, Math.min(view.frames.steps.length - 1, view.frameIndex + 1));
-    if (++count % FILM.tell === 0) sendFrame(view); // what stands beside the map follows in longer strides
-    if (view.frameIndex >= view.frames.steps.length - 1) {
-      stopPlaying(view);
-      sendFrame(view);
-    }
+    showFrame(view, Math.min(last(), view.frameIndex + 1));
+    if (++count % FILM.tell === 0) sendFrame(view); // the page beside the map follows in longer strides
+    if (view.frameIndex >= last()) endPlaying(view);
   }, PLAY_INTERVAL);
+}
+
+function endPlaying(view) {
+  stopPlaying(view);
+  sendFrame(view);
 }
 
 export function showFrame(view, k) {

@@ -21,12 +21,9 @@ export function showTexts(view) {
   const step = film ? frameName(view, view.frameIndex) : "";
   const masked = grid ? "" : maskedRowsText(view);
   const texts = {
-    title: grid ? "" : (view.title ?? headName(view, view.layer, view.head)),
+    title: grid ? "" : (view.title ?? headName(view, view.layer, view.head)), caption: view.caption ?? "", masked,
     reads: grid || film ? "" : view.reads + (blockText(view) || pixelText(view)) + thresholdText(view),
-    readsUnder: film ? view.reads : "",
-    step: film && step !== "live" ? `step ${step}` : step,
-    caption: view.caption ?? "",
-    masked,
+    readsUnder: film ? view.reads : "", step: film && step !== "live" ? `step ${step}` : step,
   };
   for (const [name, text] of Object.entries(texts)) dom[name].textContent = text;
   dom.stage.setAttribute("aria-label", view.fact);

@@ -13,10 +13,7 @@ export function unpack({ type, low, step, bytes }) {
   return Float32Array.from(new Uint16Array(raw.buffer, raw.byteOffset, raw.length / 2), (k) => low + k * step);
 }
 
-/**
- * One bit a cell, most significant first, as numpy packs them: a plane of 0 and 1 a head, or one for all of them.
- * @param {{planes: number, bytes: string} | null} mask @param {number} size
- */
+/** Planes of 0 and 1 from one bit a cell, most significant first. @param {{planes: number, bytes: string} | null} mask @param {number} size */
 export function unpackBits(mask, size) {
   if (!mask) return null;
   const raw = fromBase64(mask.bytes);

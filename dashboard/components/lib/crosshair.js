@@ -18,10 +18,7 @@ export function onCrosshair(view, move) {
   window.addEventListener(MOVED, listener, { signal: view.ended.signal });
 }
 
-/**
- * Move the crosshair of a view; a silent move is neither passed on nor read aloud.
- * @param {Pointed} view @param {Cell | null} hover
- */
+/** Move the crosshair; a silent move is neither passed on nor read aloud. @param {Pointed} view @param {Cell | null} hover */
 export function setHover(view, hover, { keyboard = false, silent = false } = {}) {
   view.hover = hover;
   view.keyboard = keyboard;

@@ -42,15 +42,9 @@ export function buildFoot(root, dom) {
 }
 
 const KEYS = [
-  ["← → ↑ ↓", "move one cell"],
-  ["Shift + arrow", "move one tick"],
-  ["Home End", "first, last key of the row"],
-  ["[ ]", "previous, next head"],
-  ["Enter", "pin or release"],
-  ["Esc", "release, reset the zoom"],
-  ["T", "read the row as a table"],
-  ["P", "save the picture as PNG"],
-  ["?", "show these keys"],
+  ["← → ↑ ↓", "move one cell"], ["Shift + arrow", "move one tick"], ["Home End", "first, last key of the row"],
+  ["[ ]", "previous, next head"], ["Enter", "pin or release"], ["Esc", "release, reset the zoom"],
+  ["T", "read the row as a table"], ["P", "save the picture as PNG"], ["?", "show these keys"],
 ];
 
 /** What is read aloud; the keys and the table, hidden. @param {Element} root @param {Record<string, any>} dom @param {string[]} without keys */
@@ -122,10 +116,8 @@ export function resized(canvas, width, height, ratio) {
   return ctx;
 }
 
-/**
- * A canvas of a pixel a cell: cell `at` has the colour of index `indexOf(at)` in `colours`, or none below 0.
- * @param {number} cols @param {number} rows @param {Uint8Array} colours three bytes each @param {(at: number) => number} indexOf
- */
+// A canvas of a pixel a cell: cell `at` has the colour of index `indexOf(at)` in `colours`, or none below 0.
+/** @param {number} cols @param {number} rows @param {Uint8Array} colours three bytes each @param {(at: number) => number} indexOf */
 export function pixels(cols, rows, colours, indexOf) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [cols, rows];

@@ -15,10 +15,7 @@ export function tickStep(cell, pitch, tokens = 1) {
   return TICK_STEPS.find((step) => (step * cell) / tokens >= pitch) ?? 10000;
 }
 
-/**
- * Ticks where room is short: names a little longer, and below NAMES_FROM of every second token, since names are 13 px high.
- * @param {number} cw @param {number} ch
- */
+/** Ticks where room is short: names of every second token below NAMES_FROM. @param {number} cw @param {number} ch */
 export function closeTicks(cw, ch) {
   const cell = Math.min(cw, ch), names = cell >= CLOSE_NAMES_FROM;
   return {
@@ -39,17 +36,19 @@ export function fit(ctx, text, width) {
   return letters.join("") + "…";
 }
 
-/** The width of the widest label. @param {CanvasRenderingContext2D} ctx @param {string[]} labels */
-function widest(ctx, labels) {
-  // Measuring thousands of labels costs more than it tells: the longest few decide.
-  const longest = labels.length > 64 ? [...labels].sort((a, b) => b.length - a.length).slice(0, 16) : labels;
-  return longest.reduce((most, label) => Math.max(most, ctx.measureText(label).width), 0);
+/** Write a text in some size (px) and colour, cut to `room` px. @param {CanvasRenderingContext2D} ctx */
+export function write(ctx, theme, text, x, y, { size = 13, weight = 400, colour = theme.secondary, room = Infinity } = {}) {
+  ctx.font = fontOf(theme, size, weight);
+  ctx.fillStyle = colour;
+  ctx.fillText(room === Infinity ? text : fit(ctx, text, room), x, y);
 }
 
 /** The width of token names in their boldest font. @param {CanvasRenderingContext2D} ctx @param {string[]} names */
 export function nameWidth(ctx, theme, names) {
   ctx.font = fontOf(theme, 13, 600);
-  return Math.ceil(widest(ctx, names));
+  // Measuring thousands of names is slow: the longest few decide.
+  const longest = names.length > 64 ? [...names].sort((a, b) => b.length - a.length).slice(0, 16) : names;
+  return Math.ceil(Math.max(0, ...longest.map((name) => ctx.measureText(name).width)));
 }
 
 /** The gutter that row names stand in. @param {CanvasRenderingContext2D} ctx @param {string[]} names */

@@ -2,7 +2,7 @@
 
 /** @import { Box, Cell, MapView } from "./types" */
 import { pixels } from "./dom.js";
-import { GUTTER, clamp, fit } from "./layout.js";
+import { GUTTER, clamp, fit, write } from "./layout.js";
 import { ticks } from "./tokens.js";
 import { colourAt, fontOf, hatch, shade } from "./theme.js";
 
@@ -12,16 +12,12 @@ export const visibleValue = (view, value) => (view.threshold && Math.abs(value) 
 /** Mean (or largest) of the cells under each pixel, and NaN where all are masked. @param {MapView} view */
 export function pooled(view, rows, cols) {
   const { r0, r1, c0, c1 } = view.window;
-  const result = new Float32Array(rows * cols);
-  const edge = (from, to, at, count) => from + Math.floor((at * (to - from)) / count);
-  for (let y = 0; y < rows; y++) {
-    const top = edge(r0, r1, y, rows), bottom = Math.max(top + 1, edge(r0, r1, y + 1, rows));
-    for (let x = 0; x < cols; x++) {
-      const left = edge(c0, c1, x, cols), right = Math.max(left + 1, edge(c0, c1, x + 1, cols));
-      result[y * cols + x] = pool(view, top, bottom, left, right);
-    }
-  }
-  return result;
+  const edges = (from, to, count) => Array.from({ length: count + 1 }, (_, k) => from + Math.floor((k * (to - from)) / count));
+  const down = edges(r0, r1, rows), across = edges(c0, c1, cols);
+  return Float32Array.from({ length: rows * cols }, (_, at) => {
+    const x = at % cols, y = (at - x) / cols, top = down[y], left = across[x];
+    return pool(view, top, Math.max(top + 1, down[y + 1]), left, Math.max(left + 1, across[x + 1]));
+  });
 }
 
 function pool(view, top, bottom, left, right) {
@@ -36,8 +32,7 @@ function pool(view, top, bottom, left, right) {
       if (value > most) most = value;
     }
   }
-  if (!count) return NaN;
-  return view.pool === "max" ? most : sum / count;
+  return !count ? NaN : view.pool === "max" ? most : sum / count;
 }
 
 /** A canvas of one pixel a value; NaN stays clear so that the hatch below shows. @param {Float32Array} values @param {MapView} view */
@@ -87,15 +82,12 @@ export function drawRowNames(ctx, view, box, picked) {
     const y = rowMiddle(box, view, at);
     // Neighbours of the named row give way, unless every row has its name anyway.
     if ((step || box.every > 1) && active >= 0 && Math.abs(y - rowMiddle(box, view, active)) < 13) continue;
-    ctx.font = fontOf(theme, step ? 12 : 13);
-    ctx.fillStyle = theme.secondary;
-    ctx.fillText(fit(ctx, text, GUTTER.high), right, y);
+    write(ctx, theme, text, right, y, { size: step ? 12 : 13, room: GUTTER.high });
     if (step) ctx.fillRect(Math.round(box.x - 6), Math.round(y), 5, 1);
   }
   if (active < 0) return;
-  ctx.font = fontOf(theme, 13, 600);
-  ctx.fillStyle = theme.pick;
-  ctx.fillText(fit(ctx, view.queries[active], box.gutter - GUTTER.pad + 2), right, rowMiddle(box, view, active));
+  const look = { weight: 600, colour: theme.pick, room: box.gutter - GUTTER.pad + 2 };
+  write(ctx, theme, view.queries[active], right, rowMiddle(box, view, active), look);
 }
 
 /** @param {CanvasRenderingContext2D} ctx @param {MapView} view @param {Box} box @param {Cell | null} picked */

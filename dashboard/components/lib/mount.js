@@ -5,10 +5,8 @@ import { fontOf, readTheme } from "./theme.js";
 
 const VIEWS = new WeakMap();
 
-/**
- * Start a view at the first data, update it at every later one, draw it when its width changes or its fonts come.
- * @param {Component} component @param {Parts<any>} parts
- */
+// Start a view at the first data, update it at every later one, draw it when its width changes or its fonts are loaded.
+/** @param {Component} component @param {Parts<any>} parts */
 export function mount({ data, parentElement, setStateValue, setTriggerValue }, parts) {
   const root = /** @type {HTMLElement} */ (parentElement.querySelector(".view"));
   if (!root || !data) return undefined;
@@ -41,10 +39,7 @@ function drawLater(view, draw) {
   Promise.allSettled(loads).then(() => signal.aborted || draw(view));
 }
 
-/**
- * Send a value to Python under the view's next turn, by which an answer to it is told from answers to earlier ones.
- * @param {string} field @param {object} message
- */
+/** Send a value to Python under the view's next turn, which its answer repeats. @param {string} field @param {object} message */
 export function send(view, field, message) {
   view.turn += 1;
   view.setStateValue(field, { ...message, turn: view.turn });

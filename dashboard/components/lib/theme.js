@@ -40,24 +40,12 @@ export function readTheme(host, palette, signed = false) {
   const text = parseColour(read("text-color", own.text));
   const stops = signed ? own.signed : own.weights;
   return {
-    dark,
-    ground: rgba(ground),
-    text: rgba(text),
-    ink: palette.light.text,
-    secondary: rgba(text, 0.62),
-    hairline: rgba(text, 0.1),
-    hatchGround: read("secondary-background-color", own.weights[0]),
-    hatchLine: rgba(text, dark ? 0.2 : 0.24),
-    pick: own.pick,
-    pickRgb: rgbOf(own.pick),
-    primaryRgb: parseColour(read("primary-color", own.pick)),
-    bar: own.bar,
-    zero: own.weights[0],
-    line: rgbOf(own.weights[5]),
-    categories: own.categories,
-    stops,
-    table: lookup(stops),
-    font: read("font", "sans-serif"),
+    dark, ground: rgba(ground), text: rgba(text), ink: palette.light.text,
+    secondary: rgba(text, 0.62), hairline: rgba(text, 0.1),
+    hatchGround: read("secondary-background-color", own.weights[0]), hatchLine: rgba(text, dark ? 0.2 : 0.24),
+    pick: own.pick, pickRgb: rgbOf(own.pick), primaryRgb: parseColour(read("primary-color", own.pick)),
+    bar: own.bar, zero: own.weights[0], line: rgbOf(own.weights[5]), categories: own.categories,
+    stops, table: lookup(stops), font: read("font", "sans-serif"),
   };
 }
 

@@ -184,6 +184,4 @@ function update(board, { cells: text, turn, ...rest }) {
   draw(board);
 }
 
-export default function (component) {
-  return mount(component, { start, update, draw, stop: (board) => clearTimeout(board.waiting) });
-}
+export default (component) => mount(component, { start, update, draw, stop: (board) => clearTimeout(board.waiting) });

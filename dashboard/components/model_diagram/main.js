@@ -83,6 +83,4 @@ function update(view, data) {
   root.dataset.ready = "1";
 }
 
-export default function (component) {
-  return mount(component, { start: () => {}, update });
-}
+export default (component) => mount(component, { start: () => {}, update });

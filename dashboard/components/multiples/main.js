@@ -87,7 +87,7 @@ function onKey(board, event) {
   return mapKey(board, event, pickedCell(board), board.visible[0].box, {
     Enter: () => togglePin(board, pickedCell(board)),
     Escape: () => escape(board),
-    t: () => toggleRow(board),
+    t: () => board.dom.tableButton.click(),
     "?": () => board.dom.help.click(),
   });
 }
@@ -99,11 +99,6 @@ function escape(board) {
   setHover(board, null);
 }
 
-function toggleRow(board) {
-  board.dom.rows.hidden = !board.dom.rows.hidden;
-  showRow(board, pickedCell(board));
-}
-
 /** @param {Board} board */
 function start(board) {
   const dom = board.dom = build(board.root);
@@ -111,7 +106,10 @@ function start(board) {
   board.spoken = (cell) => spoken(board, cell);
   dom.stage.onkeydown = (event) => handleKey(event, () => onKey(board, event));
   dom.stage.onblur = () => board.keyboard && setHover(board, null);
-  dom.tableButton.onclick = () => toggleRow(board);
+  dom.tableButton.onclick = () => {
+    dom.rows.hidden = !dom.rows.hidden;
+    showRow(board, pickedCell(board));
+  };
   dom.reset.onclick = () => resetZoom(board);
   const onZoom = (/** @type {any} */ { detail: { from, tokens, span } }) => {
     if (from !== board && tokens === board.tokens) setWindow(board, span, true);
@@ -164,6 +162,4 @@ function buildTiles(board) {
   board.differenceLegend = buildLegend(board.dom.apart);
 }
 
-export default function (component) {
-  return mount(component, { start, update, draw: drawAll, stop: (board) => clearTimeout(board.speaking) });
-}
+export default (component) => mount(component, { start, update, draw: drawAll, stop: (board) => clearTimeout(board.speaking) });

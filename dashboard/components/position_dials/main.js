@@ -89,6 +89,4 @@ function update(board, data) {
   draw(board);
 }
 
-export default function (component) {
-  return mount(component, { start, update, draw });
-}
+export default (component) => mount(component, { start, update, draw });

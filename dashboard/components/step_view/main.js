@@ -144,6 +144,4 @@ function update(view, data) {
   showTexts(view);
 }
 
-export default function (component) {
-  return mount(component, { start, update, draw });
-}
+export default (component) => mount(component, { start, update, draw });

@@ -57,6 +57,4 @@ function update(view, { svg, fact, follow }) {
   if (follow) scrollToPicked(root);
 }
 
-export default function (component) {
-  return mount(component, { start, update });
-}
+export default (component) => mount(component, { start, update });
