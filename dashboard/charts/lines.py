@@ -8,21 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dashboard.charts import vega
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import Ink
-from dashboard.charts.vega import (
-    BESIDE,
-    DASHES,
-    SIGN,
-    Spec,
-    config,
-    filtered_layer,
-    layer,
-    right_margin,
-    separate,
-    series_encoding,
-    titled_figure,
-)
+from dashboard.charts.vega import Spec, filtered_layer, layer, right_margin, separate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,13 +46,13 @@ def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, l
          "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})}}
     layers = []
     for at, curve in enumerate(curves):
-        dash = DASHES[at // len(ink.series) % len(DASHES)]
+        dash = vega.DASHES[at // len(ink.series) % len(vega.DASHES)]
         layers += _curve_layers(curve, x, y, ink.series[at % len(ink.series)], dash)
     layers += _name_layers(curves, (low, high), log, ink)
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
-    margin = right_margin(BESIDE + SIGN * max(len(curve.name) for curve in curves))
-    return titled_figure(title, layers, height, ink) | margin
+    margin = right_margin(vega.BESIDE + vega.SIGN * max(len(curve.name) for curve in curves))
+    return vega.titled_figure(title, layers, height, ink) | margin
 
 
 def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
@@ -108,7 +97,7 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
     y = {"field": "y", "type": "quantitative", "title": None, "scale": {"domain": [0, TOP], "nice": False},
          "axis": {"tickCount": 5}}
     colours = [ink.series[at % len(ink.series)] for at in range(len(names))]
-    both = {"x": x, "y": y, "color": series_encoding("name", names, colours)}
+    both = {"x": x, "y": y, "color": vega.series_encoding("name", names, colours)}
     tips = [{"field": "name", "title": " "}, {"field": "x", "title": "score", "format": ".2f"},
             {"field": "y", "title": "weight", "format": ".3f"}]
     layers = [
@@ -118,7 +107,7 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
         filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "name"}}, **NAME_STYLE),
         filtered_layer("rule", "rule", {"x": x}, color=ink.pick, strokeWidth=1.5),
     ]
-    return {"height": HEIGHT, "layer": layers, "config": config(ink), **right_margin(NAMES_WIDTH)}
+    return {"height": HEIGHT, "layer": layers, "config": vega.config(ink), **right_margin(NAMES_WIDTH)}
 
 
 def curve_table(curves: Sequence[Curve], rule: float | None) -> pa.Table:

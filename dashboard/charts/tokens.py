@@ -13,3 +13,8 @@ def distinct(tokens: Sequence[str]) -> list[str]:
 def shorten(text: str, most: int = 80) -> str:
     """The two ends of a long text: outputs of one beam differ there."""
     return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
+
+
+def plain(text: str) -> str:
+    """Typed text made safe for st.markdown: every sign that Markdown, LaTeX or Streamlit reads is escaped."""
+    return "".join(f"\\{sign}" if sign in r"\`*_{}[]()#+-.!|~$<>:&^=" else sign for sign in text)

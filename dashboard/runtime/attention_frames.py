@@ -40,18 +40,14 @@ def steps_with_maps(data: RunData) -> list[int]:
 
 def sizes(run: Run, step: int, example: int) -> Sizes:
     """The maps of an example at a step; none where the file cannot be read."""
-    layers: dict[str, tuple[int, int]] = {}
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
-            for name in file.keys():  # noqa: SIM118 — a safetensors file is no dict
-                number, _, kind = name.partition(":")
-                if number == str(example):
-                    shape = file.get_slice(name).get_shape()
-                    if len(shape) == 4:
-                        layers[kind] = (shape[0], shape[1])
+            names = [name.partition(":") for name in file.keys()]  # noqa: SIM118 — a safetensors file is no dict
+            shapes = {kind: file.get_slice(f"{number}:{kind}").get_shape() for number, _, kind in names
+                      if number == str(example)}
     except (OSError, SafetensorError):
         return Sizes({})
-    return Sizes(layers)
+    return Sizes({kind: (shape[0], shape[1]) for kind, shape in shapes.items() if len(shape) == 4})
 
 
 def count_examples(run: Run, step: int) -> int:

@@ -207,7 +207,7 @@ def _give(run: Run) -> None:
     started = run.status().at
     with _lock:
         process, _spare.process = (_spare.process, None) if _spare.ready() else (None, None)
-        if process is not None:
+        if process is not None and process.stdin is not None:
             try:
                 process.stdin.write(f"{run.path}\n".encode())
                 process.stdin.close()

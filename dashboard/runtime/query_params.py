@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import streamlit as st
 
-from dashboard.charts.markdown import plain
+from dashboard.charts.tokens import plain
 
 Pair = tuple[int, int]
 

@@ -39,7 +39,7 @@ def tokenize(text: str) -> Cut:
 
 def peel(word: str) -> list[str]:
     """The punctuation before a word, the word, and the punctuation after it."""
-    before, body, after = _EDGES.match(word).groups()
+    (before, body, after), = _EDGES.findall(word)
     return [*before, *([body] if body else []), *after]
 
 

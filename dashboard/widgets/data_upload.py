@@ -64,14 +64,13 @@ def _summary(value: str) -> tuple[int, int, str]:
 
 def _file_key(key: str) -> str:
     """The uploader's key, changed after each stored file, so that the session frees its bytes."""
-    taken = st.session_state.get(f"{key}:files", 0)
-    return f"{key}:file:{taken}" if taken else f"{key}:file"
+    count = st.session_state.get(f"{key}:files", 0)
+    return f"{key}:file:{count}" if count else f"{key}:file"
 
 
 def _head(text: str) -> str:
-    lines = text.split("\n", HEAD_LINES)
-    shown = [line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…" for line in lines[:HEAD_LINES]]
-    return "\n".join([*shown, "…"])
+    lines = text.split("\n", HEAD_LINES)[:HEAD_LINES]
+    return "\n".join([*(line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…" for line in lines), "…"])
 
 
 def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
@@ -89,9 +88,9 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
         names, usual = column_choice(values)
     except ConfigError:
         return ""
-    state, every = st.session_state, names_of(values[DATA], values["header"])
     if values["text"] or not names:
         return ""
+    state, every = st.session_state, names_of(values[DATA], values["header"])
     field = f"{key}:{zlib.crc32(repr((names, usual)).encode())}"
     if field not in state or state.get(key, "") != state.get(f"{key}:made", ""):
         link = str(state.get(key, ""))
@@ -100,10 +99,10 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
     chosen = st.multiselect(param.name, names, key=field, help=(
         "Left out by themselves: dates, what is always the same, and what is all different, as identifiers are. Put "
         "back what tells something of other rows."), **KEEP)
-    made = "" if set(chosen) == set(usual) else ",".join(
+    columns = "" if set(chosen) == set(usual) else ",".join(
         name if "," not in name else str(every.index(name) + 1) for name in chosen)
-    state[key] = state[f"{key}:made"] = made
-    return made
+    state[key] = state[f"{key}:made"] = columns
+    return columns
 
 
 def _named(columns: str, every: tuple[str, ...]) -> list[str]:

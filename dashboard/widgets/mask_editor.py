@@ -22,24 +22,27 @@ def mask_parts(key: str, base: Choice) -> Choice:
     """Draw the widgets and return their mask."""
     join, parts = split(base)
     names = list(JOINS)
-    operator = st.selectbox("Mask", names, names.index(join), format_func=JOINS.get, key=f"{key}:mask:join", **KEEP)
-    count = 1 if operator == "one" else MAX_PARTS
+    operator = st.selectbox("Mask", names, names.index(join), format_func=JOINS.__getitem__,
+                            key=f"{key}:mask:join", **KEEP)
     masks = []
-    for at in range(count):
-        default = parts[at] if at < len(parts) else (False, Choice(NONE if at > 1 else "none"))
-        part = _part(f"{key}:mask:{at}", at, default, optional=at > 1)
+    for index in range(1 if operator == "one" else MAX_PARTS):
+        part = _part(f"{key}:mask:{index}", index, _part_at(parts, index), optional=index > 1)
         if part is not None:
             masks.append(Choice.of("not", part[1]) if part[0] else part[1])
     return masks[0] if operator == "one" else Choice.of(operator, *masks)
+
+
+def _part_at(parts: list[Part], index: int) -> Part:
+    return parts[index] if index < len(parts) else (False, Choice(NONE if index > 1 else "none"))
 
 
 def adopt_mask(key: str, choice: Choice) -> dict[str, Any]:
     """The widgets' state for this mask."""
     join, parts = split(choice)
     values: dict[str, Any] = {f"{key}:mask:join": join}
-    for at in range(MAX_PARTS):
-        negated, part = parts[at] if at < len(parts) else (False, Choice(NONE if at > 1 else "none"))
-        name = f"{key}:mask:{at}"
+    for index in range(MAX_PARTS):
+        negated, part = _part_at(parts, index)
+        name = f"{key}:mask:{index}"
         values |= {name: COMPOSED if part.parts else part.key, f"{name}:not": negated}
         if not part.parts:
             values |= {f"{name}:{part.key}:{param}": value for param, value in part.params}
@@ -59,13 +62,13 @@ def _negated(choice: Choice) -> Part:
     return (True, choice.parts[0]) if choice.key == "not" else (False, choice)
 
 
-def _part(key: str, at: int, default: Part, optional: bool) -> Part | None:
+def _part(key: str, index: int, default: Part, optional: bool) -> Part | None:
     negated, base = default
     options = [NONE] * optional + [item.key for item in AXES["mask"] if item.key not in COMPOSITIONS]
     options += [COMPOSED] * bool(base.parts)
     first = options.index(COMPOSED if base.parts else base.key)
-    name = st.selectbox(f"Mask {at + 1}", options, first, format_func=lambda name: _label(name, base), key=key,
-                          label_visibility="collapsed", **KEEP)
+    name = st.selectbox(f"Mask {index + 1}", options, first, format_func=lambda name: _label(name, base), key=key,
+                        label_visibility="collapsed", **KEEP)
     if name == NONE:
         return None
     part = base if name == COMPOSED else Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))

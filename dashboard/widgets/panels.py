@@ -10,8 +10,8 @@ from html import escape
 import streamlit as st
 
 from core.attention import Entry
-from dashboard.charts.markdown import plain as plain
 from dashboard.charts.palette import PICK, Theme
+from dashboard.charts.tokens import plain as plain
 from dashboard.navigation import following
 
 

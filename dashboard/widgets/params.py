@@ -52,7 +52,7 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
         return typed
     number: Any = type(param.default)
     low, high, step = (None if bound is None else number(bound) for bound in (param.low, param.high, param.step))
-    short = None not in (low, high, step) and high - low <= 100 * step
+    short = low is not None and high is not None and step is not None and high - low <= 100 * step
     return (st.slider if short else st.number_input)(param.name, low, high, number(param.default), step, **shared)
 
 

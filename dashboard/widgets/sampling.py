@@ -1,4 +1,4 @@
-"""The controls of a search for tokens that Decode and Generate share."""
+"""The controls and sources of a search for tokens that Decode and Generate share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,21 @@ from typing import Any
 
 import streamlit as st
 
-from core.decoding import Strategy
+from core.decoding import Strategy, beam_steps, sample_steps
+from dashboard.widgets.panels import details, source_panel
 from dashboard.widgets.params import BOUND
 
 STRATEGIES: dict[str, Strategy] = {"Greedy": "greedy", "Beam": "beam", "Sampling": "sampling"}  # by label
+PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, meaning
+    "greedy": ("Greedy", "Sutskever et al. 2014", "https://arxiv.org/abs/1409.3215",
+               "Greedy decoding takes the likeliest token at each step and never looks back."),
+    "beam": ("Beam", "Wu et al. 2016, section 7", "https://arxiv.org/abs/1609.08144",
+             "Beam search keeps the best beginnings; dividing by a power of the length takes back what long outputs "
+             "lose."),
+    "sampling": ("Sampling", "Holtzman et al. 2020", "https://arxiv.org/abs/1904.09751",
+                 "Drawing from the fewest tokens that hold probability p (top-p, nucleus) leaves out the unreliable "
+                 "tail; top-k is Fan et al. 2018."),
+}
 TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 
 
@@ -41,3 +52,14 @@ def _sampling_settings(cells: Sequence[Any], key: Callable[[str], str]) -> dict[
                                            help="draw from the k likeliest tokens; 0 for all"),
             "top_p": cells[2].slider("Top-p", 0.05, 1.0, 1.0, 0.05, key=key("top_p"), **BOUND,
                                      help="draw from the fewest tokens that together have this probability")}
+
+
+def sources(strategy: Strategy, key: str) -> None:
+    """An expander with the paper of a search strategy and the source of the search."""
+
+    def draw() -> None:
+        name, paper, url, meaning = PAPERS[strategy]
+        st.markdown(f"**{name}** — {meaning} [{paper}]({url})")
+        source_panel(sample_steps if strategy == "sampling" else beam_steps)
+
+    details("Paper and the search that just ran", draw, key)

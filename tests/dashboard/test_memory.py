@@ -14,7 +14,7 @@ from dashboard.runtime import cache
 from dashboard.runtime.byte_lru_cache import ByteLRUCache, at_most, size_bytes
 from dashboard.views.use_model.compute import answer_question
 from dashboard.widgets.model_picker import EMBEDDED, load_model
-from dashboard.widgets.model_picker.baseline import baseline_of
+from dashboard.widgets.model_picker.models import baseline_of
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from dashboard.views.decode.compute import (
     steps_of,
 )
 from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
-from dashboard.widgets.decoding_sources import sources
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
+from dashboard.widgets.sampling import sources
 from dashboard.widgets.table import table
 
 PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"

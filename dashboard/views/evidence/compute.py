@@ -26,7 +26,7 @@ from dashboard.charts.tokens import distinct
 from dashboard.runtime.cache import shared
 from dashboard.views.evidence.controls import Controls, Head
 from dashboard.widgets.model_picker import ModelRef, reading_of
-from dashboard.widgets.model_picker.baseline import baseline_of
+from dashboard.widgets.model_picker.models import baseline_of
 
 WHOLE_FLOW = 48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
 MOST_FLOW = 160

@@ -14,7 +14,7 @@ from core.pretrained.evidence import Baseline, Quantity, Question, output_id, ou
 from core.pretrained.maps import with_sink
 from core.trace import AttentionMap, Kind
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, reading_of
-from dashboard.widgets.model_picker.baseline import baseline_of
+from dashboard.widgets.model_picker.models import baseline_of
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 

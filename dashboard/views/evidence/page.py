@@ -5,14 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core import flow
-from core.pretrained.evidence import (
-    ablate_heads,
-    ablation,
-    contributions,
-    hide_token,
-    make_heads_uniform,
-    measure_contributions,
-)
+from core.pretrained import evidence
 from dashboard.charts.numbers import number
 from dashboard.views.evidence import heads, maps, tokens
 from dashboard.views.evidence.compute import HeadMaps, default_cell
@@ -32,8 +25,8 @@ PAPERS = (
      "how weights order words against gradients and words left out"),
     ("The answer to it", "Wiegreffe and Pinter 2019", "https://arxiv.org/abs/1908.04626",
      "when another set of weights is a fair rival, and when it is not"))
-SOURCES = (ablate_heads, make_heads_uniform, hide_token, ablation._without, measure_contributions,
-           contributions.value_norms, flow.rollout, flow.flow)
+SOURCES = (evidence.ablate_heads, evidence.make_heads_uniform, evidence.hide_token, evidence.ablation._without,
+           evidence.measure_contributions, evidence.contributions.value_norms, flow.rollout, flow.flow)
 
 
 def page() -> None:

@@ -25,11 +25,11 @@ from dashboard.views.generate.charts import step_strips
 from dashboard.views.generate.compute import LIKELIEST, Search, StepView, continuation_of, outputs, run, step_view
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
-from dashboard.widgets.decoding_sources import sources
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
+from dashboard.widgets.sampling import sources
 from dashboard.widgets.table import table
 
 SHOWN = 8  # outputs in the table

@@ -49,8 +49,8 @@ def draw_controls(reading: Reading) -> Controls:
         rows, columns = reading.lines(kind)
         picture = rows.grid is not None
         shows = SHOWS | ({"both": "Matrix and picture"} if picture else {})
-        show = st.segmented_control("Show", list(shows), default="both", format_func=shows.get, key="pretrained:show",
-                                    label_visibility="collapsed", required=True, **BOUND)
+        show = st.segmented_control("Show", list(shows), default="both", format_func=shows.__getitem__,
+                                    key="pretrained:show", label_visibility="collapsed", required=True, **BOUND)
         with st.popover("Tokens", icon=":material/segment:"):
             words, special, sinks = _tokens(rows, columns)
             sentences = _sentences(rows, columns)
@@ -68,7 +68,7 @@ def _kind(reading: Reading) -> Kind:
         return kinds[0]
     names = [kind for kind in get_args(Kind) if kind in kinds]
     first = "cross" if "cross" in kinds else kinds[0]
-    return st.segmented_control("Attention", names, default=first, format_func=KINDS.get, key="pretrained:kind",
+    return st.segmented_control("Attention", names, default=first, format_func=KINDS.__getitem__, key="pretrained:kind",
                                 label_visibility="collapsed", required=True, **BOUND) or first
 
 

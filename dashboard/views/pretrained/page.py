@@ -6,23 +6,14 @@ import streamlit as st
 
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
-from core.trace import Kind
+from core.trace import AttentionTrace, Kind
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.query_params import read_pair, read_pairs, write_pair, write_pairs
-from dashboard.views.pretrained.compute import (
-    COREFERENCE,
-    Pair,
-    TraceView,
-    default_row,
-    first_head,
-    in_order,
-    patches_of,
-    shown_pins,
-    view_of,
-)
+from dashboard.views.pretrained import compute
+from dashboard.views.pretrained.compute import Pair, TraceView, default_row, shown_pins
 from dashboard.views.pretrained.controls import Controls, draw_controls
-from dashboard.views.pretrained.export import export_popover
 from dashboard.views.pretrained.text import all_heads_fact, conditions, head_fact, pins_fact
+from dashboard.widgets.export import head_csv, map_svg, trace_npz
 from dashboard.widgets.model_picker import EMBEDDED, ModelChoice, ModelRef, choose_model
 from dashboard.widgets.model_picker.head_choice import KINDS, choose_head, current_head_of
 from dashboard.widgets.panels import details, fact, next_page, plain, source_panel, title
@@ -32,6 +23,7 @@ from dashboard.widgets.weight_link import weight_link
 
 LINK = "pretrained"
 GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
+MOST_SVG = 128  # tokens: a longer map would be a file of many megabytes, and no better than the view's own PNG
 SKELETON_HEIGHT = 56  # pixels: about the height of the line of roles
 
 
@@ -65,7 +57,7 @@ def _figures(chosen: ModelChoice, controls: Controls,
              roles: HeadRoles | None) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """The grid, one head and what is measured of it; the maps, and a skeleton where the roles will be drawn."""
     _reset_for_other_model(chosen.ref, controls)
-    view = view_of(chosen.ref, chosen.inputs, controls)
+    view = compute.view_of(chosen.ref, chosen.inputs, controls)
     first, pins = _first_head_and_pins(view, chosen.ref)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
@@ -84,7 +76,7 @@ def _figures(chosen: ModelChoice, controls: Controls,
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
         skeleton = st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
-    export_popover(ranked.trace, one.layer, one.head)
+    _export_popover(ranked.trace, one.layer, one.head)
     return view, skeleton
 
 
@@ -108,7 +100,7 @@ def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, li
     if picked:
         choose_head(ref, kind, picked)
         write_pair("head", picked)
-    return picked or first_head(trace_view, COREFERENCE if ref == EMBEDDED else None), pins
+    return picked or compute.first_head(trace_view, compute.COREFERENCE if ref == EMBEDDED else None), pins
 
 
 def _all_heads(trace_view: TraceView, head: Pair, roles: HeadRoles | None, name_kind: bool) -> ViewState:
@@ -124,13 +116,13 @@ def _one_head(trace_view: TraceView, picked: ViewState, pins: list[Pair], contro
               inputs: ModelInputs) -> tuple[TraceView, ViewState]:
     """Draw one head in the chosen order; returns its maps in this order and the picks."""
     before = shown_pins(trace_view, pins)
-    ranked = in_order(trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None)
+    ranked = compute.in_order(trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None)
     row, _ = default_row(ranked, picked.layer, picked.head)
     item = ranked.trace.map(picked.layer)
     view = attention_view(
         ranked.trace, key="pretrained:head", layer=picked.layer, head=picked.head, query=row, link=LINK,
         pins=shown_pins(ranked, pins), show=controls.show, scale=controls.scale, pool=controls.pool,  # type: ignore[arg-type]
-        threshold=controls.threshold, patches=patches_of(ranked, inputs),
+        threshold=controls.threshold, patches=compute.patches_of(ranked, inputs),
         fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {plain(item.queries[row])}")
     return ranked, view
 
@@ -156,3 +148,16 @@ def _sources() -> None:
                 "figures above are these functions:")
     source_panel(map_transform.transform_map)
     source_panel(analysis.previous_token)
+
+
+def _export_popover(trace: AttentionTrace, layer: int, head: int) -> None:
+    """One head as CSV and SVG, all heads as NPZ; a PNG is made by the view itself."""
+    item = trace.map(layer)
+    name = f"attention-L{trace.number(layer)}H{head}"
+    with st.popover("Export", icon=":material/download:"):
+        st.download_button("This head, CSV", lambda: head_csv(item, head), f"{name}.csv", "text/csv", on_click="ignore")
+        if len(item.keys) <= MOST_SVG:
+            st.download_button("This head, SVG", lambda: map_svg(item.weights[head], item.queries, item.keys),
+                               f"{name}.svg", "image/svg+xml", on_click="ignore")
+        st.download_button("All heads, NPZ", lambda: trace_npz(trace), "attention.npz", on_click="ignore")
+        st.caption("PNG stands under each picture.")

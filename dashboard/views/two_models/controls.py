@@ -35,7 +35,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the mode and the control of the second side; PretrainedError where this model cannot be compared so."""
     row = st.columns([1.25, 1.75], vertical_alignment="bottom")
     mode = row[0].segmented_control("Compare", list(text.MODES), default="texts", required=True,
-                                    format_func=text.modes(choice.pretrained).get, key="two_models:mode",
+                                    format_func=text.modes(choice.pretrained).__getitem__, key="two_models:mode",
                                     **BOUND) or "texts"
     with row[1]:
         second = {"untrained": _seed, "models": _model, "texts": _inputs}[mode](choice)
@@ -76,7 +76,7 @@ def draw_kind(kinds: Sequence[Kind]) -> Kind:
     if len(kinds) == 1:
         return kinds[0]
     names = [kind for kind in KINDS if kind in kinds]
-    return st.segmented_control("Attention", names, default=kinds[0], required=True, format_func=KINDS.get,
+    return st.segmented_control("Attention", names, default=kinds[0], required=True, format_func=KINDS.__getitem__,
                                 key=f"two_models:kind:{len(kinds)}", label_visibility="collapsed", **BOUND) or kinds[0]
 
 

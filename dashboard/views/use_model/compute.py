@@ -26,7 +26,7 @@ from core.trace import AttentionTrace, Kind, to_numpy
 from dashboard.runtime.cache import cached, shared
 from dashboard.runtime.threads import one_thread
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
-from dashboard.widgets.model_picker.baseline import baseline_of, without_model
+from dashboard.widgets.model_picker.models import baseline_of, without_model
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 SMALL = 1e9  # of one pass, up to which one thread is the faster

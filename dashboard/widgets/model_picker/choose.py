@@ -11,6 +11,7 @@ import streamlit as st
 
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.model_storage import format_bytes
+from dashboard.widgets.model_picker import resolve
 from dashboard.widgets.model_picker.arrays import array_panel
 from dashboard.widgets.model_picker.inputs import model_inputs
 from dashboard.widgets.model_picker.models import (
@@ -23,14 +24,6 @@ from dashboard.widgets.model_picker.models import (
     stored_bytes,
 )
 from dashboard.widgets.model_picker.needs import default_model, missing_feature, suitable_models
-from dashboard.widgets.model_picker.resolve import (
-    BEFORE,
-    downloaded_models,
-    on_model_change,
-    other_panel,
-    resolve_model,
-    select_model,
-)
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
@@ -39,7 +32,7 @@ HELP = ("The lab's own: **numbers** translates English number words into German,
         "owner/name.")
 USUAL = "inside:usual"
 OTHER = "Another model…"
-PANELS = {OTHER: other_panel, "Your own arrays…": array_panel}
+PANELS = {OTHER: resolve.other_panel, "Your own arrays…": array_panel}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +55,7 @@ def choose_model(page: str, needs: tuple[str, ...] = ()) -> ModelChoice | None:
     with input_errors():
         if name in PANELS:
             PANELS[name](right)
-        elif (ref := resolve_model(name)) is not None:
+        elif (ref := resolve.resolve_model(name)) is not None:
             return _read(ref, needs, right)
     return None
 
@@ -84,11 +77,11 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         state[MODEL] = usual.name  # another page's default, not the user's choice
     state[USUAL] = usual.name
     current = state.get(MODEL) or st.query_params.get(MODEL)
-    options = list(dict.fromkeys([*names, *downloaded_models(), *panels, *filter(None, (current,))]))
+    options = list(dict.fromkeys([*names, *resolve.downloaded_models(), *panels, *filter(None, (current,))]))
     choice = container.selectbox("Model", options, names.index(usual.name), key=MODEL, accept_new_options=True, **BOUND,
-                             on_change=on_model_change, help=HELP)
-    state[BEFORE] = str(choice or usual.name)
-    return state[BEFORE]
+                             on_change=resolve.on_model_change, help=HELP)
+    state[resolve.BEFORE] = str(choice or usual.name)
+    return state[resolve.BEFORE]
 
 
 def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice | None:
@@ -111,9 +104,10 @@ def _read(ref: ModelRef, needs: tuple[str, ...], container: Any) -> ModelChoice 
     return ModelChoice(ref, inputs, pretrained, reading)
 
 
-def _refuse(who: str, missing: str, needs: tuple[str, ...]) -> None:
-    """Say what the model lacks, and offer up to three models that have it."""
-    st.info(plain(f"{who} {missing}"), icon=":material/block:")
+def _refuse(name: str, missing: str, needs: tuple[str, ...]) -> None:
+    """Draw what the model lacks, and up to three models that have it."""
+    st.info(plain(f"{name} {missing}"), icon=":material/block:")
     with st.container(horizontal=True):
         for other in suitable_models(needs)[:3]:
-            st.button(f"Use {other.name}", key=f"inside:use:{other.name}", on_click=select_model, args=(other.name,))
+            st.button(f"Use {other.name}", key=f"inside:use:{other.name}", on_click=resolve.select_model,
+                      args=(other.name,))

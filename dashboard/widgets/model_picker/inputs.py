@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import wave
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from dashboard.widgets.model_picker.models import ModelRef
 from dashboard.widgets.params import BOUND
 
 TEXT, SECOND, TARGET = "inside:text", "inside:second", "inside:target"
-PICTURE, SOUND = "inside:picture", "inside:sound"
 GROUP, TEXTS = "inside:language", "inside:texts"
 OWN = "Your own…"
 MOST_PIXELS = 40_000_000
@@ -27,9 +27,13 @@ def model_inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> Model
     """Draw the model's input widgets into `container`; returns the inputs. PretrainedError for an invalid upload."""
     with container:
         if pretrained.reads == "picture":
-            return ModelInputs(picture=_picture(pretrained))
+            names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))
+            return ModelInputs(picture=_upload_field("picture", names, examples.picture, "PNG or JPEG",
+                                                     ["png", "jpg", "jpeg", "webp"], decode_picture))
         if pretrained.reads == "sound":
-            return ModelInputs(sound=_sound(pretrained))
+            rate = sampling_rate(pretrained)
+            return ModelInputs(sound=_upload_field("sound", examples.SOUNDS, lambda name: examples.sound(name, rate),
+                                                   "WAV", ["wav"], lambda data: decode_wav(data, rate)))
         return _text(ref, pretrained)
 
 
@@ -62,19 +66,19 @@ def _change_language(group: str, usual: str) -> None:
     st.session_state[GROUP] = group
 
 
-def _picture(pretrained: Pretrained) -> Array:
-    names = examples.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))
-    choice, own = st.columns([1, 1.4], vertical_alignment="bottom")
-    name = choice.selectbox("Picture", [*names, OWN], key=PICTURE, **BOUND)
+def _upload_field(noun: str, names: Sequence[str], example: Callable[[str], Array], formats: str, types: list[str],
+                  decode: Callable[[bytes], Array]) -> Array:
+    """An example by its name, or the person's own file, which the session keeps; PretrainedError without a file."""
+    choice, upload = st.columns([1, 1.4], vertical_alignment="bottom")
+    name = choice.selectbox(noun.capitalize(), [*names, OWN], key=f"inside:{noun}", **BOUND)
     if name != OWN:
-        return examples.picture(name)
-    file = own.file_uploader("PNG or JPEG, at most 10 MB", ["png", "jpg", "jpeg", "webp"], max_upload_size=10,
-                             key="inside:picture-file")
+        return example(name)
+    file = upload.file_uploader(f"{formats}, at most 10 MB", types, max_upload_size=10, key=f"inside:{noun}-file")
     if file is not None:
-        st.session_state["inside:own-picture"] = decode_picture(file.getvalue())
-    if "inside:own-picture" not in st.session_state:
-        raise PretrainedError("Upload a picture, or take one of the list.")
-    return st.session_state["inside:own-picture"]
+        st.session_state[f"inside:own-{noun}"] = decode(file.getvalue())
+    if f"inside:own-{noun}" not in st.session_state:
+        raise PretrainedError(f"Upload a {noun}, or take one of the list.")
+    return st.session_state[f"inside:own-{noun}"]
 
 
 def decode_picture(data: bytes) -> Array:
@@ -91,31 +95,17 @@ def decode_picture(data: bytes) -> Array:
         raise PretrainedError("The file is no picture that can be opened; take a PNG or JPEG.") from error
 
 
-def _sound(pretrained: Pretrained) -> Array:
-    rate = sampling_rate(pretrained)
-    choice, own = st.columns([1, 1.4], vertical_alignment="bottom")
-    name = choice.selectbox("Sound", [*examples.SOUNDS, OWN], key=SOUND, **BOUND)
-    if name != OWN:
-        return examples.sound(name, rate)
-    file = own.file_uploader("WAV, at most 10 MB", ["wav"], max_upload_size=10, key="inside:sound-file")
-    if file is not None:
-        st.session_state["inside:own-sound"] = decode_wav(file.getvalue(), rate)
-    if "inside:own-sound" not in st.session_state:
-        raise PretrainedError("Upload a sound, or take one of the list.")
-    return st.session_state["inside:own-sound"]
-
-
 def decode_wav(data: bytes, rate: int) -> Array:
     """An uploaded WAV of 16 bits as one channel at `rate`, its first 30 s; PretrainedError when it is none."""
     try:
         with wave.open(io.BytesIO(data)) as file:
-            own, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
-            frames = file.readframes(own * MOST_SECONDS)
+            own_rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
+            frames = file.readframes(own_rate * MOST_SECONDS)
     except (wave.Error, EOFError) as error:
         raise PretrainedError("The file is no WAV that can be opened; save the sound as WAV with 16 bits.") from error
-    if width != 2 or not frames or not own:
+    if width != 2 or not frames or not own_rate:
         raise PretrainedError(f"The WAV has {8 * width} bits a sample; save it with 16.")
     samples = np.frombuffer(frames[:len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
-    one = samples.mean(1) / 32768
-    positions = np.arange(int(len(one) * rate / own)) * own / rate
-    return Array.of(np.interp(positions, np.arange(len(one)), one).astype(np.float32))
+    mono = samples.mean(1) / 32768
+    positions = np.arange(int(len(mono) * rate / own_rate)) * own_rate / rate
+    return Array.of(np.interp(positions, np.arange(len(mono)), mono).astype(np.float32))

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from core.pretrained import (
-    ModelInputs,
-    Pretrained,
-    PretrainedError,
-    Reading,
-    hub,
-    load_folder,
-    load_lab_model,
-    load_minilm,
-    model_storage,
-    read,
-)
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, hub, model_storage, read
 from core.pretrained.base import wrap_errors
-from core.pretrained.load import LAB_MODELS, MINILM, minilm_folder
+from core.pretrained.evidence import Baseline, Question, ask
+from core.pretrained.load import LAB_MODELS, MINILM, load_folder, load_lab_model, load_minilm, minilm_folder
 from dashboard.runtime.cache import model, shared
 from dashboard.widgets.model_picker import uploads
 
@@ -103,3 +93,17 @@ def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
     pretrained = load_model(ref)
     with wrap_errors(f"{ref.name} cannot read this"):
         return read(pretrained, inputs)
+
+
+def baseline_of(ref: ModelRef, question: Question) -> Baseline:
+    """The model's answer, with the model attached for reruns; PretrainedError as in `ask`."""
+    return replace(shared(_baseline, ref, question), pretrained=load_model(ref))
+
+
+def without_model(baseline: Baseline) -> Baseline:
+    """The baseline without its model, so that a cached result does not keep the model in memory."""
+    return replace(baseline, pretrained=None)  # type: ignore[arg-type]
+
+
+def _baseline(ref: ModelRef, question: Question) -> Baseline:
+    return without_model(ask(load_model(ref), question))
