@@ -81,11 +81,11 @@ def _rows(points: Points, name: str = "") -> list[Spec]:
 
 
 def _curve(curve: Curve, at: Spec, colour: str, dash: list[int], unit: str,
-           written: Callable[[float], str]) -> list[Spec]:
+           format_value: Callable[[float], str]) -> list[Spec]:
     """One curve; its tooltips hold x and y as `dashboard.charts.numbers` writes them."""
     tips = [text_tip("at", unit) if unit == "seconds" else whole_tip("x", unit), text_tip("told", curve.name)]
     points = curve.defined_points()
-    with_text = [row | {"at": number(row["x"]), "told": written(row["y"])} for row in _rows(points, curve.name)]
+    with_text = [row | {"at": number(row["x"]), "told": format_value(row["y"])} for row in _rows(points, curve.name)]
     return [layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
             layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),
             layer("point", with_text, {**at, "tooltip": tips}, opacity=0, size=200)]
@@ -95,11 +95,11 @@ def _labels(curves: Sequence[Curve], at: Spec, ink: Ink, last_x: float, top: flo
     """Each curve's name at its end, on the inner side near the right edge, stacked where ends meet."""
     ends = [curve.defined_points()[-1] for curve in curves]
     inside = max((end_x for end_x, _ in ends), default=0) > 0.62 * last_x
-    places = _apart([end_y / top for _, end_y in ends], inside, gap)
+    heights = _apart([end_y / top for _, end_y in ends], inside, gap)
     layers = []
-    for i, (curve, (end_x, _), place) in enumerate(zip(curves, ends, places, strict=True)):
+    for i, (curve, (end_x, _), height) in enumerate(zip(curves, ends, heights, strict=True)):
         turned = end_x > 0.62 * last_x
-        layers.append(layer("text", _rows([(end_x, place * top)], curve.name), _written(at),
+        layers.append(layer("text", _rows([(end_x, height * top)], curve.name), _written(at),
                             align="right" if turned else "left", dx=-8 if turned else 9, fontSize=12, fontWeight=600,
                             color=_colour(curve, i, ink), baseline="middle"))
     return layers
@@ -111,21 +111,21 @@ def _written(at: Spec) -> Spec:
 
 def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
     """Heights of labels, as shares: high ends are stacked downwards, low ones upwards."""
-    places = [0.0] * len(heights)
+    result = [0.0] * len(heights)
     for high in (True, False):
         sign, before = (-1 if high else 1), None
         group = sorted((i for i, h in enumerate(heights) if (h > 0.5) == high), key=lambda i: sign * heights[i])
         for i in group:
             # a curve that ends high wavers under its end, so its name stands well below it
             step_off = sign * (0.3 if high else gap) if off_line else 0
-            place = min(max(heights[i] + step_off, 0.06), 0.97)
+            height = min(max(heights[i] + step_off, 0.06), 0.97)
             if before is not None:
-                place = min(place, before - gap) if high else max(place, before + gap)
-            places[i] = before = place
-    upper, lower = [[place for place, h in zip(places, heights, strict=True) if (h > 0.5) == high]
+                height = min(height, before - gap) if high else max(height, before + gap)
+            result[i] = before = height
+    upper, lower = [[height for height, h in zip(result, heights, strict=True) if (h > 0.5) == high]
                     for high in (True, False)]
     lift = max(0.0, max(lower) + gap - min(upper)) if upper and lower else 0.0  # the two stacks must not meet
-    return [place + lift * (h > 0.5) for place, h in zip(places, heights, strict=True)]
+    return [height + lift * (h > 0.5) for height, h in zip(result, heights, strict=True)]
 
 
 def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:

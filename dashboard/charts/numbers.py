@@ -92,8 +92,8 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str | None:
     """Three significant digits and the largest unit that leaves one before the point; None below the smallest."""
     for unit, size in units:
         if value >= 0.9995 * size:  # 999.5 k is written 1 M
-            many = value / size
-            text = _rounded(many, max(0, 2 - math.floor(math.log10(many * 1.0005))))
+            amount = value / size
+            text = _rounded(amount, max(0, 2 - math.floor(math.log10(amount * 1.0005))))
             return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}{unit}"
     return None
 

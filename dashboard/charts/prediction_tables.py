@@ -33,7 +33,7 @@ def missing(target: Sequence[str], predicted: Sequence[str]) -> int:
     return max(0, len(target) - len(predicted))
 
 
-def written(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
+def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
     """Input, output with wrong tokens underlined, and how many are wrong."""
     look = "overflow-wrap:anywhere" + ("" if separator else CODE)
     rows = [(_cell(escaped(separator.join(e.source)), line, look), _cell(marked(e, separator, pick), line, look),

@@ -31,17 +31,17 @@ class Spot:
 def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
     """The first `ranks` candidates of each step by samples, then probability, and the picked path and drawn parents."""
     by_step: dict[int, list[int]] = {}
-    for place, one in enumerate(tree.candidates):
-        by_step.setdefault(one.step, []).append(place)
+    for index, one in enumerate(tree.candidates):
+        by_step.setdefault(one.step, []).append(index)
     required = set(picked)
     result = []
     for step in sorted(by_step, reverse=True):  # from the last step back, so that what leads somewhere is known
         ranked = sorted(by_step[step], key=lambda i: (-tree.candidates[i].samples, -tree.candidates[i].total))
-        first = [place for place in ranked if place in required]
-        rest = [place for place in ranked if place not in required][: max(0, ranks - len(first))]
-        visible = [place for place in ranked if place in {*first, *rest}]
-        required |= {tree.candidates[place].parent for place in visible if tree.candidates[place].fate != "dropped"}
-        result += [Spot(place, step, rank) for rank, place in enumerate(visible)]
+        first = [index for index in ranked if index in required]
+        others = [index for index in ranked if index not in required][: max(0, ranks - len(first))]
+        visible = [index for index in ranked if index in {*first, *others}]
+        required |= {tree.candidates[index].parent for index in visible if tree.candidates[index].fate != "dropped"}
+        result += [Spot(index, step, rank) for rank, index in enumerate(visible)]
     return sorted(result, key=lambda spot: (spot.step, spot.rank))
 
 
@@ -68,14 +68,14 @@ def picture(tree: Tree, words: Names, picked: Sequence[int], theme: Theme, step:
             f'{"".join(steps)}{"".join(filter(None, lines))}{"".join(boxes)}</svg>')
 
 
-def _edge(tree: Tree, place: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int]) -> str:
-    one = tree.candidates[place]
+def _edge(tree: Tree, index: int, at: dict[int, tuple[int, int]], pitch: int, ink: Ink, on: set[int]) -> str:
+    one = tree.candidates[index]
     if one.parent == ROOT or one.parent not in at:
         return ""
-    (x, y), (to_x, to_y) = at[one.parent], at[place]
+    (x, y), (to_x, to_y) = at[one.parent], at[index]
     share = one.samples / (tree.candidates[one.parent].samples or 1) if one.chance is not None else math.exp(one.logp)
     faint = one.fate == "dropped"
-    colour, opacity = (ink.pick, 1.0) if place in on else (ink.text, 0.16 if faint else 0.5)
+    colour, opacity = (ink.pick, 1.0) if index in on else (ink.text, 0.16 if faint else 0.5)
     start, end, middle = x + pitch - 20, to_x, (x + pitch - 20 + to_x) / 2
     y, to_y = y + TALL // 2, to_y + TALL // 2
     return (f'<path d="M{start} {y}C{middle} {y} {middle} {to_y} {end} {to_y}" fill="none" stroke="{colour}" '
@@ -110,9 +110,9 @@ def _number(one: Candidate, chance: float) -> str:
     return f"{number(chance)} · {one.samples}×" if one.samples else number(chance)
 
 
-def candidate_text(tree: Tree, place: int, words: Names) -> str:
+def candidate_text(tree: Tree, index: int, words: Names) -> str:
     """A candidate in a sentence."""
-    one = tree.candidates[place]
+    one = tree.candidates[index]
     before = " ".join(words[token] for token in tree.tokens(one.parent)) if one.parent != ROOT else "the start"
     samples = f", drawn {one.samples} times" if one.samples else ""
     return (f"{words[one.token]} after {before}: {number(math.exp(one.logp))}{samples}; all together "

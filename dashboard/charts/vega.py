@@ -7,6 +7,7 @@ from typing import Any
 
 from dashboard.charts.palette import Ink
 
+PICKED = "picked"  # the selection of a grid
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
 MIN_GAP = 0.075  # of the height, between two names at the ends of curves
 BESIDE, SIGN = 16, 6.6  # pixels around a name at a curve's end, and of one of its signs
@@ -14,9 +15,17 @@ BESIDE, SIGN = 16, 6.6  # pixels around a name at a curve's end, and of one of i
 Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
 
 
-def figure(layers: Sequence[Spec], height: int) -> Spec:
+def figure(layers: Sequence[Spec], height: int | Spec) -> Spec:
     """Layers over each other, as wide as the page gives."""
     return {"layer": list(layers), "height": height, "width": "container", "config": {"view": {"stroke": None}}}
+
+
+def picking_grid(layers: Sequence[Spec], picked: Spec, at: Spec, ink: Ink, row: int, fields: Sequence[str]) -> Spec:
+    """Layers over a grid with rows of `row` pixels: a click selects `fields` of the first one, `picked` is outlined."""
+    ring = layer("rect", [picked], at, fill=None, stroke=ink.pick, strokeWidth=2.25)
+    select = {"type": "point", "fields": list(fields), "on": "click", "toggle": False}
+    return figure([layers[0] | {"name": "cells"}, *layers[1:], ring], {"step": row}) | {
+        "params": [{"name": PICKED, "views": ["cells"], "select": select}]}
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:

@@ -48,8 +48,8 @@ class FineTuneData:
     @property
     def steps(self) -> list[int]:
         """The steps of which both a record and maps are there."""
-        there = {record.step for record in self.records}
-        return [step for step in self.run.frame_steps() if step in there]
+        measured = {record.step for record in self.records}
+        return [step for step in self.run.frame_steps() if step in measured]
 
     @property
     def sentences(self) -> list[dict[str, Any]]:

@@ -180,7 +180,8 @@ def _still_busy(run: Run) -> bool:
         return False
     if run.alive():
         if run.stop_age() > STOP_SECONDS and status.pid:
-            _kill(status.pid)
+            with suppress(OSError):
+                os.kill(status.pid, 9)
         return True
     if status.state == "starting" and time.time() - status.at < START_SECONDS:
         return True
@@ -195,11 +196,6 @@ def _last_words(run: Run) -> str:
     reached = run.records()
     saved = f"everything up to step {reached[-1].step:,} is kept" if reached else "it had not measured anything yet"
     return f"{'Stopped' if run.stop_request() else 'The worker ended without a word'}; {saved}."
-
-
-def _kill(pid: int) -> None:
-    with suppress(OSError):
-        os.kill(pid, 9)
 
 
 def _give(run: Run) -> None:

@@ -112,10 +112,10 @@ class _Reader:
     def peek(self, sign: str) -> bool:
         return not self.ended and self.text[self.at] == sign
 
-    def word(self, what: str) -> str:
+    def word(self, expected: str) -> str:
         match = _BARE.match(self.text, self.at)
         if match is None:
-            raise self.error(f"expected {what}")
+            raise self.error(f"expected {expected}")
         self.at = match.end()
         return match.group()
 

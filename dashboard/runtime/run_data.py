@@ -30,9 +30,9 @@ def task_of(config: TaskConfig) -> Task:
 def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], ...]:
     """The accuracy of methods without attention, by name: the majority class, and a baseline fitted once."""
     task = task_of(config)
-    majority, peer = task.majority(held_out), task.baseline()
+    majority, baseline = task.majority(held_out), task.baseline()
     named = [(f"the majority class “{majority[0]}”", majority[1])] if majority else []
-    return (*named, *([peer] if peer else []))
+    return (*named, *([baseline] if baseline else []))
 
 
 @lru_cache(maxsize=128)

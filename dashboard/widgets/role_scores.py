@@ -11,27 +11,27 @@ from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
 HeadRoles = dict[tuple[int, int], int]
 
 
-def inputs_of(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleInputs:
+def inputs_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleInputs:
     """The inputs on which roles are measured; the page's own alone where there is no set (sound, arrays)."""
     inputs = RoleInputs((), "") if ref.source == "array" else shared(_inputs, ref, kind, own)
-    return inputs if inputs.givens else RoleInputs((given,), "input above")
+    return inputs if inputs.givens else RoleInputs((page_inputs,), "input above")
 
 
-def role_scores_of(ref: ModelRef, given: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleScores:
+def role_scores_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()) -> RoleScores:
     """Every role's score in every head, over what `inputs_of` names."""
-    return shared(_role_scores, ref, inputs_of(ref, given, kind, own), kind)
+    return shared(_role_scores, ref, inputs_of(ref, page_inputs, kind, own), kind)
 
 
-def roles_of(ref: ModelRef, given: ModelInputs, kind: Kind) -> HeadRoles:
+def roles_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> HeadRoles:
     """The role (an index of ROLES) of each head (layer, head), for a grid's marks; none for cross-attention."""
-    return {} if kind == "cross" else role_scores_of(ref, given, kind).head_roles
+    return {} if kind == "cross" else role_scores_of(ref, page_inputs, kind).head_roles
 
 
-def roles_are_cached(ref: ModelRef, given: ModelInputs, kind: Kind) -> bool:
+def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> bool:
     """Whether `roles_of` takes no time."""
     if kind == "cross" or ref.source == "array":
         return True
-    return remembered(_inputs, ref, kind, ()) and remembered(_role_scores, ref, inputs_of(ref, given, kind), kind)
+    return remembered(_inputs, ref, kind, ()) and remembered(_role_scores, ref, inputs_of(ref, page_inputs, kind), kind)
 
 
 def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
@@ -47,10 +47,10 @@ def examples_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tupl
 def _examples(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
     readings, scores = readings_of(ref, inputs, kind), shared(_role_scores, ref, inputs, kind)
     out = {}
-    for place, role in enumerate(ROLES):
-        best = scores.best(place)
+    for index, role in enumerate(ROLES):
+        best = scores.best(index)
         if best is not None and (example := clearest_example(readings, kind, role, *best)) is not None:
-            out[place] = readings[example.reading], example
+            out[index] = readings[example.reading], example
     return out
 
 

@@ -42,19 +42,19 @@ def press_mark(page: str) -> str:
     return f"{page}:pressed"
 
 
-def start_button(place: Any, label: str, **options: Any) -> None:
+def start_button(container: Any, label: str, **options: Any) -> None:
     """The primary button that starts runs; `options` are those of st.button."""
-    place.button(label, icon=":material/play_arrow:", type="primary", width="stretch", **options)
+    container.button(label, icon=":material/play_arrow:", type="primary", width="stretch", **options)
 
 
-def stop_button(place: Any, page: str, stop: Callable[..., object], *args: Any) -> None:
-    place.button("Stop", icon=":material/stop:", type="primary", width="stretch", key=f"{page}:stop", on_click=stop,
+def stop_button(container: Any, page: str, stop: Callable[..., object], *args: Any) -> None:
+    container.button("Stop", icon=":material/stop:", type="primary", width="stretch", key=f"{page}:stop", on_click=stop,
                  args=args)
 
 
-def continue_button(place: Any, page: str, proceed: Callable[..., object], *args: Any, label: str = "Continue",
+def continue_button(container: Any, page: str, proceed: Callable[..., object], *args: Any, label: str = "Continue",
                     primary: bool = True) -> None:
-    place.button(label, icon=":material/resume:", type="primary" if primary else "secondary", width="stretch",
+    container.button(label, icon=":material/resume:", type="primary" if primary else "secondary", width="stretch",
                  key=f"{page}:continue", on_click=proceed, args=args)
 
 

@@ -69,7 +69,7 @@ def text(html: str) -> str:
 def test_what_a_reader_typed_is_never_markup():
     bad = "<script>alert(1)</script>"
     predictions = [Prediction((bad,), (bad,), (f"{bad}!",))]
-    drawn = (prediction_tables.written(predictions, " ", "#f00", "#000"),
+    drawn = (prediction_tables.outputs(predictions, " ", "#f00", "#000"),
              prediction_tables.continued(predictions, "", "#f00", "#000"),
              prediction_tables.answers([prediction_tables.escaped(bad)], predictions, " ", "#f00", "#000"))
     for table in drawn:
@@ -77,7 +77,7 @@ def test_what_a_reader_typed_is_never_markup():
 
 
 def test_wrong_words_are_marked_and_counted():
-    table = prediction_tables.written([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
+    table = prediction_tables.outputs([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
     assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["q"]
     assert text(table).split()[-1] == "2", "one is wrong, one is missing"
 

@@ -28,6 +28,6 @@ def draw(name: str, root: str, data: dict[str, Any], *, key: str, **callbacks: C
 @functools.cache
 def _component(name: str, root: str) -> Any:
     folder = COMPONENTS / name
-    css = "\n".join((place / "style.css").read_text("utf-8") for place in (COMPONENTS / "lib", folder))
+    css = "\n".join((path / "style.css").read_text("utf-8") for path in (COMPONENTS / "lib", folder))
     html = f'<div class="view {root}"></div>\n'
     return st.components.v2.component(f"attention_lab.{name}", html=html, css=css, js=bundle(folder / "main.js"))

@@ -136,10 +136,10 @@ def against(reading: Reading, listed: list[int]) -> str:
     count = len(reading.keys)
     if len(listed) == count:
         return "every key" if count > 1 else "the only key"
-    rest = 1 - float(np.nan_to_num(reading.weights[reading.query, listed]).sum())
+    share = 1 - float(np.nan_to_num(reading.weights[reading.query, listed]).sum())
     if not reading.sees:
         return f"{len(listed)} of {count} keys, the nearest"
-    return f"the {len(listed)} of {count} keys with most weight; the others share {number(max(0.0, rest))}"
+    return f"the {len(listed)} of {count} keys with most weight; the others share {number(max(0.0, share))}"
 
 
 def top_of(*arrays: np.ndarray) -> float:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dashboard.charts.palette import Ink, Theme, colour_scale
-from dashboard.charts.vega import axis_style
+from dashboard.charts.vega import Spec, axis_style, figure, layer, picking_grid
 from dashboard.views.evidence.compute import WAYS
 from dashboard.views.evidence.text import short
 
-PICKED = "picked"
 WIDE, TALL = 30, 24  # pixels of a cell: its least width that shows a number, and its height
 SIGN = 6  # pixels that a character of a number takes
 MOST_NUMBERS = 16  # heads a layer, beyond which cells hold no numbers
 LAYER = "all"
-
-Spec = dict[str, Any]
 
 
 def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tuple[str, str], theme: Theme) -> Spec:
@@ -25,7 +21,6 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
     `rows` hold layer, head, change and the tooltip's texts. The scale ends at the largest change of one head.
     """
     ink = Ink.of(theme)
-    # One head's largest change sets the scale: a whole layer would drown them.
     most = max((abs(row["change"]) for row in rows if row["head"] != LAYER), default=0.0) or 1e-9
     columns = [str(head) for head in range(heads)] + [LAYER]
     at = {"x": _band("head", "head", columns, ink, "top"), "y": _band("layer", None, layers, ink, "left")}
@@ -39,24 +34,15 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
             (("name", "without"), ("now", "answer"), ("by", "change"), ("share", "rank"))]
     texts = [short(row["change"], most) for row in rows]
     wide = max([WIDE, *(SIGN * len(text) for text in texts)])
-    data = {"values": [row | {"short": text} for row, text in zip(rows, texts, strict=True)]}
-    cells = {"name": "cells", "data": data, "encoding": {**at, "color": colour, "tooltip": tips},
-             "mark": {"type": "rect", "cursor": "pointer", "stroke": None}}
-    layered = [cells]
+    rows = [row | {"short": text} for row, text in zip(rows, texts, strict=True)]
+    layers = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
     if heads <= MOST_NUMBERS:
-        layered.append({"data": data, "mark": {
-            "type": "text", "fontSize": 10, "tooltip": False,
-            "opacity": {"expr": f"width < {wide * (heads + 1)} ? 0 : 1"}}, "encoding": {
-            **at, "text": {"field": "short"}, "color": {"condition": {
-                "test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"},
-                "value": ink.text}}})
+        light = {"test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"}
+        layers.append(layer("text", rows, {**at, "text": {"field": "short"},
+                                           "color": {"condition": light, "value": ink.text}},
+                            fontSize=10, tooltip=False, opacity={"expr": f"width < {wide * (heads + 1)} ? 0 : 1"}))
     ring = {"layer": picked[0], "head": picked[1]}
-    layered.append({"data": {"values": [ring]}, "encoding": at, "mark": {
-        "type": "rect", "fill": None, "stroke": ink.pick, "strokeWidth": 2.25}})
-    return {"layer": layered, "width": "container", "height": {"step": TALL},
-            "params": [{"name": PICKED, "views": ["cells"], "select": {
-                "type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}}],
-            "config": {"view": {"stroke": None}}}
+    return picking_grid(layers, ring, at, ink, TALL, ["layer", "head"])
 
 
 def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:
@@ -84,8 +70,7 @@ def before_after(rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: b
     data = {"values": [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows]}
     mark = {"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else {"type": "bar", "cornerRadius": 2}
     number = {**base, "x": {**x, "field": "end"}, "text": {"field": "text"}}
-    return {"layer": [
-        {"data": data, "mark": mark, "encoding": {**base, "color": colour, "tooltip": tips}},
-        {"data": data, "encoding": number, "mark": {
-            "type": "text", "align": "left", "dx": 8 if logits else 4, "fontSize": 12, "color": ink.quiet}}],
-        "width": "container", "height": {"step": 15}, "config": {"view": {"stroke": None}}}
+    return figure([{"data": data, "mark": mark, "encoding": {**base, "color": colour, "tooltip": tips}},
+                   {"data": data, "encoding": number, "mark": {
+                       "type": "text", "align": "left", "dx": 8 if logits else 4, "fontSize": 12, "color": ink.quiet}}],
+                  {"step": 15})

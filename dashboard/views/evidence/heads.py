@@ -11,6 +11,7 @@ from core.pretrained.attention_recorder import HeadSet
 from core.pretrained.evidence import Baseline, Effect, ablate_heads, head_sets, make_heads_uniform, single_heads
 from dashboard.charts.numbers import number, signed
 from dashboard.charts.palette import Ink
+from dashboard.charts.vega import PICKED
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.runtime.threads import one_thread
 from dashboard.views.evidence import charts, compute, text
@@ -87,10 +88,8 @@ def _picked_head(controls: Controls, default: Head) -> Head:
 
 def _head_of_kind(controls: Controls, kind: str, head: Head) -> Head | None:
     """A head of one kind of attention, by the index of its layer among all maps."""
-    for row, item in enumerate(controls.maps):
-        if (item.kind, item.layer) == (kind, head[0]) and head[1] < len(item.weights):
-            return row, head[1]
-    return None
+    return next(((row, head[1]) for row, item in enumerate(controls.maps)
+                 if (item.kind, item.layer) == (kind, head[0]) and head[1] < len(item.weights)), None)
 
 
 def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effect], ranked: list[Head],
@@ -101,11 +100,11 @@ def _grid(controls: Controls, baseline: Baseline, effects: Mapping[HeadSet, Effe
     st.markdown("**Without each head**", help="One forward pass a head, in which what it writes is zero: as if W_O had "
                 "no columns for it. The last column is the whole layer.")
     spec = charts.effects(rows, layers, heads, (layers[picked[0]], str(picked[1])), theme())
-    st.vega_lite_chart(spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[charts.PICKED])
+    st.vega_lite_chart(spec, key="evidence:grid", on_select=lambda: _pick(layers), selection_mode=[PICKED])
 
 
 def _pick(layers: list[str]) -> None:
-    points = st.session_state["evidence:grid"].selection.get(charts.PICKED) or []
+    points = st.session_state["evidence:grid"].selection.get(PICKED) or []
     if points and points[0]["head"] != charts.LAYER:
         write_pair("head", (layers.index(points[0]["layer"]), int(points[0]["head"])))
 

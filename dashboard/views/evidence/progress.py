@@ -32,12 +32,12 @@ def measure_with_progress(name: str, about: Hashable, todo: Sequence[Item], one:
         state["going"] = len(left) * state["each"] <= AT_ONCE
     if not left:
         return values
-    place = st.empty()
+    slot = st.empty()
     if state["going"]:
-        _measure(key, place, left, one, values, noun)
+        _measure(key, slot, left, one, values, noun)
         return values
     seconds = max(1, round(len(left) * state["each"]))
-    with place.container(horizontal=True, vertical_alignment="center"):
+    with slot.container(horizontal=True, vertical_alignment="center"):
         st.button(f"Measure {len(left)} {noun}", key=f"{key}:go", icon=":material/speed:", on_click=_set,
                   args=(key, True), help=f"about {seconds} s here; the page shows what there is when you stop it")
         st.caption(f"{len(values)} of {len(todo)} {noun} measured; the rest takes about {seconds} s.")
@@ -50,18 +50,18 @@ def _timed(item: Item, one: Callable[[Item], Value], values: dict[Item, Value]) 
     return time.monotonic() - began
 
 
-def _measure(key: str, place: st.delta_generator.DeltaGenerator, left: Sequence[Item], one: Callable[[Item], Value],
+def _measure(key: str, slot: st.delta_generator.DeltaGenerator, left: Sequence[Item], one: Callable[[Item], Value],
              values: dict[Item, Value], noun: str) -> None:
-    with place.container(horizontal=True, vertical_alignment="center"):
+    with slot.container(horizontal=True, vertical_alignment="center"):
         bar = st.progress(0.0, f"Measuring {len(left)} {noun}")
         st.button("Stop", key=f"{key}:stop", icon=":material/stop:", on_click=_set, args=(key, False))
-    shown = time.monotonic()
+    updated = time.monotonic()
     for count, item in enumerate(left):
         values[item] = one(item)
-        if time.monotonic() - shown > SHOW_EVERY:
+        if time.monotonic() - updated > SHOW_EVERY:
             bar.progress((count + 1) / len(left), f"{count + 1} of {len(left)} {noun}")
-            shown = time.monotonic()
-    place.empty()
+            updated = time.monotonic()
+    slot.empty()
 
 
 def _set(key: str, going: bool) -> None:

@@ -50,19 +50,19 @@ def heads_fact(baseline: Baseline, ranked: Sequence[tuple[str, Effect]], picked:
                sharpest: tuple[str, float], agree: tuple[float | None, float | None]) -> str:
     """Which head and layer the answer needs most, where the picked and the sharpest stand, how the ranks agree."""
     first, effect = ranked[0]
-    shown = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
-    places = {name: place for place, (name, _) in enumerate(ranked)}
-    text = (f"Without {shown}, {target_text(baseline)} {moves(baseline.value, effect.value)}, "
+    name_text = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
+    ranks = {name: rank for rank, (name, _) in enumerate(ranked)}
+    text = (f"Without {name_text}, {target_text(baseline)} {moves(baseline.value, effect.value)}, "
             + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head"))
     text += f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
     if picked != first:
-        text += (f"Without :primary[**{plain(picked)}**] it is {number(ranked[places[picked]][1].value)}, number "
-                 f"{places[picked] + 1}. ")
+        text += (f"Without :primary[**{plain(picked)}**] it is {number(ranked[ranks[picked]][1].value)}, number "
+                 f"{ranks[picked] + 1}. ")
     name, sharp = sharpest
-    change = ranked[places[name]][1].change
-    where = "first" if not places[name] else f"number {places[name] + 1}"
+    change = ranked[ranks[name]][1].change
+    position = "first" if not ranks[name] else f"number {ranks[name] + 1}"
     text += (f"The head that looks hardest, **{plain(name)}** with {number(sharp)} on one token in the mean, is "
-             f"{where}: {signed(change)}.")
+             f"{position}: {signed(change)}.")
     by_weight, by_slope = agree
     if by_weight is not None:
         text += f" How hard heads look and what they change agree in rank by ρ = {signed(by_weight)}"
@@ -107,7 +107,7 @@ def short(change: float, most: float) -> str:
 def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str, int],
                 agree: Mapping[str, float | None]) -> str:
     """Which token the answer needs, which one the weights name, and how well each measure orders all of them."""
-    needed = max(range(len(lost)), key=lambda place: abs(lost[place]))
+    needed = max(range(len(lost)), key=lambda index: abs(lost[index]))
     named = first["weights"]
     text = f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
     text += (f"The weights put {plain(tokens[named])} first as well" if named == needed else

@@ -22,8 +22,8 @@ TABLE_HEAD = ("role", "heads", "most has", "score", "by chance", "where it is cl
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
     """On how much a role was measured: "454 rows of 30 kept sentences"."""
     count = len(inputs.givens)
-    what = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
-    return f"{scores.rows[index]:,} rows of {f'{count} ' if what != 'input above' else 'the '}{what}"
+    noun = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
+    return f"{scores.rows[index]:,} rows of {f'{count} ' if noun != 'input above' else 'the '}{noun}"
 
 
 def fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
@@ -59,18 +59,18 @@ def _verdict(scores: RoleScores, head: Head, index: int) -> str:
     return f"It is none of these: {why}. {count}"
 
 
-def on_text(reading: Reading, kind: Kind, example: Example | None, index: int, what: str) -> str:
+def on_text(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
     """What the head does in what is drawn (a text, a picture), at the row where its role is clearest."""
     role = ROLES[index]
     if example is None:
-        return f"Nothing in this {what} could show the role {role.name.lower()}."
+        return f"Nothing in this {noun} could show the role {role.name.lower()}."
     rows = reading.lines(kind)[0].tokens
     query = f":primary[**{plain(rows[example.query])}**]"
     if role.targets is None:
-        return f"In this {what}, {query} spreads widest: its row uses {number(example.value)} of its keys."
+        return f"In this {noun}, {query} spreads widest: its row uses {number(example.value)} of its keys."
     more = f" and {example.expected - 1} more" if example.expected > 1 else ""
     key = f"**{plain(rows[example.key])}**{more}"
-    return (f"In this {what}, {query} shows it most: it puts {number(example.value)} on {key}, "
+    return (f"In this {noun}, {query} shows it most: it puts {number(example.value)} on {key}, "
             f"where even attention would put {number(example.uniform)}.")
 
 
@@ -129,10 +129,10 @@ def example_of(reading: Reading, example: Example, inputs: RoleInputs, kind: Kin
     line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
     if ROLES[index].targets is None:
         line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
-    given = inputs.givens[example.reading]
-    if given.picture is not None:
+    example_inputs = inputs.givens[example.reading]
+    if example_inputs.picture is not None:
         return f"{line}, in picture {example.reading + 1}"
-    return f"{line}, in “{_shortened(given.text)}”" if given.text else line
+    return f"{line}, in “{_shortened(example_inputs.text)}”" if example_inputs.text else line
 
 
 def _shortened(text: str) -> str:

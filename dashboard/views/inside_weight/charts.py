@@ -74,7 +74,7 @@ def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, na
     few = len(tokens) <= MOST_NAMES
     axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
     axis |= {"values": list(range(len(tokens))), "labelAngle": -90, "labelOverlap": True,
-             "labelExpr": f"{_written(tokens)}[datum.value]"} if few else {"tickCount": 8}
+             "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]"} if few else {"tickCount": 8}
     at = _across(len(tokens)) | {"axis": axis if named else None}
     low, high = float(values[finite].min(initial=0)), float(values[finite].max(initial=0))
     y = {"field": name, "type": "quantitative", "title": None, "scale": {"domain": [low, high or 1e-6], "nice": True},
@@ -90,10 +90,6 @@ def row(tokens: Sequence[str], values: np.ndarray, picked: int, theme: Theme, na
         layers.append(layer("rule", [{"level": level}], {"y": {**y, "field": "level"}}, color=ink.quiet,
                             strokeDash=[2, 2]))
     return _figure(layers, TALL + (NAMES if named and few else 0))
-
-
-def _written(tokens: Sequence[str]) -> str:
-    return f"[{','.join(map(quoted, tokens))}]"
 
 
 def _tall(strips: Sequence[Strip]) -> int:

@@ -106,6 +106,6 @@ def conditions(source: str, cell: Cell, layer: LayerAttention, one: WeightBreakd
     if layer.scale == 1 and one.bias is None:
         parts.append("This family scales q before it meets k, so the product is not scaled again.")
     if one.sink is not None:
-        rest = 1 - float(one.weights.sum())
-        parts.append(f"A learned sink scores {number(one.sink)} in this head and takes {number(rest)} of this row.")
+        share = 1 - float(one.weights.sum())
+        parts.append(f"A learned sink scores {number(one.sink)} in this head and takes {number(share)} of this row.")
     return " ".join(parts)

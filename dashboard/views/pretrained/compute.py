@@ -118,7 +118,8 @@ def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
     """The row to read first, and its reason: most weight on one ordinary key that is no neighbour of the query."""
     item = view.trace.map(layer)
     rows, columns = view.ordinary()
-    candidates = _sample(np.flatnonzero(rows) if rows.any() else np.arange(len(rows)))
+    candidates = np.flatnonzero(rows) if rows.any() else np.arange(len(rows))
+    candidates = candidates[:: -(-len(candidates) // MOST_ROWS)]
     weights = item.weights[head, candidates].copy()
     weights[:, ~columns] = -1.0
     if item.kind != "cross":
@@ -127,10 +128,6 @@ def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
         weights[np.abs(own[:, None] - keys[None, :]) < NEAR] = -1.0
     row, _ = np.unravel_index(weights.argmax(), weights.shape)
     return int(candidates[row]), float(weights.max())
-
-
-def _sample(candidates: np.ndarray) -> np.ndarray:
-    return candidates[:: -(-len(candidates) // MOST_ROWS)]
 
 
 def first_head(view: TraceView, prefer: Pair | None) -> Pair:

@@ -73,8 +73,8 @@ def _kind(reading: Reading) -> Kind:
 
 
 def _tokens(rows: Line, columns: Line) -> tuple[bool, bool, bool]:
-    pieces = any(len(set(places)) < len(places)
-                 for places in ([word for word in line.word if word is not None] for line in (rows, columns)))
+    pieces = any(len(set(indices)) < len(indices)
+                 for indices in ([word for word in line.word if word is not None] for line in (rows, columns)))
     words = pieces and st.toggle("Merge pieces into words", key="pretrained:words", **BOUND,
                                  help="Weights of a word's pieces are summed over keys and averaged over queries.")
     hidable = any(rows.special + columns.special) and not (all(rows.special) or all(columns.special))

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core import analysis, map_transform
 from core.pretrained import ModelInputs
-from core.trace import AttentionTrace, Kind
+from core.trace import AttentionTrace
 from dashboard.components.attention_view import ViewState, attention_view
 from dashboard.runtime.query_params import read_pair, read_pairs, write_pair, write_pairs
 from dashboard.views.pretrained import compute
@@ -36,7 +36,8 @@ def page() -> None:
         next_page("pretrained")
         return
     controls = draw_controls(chosen.reading)
-    roles = _known_roles(chosen.ref, chosen.inputs, controls.kind)
+    request = chosen.ref, chosen.inputs, controls.kind
+    roles = roles_of(*request) if roles_are_cached(*request) else None  # measuring them would delay the figures
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
     st.caption(conditions(chosen.reading, view, controls))
@@ -44,13 +45,8 @@ def page() -> None:
     next_page("pretrained")
     if skeleton is not None:
         with skeleton, st.spinner("Measuring what the heads do, first time only"):
-            roles_of(chosen.ref, chosen.inputs, controls.kind)
+            roles_of(*request)
             st.rerun()
-
-
-def _known_roles(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> HeadRoles | None:
-    """The roles, or None where measuring them would delay the figures."""
-    return roles_of(ref, inputs, kind) if roles_are_cached(ref, inputs, kind) else None
 
 
 def _figures(chosen: ModelChoice, controls: Controls,

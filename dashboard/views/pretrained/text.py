@@ -15,9 +15,9 @@ from dashboard.widgets.panels import plain
 PATCHES = " A patch is called by its row and its column, from 0: 2,1 is in row 2, column 1."
 
 
-def called(tokens: tuple[str, ...], place: int) -> str:
+def called(tokens: tuple[str, ...], index: int) -> str:
     """A token's name, with its place where another has the same name."""
-    return plain(tokens[place] if tokens.count(tokens[place]) == 1 else f"{tokens[place]} ({place})")
+    return plain(tokens[index] if tokens.count(tokens[index]) == 1 else f"{tokens[index]} ({index})")
 
 
 def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None) -> str:
@@ -36,8 +36,8 @@ def head_fact(trace: AttentionTrace, layer: int, head: int, row: int, pinned: in
 def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) -> str:
     """How many other heads put as much weight on the same cell, and which puts most."""
     mine = trace.head(layer, head)[row, key]
-    others = [(float(item.weights[h, row, key]), place, h) for place, item in enumerate(trace.maps)
-              for h in range(len(item.weights)) if (place, h) != (layer, head)]
+    others = [(float(item.weights[h, row, key]), index, h) for index, item in enumerate(trace.maps)
+              for h in range(len(item.weights)) if (index, h) != (layer, head)]
     if not others:
         return "The model has no other head."
     value, best_layer, best_head = max(others)

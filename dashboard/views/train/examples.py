@@ -41,7 +41,7 @@ def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: In
     if task.form == "label":
         sources = [prediction_tables.escaped(text.separator(task).join(each.source)) for each in predictions]
         return prediction_tables.answers(sources, predictions, *look)
-    return (prediction_tables.continued if task.form == "text" else prediction_tables.written)(predictions, *look)
+    return (prediction_tables.continued if task.form == "text" else prediction_tables.outputs)(predictions, *look)
 
 
 def _pictures(data: RunData, task: Task, count: int, ink: Ink) -> list[str]:

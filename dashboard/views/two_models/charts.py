@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from core.difference import HeadChange
 from dashboard.charts.numbers import cell, number
 from dashboard.charts.palette import Ink, Theme, colour_scale
-from dashboard.charts.vega import Spec, axis_style
+from dashboard.charts.vega import Spec, axis_style, layer, picking_grid
 
-PICKED = "picked"
 TALL = 24  # pixels of a row
 MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
 
@@ -17,12 +16,12 @@ MOST_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
 def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme: Theme) -> Spec:
     """A cell a head of the first reading, in blue ink from 0 (the same) to 1 (nothing shared); a click picks one."""
     ink = Ink.of(theme)
-    layers = sorted({item.number for item in heads})
+    numbers = sorted({item.number for item in heads})
     across = max(item.head for item in heads) + 1
     rows = [{"layer": item.number, "head": item.head, "moved": item.moved, "name": item.name,
              "to": item.name if in_place else f"nearest {item.other}", "text": number(item.moved),
              "short": cell(number(item.moved))} for item in heads]
-    at = {"x": _band("head", list(range(across)), ink, "top"), "y": _band("layer", layers, ink, "left")}
+    at = {"x": _band("head", list(range(across)), ink, "top"), "y": _band("layer", numbers, ink, "left")}
     colour = {"field": "moved", "type": "quantitative",
               "scale": {"range": colour_scale(theme), "domain": [0, 1]},
               "legend": {"title": "share of the weight on other tokens", "orient": "bottom", "direction": "horizontal",
@@ -30,19 +29,13 @@ def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme
                          "titleColor": ink.quiet, "titleFontWeight": "normal", "titleLimit": 300}}
     tips = [{"field": name, "title": title} for name, title in
             (("name", "head"), ("to", "beside"), ("text", "apart"))]
-    layered: list[Spec] = [{"name": "cells", "data": {"values": rows}, "mark": {
-        "type": "rect", "cursor": "pointer", "stroke": None}, "encoding": {**at, "color": colour, "tooltip": tips}}]
+    layers = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
     if across <= MOST_NUMBERS:
         text = {"condition": {"test": "datum.moved > 0.45", "value": "#FFFFFF" if theme == "light" else "#12151B"},
                 "value": ink.text}
-        layered.append({"data": {"values": rows}, "encoding": {**at, "text": {"field": "short"}, "color": text},
-                        "mark": {"type": "text", "fontSize": 11, "tooltip": False}})
-    layered.append({"data": {"values": [{"layer": picked.number, "head": picked.head}]}, "encoding": at,
-                    "mark": {"type": "rect", "fill": None, "stroke": ink.pick, "strokeWidth": 2.25}})
-    return {"layer": layered, "width": "container", "height": {"step": TALL},
-            "params": [{"name": PICKED, "views": ["cells"], "select": {
-                "type": "point", "fields": ["name"], "on": "click", "toggle": False}}],
-            "config": {"view": {"stroke": None}}}
+        layers.append(layer("text", rows, {**at, "text": {"field": "short"}, "color": text}, fontSize=11,
+                             tooltip=False))
+    return picking_grid(layers, {"layer": picked.number, "head": picked.head}, at, ink, TALL, ["name"])
 
 
 def _band(name: str, values: Sequence[int], ink: Ink, orient: str) -> Spec:

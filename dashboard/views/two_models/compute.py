@@ -106,11 +106,11 @@ def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
     runs = [run for run in reversed(list_runs()) if is_fine_tune(run) and result(run)][:LATEST]
     tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None]
     own = {name: ref for base, name, ref in tuned if base == choice.ref}
-    rest = {name: ref for base, name, ref in tuned if base != choice.ref}
+    others = {name: ref for base, name, ref in tuned if base != choice.ref}
     here = {ref.name: ref for ref in local_models() if load_model(ref).reads in ("text", "pair")}
     here |= {name: parse_model(name) for name in downloaded_models()}
     here.pop(choice.ref.written, None)
-    return {**own, **here, **rest}
+    return {**own, **here, **others}
 
 
 def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:

@@ -10,8 +10,9 @@ import streamlit as st
 from core.difference import HeadChange
 from core.pretrained import ModelInputs, PretrainedError
 from core.trace import Kind
+from dashboard.charts.vega import PICKED
 from dashboard.runtime.query_params import read_pair, write_pair
-from dashboard.views.two_models import charts, text
+from dashboard.views.two_models import text
 from dashboard.views.two_models.compute import FINE_TUNED, Side, second_models
 from dashboard.widgets.model_picker import ModelChoice, ModelRef, examples
 from dashboard.widgets.model_picker.head_choice import KINDS, Head, choose_head, current_head_of
@@ -113,5 +114,5 @@ def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Ki
 
 
 def _pressed_head(heads: Sequence[HeadChange]) -> Head | None:
-    points = st.session_state.get("two_models:grid", {}).get("selection", {}).get(charts.PICKED) or []
+    points = st.session_state.get("two_models:grid", {}).get("selection", {}).get(PICKED) or []
     return next(((item.layer, item.head) for item in heads if points and item.name == points[0]["name"]), None)

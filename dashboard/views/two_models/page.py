@@ -6,6 +6,7 @@ import streamlit as st
 
 from core import difference
 from core.difference import HeadChange
+from dashboard.charts.vega import PICKED
 from dashboard.components.attention_view.payload import READS
 from dashboard.components.multiples import Tile, difference_map, multiples
 from dashboard.views.two_models import charts, compute, text
@@ -56,7 +57,7 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange) -> None:
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
     with left:
         st.vega_lite_chart(spec=charts.apart(heads, head, comparison.in_place, theme()), on_select="rerun",
-                           key="two_models:grid", selection_mode=[charts.PICKED],
+                           key="two_models:grid", selection_mode=[PICKED],
                            alt=f"How far each of {len(heads)} heads is apart; most telling {heads[0].name}")
     with right:
         for name, value, meaning in text.figures(heads):

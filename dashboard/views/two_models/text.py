@@ -37,10 +37,10 @@ def fact(comparison: Comparison, head: HeadChange) -> str:
     (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
     row, column = cell
     query, key = plain(pair.queries[row]), plain(pair.keys[column])
-    where = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
+    sides_text = [f"the {side.name.lower()} model" if side.name in ("Trained", "Untrained")
              else side.name[0].lower() + side.name[1:] for side in sides]
     return (f"{out} There, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
-            f"{where[0]} and **{number(second[row, column])}** in {where[1]}.")
+            f"{sides_text[0]} and **{number(second[row, column])}** in {sides_text[1]}.")
 
 
 def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
@@ -70,8 +70,8 @@ def conditions(comparison: Comparison, mode: str) -> str:
     """The conditions under which the numbers hold."""
     pair, sides = comparison.pair, comparison.sides
     shared, rows = len(pair.rows.both), len(pair.rows.pairs)
-    who = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
-    out = [plain(who), f"{shared} of {rows} rows are in both and are what is measured"]
+    models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
+    out = [plain(models), f"{shared} of {rows} rows are in both and are what is measured"]
     if comparison.merged:
         out.append("the models cut words in different ways, so pieces are merged into words: summed over keys, "
                     "averaged over queries")

@@ -25,9 +25,9 @@ def similarity_chart(table: np.ndarray, names: Sequence[str], picked: tuple[int,
     rows = [{"row": labels[i], "column": labels[j], "value": float(table[i, j]),
              "text": number(float(table[i, j])), "one": tipped[i], "other": tipped[j],
              "dark": bool(abs(table[i, j]) > 0.55)} for i in range(len(names)) for j in range(len(names))]
-    written = " : ".join(f"datum.value == '{label}' ? {quoted(f'{label}  {short(name, LONGEST)}')}"
+    label_expr = " : ".join(f"datum.value == '{label}' ? {quoted(f'{label}  {short(name, LONGEST)}')}"
                          for label, name in zip(labels, names, strict=True)) + " : ''"
-    down = {**axis_style(ink), "labelExpr": written, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text}
+    down = {**axis_style(ink), "labelExpr": label_expr, "labelLimit": 300, "labelFontSize": 13, "labelColor": ink.text}
     across = {**axis_style(ink), "orient": "top", "labelAngle": 0, "labelFontSize": 13, "labelColor": ink.text}
     at: dict[str, Any] = {"y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": down},
                           "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across}}

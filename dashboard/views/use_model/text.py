@@ -48,21 +48,21 @@ def head_fact(answer: Answer, head: Head, word: str) -> str:
     """The key with the head's largest weight, and the answer without the head."""
     keys, weights = _row(answer, head)
     best = int(weights.argmax())
-    where = (f"Head **{head.name}** looks most at **{plain(keys[best])}**, {number(weights[best])} of its weight "
+    attends = (f"Head **{head.name}** looks most at **{plain(keys[best])}**, {number(weights[best])} of its weight "
              f"(even: {number(1 / len(keys))})")
-    return f"{where}. {_without(answer, head, word)}"
+    return f"{attends}. {_without(answer, head, word)}"
 
 
 def _without(answer: Answer, head: Head, word: str) -> str:
     if head.effect is None:
         return "What each head does to the answer is not measured yet."
-    what = f"the {answer.baseline.quantity} of **{plain(word)}**"
+    quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
     if abs(head.effect.change) < NOTHING and head.before:
-        return f"Without it {what} stays at {number(answer.baseline.value)}: {_rank(answer, head)}."
+        return f"Without it {quantity} stays at {number(answer.baseline.value)}: {_rank(answer, head)}."
     if abs(head.effect.change) < NOTHING:
-        return (f"T{what[1:]} stays at {number(answer.baseline.value)} without any one of the {_heads(answer)}: what "
-                "one does, others do too.")
-    return f"Without it {what} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
+        return (f"T{quantity[1:]} stays at {number(answer.baseline.value)} without any one of the {_heads(answer)}: "
+                "what one does, others do too.")
+    return f"Without it {quantity} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
 
 
 def _instead(answer: Answer, effect: Effect) -> str:
