@@ -34,7 +34,7 @@ class Curve:
 
 
 def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, log: bool = False,
-               rule: float | None = None, height: int = HEIGHT) -> Spec:
+               rule: float | None = None) -> Spec:
     """Curves that end in a dot and their names; `rule` is a line in the accent."""
     values = [y for curve in curves for _, y in curve.points] + [y for c in curves for pair in c.band for y in pair]
     low, high = bounds(values, log)
@@ -52,7 +52,7 @@ def line_chart(title: str, x_title: str, curves: Sequence[Curve], ink: Ink, *, l
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
     margin = right_margin(vega.BESIDE + vega.SIGN * max(len(curve.name) for curve in curves))
-    return vega.titled_figure(title, layers, height, ink) | margin
+    return vega.titled_figure(title, layers, HEIGHT, ink) | margin
 
 
 def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:

@@ -16,13 +16,6 @@ from weakref import WeakValueDictionary
 T = TypeVar("T")
 
 
-class _Making:
-    """A lock that is forgotten once nobody holds it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
 class ByteLRUCache:
     """Values by key, each created once however many sessions need it at the same time.
 
@@ -33,13 +26,13 @@ class ByteLRUCache:
         self.most_bytes, self.most = most_bytes, most
         self._lock = threading.Lock()
         self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-        self._making: WeakValueDictionary[Any, _Making] = WeakValueDictionary()
+        self._making: WeakValueDictionary[Any, threading.Lock] = WeakValueDictionary()  # while a thread uses one
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """The value of this key, created if it is missing; errors of `make` are not stored."""
         with self._lock:
-            making = self._making.setdefault(key, _Making())
-        with making.lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
             with self._lock:
                 if key in self._entries:
                     self._entries.move_to_end(key)

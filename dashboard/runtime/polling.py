@@ -21,16 +21,11 @@ def is_live(data: Any) -> bool:
 
 
 def poll(load: Callable[[], T], render: Callable[[T], None], live: bool, key: str, *,
-         interval: float = POLL_INTERVAL, still_live: Callable[[T], bool] = is_live,
-         update: Callable[[], object] = lambda: jobs.tick()) -> None:
-    """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again.
-
-    `update` is called before each read of live work.
-    """
-
+         interval: float = POLL_INTERVAL, still_live: Callable[[T], bool] = is_live) -> None:
+    """Render what `load` returns, every `interval` seconds while the work is live; then the whole page runs again."""
     def refresh() -> None:
         if live:
-            update()
+            jobs.tick()
         data = load()
         if live and not still_live(data):
             st.rerun()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.finetune.config import LAB, MINILM
-from core.pretrained import ModelInputs, Reading, model_storage
+from core.pretrained import ModelInputs, model_storage
 from core.trace import AttentionTrace
 from dashboard.runtime.fine_tune_data import FineTuneData
 from dashboard.widgets.model_picker.models import EMBEDDED, ModelRef, load_model, reading_of
@@ -37,8 +37,7 @@ def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTr
     ref = after(data)
     if ref is None or data.config is None:
         return None
-    first: Reading = reading_of(before(data.config.model), ModelInputs(text))
-    return first.trace, reading_of(ref, ModelInputs(text)).trace
+    return reading_of(before(data.config.model), ModelInputs(text)).trace, reading_of(ref, ModelInputs(text)).trace
 
 
 def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:

@@ -1,6 +1,6 @@
 """An editor of any mechanism: presets, six axes and sizes as widgets, all made from the entries.
 
-    config = mechanism("train:attention", AttentionConfig(), link="attention")
+    config = mechanism("train:attention", AttentionConfig())
 
 A new entry, and each parameter that it names, is in the editor at once. Choices that cannot go together are refused in
 the entry's own words, beside the control and with a button that does what they say.
@@ -20,7 +20,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, heads_that_divide, preset
 from core.entries import Entry
 from core.masks import COMPOSITIONS
-from dashboard.runtime.mechanism_codec import choice_text, from_text, to_text
+from dashboard.runtime.mechanism_codec import choice_text
 from dashboard.widgets.mask_editor import adopt_mask, mask_parts
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import KEEP, is_text, params_from, unreadable
@@ -34,14 +34,14 @@ MAX_REPAIRS = 3
 Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
 
 
-def mechanism(key: str, start: AttentionConfig, *, link: str | None = None, axes: Collection[str] = tuple(AXES),
-              presets: bool = True, sizes: bool = True) -> AttentionConfig | None:
+def mechanism(key: str, start: AttentionConfig, *, axes: Collection[str] = tuple(AXES), presets: bool = True,
+              sizes: bool = True) -> AttentionConfig | None:
     """Draw the editor; returns the mechanism, or None with the reason beside the control.
 
     It starts from `start`, and again when the page passes another one. What is not drawn (`axes`, `sizes`) stays as in
-    `start`. The mechanism is kept for the session and, under the name `link`, in the URL.
+    `start`. The mechanism is kept for the session.
     """
-    base = _begin(key, start, link)
+    base = _begin(key, start)
     top = st.container() if presets else None
     fields: Fields = {name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
     grid = st.grid(min_column_width=210, gap="small")
@@ -59,7 +59,7 @@ def mechanism(key: str, start: AttentionConfig, *, link: str | None = None, axes
         with top:
             _presets(key, config)
     if config is not None:
-        _keep(key, config, start, link)
+        st.session_state[f"{key}:mechanism"]["now"] = config
         _explain(key, config, axes)
     return config
 
@@ -107,35 +107,14 @@ def clashes(config: AttentionConfig, axes: Collection[str] = tuple(AXES)) -> lis
     return [(axis, item, error) for axis, item, error in pairs if error]
 
 
-def _begin(key: str, start: AttentionConfig, link: str | None) -> AttentionConfig:
-    """The mechanism from which the widgets start: of the link, the page, or a button."""
+def _begin(key: str, start: AttentionConfig) -> AttentionConfig:
+    """The mechanism from which the widgets start: the page's, or one that a button has set."""
     store = st.session_state.setdefault(f"{key}:mechanism", {})
     if store.get("start") != start:
-        first = "start" not in store
         store["start"] = start
-        if start == store.get("now"):
-            return store["base"]  # the page returned the edited mechanism itself
-        adopt(key, _of_link(link, start) if first and link and link in st.query_params else start)
+        if start != store.get("now"):  # else the page passed the edited mechanism itself
+            adopt(key, start)
     return store["base"]
-
-
-def _of_link(link: str, start: AttentionConfig) -> AttentionConfig:
-    try:
-        return from_text(st.query_params[link])
-    except ConfigError as error:
-        st.warning(f"The link's mechanism is not used. {plain(str(error))}")
-        return start
-
-
-def _keep(key: str, config: AttentionConfig, start: AttentionConfig, link: str | None) -> None:
-    st.session_state[f"{key}:mechanism"]["now"] = config
-    if link is None:
-        return
-    text = None if config == start else to_text(config)
-    if text is None:
-        st.query_params.pop(link, None)
-    elif st.query_params.get(link) != text:
-        st.query_params[link] = text
 
 
 def _sizes(key: str, base: AttentionConfig) -> Fields:
@@ -178,7 +157,7 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
         st.error(plain(error))
         for axis, choice in repairs(fields, error):
             st.button(f"Use {axis} = {choice_text(choice, axis)}", key=f"{key}:repair:{axis}:{choice.key}",
-                      on_click=_repair, args=(key, fields, axis, choice))
+                      on_click=adopt, args=(key, AttentionConfig(**{**fields, axis: choice})))
     return None
 
 
@@ -188,10 +167,6 @@ def _explain(key: str, config: AttentionConfig, axes: Collection[str]) -> None:
         return
     lines = [f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}" for axis, item, error in clashes(config, axes)]
     expander.markdown("\n".join(lines) or "Every other choice of an axis goes with the rest.")
-
-
-def _repair(key: str, fields: Fields, axis: str, choice: Choice) -> None:
-    adopt(key, AttentionConfig(**{**fields, axis: choice}))
 
 
 def _presets(key: str, config: AttentionConfig | None) -> None:

@@ -1,4 +1,4 @@
-"""The editor of a mechanism: made of the entries, refusing in words, kept for the session and in the link."""
+"""The editor of a mechanism: made of the entries, refusing in words, kept for the session."""
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -18,7 +18,7 @@ def _page():
     from dashboard.widgets.mechanism_editor import mechanism
 
     start = st.session_state.get("start", AttentionConfig(16, 2))
-    config = mechanism("demo", start, link="m")
+    config = mechanism("demo", start)
     st.text(to_text(config) if config else "nothing")
 
 
@@ -133,24 +133,6 @@ def test_a_repair_is_offered_only_where_it_mends():
     fields |= {"score": Choice("additive"), "kernel": Choice("fused")}
     assert repairs(fields, "no; take kernel = fused, or score = concat, or kernel = exact.") == [
         ("kernel", Choice("exact"))]
-
-
-def test_the_link_brings_the_mechanism_and_carries_it_on(app):
-    app.query_params["m"] = "d=32 h=4 score=dot mask=local(window=5)"
-    assert shown_text(app.run()) == "d=32 h=4 score=dot mask=local(window=5)"
-    select(app, "score", "general")
-    assert app.query_params["m"] == "d=32 h=4 score=general mask=local(window=5)"
-    app.selectbox(key="demo:score").set_value("scaled_dot").run()
-    select(app, "mask:0", "none")
-    app.number_input(key="demo:d_model").set_value(16).run()
-    select(app, "heads:16", 2)
-    assert "m" not in app.query_params, "the page's own start needs no words in the link"
-
-
-def test_a_broken_link_is_said_and_the_page_s_own_is_drawn(app):
-    app.query_params["m"] = "d=32 h=5"
-    assert shown_text(app.run()) == "d=16 h=2"
-    assert "does not divide" in app.warning[0].value
 
 
 def test_split_and_adopt_agree():

@@ -52,18 +52,11 @@ def head_name(layer: int, head: int) -> str:
     return f"L{layer}·H{head}"
 
 
-@dataclass(frozen=True, eq=False)
-class CellAttention:
+def cell_attention(ref: ModelRef, inputs: ModelInputs, kind: Kind,
+                   cell: Cell) -> tuple[LayerAttention, WeightBreakdown]:
     """The attention of the cell's layer, and the weight of the cell in its parts."""
-
-    layer: LayerAttention
-    weight: WeightBreakdown
-
-
-def cell_attention(ref: ModelRef, inputs: ModelInputs, kind: Kind, cell: Cell) -> CellAttention:
-    """Break down the weight of one cell."""
     layer = find_layer(layers_of(ref, inputs), kind, cell.layer)
-    return CellAttention(layer, break_down_weight(layer, cell.head, cell.query, cell.key))
+    return layer, break_down_weight(layer, cell.head, cell.query, cell.key)
 
 
 def layers_of(ref: ModelRef, inputs: ModelInputs) -> tuple[LayerAttention, ...]:

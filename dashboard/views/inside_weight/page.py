@@ -29,8 +29,7 @@ def page() -> None:
 
 def _weight(controls: Controls, reading: Reading) -> None:
     trace, cell = controls.trace, controls.cell
-    attention = cell_attention(controls.ref, controls.inputs, controls.kind, cell)
-    layer, one = attention.layer, attention.weight
+    layer, one = cell_attention(controls.ref, controls.inputs, controls.kind, cell)
     item = trace.map(cell.layer)
     query, key = item.queries[cell.query], item.keys[cell.key]
     left, right = st.columns([1, 1.15], gap="large")

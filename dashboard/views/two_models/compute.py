@@ -24,6 +24,7 @@ from dashboard.widgets.model_picker.resolve import downloaded_models
 MOST_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
 FINE_TUNED = "Fine-tuned: "
 LATEST = 5
+NOTE_SIGNS = 34  # of a text under a map
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,17 +59,11 @@ def read_sides(choice: ModelChoice, second: int | tuple[str, ModelRef] | ModelIn
         return _with_untrained(choice, second)
     if isinstance(second, tuple):
         return _with_model(choice, *second)
-    return _with_picture(choice, second) if second.picture is not None else _with_text(choice, second.text)
-
-
-def _with_text(choice: ModelChoice, text: str) -> tuple[Side, Side]:
-    inputs = replace(choice.inputs, text=text, target=None)
+    if second.picture is not None:
+        return Side("Picture A", "", choice.reading), Side("Picture B", "", reading_of(choice.ref, second))
+    inputs = replace(choice.inputs, text=second.text, target=None)
     return (Side("Text A", shorten(choice.inputs.text), choice.reading),
-            Side("Text B", shorten(text), reading_of(choice.ref, inputs)))
-
-
-def _with_picture(choice: ModelChoice, inputs: ModelInputs) -> tuple[Side, Side]:
-    return Side("Picture A", "", choice.reading), Side("Picture B", "", reading_of(choice.ref, inputs))
+            Side("Text B", shorten(second.text), reading_of(choice.ref, inputs)))
 
 
 def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Side]:
@@ -158,6 +153,6 @@ def _words(side: Side, kind: Kind, trace: AttentionTrace) -> AttentionTrace:
     return AttentionTrace(tuple(transform_map(item, transform) for item in trace.maps), trace.source)
 
 
-def shorten(text: str, most: int = 34) -> str:
-    """The end of a text, where two of them mostly differ."""
-    return text if len(text) <= most else f"…{text[1 - most :]}"
+def shorten(text: str) -> str:
+    """The end of a text, where two texts mostly differ."""
+    return text if len(text) <= NOTE_SIGNS else f"…{text[1 - NOTE_SIGNS :]}"
