@@ -22,8 +22,7 @@ const MOST_PINS = 6; // more rows in the accent at once could not be told apart
 function pickHead(view, { layer, head }) {
   const here = view.layout === "grid" || (layer === view.layer && view.one?.heads.includes(head));
   if (here) {
-    view.layer = layer;
-    view.head = head;
+    Object.assign(view, { layer, head });
     if (view.layout === "one") setCurrent(view);
     drawAll(view);
   }
@@ -73,8 +72,7 @@ export function onMove(view, event) {
   if (view.layout === "grid") {
     view.hoverHead = headAt(view, view.box, point.x, point.y);
     view.dom.over.style.cursor = view.hoverHead ? "pointer" : "default";
-    drawOver(view);
-    return;
+    return drawOver(view);
   }
   view.point = point;
   if (view.press && event.pointerType !== "touch") dragTo(view, point);
@@ -111,8 +109,7 @@ export function onClick(view, event) {
   const point = pointIn(view.dom.over, event);
   if (view.layout === "grid") {
     const head = headAt(view, view.box, point.x, point.y);
-    if (head) pickHead(view, head);
-    return;
+    return void (head && pickHead(view, head));
   }
   const cell = pairAt(view, point);
   if (view.touch) view.point = point;

@@ -9,8 +9,7 @@ const HEADED = 44; // px: the lines have names over their columns, and the legen
 
 /** The map's box: gutter for row names, room above for column names, the cells. @param {AttentionView} view */
 function mapBox(ctx, view, width, height, above) {
-  const { r0, r1, c0, c1 } = view.window;
-  const { theme, ratio } = view;
+  const { theme, ratio, window: { r0, r1, c0, c1 } } = view;
   const gutter = gutterOf(ctx, theme, view.queries.slice(r0, r1));
   const [cw, ch] = cellSizes(width - gutter - 2, height, c1 - c0, r1 - r0, ratio);
   const nameWide = nameWidth(ctx, theme, view.keys.slice(c0, c1));

@@ -43,8 +43,7 @@ export function drawBase(ctx, view) {
 function drawSlider(view) {
   const { slider, strip } = view.dom;
   const last = view.frames.steps.length - 1;
-  slider.max = String(last);
-  slider.value = String(view.frameIndex);
+  Object.assign(slider, { max: String(last), value: String(view.frameIndex) });
   slider.style.setProperty("--at", `${(100 * view.frameIndex) / Math.max(1, last)}%`);
   slider.setAttribute("aria-valuetext", `step ${frameName(view, view.frameIndex)}`);
   view.film = { canvas: strip, width: slider.clientWidth };

@@ -29,8 +29,7 @@ export function filmFrames(view, width) {
 export function drawFilm(view) {
   const { canvas, width } = view.film;
   const edge = FILM.size / 2 + 2;
-  const full = width + 2 * edge, high = FILM.size + 26;
-  const ctx = resized(canvas, full, high, view.ratio);
+  const ctx = resized(canvas, width + 2 * edge, FILM.size + 26, view.ratio);
   ctx.imageSmoothingEnabled = false;
   ctx.textBaseline = "middle";
   ctx.textAlign = "center";

@@ -3,7 +3,6 @@
 /** @import { AttentionView } from "./types" */
 import { resized } from "../lib/dom.js";
 import { write } from "../lib/layout.js";
-import { fontOf } from "../lib/theme.js";
 import { drawBase, drawTop } from "./draw.js";
 import { layerNumber } from "./texts.js";
 
@@ -55,12 +54,9 @@ function imageLegend(ctx, view, x, y) {
   theme.stops.forEach((stop, k) => ramp.addColorStop(k / (theme.stops.length - 1), stop));
   ctx.fillStyle = ramp;
   ctx.fillRect(x + 50, y, 152, 8);
-  ctx.font = fontOf(theme, 12);
-  ctx.fillStyle = theme.secondary;
   ctx.textBaseline = "middle";
-  ctx.textAlign = "left";
-  ctx.fillText(view.dom.legend.noun.textContent, x, y + 4);
-  ctx.fillText(view.dom.legend.low.textContent, x + 50, y + 17);
-  ctx.textAlign = "right";
-  ctx.fillText(view.dom.legend.high.textContent, x + 202, y + 17);
+  for (const [part, align, dx, dy] of [["noun", "left", 0, 4], ["low", "left", 50, 17], ["high", "right", 202, 17]]) {
+    ctx.textAlign = align;
+    write(ctx, theme, view.dom.legend[part].textContent, x + dx, y + dy, { size: 12 });
+  }
 }

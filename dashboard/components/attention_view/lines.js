@@ -39,8 +39,7 @@ function lineFloor(view) {
 const lineWidth = (box) => clamp(box.rowPitch / 8, 0.2, 1);
 
 function curve(ctx, view, box, i, j, w, colour, fade, width = lineWidth(box)) {
-  const y0 = lineY(box, view, i), y1 = keyY(box, view, j);
-  const middle = (box.from + box.to) / 2;
+  const y0 = lineY(box, view, i), y1 = keyY(box, view, j), middle = (box.from + box.to) / 2;
   ctx.strokeStyle = colour;
   ctx.globalAlpha = (0.35 + 0.65 * w) * fade;
   ctx.lineWidth = (0.8 + 6 * w) * width;
@@ -52,10 +51,8 @@ function curve(ctx, view, box, i, j, w, colour, fade, width = lineWidth(box)) {
 
 /** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {LinesBox} box */
 export function drawLines(ctx, view, box) {
-  const { r0, r1, c0, c1 } = view.window;
-  const { values, mask, cols } = view.current;
-  const floor = lineFloor(view);
-  const colour = rgba(view.theme.line, 1);
+  const { window: { r0, r1, c0, c1 }, current: { values, mask, cols } } = view;
+  const floor = lineFloor(view), colour = rgba(view.theme.line, 1);
   ctx.lineCap = "round";
   for (let i = r0; i < r1; i++) {
     for (let j = c0; j < c1; j++) {
@@ -80,11 +77,9 @@ export function drawLines(ctx, view, box) {
 
 export const lineColour = (view, value, colour) => (view.signed ? view.theme.stops[value < 0 ? 2 : 8] : colour);
 
-// Names, the picked query's curves in the accent, and its weights: redrawn with the pointer.
-/** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {LinesBox} box @param {Cell | null} picked */
+/** Names, the picked row's curves and its weights. @param {AttentionView} view @param {LinesBox} box @param {Cell | null} picked */
 export function drawLinesOver(ctx, view, box, picked) {
-  const theme = view.theme, { r0, r1, c0, c1 } = view.window;
-  const { values, mask, cols } = view.current;
+  const { theme, window: { r0, r1, c0, c1 }, current: { values, mask, cols } } = view;
   const active = picked && picked.i >= r0 && picked.i < r1 ? picked.i : -1;
   ctx.lineCap = "round";
   const others = otherRows(view, active);
@@ -121,8 +116,7 @@ function lineNames(ctx, view, box, side, x, names, active, colour) {
 }
 
 function lineStrip(ctx, view, box, i) {
-  const { c0, c1 } = view.window;
-  const { values, mask, cols } = view.current;
+  const { window: { c0, c1 }, current: { values, mask, cols } } = view;
   const high = Math.max(1, Math.min(box.keyPitch - 6, 12));
   for (let j = c0; j < c1; j++) {
     const at = i * cols + j, y = keyY(box, view, j) - high / 2;
@@ -132,12 +126,9 @@ function lineStrip(ctx, view, box, i) {
   }
 }
 
-// The weights worth a number: five hundredths or more (where rows are close, the largest alone), and always the
-// one under the pointer.
+// Numbers of weights from 0.05 on (where rows are close, of the largest alone), and of the one under the pointer.
 function lineWeights(ctx, view, box, i, column) {
-  const { values, mask, cols } = view.current;
-  const theme = view.theme;
-  const best = largestOf(view, i);
+  const { theme, current: { values, mask, cols } } = view, best = largestOf(view, i);
   ctx.textAlign = "right";
   write(ctx, theme, view.signed ? "value" : "weight", box.weights, box.y - 14);
   for (let j = view.window.c0; j < view.window.c1; j++) {

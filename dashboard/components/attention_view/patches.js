@@ -43,8 +43,7 @@ function patchBox(view, box, token) {
   return { x: box.x + (p % cols) * w, y: box.y + Math.floor(p / cols) * h, w, h };
 }
 
-// Blue ink on the picture, stronger with the weight.
-/** @param {CanvasRenderingContext2D} ctx @param {AttentionView} view @param {PictureBox} box @param {Cell | null} picked */
+/** Blue ink, stronger with the weight. @param {AttentionView} view @param {PictureBox} box @param {Cell | null} picked */
 export function drawPatches(ctx, view, box, picked) {
   const { theme, current } = view;
   ctx.textAlign = "left";

@@ -8,9 +8,8 @@ import { whole } from "../lib/zoom.js";
 /** Take the numbers of the picked head or frame, and the scale over them. @param {AttentionView} view */
 export function setCurrent(view) {
   const film = view.layout === "frames", source = film ? view.frames : view.one;
-  const { rows, cols } = source;
+  const { rows, cols } = source, masks = film ? view.masks : view.one.masks;
   const k = film ? view.frameIndex : view.one.heads.indexOf(view.head);
-  const masks = film ? view.masks : view.one.masks;
   const values = source.values.subarray(k * rows * cols, (k + 1) * rows * cols);
   view.current = { rows, cols, values, mask: masks ? masks[masks.length > 1 ? k : 0] : null };
   view.range = rangeOf(view, film ? source.values : values);

@@ -84,7 +84,7 @@ export function showTip(tip, [title, lead, rest, last], point, width, height) {
   element(line, "span").textContent = rest;
   if (last) element(tip, "div").textContent = last;
   tip.hidden = false;
-  const wide = tip.offsetWidth, high = tip.offsetHeight;
+  const { offsetWidth: wide, offsetHeight: high } = tip;
   const left = point.x + 18 + wide > width ? point.x - 18 - wide : point.x + 18;
   const top = point.y + 18 + high > height + 24 ? point.y - 14 - high : point.y + 18;
   const inside = Math.max(0, Math.min(left, width - wide));
@@ -116,8 +116,7 @@ export function resized(canvas, width, height, ratio) {
   return ctx;
 }
 
-// A canvas of a pixel a cell: cell `at` has the colour of index `indexOf(at)` in `colours`, or none below 0.
-/** @param {number} cols @param {number} rows @param {Uint8Array} colours three bytes each @param {(at: number) => number} indexOf */
+/** A canvas of a pixel a cell, coloured by an index into `colours` (RGB), none below 0. @param {(at: number) => number} indexOf */
 export function pixels(cols, rows, colours, indexOf) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [cols, rows];

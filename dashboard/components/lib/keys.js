@@ -21,8 +21,7 @@ export function callAction(event, actions) {
   return true;
 }
 
-// Arrows, Home and End move the crosshair from a cell, Shift by a tick; other keys call their action.
-/** @param {Pointed} view @param {KeyboardEvent} event @param {Cell | null} from @param {Box | null} box */
+/** Move the crosshair, or call a key's action. @param {Pointed} view @param {KeyboardEvent} event @param {Cell | null} from @param {Box | null} box */
 export function mapKey(view, event, from, box, actions) {
   const { r0, r1, c0, c1 } = view.window;
   const inside = (i, j) => ({ i: clamp(i, r0, r1 - 1), j: clamp(j, c0, c1 - 1) });

@@ -5,14 +5,12 @@ import { fontOf, readTheme } from "./theme.js";
 
 const VIEWS = new WeakMap();
 
-// Start a view at the first data, update it at every later one, draw it when its width changes or its fonts are loaded.
-/** @param {Component} component @param {Parts<any>} parts */
+/** Start a view at its first data, update it at all, draw it for a new width. @param {Component} component @param {Parts<any>} parts */
 export function mount({ data, parentElement, setStateValue, setTriggerValue }, parts) {
   const root = /** @type {HTMLElement} */ (parentElement.querySelector(".view"));
   if (!root || !data) return undefined;
-  const first = !VIEWS.has(root);
-  if (first) VIEWS.set(root, { root, ended: new AbortController() });
-  const view = VIEWS.get(root);
+  const first = !VIEWS.has(root), view = VIEWS.get(root) ?? { root, ended: new AbortController() };
+  VIEWS.set(root, view);
   Object.assign(view, { setStateValue, setTriggerValue, theme: readTheme(root, data.palette, data.signed) });
   root.dataset.theme = view.theme.dark ? "dark" : "light";
   root.style.setProperty("--pick", view.theme.pick);

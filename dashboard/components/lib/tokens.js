@@ -22,8 +22,7 @@ export function tokensPerCell(view, axis) {
   return (edges.at(-1) - edges[0]) / (edges.length - 1);
 }
 
-// The ticks of the cells [from, to): every cell by name for step 0, else every so many own tokens by number.
-/** @param {{edges?: Edges | null}} view @param {Axis} axis @param {string[]} names */
+/** Ticks of cells [from, to): by name for step 0, else by number. @param {{edges?: Edges | null}} view @param {Axis} axis @param {string[]} names */
 export function ticks(view, axis, names, from, to, step) {
   if (!step) return names.slice(from, to).map((text, k) => ({ at: from + k, text }));
   const many = tokensPerCell(view, axis), first = ownOf(view, axis, 0);

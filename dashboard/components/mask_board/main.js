@@ -49,9 +49,7 @@ function draw(board) {
   board.width = board.root.clientWidth;
   if (!board.width) return;
   board.ratio = window.devicePixelRatio || 1;
-  const view = mapView(board);
-  const measure = dom.over.getContext("2d");
-  const gutter = gutterOf(measure, board.theme, board.names);
+  const view = mapView(board), measure = dom.over.getContext("2d"), gutter = gutterOf(measure, board.theme, board.names);
   board.box = closeBox(measure, view, { x: gutter, gutter, room: board.width - gutter - 4, cap: HEIGHT, least: 22 });
   const width = board.box.x + board.box.w + 4, height = board.box.y + board.box.h + 4;
   drawMap(resized(dom.base, width, height, board.ratio), view, board.box);

@@ -8,7 +8,6 @@ const GUTTER = 58, TAIL = 86, TOP = 24, LEAST = 22, MOST = 40; // px
 const MOST_TEXTS = 4;
 
 const degrees = (angle) => ((((angle * 180) / Math.PI) % 360) + 360) % 360;
-
 const middle = (board, position) => GUTTER + (position + 0.5) * board.cell;
 
 function draw(board) {

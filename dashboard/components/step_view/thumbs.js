@@ -44,15 +44,10 @@ function drawArrow(svg, theme, from, to, y) {
 
 /** Draw the maps; where they end. @param {Picture} view */
 export function drawThumbs(view) {
-  const { svg, board, theme, data, layout, phone } = view;
-  const maps = data.maps;
-  const rows = maps[0].rows;
+  const { svg, board, theme, data, layout, phone } = view, { maps } = data, { rows } = maps[0];
   const room = layout.pitch - (phone ? 12 : 43);
   const cell = Math.max(1.5, Math.min(phone ? 8 : 15, Math.floor(room / Math.max(maps[1].columns, rows, 1) * 2) / 2));
-  const height = rows * cell;
-  const y = layout.thumbs;
-  const mid = y + (data.band + 0.5) * cell;
-  const thick = Math.max(cell, 6);
+  const height = rows * cell, y = layout.thumbs, mid = y + (data.band + 0.5) * cell, thick = Math.max(cell, 6);
   board.fillStyle = bandOf(theme);
   board.fillRect(0, mid - thick / 2 - 2, view.width, thick + 4);
   maps.forEach((map, at) => {
@@ -63,10 +58,8 @@ export function drawThumbs(view) {
     const ring = { rx: 2, fill: "none", stroke: theme.pick, "stroke-width": 1.5 };
     drawRect(view, x - 1, mid - thick / 2 - 1, w + 2, thick + 1, ring);
     if (!phone && at < 5) drawArrow(svg, theme, x + w + 7, layout.column(at + 1) - 7, mid);
-    if (!phone && map.note) {
-      const note = cut(view, map.note, layout.pitch - w - 10, 11.5);
-      if (mid - y > 20) drawText(view, x + w + 6, y + 11, "faint tick", note);
-    }
+    const note = !phone && map.note && mid - y > 20;
+    if (note) drawText(view, x + w + 6, y + 11, "faint tick", cut(view, map.note, layout.pitch - w - 10, 11.5));
   });
   if (!phone) drawRowLabels(view, cell, y);
   pickRows(view, cell, y, height);

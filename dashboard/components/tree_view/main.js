@@ -31,13 +31,10 @@ function scrollToPicked(root) {
 
 function start(view) {
   const { root } = view;
-  const pick = (node) => view.setTriggerValue("pick", Number(node.dataset.place));
+  const pick = (node) => node && view.setTriggerValue("pick", Number(node.dataset.place));
   root.tabIndex = 0;
   root.setAttribute("role", "group");
-  root.onclick = (event) => {
-    const node = event.target.closest("g[data-place]");
-    if (node) pick(node);
-  };
+  root.onclick = (event) => pick(event.target.closest("g[data-place]"));
   root.onkeydown = (event) => {
     const picked = root.querySelector("g.picked");
     const next = picked && neighbour(root, picked, event.key);
