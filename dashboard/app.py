@@ -1,4 +1,4 @@
-"""The entry of the dashboard: put the root on the path, then hand over to the page that was asked for."""
+"""The entry of the dashboard: put the root on the path, then run the page of the URL."""
 
 import sys
 from pathlib import Path

@@ -72,7 +72,7 @@ def _up(ink: Ink, percent: bool) -> Spec:
 
 
 def write_share(value: float) -> str:
-    """A share that is drawn as 0 to 100, written as a percentage."""
+    """A share from 0 to 100 as a percentage."""
     return as_percent(value / 100)
 
 
@@ -116,7 +116,7 @@ def _apart(heights: Sequence[float], off_line: bool, gap: float) -> list[float]:
         sign, before = (-1 if high else 1), None
         group = sorted((i for i, h in enumerate(heights) if (h > 0.5) == high), key=lambda i: sign * heights[i])
         for i in group:
-            # a curve that ends high wavers under its end, so its name stands well below it
+            # a curve that ends high varies below its end, so its name is placed well below
             step_off = sign * (0.3 if high else gap) if off_line else 0
             height = min(max(heights[i] + step_off, 0.06), 0.97)
             if before is not None:

@@ -23,7 +23,7 @@ from decimal import ROUND_HALF_UP, Decimal
 MINUS, SPACE = "−", "\u00a0"
 THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
-EXACT = 5e-7  # closer to 1 than this, a float32 that was summed up cannot be told from it
+EXACT = 5e-7  # the error of a sum of float32 near 1
 
 
 def number(value: float) -> str:

@@ -52,7 +52,7 @@ def answers(sources: Sequence[str], examples: Sequence[Prediction], separator: s
 
 
 def continued(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
-    """The beginning of a text, how the model goes on, and how the text did."""
+    """The start of each text, how the model continued it, and how the text did."""
     look = "overflow-wrap:anywhere;white-space:pre-wrap" + ("" if separator else CODE)
     rows = [tuple(_cell(text, line, look) for text in (
         escaped(separator.join(e.source)), escaped(separator.join(e.predicted)) or "<i>nothing yet</i>",

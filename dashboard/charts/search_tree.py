@@ -11,7 +11,7 @@ from core.decoding import ROOT, Candidate, Tree
 from dashboard.charts.numbers import number
 from dashboard.charts.palette import WEIGHTS, Ink, Theme
 
-RANKS = 12  # candidates drawn of one step, unless told
+RANKS = 12  # candidates of one step, by default
 TALL, GAP, TOP = 34, 6, 24  # px: a candidate, between two, and the line of steps above
 NARROW, WIDE = 46, 108
 DASHES = {"dropped": ' stroke-dasharray="2 3"', "cut": ' stroke-dasharray="6 3"'}

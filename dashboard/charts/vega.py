@@ -29,7 +29,7 @@ def picking_grid(layers: Sequence[Spec], picked: Spec, at: Spec, ink: Ink, row: 
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:
-    """Layers over each other under a title, in the look of `config`."""
+    """Layers over each other under a title, in the theme of `config`."""
     heading = {"text": title, "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
     return {"title": heading, "height": height, "layer": list(layers), "config": config(ink), **more}
 
@@ -58,7 +58,7 @@ def field(name: str, title: str | None, *, domain: Sequence[float] | None = None
 
 
 def series_encoding(name: str, domain: Sequence[str], values: Sequence[Any]) -> Spec:
-    """A colour, shape or dash for each value of a field, without a legend: names stand at the curves' ends."""
+    """A colour, shape or dash for each value of a field, without a legend."""
     return {"field": name, "type": "nominal", "legend": None, "scale": {"domain": list(domain), "range": list(values)}}
 
 
@@ -78,13 +78,13 @@ def quoted(text: str) -> str:
 
 
 def axis_style(ink: Ink) -> Spec:
-    """The look of one axis without a line."""
+    """The style of one axis without a line."""
     return {"labelColor": ink.quiet, "labelFontSize": 12, "domain": False, "ticks": False, "labelPadding": 6,
             "titleColor": ink.quiet, "titleFontSize": 12, "titleFontWeight": "normal"}
 
 
 def config(ink: Ink, **axis: Any) -> Spec:
-    """The look of a whole figure that brings its own theme."""
+    """The theme of a whole figure."""
     axes = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": ink.quiet,
             "titleColor": ink.quiet, "gridColor": ink.hairline, "domainColor": ink.hairline, "ticks": False,
             "titleAnchor": "end", **axis}

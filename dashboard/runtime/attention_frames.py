@@ -15,7 +15,7 @@ from core.training.record import Record
 from core.training.runs import Run
 from dashboard.runtime.run_data import RunData, task_of
 
-KINDS: tuple[Kind, ...] = ("cross", "causal", "self")  # first what a model's outputs look at their source with
+KINDS: tuple[Kind, ...] = ("cross", "causal", "self")  # the attention of outputs to their source first
 NAMES = {"cross": "Cross-attention", "causal": "Decoder's own", "self": "Encoder's own"}
 MOST_CELLS = 600_000  # of all frames sent at once: about a megabyte
 FEWEST_FRAMES = 8
@@ -95,7 +95,7 @@ def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tup
 
 
 def head_trace(data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int) -> AttentionTrace:
-    """One head of a map (T, S) as a trace of `heads` equal heads; frames bring what is drawn."""
+    """One head of a map (T, S) as a trace of `heads` equal heads."""
     rows, columns = tokens(data, example, kind)
     rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
     mask = np.tri(*weights.shape, dtype=np.bool_) if kind == "causal" else None  # what comes later is hidden

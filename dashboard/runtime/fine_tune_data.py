@@ -69,7 +69,7 @@ class FineTuneData:
         return next((record for record in self.records if record.step == step), self.records[-1])
 
     def trace(self, step: int, sentence: int) -> AttentionTrace:
-        """The attention that was kept of a watched sentence at a step."""
+        """The saved attention of a watched sentence at a step."""
         maps = _frame(self.run, step, self.run.frame_path(step).stat().st_mtime_ns)
         return trace_of(maps, sentence, self.sentences[sentence], f"step {step:,}")
 

@@ -185,7 +185,7 @@ def _still_busy(run: Run) -> bool:
         return True
     if status.state == "starting" and time.time() - status.at < START_SECONDS:
         return True
-    after = run.status()  # the worker may have ended between the two looks
+    after = run.status()  # the worker may have ended since the first read
     if not after.ended:
         state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
         run.set_status(state, _last_words(run))

@@ -1,9 +1,9 @@
-"""A mechanism as a short text for a link, and back: only what differs from the default attention is written.
+"""A mechanism as a short text for a link, and back: only choices other than the default attention's are written.
 
     d=16 h=2 position=alibi mask=and(causal,local(window=3)) normalizer=softmax(temperature=0.5)
 
-A value with any other sign than letters, digits and . _ - + stands in single quotes; a backslash or quote in it has a
-backslash before it.
+A value with other characters than letters, digits and . _ - + is in single quotes, with backslashes before quotes and
+backslashes.
 """
 
 from __future__ import annotations

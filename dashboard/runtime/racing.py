@@ -14,7 +14,7 @@ from core.attention import AttentionConfig
 from core.benchmark import CPU, CUDA, Limits, Measurement, race
 
 ONE_AT_A_TIME = threading.Lock()  # two races would measure each other
-LEFT = 20.0  # seconds after the page's last poll until the race ends by itself
+LEFT = 20.0  # seconds after the page's last poll until the race ends
 
 
 def machine(device: str) -> str:

@@ -31,7 +31,7 @@ class RunSummary:
     run: Run
     name: str
     named: bool
-    config: RunConfig | None  # None for a pretrained model that goes on learning, too
+    config: RunConfig | None  # None for a fine-tuning run, too
     task: str
     status: Status
     created: float

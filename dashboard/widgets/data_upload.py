@@ -20,7 +20,7 @@ COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
 MOST_MB = 4 * MOST_SIGNS // 1_000_000  # a character has at most four bytes
 LONG = 4_000  # characters; what is longer is stored and summed up instead of edited
-UNNAMED = {"label": "The last column", "text": "None: all columns"}  # what an empty name of a column stands for
+UNNAMED = {"label": "The last column", "text": "None: all columns"}  # labels of an empty column name
 HEAD_LINES, HEAD_SIGNS = 4, 60
 
 
@@ -112,7 +112,7 @@ def _named(columns: str, every: tuple[str, ...]) -> list[str]:
 
 
 def names_of(data: str, header: str) -> tuple[str, ...]:
-    """The columns of a table; none where it cannot be read, which is shown under its field."""
+    """The columns of a table; none where it cannot be read."""
     try:
         return column_names(data, header)
     except ConfigError:

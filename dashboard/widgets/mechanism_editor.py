@@ -100,7 +100,7 @@ def refusal(fields: Fields) -> str | None:
 
 
 def clashes(config: AttentionConfig, axes: Collection[str] = tuple(AXES)) -> list[tuple[str, Entry, str]]:
-    """Every choice that the others rule out, by axis, with the sentence that says why."""
+    """Every choice that the others rule out: its axis, its entry and the reason."""
     fields: Fields = {name: getattr(config, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
     pairs = [(axis, item, refusal({**fields, axis: Choice(item.key)}))
              for axis in AXES if axis in axes for item in AXES[axis] if item.key not in COMPOSITIONS]

@@ -24,7 +24,7 @@ def params_of(item: Entry, *, key: str, exclude: tuple[str, ...] = ()) -> dict[s
 
 
 def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
-    """The values that those widgets will have, for what is drawn before them or apart from them."""
+    """The values that those widgets will have, before they are drawn."""
     return {param.key: st.session_state.get(f"{key}:{item.key}:{param.key}", param.default) for param in item.params}
 
 

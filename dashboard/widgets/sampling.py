@@ -40,7 +40,7 @@ def strategy_settings(strategy: str, cells: Sequence[Any], key: Callable[[str], 
 
 
 def sample_count(most: int, default: int, key: Callable[[str], str]) -> dict[str, Any]:
-    """How many samples are drawn, and from which seed."""
+    """The fields of the number of samples and the seed."""
     return {"samples": st.slider("Samples", 1, most, default, key=key("samples"), **BOUND),
             "seed": st.number_input("Seed", 0, 10_000, 0, key=key("seed"), **BOUND)}
 

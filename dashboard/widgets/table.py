@@ -1,4 +1,4 @@
-"""A small table in the lab's look: hairlines, numbers to the right, a marker before each name, at home on a phone."""
+"""A small table: hairlines, numbers aligned right, a marker before each name; it scrolls on a phone."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from dashboard.components.attention_view.payload import encode
 if TYPE_CHECKING:
     from core.pretrained import Array, Line
 
-LIMIT = 384  # pixels across and down that travel: the picture is drawn no larger
+LIMIT = 384  # pixels across and down that are sent
 
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """A picture (H, W) or (H, W, 3), uint8 or float 0 to 1, and its patches; ``first`` is the token of the first."""
+    """A picture (H, W) or (H, W, 3), uint8 or float 0 to 1, in patches row by row, from token ``first`` on."""
 
     picture: np.ndarray
     rows: int

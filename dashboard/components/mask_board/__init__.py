@@ -1,6 +1,6 @@
-"""A board of cells, clicked or typed on and off: who may see whom, drawn by hand.
+"""A board of cells of a mask, switched on and off by pointer or keys.
 
-    mask_board(allowed, tokens, key="masks:board", on_draw=take)   # st.session_state["masks:board"].cells
+    mask_board(allowed, tokens, key="masks:board", on_draw=take)
 
 `on_draw` is called when a person has changed cells; `drawing_text(key)` is then the drawing (core.masks.Drawing).
 """

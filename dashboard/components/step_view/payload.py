@@ -11,9 +11,9 @@ import numpy as np
 from dashboard.charts.numbers import number
 from dashboard.components.step_view.reading import Reading
 
-MAP_CELLS = 46  # rows and columns of a small map: two pixels each is the least that can be told apart
+MAP_CELLS = 46  # rows and columns of a small map: at least two pixels each
 LIST_KEYS = 12  # lines under the maps
-DIMS = 6  # numbers of a vector that may stand side by side
+DIMS = 6  # numbers of a vector side by side
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def best(self) -> int:
-        """The key with most weight of those that may be seen; the query's own place where it sees none."""
+        """The visible key with most weight; the query's own position where it sees none."""
         if not self.sees:
             return min(self.query, len(self.keys) - 1)
         return int(np.where(self.allowed[self.query], self.weights[self.query], -np.inf).argmax())
@@ -68,7 +68,7 @@ class Reading:
 
     @property
     def adjusted(self) -> bool:
-        """Whether the position changed the scores in a way that no bias says."""
+        """Whether the position changed the scores other than by a bias."""
         return self.before is not self.scores
 
     @property

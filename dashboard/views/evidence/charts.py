@@ -35,14 +35,14 @@ def effects(rows: Sequence[Spec], layers: Sequence[str], heads: int, picked: tup
     texts = [short(row["change"], most) for row in rows]
     wide = max([WIDE, *(SIGN * len(text) for text in texts)])
     rows = [row | {"short": text} for row, text in zip(rows, texts, strict=True)]
-    layers = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
+    parts = [layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)]
     if heads <= MOST_NUMBERS:
         light = {"test": f"abs(datum.change) > {0.55 * most}", "value": "#FFFFFF" if theme == "light" else "#12151B"}
-        layers.append(layer("text", rows, {**at, "text": {"field": "short"},
-                                           "color": {"condition": light, "value": ink.text}},
-                            fontSize=10, tooltip=False, opacity={"expr": f"width < {wide * (heads + 1)} ? 0 : 1"}))
+        parts.append(layer("text", rows, {**at, "text": {"field": "short"},
+                                          "color": {"condition": light, "value": ink.text}},
+                           fontSize=10, tooltip=False, opacity={"expr": f"width < {wide * (heads + 1)} ? 0 : 1"}))
     ring = {"layer": picked[0], "head": picked[1]}
-    return picking_grid(layers, ring, at, ink, TALL, ["layer", "head"])
+    return picking_grid(parts, ring, at, ink, TALL, ["layer", "head"])
 
 
 def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:

@@ -143,7 +143,7 @@ def key_agreement(measures: HeadMaps, first: str, second: str) -> float | None:
 
 def sharpness(controls: Controls) -> dict[Head, float]:
     """The largest weight of each head's rows, the mean over the rows. Voita et al. 2019 call it confidence."""
-    # The first row of a causal head has one key alone, which says nothing of the head.
+    # The first row of a causal head has a single key.
     return {(row, head): float(weights[1 if item.kind == "causal" and len(weights) > 1 else 0:].max(-1).mean())
             for row, item in enumerate(controls.maps) for head, weights in enumerate(item.weights)}
 

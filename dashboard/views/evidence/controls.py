@@ -40,7 +40,7 @@ class Controls:
 
     @cached_property
     def maps(self) -> tuple[AttentionMap, ...]:
-        """The maps as they are drawn, with a column for a learned sink where there is one."""
+        """The maps, with a column for a learned sink."""
         return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
 
     @property
@@ -122,7 +122,7 @@ def _position(choice: ModelChoice) -> int:
     reading = choice.reading
     line = reading.target or reading.source
     labels = [f"{position} · after {token}" for position, token in enumerate(line.tokens)]
-    # A target's first and last positions are its easiest ones; one past the middle has both sides to look at.
+    # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
     default = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
     key = f"evidence:place:{hash(line.ids)}"
     return st.selectbox("Answer at place", range(len(labels)), _linked_number(key, len(labels), default), width=240,
@@ -163,7 +163,7 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
 
 
 def _output_field(ref: ModelRef, baseline: Baseline, label: str, part: str, followed: int | None) -> int | None:
-    """The field of an output: the likeliest are offered; None for the likeliest, and after an error, which is shown."""
+    """The field of an output; None for the likeliest, and after an error, which is written below it."""
     options = [one.id for one in top_candidates(baseline.pretrained, baseline.answer, OFFERED)]
     if part == "contrast":
         options = [one for one in options if one != followed]

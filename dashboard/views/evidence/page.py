@@ -1,4 +1,4 @@
-"""The page Evidence, from the question to the papers."""
+"""The page Evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's sentences, with the numbers of the reader's own text."""
+"""The page's sentences and its CSV."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def why_logit(baseline: Baseline) -> str:
 
 
 def moves(before: float, after: float) -> str:
-    """From where to where a number falls or rises; by how much, where both are written alike."""
+    """"falls from a to b" or "rises from a to b"; by how much, where both have the same text."""
     verb, first, last = "falls" if after < before else "rises", number(before), number(after)
     if first == last:
         return f"{verb} by **{number(abs(after - before))}** from **{first}**"
@@ -48,7 +48,7 @@ def moves(before: float, after: float) -> str:
 
 def heads_fact(baseline: Baseline, ranked: Sequence[tuple[str, Effect]], picked: str, layer: tuple[str, Effect] | None,
                sharpest: tuple[str, float], agree: tuple[float | None, float | None]) -> str:
-    """Which head and layer the answer needs most, where the picked and the sharpest stand, how the ranks agree."""
+    """The head and layer with the largest effects, the ranks of the picked and the sharpest head, how ranks agree."""
     first, effect = ranked[0]
     name_text = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
     ranks = {name: rank for rank, (name, _) in enumerate(ranked)}
@@ -123,7 +123,7 @@ def tokens_fact(tokens: Sequence[str], lost: Sequence[float], first: Mapping[str
 
 
 def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
-    """How much of a head's effect is where it looks, by the same head with weights that are all alike."""
+    """How much of a head's effect is due to its weights, by the same head with uniform weights."""
     text = (f"**Other weights, the same answer?** Made to look evenly, as Wiegreffe and Pinter try it, {plain(head)} "
             f"gives {number(even.value)} instead of {number(baseline.value)}; switched off it gives "
             f"{number(off.value)}. ")

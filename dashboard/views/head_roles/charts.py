@@ -81,7 +81,7 @@ def ink_of(share: float, theme: Theme) -> str:
 
 
 def readable_on(fill: str) -> str:
-    """Dark or white letters, whichever stands out more on this colour (WCAG's relative luminance)."""
+    """Dark or white, whichever contrasts more with this colour (WCAG's relative luminance)."""
     parts = [part / 255 for part in rgb_of(fill)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -30,7 +30,7 @@ class Measurements:
 
 @dataclass(frozen=True, eq=False)
 class HeadReading:
-    """The inputs on which one head is drawn, the model's reading of them, and its clearest example of a role there."""
+    """The inputs of a head's map, the model's reading of them, and the head's clearest example of a role there."""
 
     inputs: ModelInputs
     reading: Reading

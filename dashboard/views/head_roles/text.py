@@ -1,4 +1,4 @@
-"""What the page Head roles says: the fact of a head, the equation with its numbers, the conditions, and the CSV."""
+"""Sentences, equation and CSV of the page Head roles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE_HEAD = ("role", "heads", "most has", "score", "by chance", "where it is cl
 
 
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
-    """On how much a role was measured: "454 rows of 30 kept sentences"."""
+    """The rows on which a role was measured: "454 rows of 30 kept sentences"."""
     count = len(inputs.givens)
     noun = inputs.what if count != 1 else inputs.what.replace("sentences", "sentence").replace("lines", "line")
     return f"{scores.rows[index]:,} rows of {f'{count} ' if noun != 'input above' else 'the '}{noun}"
@@ -60,7 +60,7 @@ def _verdict(scores: RoleScores, head: Head, index: int) -> str:
 
 
 def on_text(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
-    """What the head does in what is drawn (a text, a picture), at the row where its role is clearest."""
+    """The role of the head in one input (a text, a picture), at the row where it is clearest."""
     role = ROLES[index]
     if example is None:
         return f"Nothing in this {noun} could show the role {role.name.lower()}."
@@ -124,7 +124,7 @@ def table_rows(scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple
 
 
 def example_of(reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int) -> str:
-    """The clearest row of a role in one line: query → key and the weight, and the text in which it stands."""
+    """The clearest row of a role in one line: query → key, the weight, and its text."""
     tokens = reading.lines(kind)[0].tokens
     line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
     if ROLES[index].targets is None:

@@ -77,7 +77,7 @@ def equation(cell: Cell, layer: LayerAttention, one: WeightBreakdown, query: str
 
 
 def _scaled(one: WeightBreakdown) -> str:
-    """q·k by its scale, as a root where it is one, so that a reader who counts after it finds the same."""
+    """q·k times its scale, written as a division by a root where it is one."""
     if one.scale == 1:
         return latex(one.dot)
     if np.isclose(one.scale, len(one.q) ** -0.5):
@@ -86,7 +86,7 @@ def _scaled(one: WeightBreakdown) -> str:
 
 
 def symbols(layer: LayerAttention, one: WeightBreakdown) -> str:
-    """The family's own rule: what is added, capped, and what stands below the fraction."""
+    """The family's rule in symbols: what is added, capped, and summed below the fraction."""
     inner = r"q_i^\top k_j" if one.scale == 1 else (
         r"\frac{q_i^\top k_j}{\sqrt{D}}" if np.isclose(one.scale, len(one.q) ** -0.5) else r"c\, q_i^\top k_j")
     inner = f"{inner} + b_{{i-j}}" if one.bias is not None else inner

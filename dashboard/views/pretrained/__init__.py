@@ -1,1 +1,1 @@
-"""Inside a pretrained model: all its heads, one head, and what is said of them."""
+"""The page Inside a pretrained model."""

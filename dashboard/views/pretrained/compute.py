@@ -19,14 +19,14 @@ from dashboard.widgets.model_picker import ModelRef, reading_of
 
 Pair = tuple[int, int]
 
-MOST_ROWS = 24  # of a long text only some rows are searched for the one that tells most
+MOST_ROWS = 24  # of a long text, searched for the most telling row
 COREFERENCE = (3, 1)  # the head of the embedded model that links "it" to "animal"
 NEAR = 2  # positions: a weight on a neighbour is no news
 
 
 @dataclass(frozen=True, eq=False)
 class TraceView:
-    """The trace of one kind as it is drawn, and which of its own tokens are ordinary words."""
+    """The transformed trace of one kind, and the lines of its tokens before the transform."""
 
     trace: AttentionTrace
     transform: MapTransform
@@ -39,7 +39,7 @@ class TraceView:
         return sum(map(len, self.transform.columns)) < len(self.columns)
 
     def ordinary(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the drawn rows and columns, which hold a token that is not special."""
+        """Which rows and columns hold a token that is not special."""
         return tuple(np.array([not all(line.special[index] for index in group) for group in groups])
                      for line, groups in ((self.rows, self.transform.rows), (self.columns, self.transform.columns)))  # type: ignore[return-value]
 
@@ -96,7 +96,7 @@ def _of_sentence(groups: Groups, line: Line, segment: int) -> Groups:
 
 
 def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:
-    """The same with the picked layer's map in this order; `pin` is the drawn cell by which it is ranked."""
+    """The same, the picked layer's map sorted; `pin` is the cell by whose row and column it is sorted."""
     if order == "text":
         return view
     item = view.trace.map(layer)
@@ -131,7 +131,7 @@ def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
 
 
 def first_head(view: TraceView, prefer: Pair | None) -> Pair:
-    """The head to begin with: the preferred one where there is one, else the one with the most telling row."""
+    """The preferred head where it exists, else the one with the most telling row."""
     layers, heads = view.trace.shape
     if prefer and prefer[0] < layers and prefer[1] < heads:
         return prefer
@@ -140,12 +140,12 @@ def first_head(view: TraceView, prefer: Pair | None) -> Pair:
 
 
 def shown_pins(view: TraceView, own: Sequence[Pair]) -> list[Pair]:
-    """Own cells as drawn cells, without those that are hidden."""
+    """Pins by own tokens as cells of the transformed map, without hidden ones."""
     return [cell for pin in own if (cell := view.transform.shown_cell(pin)) is not None]
 
 
 def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
-    """The picture whose patches the drawn tokens are, where they are all there and in order."""
+    """The picture and its patches, where all of these are tokens of the map, in order."""
     grid = view.rows.grid
     if grid is None or inputs.picture is None:
         return None
@@ -158,7 +158,7 @@ def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
 
 
 def even(item: AttentionMap, row: int, head: int = 0) -> float:
-    """What each key would get if the row were spread evenly over those that it sees."""
+    """The weight of each visible key if a row were uniform."""
     if item.mask is None:
         return 1 / len(item.keys)
     return 1 / max(1, int(np.broadcast_to(item.mask, item.weights.shape)[head, row].sum()))

@@ -1,4 +1,4 @@
-"""The row of controls over the maps: which tokens, in which order, and how they are drawn."""
+"""The controls of tokens, order and colours of the maps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
 SCALES = {"auto": "As fits the length", "unit": "0 to 1", "largest": "0 to the largest here",
           "p99.5": "0 to the 99.5th percentile"}
 POOLS = {"mean": "Mean", "max": "Largest"}
-POOLED_FROM = 256  # tokens: from here on a pixel or a cell may stand for several
+POOLED_FROM = 256  # tokens, from which a pixel or a cell may pool several
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 

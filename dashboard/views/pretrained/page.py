@@ -51,7 +51,7 @@ def page() -> None:
 
 def _figures(chosen: ModelChoice, controls: Controls,
              roles: HeadRoles | None) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
-    """The grid, one head and what is measured of it; the maps, and a skeleton where the roles will be drawn."""
+    """Draw the grid, one head and its facts; returns the maps, and a skeleton until the roles are measured."""
     _reset_for_other_model(chosen.ref, controls)
     view = compute.view_of(chosen.ref, chosen.inputs, controls)
     first, pins = _first_head_and_pins(view, chosen.ref)

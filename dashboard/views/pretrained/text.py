@@ -1,4 +1,4 @@
-"""What the page says: of one row of one head, of all heads, and under which conditions."""
+"""Sentences about one row, all heads, and the conditions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) 
 
 
 def all_heads_fact(view_: TraceView) -> str:
-    """Which head looks most at the token before, or, where there is none before, which one decides most."""
+    """The head with most weight on the previous token, or, without an order, the sharpest one."""
     item = view_.trace.map(0)
     if item.kind != "cross" and view_.rows.grid is None and len(item.queries) == len(item.keys) >= 3:
         layer, head, value = analysis.strongest(view_.trace, analysis.previous_token)

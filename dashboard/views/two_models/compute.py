@@ -97,7 +97,7 @@ def _untrained(ref: ModelRef, seed: int) -> Pretrained:
 
 
 def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
-    """The models that can stand beside this one, by name: first those that were fine-tuned from it."""
+    """The models to compare with, by name: first those that were fine-tuned from this one."""
     runs = [run for run in reversed(list_runs()) if is_fine_tune(run) and result(run)][:LATEST]
     tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None]
     own = {name: ref for base, name, ref in tuned if base == choice.ref}

@@ -96,7 +96,7 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
 
 
 def draw_measure(ref: ModelRef, answer: Answer) -> bool:
-    """Whether to switch off each head; a long measurement waits for a press of the button drawn here."""
+    """Whether to measure every head; a long measurement first needs a press of the button drawn here."""
     requested = f"use_model:measured:{ref.written}"
     if answer.work > AT_ONCE and not st.session_state.get(requested):
         st.button(f"Switch off each of {answer.heads} heads, about {answer.seconds:.0f} s", key="use_model:measure",

@@ -19,7 +19,7 @@ SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The cl
 
 
 def short(text: str, most: int) -> str:
-    """A text of at most so many signs."""
+    """A text cut to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
@@ -66,7 +66,7 @@ def _without(answer: Answer, head: Head, word: str) -> str:
 
 
 def _instead(answer: Answer, effect: Effect) -> str:
-    """A value and the one before; the difference, where both are written alike."""
+    """A value and the full model's; their difference, where both have the same text."""
     value, was = number(effect.value), number(answer.baseline.value)
     more = "more" if effect.change > 0 else "less"
     return f"{value} instead of {was}" if value != was else f"{number(abs(effect.change))} {more} than {was}"
@@ -84,7 +84,7 @@ def _heads(answer: Answer) -> str:
 
 
 def pair_fact(table: np.ndarray, names: Sequence[str], pair: tuple[int, int], answer: Answer, head: Head) -> str:
-    """How alike the picked pair is beside the mean of all, and which head that hangs on."""
+    """The similarity of the picked pair beside the mean of all, and the head with the largest effect on it."""
     others = table[np.triu_indices(len(names), 1)]
     first, second = (plain(short(names[index], LONGEST_SENTENCE)) for index in pair)
     out = (f":primary[**“{first}”**] is most like **“{second}”**: cosine **{number(float(table[pair]))}**, where the "
@@ -125,5 +125,5 @@ def own_job(own: ModelTask, name: str) -> str:
 
 
 def other_jobs(own: ModelTask, name: str) -> str:
-    """Why nothing else is asked of this model."""
+    """What this model needs, and that other jobs need other models."""
     return plain(f"{name} has {own.needs}. For another job take another model.")

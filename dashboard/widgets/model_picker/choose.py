@@ -1,4 +1,4 @@
-"""The model picker at the top of every page that looks inside a model: the model and its inputs."""
+"""The model picker of the pages that look inside a model: the model and its inputs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _downloads: dict[str, Download] = {}
 
 
 class Download:
-    """A running download: `done` bytes of `plan.size`; after it `ended`, `error` says why it failed, if it did."""
+    """A running download: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed, if it did."""
 
     def __init__(self, plan: DownloadPlan, token: str | None) -> None:
         self.plan, self.done = plan, 0

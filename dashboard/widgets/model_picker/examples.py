@@ -17,7 +17,7 @@ OWN_TEXTS = {"numbers": "nine thousand three hundred and twelve ; forty-seven",
 DIGITS = tuple(f"Digit {digit}" for digit in range(10))
 PHOTOS = {"Flower": "flower.jpg", "Temple": "china.jpg"}
 SOUNDS = ("A rising tone", "Three beeps")
-SIDE = 512  # pixels of the longer edge of a picture that is kept
+SIDE = 512  # pixels of the longer edge of a picture
 
 
 def text_of(name: str) -> str:
@@ -26,7 +26,7 @@ def text_of(name: str) -> str:
 
 
 def pictures(channels: int) -> tuple[str, ...]:
-    """The names of the pictures for a model of so many channels, the best to begin with first."""
+    """The names of the pictures for a model of `channels` channels, the best first."""
     return (*DIGITS[3:], *DIGITS[:3]) if channels == 1 else (*PHOTOS, *DIGITS)
 
 
@@ -55,7 +55,7 @@ def small(pixels: np.ndarray) -> Array:
 
 @lru_cache(maxsize=8)
 def sound(name: str, rate: int) -> Array:
-    """A sound of 3 s by its name, at so many samples a second."""
+    """A sound of 3 s by its name, at `rate` samples a second."""
     seconds = np.arange(3 * rate) / rate
     if name == SOUNDS[0]:
         return Array.of((0.3 * np.sin(2 * np.pi * (200 + 150 * seconds) * seconds)).astype(np.float32))

@@ -1,4 +1,4 @@
-"""The head that a user chose: every page that looks inside a model starts with it, until another model is chosen."""
+"""The head that a user chose, with which every page starts until another model is chosen."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def stored_bytes(ref: ModelRef) -> int:
 
 
 def load_model(ref: ModelRef) -> Pretrained:
-    """The model, from the cache where possible; PretrainedError says why it cannot be loaded."""
+    """The model, cached; PretrainedError when it cannot be loaded."""
     return model(_load, ref)
 
 

@@ -1,4 +1,4 @@
-"""The features that pages require of a model, which models have them, and the messages for those that do not."""
+"""The features that pages require of a model, and which models have them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
 
 
 def suitable_models(needs: tuple[str, ...], among: tuple[ModelRef, ...] | None = None) -> list[ModelRef]:
-    """The local models that have all features; those that read text come first."""
+    """The local models that have all features, those that read text first."""
     text: list[ModelRef] = []
     others: list[ModelRef] = []
     for ref in local_models() if among is None else among:

@@ -37,7 +37,7 @@ def on_model_change() -> None:
 
 def _full_name(before: str, typed: str) -> str:
     """What was typed, with the previous name that the field drops from its beginning."""
-    if typed[0] in "@-":  # no name begins so
+    if typed[0] in "@-":  # no name starts with these
         return before + typed
     longer = typed[0] == "/" and folders_allowed() and not Path(typed).is_dir() and Path(before + typed).is_dir()
     return before + typed if longer else typed
