@@ -157,7 +157,7 @@ def shared_weights(controls: Controls, configs: list[AttentionConfig]) -> tuple[
     layers = [seeded_layer(controls.sized(config), controls.seed) for config in configs]
     weights = [[(name, weight.shape) for name, weight in layer.named_parameters()] for layer in layers]
     common = set.intersection(*map(set, weights)) if weights else set()
-    return sorted(name for name, _ in common), [[each[0] for each in own if each not in common] for own in weights]
+    return sorted(name for name, _ in common), [[each[0] for each in layer if each not in common] for layer in weights]
 
 
 def default_cell(weights: np.ndarray, special: tuple[bool, ...]) -> tuple[int, int]:

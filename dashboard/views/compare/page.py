@@ -30,10 +30,7 @@ COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 @st.fragment
 def page() -> None:
-    """Draw the page from top to bottom; a control reruns this fragment alone.
-
-    Render the maps before the controls above them, from session_state, except on the first run.
-    """
+    """Draw the page; its maps come before the controls above them, from session_state, except on the first run."""
     top, body = st.container(), st.container()
     control_row.apply_edit()
     controls, errors = load_controls()

@@ -65,7 +65,7 @@ def names_of(configs: Sequence[AttentionConfig]) -> list[str]:
 
 
 def heading_note(config: AttentionConfig) -> str:
-    """The second line of a heading: the rule, who wrote it down, and when."""
+    """The second line of a heading: the rule, and its paper and year."""
     axes = changed_axes(config)
     if not axes:
         return f"softmax · {citation(entry('score', PLAIN.score.key))}"

@@ -20,6 +20,7 @@ FIRST, SECOND = "causal_local", "causal"
 MAX_TOKENS = 64  # as many as a drawing may have
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 JOINS = {"alone": "alone", "not": "not", "and": "and", "or": "or", "and_not": "and not", "or_not": "or not"}
+TWO_MASKS = ("and", "or", "and_not", "or_not")
 TEXT_COLUMNS, PADDING = 3, 2  # cells of a typed parameter; keys that a padding mask hides at first
 
 
@@ -57,7 +58,7 @@ def draw_controls() -> Controls:
         first = _select("first", "Mask", MASKS, FIRST, on_change=start_drawing)
         join = _select("join", "Combine", JOINS, "alone")
         st.selectbox("Head", range(HEADS), key=key("head"), **BOUND)
-        second = _select("second", "Second mask", MASKS, SECOND) if _joins_two(join) else None
+        second = _select("second", "Second mask", MASKS, SECOND) if join in TWO_MASKS else None
     _draw_params("first", first, grid)
     if second:
         _draw_params("second", second, grid, ", 2nd")
@@ -72,7 +73,7 @@ def read_controls() -> Controls:
     """Read the controls from the session, which also works before they are drawn."""
     tokens, notes = _sentence()
     first, join = get("first") or FIRST, get("join") or "alone"
-    second = (get("second") or SECOND) if _joins_two(join) else None
+    second = (get("second") or SECOND) if join in TWO_MASKS else None
     parts = [_with_params("first", first)] + ([_with_params("second", second)] if second else [])
     real = int(get("real", max(0, len(tokens) - PADDING))) if "padding" in (first, second) else None
     return Controls(tokens, composed(join, *(mask for mask, _ in parts)), real, get("head") or 0, notes,
@@ -89,10 +90,6 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
     return Choice.of(operator, first, Choice.of("not", second) if negated else second)
 
 
-def _joins_two(join: str) -> bool:
-    return "and" in join or "or" in join
-
-
 def _select(name: str, label: str, names: dict[str, str], default: str, **more: Any) -> str:
     keys = list(names)
     return st.selectbox(label, keys, keys.index(default), format_func=names.get, key=key(name), **BOUND,
@@ -101,7 +98,7 @@ def _select(name: str, label: str, names: dict[str, str], default: str, **more: 
 
 def _draw_params(name: str, mask: str, grid: Any, suffix: str = "") -> None:
     for param in entry("mask", mask).params:
-        # One cell each, so that a refusal stands under its field.
+        # One cell each, so that an error is drawn under its field.
         with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
             param_widget(replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}"))
 

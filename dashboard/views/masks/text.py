@@ -23,9 +23,9 @@ def fact(effect: MaskEffect) -> str:
         return f"Nothing is masked: all **{cells}** cells are computed, and every weight stays as it was."
     blind = ""
     if effect.blind:
-        who = ", ".join(plain(effect.names[i]) for i in effect.blind[:4])
+        names = ", ".join(plain(effect.names[i]) for i in effect.blind[:4])
         more = f" and {len(effect.blind) - 4} more" if len(effect.blind) > 4 else ""
-        blind = f" No key is left for {who}{more}, so the output there is 0."
+        blind = f" No key is left for {names}{more}, so the output there is 0."
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
     return (f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}. A row spreads over "
@@ -88,7 +88,7 @@ def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> t
     factor = "" if effect.factor is None else rf" \cdot {latex(effect.factor[i, j])}"
     result = pick(rf"\mathbf{{{latex(effect.after[i, j])}}}")
     unmasked = rf"\quad \text{{without the mask }} {latex(effect.before[i, j])}"
-    # What stands in braces never breaks over two lines.
+    # A part in braces never breaks over two lines.
     return first, second, rf"{{{weight} = {fraction}{factor}}}", rf"{{= {result}{unmasked}}}"
 
 
@@ -119,7 +119,7 @@ def stack_fact(needed: np.ndarray) -> str:
     layers = "One layer" if most == 1 else f"**{most}** layers"
     connect = "connects" if most == 1 else "connect"
     if not never:
-        steps = [f"{percent(float((needed <= at).mean()))} after {at}" for at in range(1, min(most, 4))]
+        steps = [f"{percent(float((needed <= n).mean()))} after {n}" for n in range(1, min(most, 4))]
         short = f" ({', '.join(steps)})" if steps else ""
         return f"{layers} {connect} every token with every other{short}."
     if never == pairs - len(needed):

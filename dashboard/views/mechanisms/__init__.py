@@ -1,1 +1,1 @@
-"""All mechanisms: any choice of any axis on the same sentence, with all that its entry says."""
+"""All mechanisms: any choice of any axis on the same sentence, with its whole entry."""

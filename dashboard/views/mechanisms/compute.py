@@ -13,7 +13,7 @@ from core.attention.compatible import example, needs
 from core.seeding import seeded_layer
 from dashboard.runtime.tokens import embed, labels, tokenize
 
-SENTENCE = "The animal didn't cross the street because it was too tired ."
+TOKENS = labels(tokenize("The animal didn't cross the street because it was too tired .").tokens)
 SEED, PADDING = 126, 3
 D_MODEL, HEADS = 16, 4
 BASELINE = AttentionConfig(D_MODEL, HEADS)
@@ -31,16 +31,11 @@ class Comparison:
     implied: bool
 
 
-def tokens() -> tuple[str, ...]:
-    return labels(tokenize(SENTENCE).tokens)
-
-
 def steps_of(config: AttentionConfig) -> Steps:
     """The steps of the seeded layer on the sentence; under a padding mask its last tokens are padding."""
-    names = tokens()
-    real = torch.arange(len(names)) < len(names) - (PADDING if "padding" in str(config.mask) else 0)
+    real = torch.arange(len(TOKENS)) < len(TOKENS) - (PADDING if "padding" in str(config.mask) else 0)
     with torch.inference_mode():
-        return seeded_layer(config, SEED)(embed(names, D_MODEL, SEED), key_mask=real[None])
+        return seeded_layer(config, SEED)(embed(TOKENS, D_MODEL, SEED), key_mask=real[None])
 
 
 def compare(config: AttentionConfig) -> Comparison:

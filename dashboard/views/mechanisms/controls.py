@@ -20,7 +20,7 @@ FIRST = {"projection": "grouped_query", "position": "alibi"}  # where the defaul
 
 @dataclass(frozen=True)
 class Controls:
-    """A choice beside the baseline; `config` is None where its parameters cannot be had, and `problem` says why."""
+    """A choice and what it needs beside it; `config` is None where its parameters are refused, `problem` says why."""
 
     axis: str
     item: Entry

@@ -65,13 +65,12 @@ def maps(controls: Controls) -> None:
     query, column = compute.most_changed(result.before, result.after)
     tiles = [Tile("Scaled dot product", "softmax · the usual attention", result.before),
              Tile(controls.item.name, text.note(controls, result.implied), result.after, result.mask)]
-    names = compute.tokens()
     options = {"query": query, "column": column, "link": key("maps"), "height": MAP_HEIGHT}
     left, right = st.columns([5, 2], gap="small")
     with left:
-        multiples(tiles, names, key=key("both"), **options)
+        multiples(tiles, compute.TOKENS, key=key("both"), **options)
     with right:
-        difference_map(tiles[1], tiles[0], names, key=key("difference"), **options)
+        difference_map(tiles[1], tiles[0], compute.TOKENS, key=key("difference"), **options)
     fact(text.sentence(controls.item, result.before, result.after, query, column))
     st.caption(text.conditions(result))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from core import analysis
 from core.attention import Entry, Param
-from dashboard.views.mechanisms.compute import D_MODEL, HEADS, MIN_CHANGE, SEED, Comparison, tokens
+from dashboard.views.mechanisms.compute import D_MODEL, HEADS, MIN_CHANGE, SEED, TOKENS, Comparison
 from dashboard.views.mechanisms.controls import Controls
 from dashboard.widgets.panels import plain
 
@@ -23,18 +23,17 @@ def note(controls: Controls, implied: bool) -> str:
 
 def sentence(item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int) -> str:
     """The weight that the choice changes most, the sum of its row, and the change of entropy."""
-    names = tokens()
     was, now = float(before[query, column]), float(after[query, column])
     if np.abs(before - after).max() <= MIN_CHANGE:
-        return (f"{plain(item.name)} changes no weight here: :primary[{plain(names[query])}] gives "
-                f"{plain(names[column])} **{now:.2f}** either way.")
+        return (f"{plain(item.name)} changes no weight here: :primary[{plain(TOKENS[query])}] gives "
+                f"{plain(TOKENS[column])} **{now:.2f}** either way.")
     total = float(after[query].sum())
     row_sum = "" if abs(total - 1) < MIN_NUMBER else f" Its row sums to **{total:.2f}**."
     entropy = ""
     old, new = (float(analysis.entropy(np.clip(m, 0, None)[None]).mean()) for m in (before, after))
     if (after >= 0).all() and abs(old - new) >= MIN_NUMBER:
         entropy = f" The entropy of a row goes from {old:.2f} to {new:.2f} nats."
-    return (f"With {plain(item.name)}, :primary[{plain(names[query])}] gives **{now:.2f}** to {plain(names[column])} "
+    return (f"With {plain(item.name)}, :primary[{plain(TOKENS[query])}] gives **{now:.2f}** to {plain(TOKENS[column])} "
             f"instead of {was:.2f}.{row_sum}{entropy}").replace("-", "−")
 
 

@@ -36,7 +36,7 @@ STYLE = """<style>
 
 
 def figures(tiles: Sequence[str], theme: Theme) -> str:
-    """All figures in a grid of as many columns as fit; STYLE stands in an element of its own, which never changes."""
+    """All figures in a grid of as many columns as fit; STYLE is a separate element, which never changes."""
     ink = WEIGHTS[theme][5]
     return f'<div class="nb" style="--ink:{ink};--pick:{PICK[theme]}">{"".join(tiles)}</div>'
 

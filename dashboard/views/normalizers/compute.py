@@ -54,7 +54,7 @@ def example() -> tuple[tuple[str, ...], str, Scores]:
     tokens = tokenize(SENTENCE).tokens
     with torch.inference_mode():
         scores = seeded_layer(AttentionConfig(DIMS, 1), SEED)(embed(tokens, DIMS, SEED)).scores[0, 0]
-    row = max((at for at, token in enumerate(tokens) if token.isalpha()), key=lambda at: float(scores[at].std()))
+    row = max((i for i, token in enumerate(tokens) if token.isalpha()), key=lambda i: float(scores[i].std()))
     return labels(tokens), labels(tokens)[row], tuple(round(float(score), 2) for score in scores[row])
 
 
@@ -79,17 +79,13 @@ def normalize_row(choice: Choice, scores: Scores, factor: float) -> RowWeights:
     row = weights.detach()[0, 0, 0].numpy()
     prepared = normalizer.prepare(values.detach(), mask)[0, 0, 0].detach().numpy()
     zeros = int((row[mask[0, 0, 0].numpy()] == 0).sum())
+    learning = 0
+    if weights.requires_grad:  # under a loss in which every weight has another factor
+        factors = torch.arange(1.0, weights.shape[-1] + 1, dtype=weights.dtype).sqrt()
+        gradient, = torch.autograd.grad((weights * factors).sum(), values)
+        learning = int((gradient.abs() > MIN_GRADIENT).sum())
     return RowWeights(choice.key, normalizer, prepared, row, zeros, float(analysis.entropy(row[None, None])[0, 0]),
-                      scores_with_gradient(weights, values))
-
-
-def scores_with_gradient(weights: Tensor, values: Tensor) -> int:
-    """The number of scores that have a gradient under a loss in which every weight has another factor."""
-    if not weights.requires_grad:
-        return 0
-    factors = torch.arange(1.0, weights.shape[-1] + 1, dtype=weights.dtype).sqrt()
-    gradient, = torch.autograd.grad((weights * factors).sum(), values)
-    return int((gradient.abs() > MIN_GRADIENT).sum())
+                      learning)
 
 
 @torch.inference_mode()

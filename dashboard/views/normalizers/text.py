@@ -128,13 +128,13 @@ def _(normalizer: Entmax, row: RowWeights, j: int) -> str:
     top, step = int(row.weights.argmax()), normalizer.alpha - 1.0
     threshold = step * row.prepared[top] - row.weights[top] ** step
     outside = "" if step == 1 else f"^{{{latex(1 / step)}}}"
-    own = latex(float(step * row.prepared[j]))
-    return rf"\max({own} - {signed(float(threshold))},\ 0){outside}"
+    score = latex(float(step * row.prepared[j]))
+    return rf"\max({score} - {signed(float(threshold))},\ 0){outside}"
 
 
 @numbers.register
 def _(normalizer: Hard, row: RowWeights, j: int) -> str:
     if not nonzero(row):
         return ""
-    own, top = (latex(float(value)) for value in (row.prepared[j], row.prepared[nonzero(row)].max()))
-    return rf"[\,{own} = \max_m s_m = {top}\,]"
+    score, top = (latex(float(value)) for value in (row.prepared[j], row.prepared[nonzero(row)].max()))
+    return rf"[\,{score} = \max_m s_m = {top}\,]"

@@ -61,18 +61,14 @@ def draw_row() -> None:
         _draw_select("position", "Position", without=without, help=note)
         _draw_select("mask", "Mask")
     for axis in ("position", "mask"):
-        with st.container() if _has_text(axis) else grid:  # a text takes the whole width
+        params = (param for leaf in read_choice(axis).leaves() for param in entry(axis, leaf.key).params)
+        with st.container() if any(map(is_text, params)) else grid:  # a text takes the whole width
             _draw_params(axis)
     with grid:
         if needs_real(read_choice("mask")):
             st.number_input("Real tokens", *session.NUMBERS["real"], default_real(read_controls().source), 1,
                             key=key("real"),
                             help="Keys from here on are padding; with 0 no key may be seen.", **BOUND)
-
-
-def _has_text(axis: str) -> bool:
-    """Whether the axis's choice has a parameter that is typed freely."""
-    return any(is_text(param) for leaf in read_choice(axis).leaves() for param in entry(axis, leaf.key).params)
 
 
 def _draw_sizes() -> None:

@@ -15,7 +15,7 @@ from dashboard.components.step_view import Reading
 from dashboard.views.one_query.text import is_root
 
 MOST_TERMS = 6
-LARGEST_POWER = 8  # above it e^s is a long number, and the fraction of powers says enough
+LARGEST_POWER = 8  # above it e^s is a long number, and only the fraction of powers is written
 BREAK = " \\\\ "  # where a long line may be broken
 ROOT = re.compile(r" */ *\\sqrt\{D\}$")
 

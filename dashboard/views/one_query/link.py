@@ -18,7 +18,7 @@ MAX_QUOTE = 40  # signs of a link's value that a message repeats
 
 
 def read_link() -> list[str]:
-    """Set the widgets to the link's choices; returns a sentence for each value that cannot be had.
+    """Set the widgets to the link's choices; returns a sentence for each value that is refused.
 
     Only what differs from what this page wrote itself is read. A choice that was in the link and is not any more was
     taken back by the browser's Back button, unless the reader comes from another page, which empties the link.

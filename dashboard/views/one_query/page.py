@@ -96,10 +96,7 @@ def show_error(controls: Controls) -> None:
 
 
 def picture(controls: Controls) -> tuple[DeltaGenerator, Reading | None]:
-    """Draw the six stages, the sentence and the conditions, or the error.
-
-    Returns the container above them for the equation, and the numbers.
-    """
+    """Draw the six stages with sentence and conditions, or the error; returns the container above, and the numbers."""
     symbols = st.container()
     config, source, stage = controls.exact_config, controls.source, controls.stage
     if config is None or controls.config is None or source is None:

@@ -26,7 +26,7 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     """Draw what is added as a map of positions and dimensions, and some dimensions as curves."""
     table = cached(compute.table_of, config, controls.seed, controls.positions)
     positions, dims = table.shape
-    at = min(EXAMPLE, positions - 1)
+    example = min(EXAMPLE, positions - 1)
     multiples([Tile("What is added", f"{positions} places × {dims} dimensions", table.numpy())],
               [str(i) for i in range(positions)], [str(m) for m in range(dims)], key=key("table"), signed=True,
               noun="number added", reads="place (row) · dimension (column)", height=TALL)
@@ -36,7 +36,7 @@ def encoding(controls: Controls, config: AttentionConfig) -> Equation:
     similarity = measure.cosines(table).numpy()
     fact(f"Neighbouring places get vectors whose cosine is **{number(mean_by_distance(similarity, 1))}**; the first "
          f"and the last of these {positions} places have {number(float(similarity[0, -1]))}.")
-    return (controls.item.latex, rf"P_{{{at}}} = ({listed(table[at])})")
+    return (controls.item.latex, rf"P_{{{example}}} = ({listed(table[example])})")
 
 
 def distance(controls: Controls, config: AttentionConfig) -> Equation:
@@ -66,7 +66,7 @@ def shift(controls: Controls, config: AttentionConfig) -> Equation:
               names, key=key("linear"), signed=True, noun="entry of M", height=280,
               reads="dimension of P(i + k) (row) · of P(i) (column)")
     lines = ("closed form", "fit", "fit, unseen", "as it is")
-    series = [Curve(name, [(row[0], row[at + 1]) for row in maps.rows]) for at, name in enumerate(lines)]
+    series = [Curve(name, [(row[0], row[n]) for row in maps.rows]) for n, name in enumerate(lines, 1)]
     spec = line_chart("How far the map misses, as a share of the length", "places later, k", series, ink(), log=True,
                    rule=k)
     chart(spec, "misses", "Residual of the linear map against the shift")

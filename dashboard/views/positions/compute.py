@@ -93,8 +93,8 @@ def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> Steps
 
 def latex_of(config: AttentionConfig, seed: int, item: Entry) -> str:
     """The equation: the encoding's own where it has one (a typed formula), else its entry's."""
-    own = getattr(seeded_layer(config, seed).position, "latex", None)
-    return own() if own else item.latex
+    latex = getattr(seeded_layer(config, seed).position, "latex", None)
+    return latex() if latex else item.latex
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ FEW = 2  # parameters that stand in the row of controls; more go into the popove
 
 @dataclass(frozen=True)
 class Controls:
-    """The values of the controls; `config` is None where the choices cannot go together, and `problem` says why."""
+    """The values of the controls; `config` is None where the choices do not go together, and `problem` says why."""
 
     item: Entry
     idea: str
