@@ -21,7 +21,7 @@ from core.attention import Choice
 from core.models import ModelConfig
 from core.tasks import Task, TaskConfig, make_task
 from core.training import Record, prepare, recommended, train
-from core.training.extrapolate import bits_by_length
+from core.training.evaluate import bits_by_length
 
 HEAD = ("| task | model | seeds | steps | CPU s | held out | beside | mass on expected place | even | data % |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")

@@ -41,7 +41,7 @@ def main() -> int:
         run = create(config, path=path)
     except (ConfigError, PretrainedError, OSError) as error:
         parser.error(str(error))
-    state = work(run.path, on_record=_say)
+    state = work(run.path, on_record=_print_record)
     if where := line(run.metadata().get("machines")):
         print(f"Trained on {where}")
     if config.task == "classify":
@@ -50,7 +50,7 @@ def main() -> int:
     return 0 if state == "finished" else 1
 
 
-def _say(record: Record) -> None:
+def _print_record(record: Record) -> None:
     loss = "" if record.loss is None else f"loss {record.loss:.3f}"
     balanced = "" if record.balanced is None else f"  balanced {record.balanced:.1%}"
     capped = "  ended by the cap on seconds" if record.capped else ""

@@ -1,4 +1,4 @@
-"""A pretrained model made ready to learn: a new head for labels, or new words for pairs; and what of it learns."""
+"""Prepare a pretrained model for fine-tuning: a new head for labels, new words for pairs, frozen layers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from core.entries import ConfigError
-from core.finetune.config import FineTuneConfig, device_of
+from core.finetune.config import FineTuneConfig
 from core.finetune.data import Pair, Rows
 from core.finetune.models import SAFE, folder_of, load_tokenizer, name_of
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Pretrained, PretrainedError, first_line
+from core.training.config import resolve_device
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -28,9 +29,10 @@ TUNED = "-tuned"
 
 @dataclass(eq=False)
 class Learner:
-    """A model in the middle of learning, with its tokenizer and the words that were added for its pairs.
+    """A model in training and its tokenizer.
 
-    `labels` stand in the order of the model's outputs; none for pairs.
+    `labels` are in the order of the model's outputs, empty for pairs. `new_words` were added to the vocabulary.
+    `watched` is whether its attention can be recorded, `new_head` whether the classification head was initialized anew.
     """
 
     name: str
@@ -40,30 +42,29 @@ class Learner:
     new_words: tuple[str, ...]
     watched: bool
     max_tokens: int
-    new_head: bool  # whether the head that tells labels was drawn anew
+    new_head: bool
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are now."""
         return self.model.device
 
     def save(self, folder: Path) -> None:
-        """Write the model into a folder of its own, whose name other pages show."""
-        place = folder / f"{self.name.rsplit('/', 1)[-1]}{TUNED}"
-        self.model.save_pretrained(place)
-        self.tokenizer.save_pretrained(place)
+        """Write the model into the subfolder NAME-tuned."""
+        path = folder / f"{self.name.rsplit('/', 1)[-1]}{TUNED}"
+        self.model.save_pretrained(path)
+        self.tokenizer.save_pretrained(path)
 
     def pretrained(self) -> Pretrained:
-        """The model as it is now, for reading; put it into eval mode first."""
+        """The model for reading; put it into eval mode first."""
         pairs = not self.labels
         return Pretrained(self.name, self.model, self.tokenizer, self.max_tokens, "seq2seq" if pairs else "classify",
                           "pair" if pairs else "text", self.watched)
 
 
 def build(config: FineTuneConfig, rows: Rows) -> Learner:
-    """The model of a config, ready to learn these rows; seeds torch, so call it in a process of its own.
+    """The model of a config, ready to train on these rows; seeds torch, so call it in a worker process.
 
-    PretrainedError when the model does not load, ConfigError when it cannot learn such rows.
+    PretrainedError when the model does not load, ConfigError when it cannot be trained on such rows.
     """
     import transformers
 
@@ -83,11 +84,11 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
         what = "labels" if config.task == "classify" else "pairs"
         raise PretrainedError(f"{name_of(config.model)} cannot learn {what}: {first_line(error)}") from error
     if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token  # of decoders, whose training knew no padding
+        tokenizer.pad_token = tokenizer.eos_token  # decoders are trained without padding
     model.config.pad_token_id = tokenizer.pad_token_id
     new = add_words(model, tokenizer, (*rows.learned, *rows.held_out)) if config.task == "pairs" else ()
     freeze(model, config)
-    model.to(device_of(config))
+    model.to(resolve_device(config.device))
     limit = min(getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS)
     return Learner(name_of(config.model), model, tokenizer, labels, new, make_recordable(model), limit, new_head)
 
@@ -97,7 +98,7 @@ def _load_options() -> dict[str, Any]:
 
 
 def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, ...], bool]:
-    """A model that tells these labels, the labels in the order of its outputs, and whether its head is new.
+    """A classifier, its labels in the order of its outputs, and whether its head is new.
 
     A classifier of exactly these labels keeps its head and their order; any other model gets a new head.
     """
@@ -105,7 +106,7 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
 
     order = own_order(transformers.AutoConfig.from_pretrained(folder, **SAFE), labels)
     names = dict(enumerate(order or labels))
-    # Its own problem type may be regression or several labels at once; these rows have one label each.
+    # The config may say regression or multi-label; these rows have one label each.
     model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
         folder, num_labels=len(names), id2label=names, label2id={name: i for i, name in names.items()},
         problem_type="single_label_classification", ignore_mismatched_sizes=True, output_loading_info=True,
@@ -127,14 +128,14 @@ def _refuse_lacking(keys: Sequence[str], folder: Path) -> None:
 
 
 def own_order(config: PreTrainedConfig, labels: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The labels as a classifier's config orders them, where it tells exactly these; None for any other model."""
+    """The labels in the order of a classifier's config if it has exactly these; else None."""
     classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
     own = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
     return own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
 
 
 def reset_head(model: Any, initialised: Set[str]) -> None:
-    """Draw the weights outside the base model anew, as the model's family does; those in `initialised` are so already.
+    """Initialize the weights outside the base model as the model's family does, unless they are in `initialised`.
 
     A head of other labels, or of another task, may have the same name and the same shape.
     """
@@ -148,9 +149,9 @@ def reset_head(model: Any, initialised: Set[str]) -> None:
 
 
 def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, ...]:
-    """Give every word that the tokenizer cannot spell an entry and a vector of its own, in order of first use.
+    """Add every word that the tokenizer cannot spell to the vocabulary, in order of first use.
 
-    The new vectors are drawn around the mean of those that are there.
+    The new embeddings are sampled around the mean of the existing ones.
     """
     words = dict.fromkeys(word for pair in pairs for word in f"{pair.text} {pair.answer}".split())
     unknown = tokenizer.unk_token_id
@@ -167,7 +168,7 @@ def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, .
 
 
 def freeze(model: Any, config: FineTuneConfig) -> None:
-    """For labels, let the head and the last `layers` layers learn, and nothing else; pairs teach every weight."""
+    """For labels, train the head and the last `layers` layers alone; pairs train every weight."""
     if config.task == "pairs":
         return
     base = model.base_model
@@ -181,6 +182,6 @@ def freeze(model: Any, config: FineTuneConfig) -> None:
 
 
 def count(model: Any) -> tuple[int, int]:
-    """How many weights learn, and how many there are."""
-    sizes = [(weight.numel(), weight.requires_grad) for weight in model.parameters()]
-    return sum(size for size, learns in sizes if learns), sum(size for size, _ in sizes)
+    """The numbers of trainable and of all weights."""
+    weights = list(model.parameters())
+    return sum(w.numel() for w in weights if w.requires_grad), sum(w.numel() for w in weights)

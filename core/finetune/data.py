@@ -1,4 +1,4 @@
-"""Rows of a CSV as what is learned and what is held out; what is wrong with them is said with the line it stands in."""
+"""Rows of a CSV split into training and held-out rows; errors name the lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is learned and what is held out, and the labels in order of the alphabet (none for pairs)."""
+    """The training rows, the held-out rows, and the labels in alphabetical order (none for pairs)."""
 
     learned: tuple[Pair, ...]
     held_out: tuple[Pair, ...]
@@ -40,16 +40,16 @@ class Rows:
 
     @property
     def majority(self) -> tuple[str, float]:
-        """The majority class of what is learned, and the share of the held-out rows that are of it."""
+        """The majority class of the training rows, and its share of the held-out rows."""
         return majority_class([pair.answer for pair in self.learned], [pair.answer for pair in self.held_out])
 
 
 @lru_cache(maxsize=8)
 def parse(task: str, data: str, seed: int = 0) -> Rows:
-    """The rows of a CSV with the columns text and label, or source and target; a quarter is held out, label by label.
+    """Split a CSV with the columns text and label, or source and target; a quarter of each label is held out.
 
-    ConfigError names lines: cells that are empty or too long, the same text with two answers, a label of a single row.
-    Rows that stand there twice are taken once.
+    ConfigError names the lines with cells that are empty or too long, a text with two answers, or a label of a single
+    row. Repeated rows count once.
     """
     columns = TASKS[task]
     rows, _ = read_rows(data, "file")
@@ -72,15 +72,15 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
 def _check_cells(rows: list[Row], columns: tuple[str, str]) -> None:
     if len(rows) > MOST_ROWS:
         raise ConfigError(f"The file has {len(rows):,} rows; at most {MOST_ROWS:,} are taken.")
-    for place, name in enumerate(columns):
-        if empty := [row.line for row in rows if not row.cells[place]]:
+    for column, name in enumerate(columns):
+        if empty := [row.line for row in rows if not row.cells[column]]:
             raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
-        if long := [row.line for row in rows if len(row.cells[place]) > LONGEST]:
+        if long := [row.line for row in rows if len(row.cells[column]) > LONGEST]:
             raise ConfigError(f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}.")
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:
-    """Each text once: were one both learned and held out, the held-out figures would flatter."""
+    """Each text once, so that no training row is held out, too."""
     first: dict[str, Row] = {}
     for row in rows:
         text, answer = row.cells
@@ -107,7 +107,7 @@ def _labels(rows: list[Row]) -> tuple[str, ...]:
 
 
 def _split(pairs: list[Pair], labels: tuple[str, ...], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """A quarter of each label's rows, or of all pairs, is held out; which ones, the seed says."""
+    """Hold out a random quarter of each label's rows, or of all pairs."""
     groups = [[pair for pair in pairs if pair.answer == label] for label in labels] if labels else [list(pairs)]
     chance = random.Random(seed)
     learned: list[Pair] = []

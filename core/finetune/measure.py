@@ -1,9 +1,8 @@
-"""How well a model does on its held-out rows as it is now, and where it looks: one record of a fine-tuning run."""
+"""Held-out measurements and attention maps of one record of a fine-tuning run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,25 +12,26 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from core.decoding.prefix import eval_mode
 from core.finetune.build import Learner
 from core.finetune.data import Pair
 from core.pretrained.base import Line, ModelInputs, Reading
 from core.pretrained.reading import read
-from core.trace import AttentionTrace
+from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import confusion
 from core.training.record import Prediction
 
 BATCH = 32
-IGNORED = -100  # a target that no loss counts, as Hugging Face's models take it
+IGNORED = -100  # Hugging Face's target that no loss counts
 MAX_EXAMPLES = 8  # held-out rows in each record
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean loss of the held-out rows in nats (a token, for pairs), shares right, what the model made of each, and how
-    many outputs were cut: no end mark within as many tokens as the longest answer has.
+    """Mean held-out loss in nats (a token, for pairs), accuracy of whole outputs (`exact`) and of tokens (`letters`).
 
-    `confusion` counts rows by their label and by the model's, in the order of the learner's labels; None for pairs.
+    `cut` counts outputs without an end mark within as many tokens as the longest answer has. `confusion` counts rows by
+    their label and the predicted one, in the order of the learner's labels; None for pairs.
     """
 
     loss: float
@@ -42,28 +42,14 @@ class Evaluation:
     confusion: tuple[tuple[int, ...], ...] | None = None
 
 
-@contextmanager
-def as_is(model: Any) -> Iterator[None]:
-    """The model in eval mode, and then as it was: measuring must not change what dropout does next."""
-    was = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was)
-
-
 def measure(learner: Learner, pairs: Sequence[Pair]) -> Evaluation:
-    """Loss, accuracy (for pairs: whole outputs right when the model decodes greedily by itself), and examples."""
-    with as_is(learner.model), torch.inference_mode():
+    """Loss, accuracy (for pairs, of greedily decoded outputs) and predictions."""
+    with eval_mode(learner.model), torch.inference_mode():
         parts = [pairs[at:at + BATCH] for at in range(0, len(pairs), BATCH)]
         if learner.labels:
-            return _classified(learner, pairs, torch.cat([_logits(learner, part) for part in parts]))
+            logits = [learner.model(**inputs(learner, [pair.text for pair in part])).logits.float() for part in parts]
+            return _classified(learner, pairs, torch.cat(logits))
         return _translated(learner, pairs, parts)
-
-
-def _logits(learner: Learner, part: Sequence[Pair]) -> Float[Tensor, "B labels"]:
-    return learner.model(**inputs(learner, [pair.text for pair in part])).logits.float()
 
 
 def _classified(learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]) -> Evaluation:
@@ -80,8 +66,9 @@ def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequenc
     loss = right = tokens = 0.0
     predictions: list[Prediction] = []
     targets_of = [targets(learner, part) for part in parts]
-    cap = max(labels.shape[1] for labels in targets_of)  # whichever batch the longest answer is in
-    ends = end_marks(learner)
+    cap = max(labels.shape[1] for labels in targets_of)
+    end = learner.model.generation_config.eos_token_id
+    ends = set() if end is None else {end} if isinstance(end, int) else set(end)
     for part, labels in zip(parts, targets_of, strict=True):
         batch = inputs(learner, [pair.text for pair in part])
         logits = learner.model(**batch, labels=labels).logits.float()
@@ -89,16 +76,16 @@ def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequenc
         loss += float(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"))
         right += float((logits.argmax(-1) == labels)[counted].sum())
         tokens += float(counted.sum())
-        made = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
+        outputs = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
         predictions += [Prediction((pair.text,), (_text(learner, row),), (_text(learner, ids),),
                             bool(ends) and ends.isdisjoint(ids[1:].tolist()))
-                 for pair, row, ids in zip(part, labels, made, strict=True)]
+                 for pair, row, ids in zip(part, labels, outputs, strict=True)]
     exact = sum(one.right for one in predictions) / len(predictions)
     return Evaluation(loss / tokens, exact, right / tokens, tuple(predictions), sum(one.cut for one in predictions))
 
 
 def truncated(learner: Learner, pairs: Sequence[Pair]) -> int:
-    """How many rows have a text or an answer of more tokens than are taken."""
+    """The number of rows with a text or an answer of more than `max_tokens` tokens."""
     long = [len(ids) > learner.max_tokens for ids in learner.tokenizer([pair.text for pair in pairs])["input_ids"]]
     if not learner.labels:
         answers = learner.tokenizer(text_target=[pair.answer for pair in pairs])["input_ids"]
@@ -106,18 +93,12 @@ def truncated(learner: Learner, pairs: Sequence[Pair]) -> int:
     return sum(long)
 
 
-def end_marks(learner: Learner) -> set[int]:
-    """The tokens on which generation ends."""
-    marks = learner.model.generation_config.eos_token_id
-    return set() if marks is None else {marks} if isinstance(marks, int) else set(marks)
-
-
 def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:
     return str(learner.tokenizer.decode(ids[ids != IGNORED].tolist(), skip_special_tokens=True)).strip()
 
 
 def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
-    """Texts as the model takes them, padded to the longest; each at most `max_tokens` long."""
+    """The model's inputs of texts, each cut to `max_tokens` and padded to the longest."""
     batch = learner.tokenizer(list(texts), padding=True, truncation=True, max_length=learner.max_tokens,
                               return_tensors="pt")
     known = ("input_ids", "attention_mask", "token_type_ids")
@@ -125,8 +106,7 @@ def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
 
 
 def targets(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, "B T"]:
-    """The answers' ids, each closed by the end mark whether or not the tokenizer does that; what pads them is not
-    counted."""
+    """The answers' ids, each closed by the end mark and padded with IGNORED."""
     encoded = learner.tokenizer(text_target=[pair.answer for pair in pairs], truncation=True,
                               max_length=learner.max_tokens - 1)["input_ids"]
     end = learner.tokenizer.eos_token_id
@@ -141,9 +121,9 @@ def classes(learner: Learner, pairs: Sequence[Pair]) -> Int[Tensor, " B"]:
 
 
 def read_attention(learner: Learner, texts: Sequence[ModelInputs]) -> list[Reading]:
-    """The attention of the watched sentences as the model is now, read on the CPU as every page reads models."""
+    """The attention on the watched sentences, computed on the CPU as on every page."""
     device = learner.device
-    with as_is(learner.model):
+    with eval_mode(learner.model):
         learner.model.to("cpu")
         try:
             return [read(learner.pretrained(), one) for one in texts]
@@ -162,7 +142,7 @@ def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
 
 
 def words(texts: Sequence[ModelInputs], readings: Sequence[Reading]) -> list[dict[str, Any]]:
-    """What the rows and columns of those maps stand for, as plain values."""
+    """The tokens of the rows and columns of those maps, as plain values."""
     return [{"text": one.text, "target": one.target,
              "kinds": {kind: [_line(line) for line in reading.lines(kind)] for kind in reading.trace.kinds}}
             for one, reading in zip(texts, readings, strict=True)]
@@ -173,9 +153,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 
 def trace_of(maps: dict[str, np.ndarray], index: int, lines: dict[str, Any], source: str) -> AttentionTrace:
-    """The frame of one watched sentence as a trace again; empty where nothing was kept of it."""
-    from core.trace import AttentionMap
-
+    """The trace of one watched sentence from a saved frame; without weights where the frame lacks it."""
     traced = []
     for kind, (rows, columns) in lines["kinds"].items():
         weights = maps.get(f"{index}:{kind}", np.zeros((0, 0, 0, 0), np.float32))

@@ -1,9 +1,8 @@
-"""Which pretrained models can go on learning: by what name they are found, and why one cannot learn labels or pairs."""
+"""Find a pretrained model by name, and check that it can be fine-tuned on labels or pairs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ from core.pretrained.model_files import read_config, refuse_config, weight_files
 from core.pretrained.model_storage import check_folder, format_bytes, repo_of
 
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-MOST_UNKNOWN = 0.5  # share of the rows' tokens that a classifier may not know
-WEIGHTS = {"classify": 2, "pairs": 5}  # times its weights that a model takes to learn, with gradients and their moments
+MOST_UNKNOWN = 0.5  # share of the rows' tokens
+WEIGHTS = {"classify": 2, "pairs": 5}  # memory of training in bytes of weights, with gradients and their moments
 HELP = {"classify": "Labels need a model that reads text, such as BERT, RoBERTa, ModernBERT, GPT-2 or Llama.",
         "pairs": "Pairs need an encoder–decoder that reads and writes text, such as T5, BART or Marian."}
 
 
 def folder_of(model: str) -> Path:
-    """Where a config's model lies; PretrainedError when there is nothing."""
+    """The folder of a config's model; PretrainedError when there is none."""
     if model == MINILM:
         return minilm_folder()
     folder = LAB_MODELS / model.removeprefix(LAB) if model.startswith(LAB) else Path(model)
@@ -36,18 +35,18 @@ def folder_of(model: str) -> Path:
 
 
 def name_of(model: str) -> str:
-    """What a config's model is called; a folder of the hub's shelf is named by its commit, within one of its name."""
+    """The name of a config's model; a download's folder is named by its commit, within one of its name."""
     if model == MINILM:
         return MINILM_NAME
     path = Path(model.removeprefix(LAB))
     return repo_of(path) if COMMIT.fullmatch(path.name) else path.name
 
 
-def resolve(name: str, notify: Callable[[str], None] = print) -> str:
-    """A model as a config writes it, from "minilm", the name of one of the lab's own, a folder, or a name of the hub.
+def resolve(name: str) -> str:
+    """`FineTuneConfig.model` from "minilm", the name of one of the lab's own, a folder, or a name on the hub.
 
-    A model of the hub that is not on this computer is fetched, after `notify` got its size. PretrainedError when there
-    is no such model.
+    A hub model that is not on this computer is downloaded, after its size was printed. PretrainedError when there is no
+    such model.
     """
     if name in (MINILM, MINILM_NAME):
         return MINILM
@@ -61,15 +60,15 @@ def resolve(name: str, notify: Callable[[str], None] = print) -> str:
         return str(model_storage.model_folder(repo, revision if revision in here else here[0]))
     plan = hub.plan(repo, revision, token=os.environ.get("HF_TOKEN"))
     check_family(plan.family, repo, "")
-    notify(f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to fetch, pinned to commit {plan.commit[:7]}.")
+    print(f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to fetch, pinned to commit {plan.commit[:7]}.")
     return str(hub.download(plan, token=os.environ.get("HF_TOKEN")))
 
 
 def check_model(model: str, task: str) -> Path:
-    """The folder of a model that can learn such rows, by its config alone; PretrainedError says why one cannot."""
+    """The folder of a model; PretrainedError when its config or its size rules out training on such rows."""
     folder, name = folder_of(model), name_of(model)
     if model == USUAL[task]["model"]:
-        return folder  # known to learn, so that no page waits for transformers
+        return folder  # needs no check, so that no page waits for transformers
     config = read_config(folder / "config.json", name)
     refuse_config(config, name)
     check_family(str(config["model_type"]), name, task)
@@ -83,7 +82,7 @@ def check_model(model: str, task: str) -> Path:
 
 
 def check_family(family: str, name: str, task: str) -> None:
-    """PretrainedError unless transformers has a head of this family for the task, or with task "" for any of them."""
+    """PretrainedError unless transformers has a head of this family for the task, or with task "" for any task."""
     from transformers.models.auto import modeling_auto as auto
 
     heads = {"classify": auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
@@ -95,7 +94,7 @@ def check_family(family: str, name: str, task: str) -> None:
 
 
 def load_tokenizer(model: str, task: str) -> Any:
-    """The tokenizer beside a model's weights; PretrainedError when there is none that can be read."""
+    """The tokenizer beside a model's weights; PretrainedError when none can be read."""
     import transformers
 
     none = f"{name_of(model)} has no tokenizer that can be read beside its weights, so it reads no rows"
@@ -109,10 +108,7 @@ def load_tokenizer(model: str, task: str) -> Any:
 
 
 def check_words(tokenizer: Any, model: str, rows: Rows) -> None:
-    """ConfigError where a model knows fewer than half of the tokens of texts to label: it would read them as blanks.
-
-    Pairs bring entries of their own for words that are new.
-    """
+    """ConfigError where more than half of the tokens of texts to label are unknown. `add_words` adds those of pairs."""
     unknown = tokenizer.unk_token_id
     if unknown is None or not rows.labels:
         return

@@ -1,10 +1,10 @@
-"""A fine-tuning run in its folder: Hugging Face's Trainer learns, and callbacks write what any run here writes.
+"""A fine-tuning run in its folder, trained by Hugging Face's Trainer with callbacks that write the run's files.
 
-    run.json        the config under "finetune", when it was asked for, its name, the machines that trained it
-    metrics.jsonl   one record a line, frames/ the attention of the watched sentences at that step
+    run.json        the config under "finetune", its creation time, its name, the machines that trained it
+    metrics.jsonl   one record a line, frames/ the attention on the watched sentences at that step
     watched.json    the tokens of those sentences, and facts about the model
     NAME-tuned/     the fine-tuned model as an ordinary Hugging Face folder
-    trainer/        while it is paused: what the Trainer needs to go on
+    trainer/        the Trainer's checkpoint while the run is paused
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from core.entries import ConfigError
 from core.files import read_object, write_atomically
 from core.finetune.build import TUNED, Learner, build, count
-from core.finetune.config import RECORDS, FineTuneConfig, device_of
+from core.finetune.config import RECORDS, FineTuneConfig
 from core.finetune.data import Rows, parse
 from core.finetune.measure import (
     MAX_EXAMPLES,
@@ -35,6 +35,7 @@ from core.finetune.measure import (
 )
 from core.finetune.models import check_words, load_tokenizer
 from core.pretrained.base import ModelInputs
+from core.training.config import resolve_device
 from core.training.machine import record_machine
 from core.training.record import Record, cap_reached
 from core.training.runs import Run, new_id, runs_folder
@@ -44,14 +45,14 @@ OnRecord = Callable[[Record], None]
 
 
 def create(config: FineTuneConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
-    """A new folder that asks for this run, under `root` with a fresh id or exactly at `path`.
+    """A new run's folder under `root` with a fresh id, or exactly at `path`.
 
-    ConfigError or PretrainedError when its rows or its model cannot be.
+    ConfigError or PretrainedError when its rows or its model cannot be used.
     """
     rows = parse(config.task, config.data, config.seed)
     recorded_inputs(config, rows)
     check_words(load_tokenizer(config.model, config.task), config.model, rows)
-    device_of(config)
+    resolve_device(config.device)
     run = Run(path or (root or runs_folder()) / new_id())
     (run.path / "frames").mkdir(parents=True)
     data = {KEY: config.to_json(), "created": time.time(), **more}
@@ -69,38 +70,37 @@ def config_of(run: Run) -> FineTuneConfig:
 
 
 def result(run: Run) -> Path | None:
-    """The folder of the fine-tuned model, where there is one."""
-    folders = [path.parent for path in run.path.glob(f"*{TUNED}/model.safetensors")]
-    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    """The folder of the fine-tuned model; None before there is one."""
+    weights = run.path.glob(f"*{TUNED}/model.safetensors")
+    return next((path.parent for path in weights if path.with_name("config.json").is_file()), None)
 
 
 def about(run: Run) -> dict[str, Any]:
-    """What watched.json says; {} before the start.
+    """The contents of watched.json; {} before the start.
 
-    `sentences`, counts (`learns`, `weights`, `steps`), `new_words`, `new_head` (whether the head was drawn anew),
+    `sentences`, counts (`learns`, `weights`, `steps`), `new_words`, `new_head` (whether the head was initialized anew),
     `labels` (in the order of a record's confusion).
     """
     return read_object(run.path / "watched.json")
 
 
 def work(run: Run, stop: Callable[[], bool], on_record: OnRecord = lambda record: None) -> tuple[str, str]:
-    """Learn to the end and return the last state and its words; a paused run goes on from where it was."""
+    """Train, or continue a paused run, and return the final state and its message."""
     config = config_of(run)
     rows = parse(config.task, config.data, config.seed)
     learner = build(config, rows)
     record_machine(run, learner.device.type)
     course = Course(run, config, rows, learner, stop, on_record)
     saved = sorted((run.path / "trainer").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    trainer = make_trainer(course)
-    trainer.train(resume_from_checkpoint=str(saved[-1]) if saved else None)
+    make_trainer(course).train(resume_from_checkpoint=str(saved[-1]) if saved else None)
     return course.end()
 
 
 class Course:
-    """What is counted along a run, and how it is written down."""
+    """Counts a run's steps, times it and writes its records."""
 
     def __init__(self, run: Run, config: FineTuneConfig, rows: Rows, learner: Learner, stop: Callable[[], bool],
-                 on_record: OnRecord) -> None:  # fmt: skip
+                 on_record: OnRecord) -> None:
         self.run, self.config, self.rows, self.learner = run, config, rows, learner
         self.stop, self.on_record = stop, on_record
         per_epoch = math.ceil(len(rows.learned) / config.batch_size)
@@ -123,7 +123,7 @@ class Course:
         return self.late and self.step < self.steps
 
     def begin(self, step: int) -> None:
-        """Before the first step: what the model is, and its record; after a pause, later records are forgotten."""
+        """Write watched.json and the first record; of a continued run, delete the records after `step`."""
         self.step = step
         if step:
             self.run.truncate(step)
@@ -138,7 +138,7 @@ class Course:
         self.write(None)
 
     def after(self, step: int, rate: float) -> bool:
-        """After a step: a record when it is due, a last one before a pause too; whether to go on."""
+        """Write a record when it is due; returns whether to continue training."""
         self.trained += time.perf_counter() - self.step_began
         self.step, self.late = step, self.elapsed > self.config.seconds
         stopped, paused = self.stop(), self.run.stop_request() == "pause"
@@ -168,7 +168,7 @@ class Course:
         self.losses.append(loss)
 
     def end(self) -> tuple[str, str]:
-        """Keep the model, unless the run is only paused, and say how it ended."""
+        """Save the model unless the run is paused; returns the final state and its message."""
         if self.run.stop_request() == "pause" and not self.done:
             return "paused", f"Paused at step {self.step:,}."
         if self.step:
@@ -184,25 +184,26 @@ class Course:
 
 
 def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ...]:
-    """What the attention is kept of: the reader's own sentence first, then a held-out row or two.
+    """The inputs whose attention is recorded: the config's sentence first, then a held-out row or two.
 
-    The decoder of pairs is given the right targets, so that a map's rows stay the same as the model learns; there the
-    reader's sentence must be one of the sources (else ConfigError).
+    The decoder of pairs reads the right targets, so that a map's rows stay the same during training; its sentence must
+    be one of the sources, else ConfigError.
     """
-    wish = config.watch.strip()
+    sentence = config.watch.strip()
     if config.task == "classify":
-        return (*([ModelInputs(wish)] if wish else []), *(ModelInputs(pair.text) for pair in rows.held_out[:1]))
-    chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == wish]
-    if wish and not chosen:
-        raise ConfigError(f"{wish!r:.60} is none of the sources, so its right target is not known; watch one of them.")
+        return (*([ModelInputs(sentence)] if sentence else []), *(ModelInputs(pair.text) for pair in rows.held_out[:1]))
+    chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == sentence]
+    if sentence and not chosen:
+        raise ConfigError(f"{sentence!r:.60} is none of the sources, so its right target is not known; "
+                          "watch one of them.")
     pairs = dict.fromkeys((*chosen, *rows.held_out[:2]))
     return tuple(ModelInputs(pair.text, target=pair.answer) for pair in pairs)
 
 
 def make_trainer(course: Course) -> Any:
-    """Hugging Face's Trainer over the learned rows: AdamW, a linear rise over a tenth of the steps, then a linear fall.
+    """Hugging Face's Trainer over the training rows: AdamW, linear warm-up over a tenth of the steps, linear decay.
 
-    It logs and saves nothing by itself; what a run writes, the callback writes.
+    It logs and saves nothing itself: a callback writes the run's files.
     """
     import transformers
 
@@ -212,8 +213,8 @@ def make_trainer(course: Course) -> Any:
         per_device_train_batch_size=config.batch_size, learning_rate=config.learning_rate, weight_decay=0.01,
         warmup_steps=max(1, course.steps // 10), lr_scheduler_type="linear", optim="adamw_torch", report_to=[],
         use_cpu=learner.device.type == "cpu", logging_strategy="no", save_strategy="no", eval_strategy="no",
-        disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False)  # fmt: skip
-    args._n_gpu = min(args.n_gpu, 1)  # with more, the Trainer would multiply the batch by the number of cards
+        disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False)
+    args._n_gpu = min(args.n_gpu, 1)  # with more, the Trainer multiplies the batch size by the number of GPUs
 
     def collate(pairs: list[Any]) -> dict[str, Any]:
         answers = targets(learner, pairs) if config.task == "pairs" else classes(learner, pairs)
@@ -237,7 +238,7 @@ def make_trainer(course: Course) -> Any:
                 control.should_training_stop = True
                 control.should_save = course.run.stop_request() == "pause"
 
-    made = RecordingTrainer(learner.model, args, train_dataset=list(course.rows.learned), data_collator=collate,
-                 callbacks=[Writes()])
-    made.remove_callback(transformers.PrinterCallback)  # its lines say again what metrics.jsonl says
-    return made
+    trainer = RecordingTrainer(learner.model, args, train_dataset=list(course.rows.learned), data_collator=collate,
+                               callbacks=[Writes()])
+    trainer.remove_callback(transformers.PrinterCallback)  # it would repeat metrics.jsonl
+    return trainer

@@ -1,8 +1,8 @@
-"""A run as one zip: out for whoever wants it, and in from anyone, of whom nothing is believed.
+"""A run as one zip, written for anyone and read from anyone.
 
 The zip holds run.json, status.json, metrics.jsonl, frames/, checkpoints/ and data/, alone or within one folder. Names
-and sizes are checked before a byte is unpacked, unpacking stops at what was declared, and every file is checked in a
-folder aside before it becomes a run. Nothing in it is executed or unpickled.
+and sizes are checked before unpacking, unpacking stops at the declared size, and every file is checked in a draft
+folder before it becomes a run. Nothing in it is executed or unpickled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.training.runs import ENDED, Run, runs_folder
 MOST_ZIPPED = 100_000_000  # bytes
 MOST_UNPACKED = 256_000_000
 MOST_FILES = 5_000
-MOST_TEXT = 500  # characters of a run's last words
+MOST_TEXT = 500  # characters of a status message
 CHUNK = 1 << 20
 NAMES = re.compile(r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
                    r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors|data/[0-9a-f]{64}\.txt)")
@@ -36,14 +36,14 @@ FLAT = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def pack(run: Run) -> bytes:
-    """The run as a zip, its last checkpoint and the one that counts first, and of the others as many as fit.
+    """The run as a zip, with its last checkpoint, the one that counts, and as many others as fit.
 
-    ValueError when its settings cannot be read, or its curves and frames alone are more than `unpack` takes.
+    ValueError when its config cannot be read, or the rest alone is larger than `unpack` accepts.
     """
     out, name = io.BytesIO(), run.id
     metadata = {key: value for key, value in run.metadata().items() if key in ("name", "created", "parent", "machines")}
     status = run.status()
-    words = {"run.json": json.dumps({"config": run.config().to_json(), **metadata}, indent=1).encode(),
+    texts = {"run.json": json.dumps({"config": run.config().to_json(), **metadata}, indent=1).encode(),
              "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
              "metrics.jsonl": b"".join(json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n"
                                        for r in run.records())}
@@ -51,15 +51,15 @@ def pack(run: Run) -> bytes:
     first = {*steps[:1], *([run.default_step()] if steps else [])}
     files = [*map(run.checkpoint_path, first), *map(run.frame_path, run.frame_steps()),
              *(run.path / data_store.IN_RUN).glob("*.txt")]
-    room = MOST_UNPACKED - sum(map(len, words.values())) - sum(path.stat().st_size for path in files)
-    if room < 0 or len(files) + len(words) > MOST_FILES:
+    room = MOST_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
+    if room < 0 or len(files) + len(texts) > MOST_FILES:
         raise ValueError(f"This run is larger than {MOST_UNPACKED // 1_000_000} MB or {MOST_FILES:,} files, which is "
                          "the most a zip may hold.")
     for path in (run.checkpoint_path(step) for step in steps if step not in first):
         room -= path.stat().st_size
         files += [path] * (room >= 0)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for key, data in words.items():
+        for key, data in texts.items():
             file.writestr(f"{name}/{key}", data)
         for path in files:
             file.write(path, f"{name}/{path.parent.name}/{path.name}")
@@ -67,7 +67,7 @@ def pack(run: Run) -> bytes:
 
 
 def unpack(data: bytes | BinaryIO, root: Path | None = None) -> Run:
-    """A new run out of a zip that `pack`, or a person, made; ValueError in words for anything that is not a run."""
+    """A new run from a zip; ValueError for anything that is not a run."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     if stream.seek(0, io.SEEK_END) > MOST_ZIPPED:
         raise ValueError(f"The file is larger than {MOST_ZIPPED // 1_000_000} MB.")
@@ -82,7 +82,7 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None) -> Run:
 
 
 def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
-    """What a zip says it holds, with each file's name in the run's folder; ValueError for any that no run has."""
+    """The members of a zip with their names in the run's folder; ValueError for a name that no run has."""
     infos: dict[str, zipfile.ZipInfo] = {}
     tops = set()
     for info in file.infolist():
@@ -109,7 +109,7 @@ def members(file: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
 
 
 def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
-    """Unpack one file, up to the size that it declared."""
+    """Unpack one file, up to its declared size."""
     path.parent.mkdir(exist_ok=True)
     left = info.file_size
     with file.open(info) as packed, path.open("wb") as out:
@@ -121,7 +121,7 @@ def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
 
 
 def _adopt(draft: Run, root: Path | None) -> Run:
-    """Check every file of a folder aside, and make a run of what was understood."""
+    """Check every file of the draft and copy the valid data into a new run."""
     data_store.note(draft.path, verify=True)
     config, metadata = validate.config(draft.path / "run.json")
     records = validate.records(draft.path / "metrics.jsonl")
@@ -130,7 +130,7 @@ def _adopt(draft: Run, root: Path | None) -> Run:
     status = draft.status()
     ended = (status.state, status.message[:MOST_TEXT]) if status.state in ENDED else (
         "stopped", "It was under way when it was taken.")
-    with new_run(config, root, uploaded=time.time(), **_beside(metadata)) as run:
+    with new_run(config, root, uploaded=time.time(), **_valid_metadata(metadata)) as run:
         for path in [*map(draft.frame_path, draft.frame_steps()),
                      *map(draft.checkpoint_path, draft.checkpoint_steps())]:
             path.rename(run.path / path.parent.name / path.name)
@@ -140,8 +140,8 @@ def _adopt(draft: Run, root: Path | None) -> Run:
     return Run((root or runs_folder()) / run.id)
 
 
-def _beside(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What run.json says beside the config, as far as it is what it should be."""
+def _valid_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The valid values beside the config in a run.json."""
     result: dict[str, Any] = {}
     if isinstance(metadata.get("name"), str):
         result["name"] = metadata["name"][:LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""What a training run is made of: one frozen value that a slider, a link, a file and a test all speak of."""
+"""The config of a training run: a task, a model and the training settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ PRECISIONS = ("fp32", "bf16")
 _CHOICES = {"device": DEVICES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
 _FLAGS = ("finish_early", "checkpointing", "keep_best")
 _FRACTIONS = ("learning_rate", "seconds", "clip", "weight_decay", "label_smoothing", "trained")
-
-# name -> (low, high): the caps a run may never pass, wherever it was asked for
+# name -> (lowest, highest)
 BOUNDS = {
     "steps": (1, 20_000),
     "batch_size": (1, 512),
@@ -43,15 +42,13 @@ BOUNDS = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A task, a model and how long to train it; raises ConfigError, in words, when made with what cannot run.
+    """A task, a model and training settings; ConfigError for values that cannot run.
 
-    `record_every` counts steps between records, `decode_every` counts records between free-running decodes. `seconds`
-    caps the whole run, so that none goes on for ever, `trained` its training alone, so that two models can be given
-    equal time. `finish_early` ends it
-    after two passes of held-out exact match at 99 %; `patience` after that many records without a smaller held-out
-    loss (0: never). With `keep_best` the final figures, and every page by default, take the weights of the smallest
-    held-out loss instead of the last ones. `checkpointing` computes layers again in the backward pass instead of
-    keeping what they made; precision bf16 runs the forward pass in bfloat16.
+    `record_every` counts steps between records, `decode_every` records between free-running decodes. `seconds` caps the
+    whole run, `trained` the training alone. `finish_early` ends it after two records in a row with an exact match of
+    99 %, `patience` after that many records without a smaller validation loss (0: never). With `keep_best` the final
+    figures, and every page by default, use the weights of the smallest validation loss. `checkpointing` recomputes
+    layers in the backward pass; precision bf16 runs the forward pass in bfloat16.
     """
 
     task: TaskConfig
@@ -81,7 +78,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for name, (low, high) in BOUNDS.items():
-            check_number(name, getattr(self, name), low, high, whole=_is_whole(name))
+            check_number(name, getattr(self, name), low, high, whole=name not in _FRACTIONS)
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name} = {quote(getattr(self, name))} is not known; take one of "
@@ -94,7 +91,7 @@ class RunConfig:
                               "take checkpointing = false.")
 
     def with_stored_data(self, folder: Path) -> RunConfig:
-        """The config with its long data in a run's folder, and a reference to it in its place."""
+        """The config with long data moved into a run's folder and replaced by a reference."""
         params = dict(self.task.params)
         if not isinstance(data := params.get("data"), str):
             return self
@@ -110,7 +107,7 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, data: object) -> RunConfig:
-        """The config a dict describes; raises ConfigError for a missing or unknown name or an impossible value."""
+        """The config in a dict; ConfigError for a missing or unknown name or an invalid value."""
         if not isinstance(data, dict):
             raise ConfigError("a run is described by an object with task, model and settings.")
         unknown = sorted(set(data) - {f.name for f in fields(cls)})
@@ -123,10 +120,6 @@ class RunConfig:
         return cls(task=TaskConfig.from_json(data["task"]), model=ModelConfig.from_json(data["model"]), **rest)
 
 
-def _is_whole(name: str) -> bool:
-    return name not in _FRACTIONS
-
-
 def check_number(name: str, value: object, low: float, high: float, whole: bool) -> None:
     kind = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kind):
@@ -136,17 +129,13 @@ def check_number(name: str, value: object, low: float, high: float, whole: bool)
 
 
 def devices() -> tuple[str, ...]:
-    """The devices this machine really has, `auto` and `cpu` first."""
-    there = ["auto", "cpu"]
-    if torch.cuda.is_available():
-        there.append("cuda")
-    if torch.backends.mps.is_available():
-        there.append("mps")
-    return tuple(there)
+    """The devices of this machine, `auto` and `cpu` first."""
+    gpus = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return ("auto", "cpu", *(name for name, available in gpus.items() if available))
 
 
 def resolve_device(name: str) -> str:
-    """The device to train on: `auto` takes CUDA where it is there, else the CPU; ConfigError for one that is not."""
+    """The device to train on: `auto` is CUDA if available, else the CPU; ConfigError for a missing one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name not in devices():

@@ -1,4 +1,4 @@
-"""Held-out measurements: with the right past given (cheap), and with the model left to itself (exact, BLEU, chrF)."""
+"""Held-out measurements: teacher-forced (loss, accuracy, attention mass) and free-running (exact, BLEU, chrF)."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ import torch
 from torch import Tensor
 
 from core.models import ModelConfig, ModelOutput, map_tokens
-from core.tasks import Batch, Example, Task
+from core.tasks import Batch, Example, Task, TaskConfig, make_task
 from core.tasks.metrics import by_length, score
 from core.training.objectives import objective
 from core.training.record import Bucket, Prediction
 
-CHUNK = 50  # examples between two looks at Stop
-FRAME_NUMBERS = 500_000  # weights kept at one step: 1 MB
+CHUNK = 50  # examples of a batch
+FRAME_NUMBERS = 500_000  # weights saved at one step: 1 MB
 
 
 class Stopped(Exception):
-    """Raised inside a measurement when Stop was asked for, so that a long decode does not delay it."""
+    """Raised inside a measurement when a stop is requested."""
 
 
 @dataclass(frozen=True)
 class TeacherForced:
-    """Teacher-forced measurement; `expected` and `even` are None where the task expects no position, `confusion` where
-    it tells no class."""
+    """Teacher-forced measures, as in Record; `expected` and `even` are None where the task expects no position."""
 
     loss: float
     letters: float | None
     expected: tuple[tuple[float, ...], ...] | None
     even: float | None
     confusion: tuple[tuple[int, ...], ...] | None = None
-    unknown: float | None = None  # the share of target tokens that the vocabulary does not have, where there are any
-    known_loss: float | None = None  # the loss of the others
+    unknown: float | None = None
+    known_loss: float | None = None
 
 
 def never_stop() -> bool:
@@ -44,11 +43,10 @@ def never_stop() -> bool:
 
 
 @torch.no_grad()
-def measure_teacher_forced(
-    model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
-) -> TeacherForced:
-    """Loss, tokens right and weight on the expected position over `examples`, the right past given."""
-    asks, mass = objective(task), AttentionMass()
+def measure_teacher_forced(model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
+                           ) -> TeacherForced:
+    """Loss, accuracy and attention mass on the expected positions over `examples`, under teacher forcing."""
+    form, mass = objective(task), AttentionMass()
     loss = right = unknown_loss = 0.0
     count, unknown, tables = 0, 0, []
     for start in range(0, len(examples), CHUNK):
@@ -56,39 +54,38 @@ def measure_teacher_forced(
             raise Stopped
         part = examples[start : start + CHUNK]
         batch = task.collate(part).to(device)
-        keys = expected_keys(task, part, asks.outputs(batch), device)
-        answer = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
-        for_part = asks.teacher_forced(answer.logits, batch)
-        loss, right, count = loss + for_part[0], right + for_part[1], count + for_part[2]
-        their_loss, their_count = asks.unknown(answer.logits, batch)
-        unknown_loss, unknown = unknown_loss + their_loss, unknown + their_count
-        if (table := asks.confusion(answer.logits, batch)) is not None:
+        keys = expected_keys(task, part, form.outputs(batch), device)
+        output = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
+        sums = form.teacher_forced(output.logits, batch)
+        loss, right, count = loss + sums[0], right + sums[1], count + sums[2]
+        part_loss, part_count = form.unknown(output.logits, batch)
+        unknown_loss, unknown = unknown_loss + part_loss, unknown + part_count
+        if (table := form.confusion(output.logits, batch)) is not None:
             tables.append(table)
         if keys is not None:
-            mass.add(answer, batch, keys)
-    share = right / count
-    counted = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
-    apart = (unknown / count, (loss - unknown_loss) / max(1, count - unknown)) if unknown else (None, None)
-    return TeacherForced(loss / count, None if math.isnan(share) else share, *mass.mean(), counted, *apart)
+            mass.add(output, batch, keys)
+    confusion = tuple(map(tuple, torch.stack(tables).sum(0).tolist())) if tables else None
+    known = (unknown / count, (loss - unknown_loss) / max(1, count - unknown)) if unknown else (None, None)
+    return TeacherForced(loss / count, None if math.isnan(right) else right / count, *mass.mean(), confusion, *known)
 
 
 class AttentionMass:
-    """Adds up, a layer and a head, the weight on expected keys, and what even attention would put there."""
+    """Sums, by layer and head, the weight on expected keys, and the weight that uniform attention puts there."""
 
     def __init__(self) -> None:
         self.total: Tensor | None = None
         self.rows = self.even = 0.0
 
-    def add(self, answer: ModelOutput, batch: Batch, keys: Tensor) -> None:
-        """`keys` (B, T, K) holds the places in the source that each output may look at, −1 filling up."""
-        if not answer.source_attention:
+    def add(self, output: ModelOutput, batch: Batch, keys: Tensor) -> None:
+        """Add a batch; `keys` (B, T, K) are the expected source positions of each output, padded with −1."""
+        if not output.source_attention:
             return
-        mass = torch.stack([_mass(weights, keys) for weights in answer.source_attention])  # (layers, H)
+        mass = torch.stack([_mass(weights, keys) for weights in output.source_attention])  # (layers, H)
         self.total = mass if self.total is None else self.total + mass
-        visible = batch.source_mask.sum(1, keepdim=True) if answer.visible is None else answer.visible
-        there = (keys >= 0).sum(-1)
-        self.rows += float((there > 0).sum())
-        self.even += float((there / visible).sum())
+        visible = batch.source_mask.sum(1, keepdim=True) if output.visible is None else output.visible
+        expected = (keys >= 0).sum(-1)
+        self.rows += float((expected > 0).sum())
+        self.even += float((expected / visible).sum())
 
     def mean(self) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
         if self.total is None or not self.rows:
@@ -97,26 +94,25 @@ class AttentionMass:
 
 
 def expected_keys(task: Task, examples: Sequence[Example], length: int, device: str) -> Tensor | None:
-    """The keys each output may well look at, (B, T, K), −1 filling up; None when the task has no such thing."""
+    """The expected source positions of each output (B, T, K), padded with −1; None where the task expects none."""
     keys = [row for row in map(task.places, examples) if row is not None]
     if len(keys) < len(examples):
         return None
-    most = max((len(places) for row in keys for places in row), default=0)
-    padded = [[[*places, *[-1] * (most - len(places))] for places in (*row[:length], *[()] * (length - len(row)))]
-              for row in keys]
+    most = max((len(positions) for row in keys for positions in row), default=0)
+    padded = [[[*positions, *[-1] * (most - len(positions))]
+               for positions in (*row[:length], *[()] * (length - len(row)))] for row in keys]
     return torch.tensor(padded, device=device, dtype=torch.long)
 
 
 def _mass(weights: Tensor, keys: Tensor) -> Tensor:
     """Weight (B, H, T, S) on keys (B, T, K), summed over all outputs: (H,)."""
     index = keys.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
-    there = weights.gather(3, index)  # (B, H, T, K)
-    return (there * (keys >= 0)[:, None]).sum((0, 2, 3))
+    return (weights.gather(3, index) * (keys >= 0)[:, None]).sum((0, 2, 3))
 
 
 @torch.no_grad()
 def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop) -> list[Prediction]:
-    """What the model says for each example when it is left to itself."""
+    """The model's free-running output for each example."""
     predictions: list[Prediction] = []
     for start in range(0, len(examples), CHUNK):
         if stop():
@@ -126,7 +122,7 @@ def measure_free(model, task: Task, examples, device: str, stop: Callable[[], bo
 
 
 def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
-    """Exact match, BLEU and chrF by the length of the source; none where all sources are of one range."""
+    """Exact match, BLEU and chrF by source length; empty where all sources are in one range."""
     if task.form != "pairs" or task.input != "tokens":
         return ()
     sources, outputs, targets = zip(*((p.source, p.predicted, p.target) for p in predictions), strict=True)
@@ -138,9 +134,9 @@ def buckets(task: Task, predictions: list[Prediction]) -> tuple[Bucket, ...]:
 
 @torch.no_grad()
 def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dict[str, np.ndarray]:
-    """The attention of each example, the right past given: "0:cross" -> (layers, H, T, S), cut to its own tokens.
+    """The teacher-forced attention of each example, "0:cross" -> (layers, H, T, S), without padding.
 
-    As many examples as fit into FRAME_NUMBERS, and one at least.
+    At least one example, and as many as fit into FRAME_NUMBERS.
     """
     if not examples:
         return {}
@@ -158,3 +154,16 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
         if sum(weights.size for weights in result.values()) * (i + 2) / (i + 1) > FRAME_NUMBERS:
             break
     return result
+
+
+def bits_by_length(model, config: TaskConfig, lengths: Sequence[int] = (64, 128, 256), windows: int = 100
+                   ) -> dict[int, float]:
+    """Bits a token of a language model on held-out windows of each length (Press 2022).
+
+    ConfigError when the text is too short for a length; a model with a table of positions must reach the longest.
+    """
+    bits = {}
+    for length in lengths:
+        task = make_task(TaskConfig.of(config.key, config.seed, **dict(config.params) | {"length": length}))
+        bits[length] = measure_teacher_forced(model, task, task.held_out(windows), "cpu").loss / math.log(2)
+    return bits

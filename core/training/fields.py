@@ -1,4 +1,4 @@
-"""What each field of a run's files may hold: tests of plain JSON values."""
+"""Tests of the plain JSON values in the fields of a run's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def number(value: Any) -> bool:
 
 
 def any_number(value: Any) -> bool:
-    """A number, or what JSON has in its place where a run diverged: NaN and the infinities."""
+    """A number, NaN or infinity: the values of a run that diverged."""
     return number(value) or (isinstance(value, float) and not math.isfinite(value))
 
 
@@ -45,7 +45,7 @@ def maybe(test: Test) -> Test:
 
 
 def table(test: Test) -> Test:
-    """Rows of such values, all of one length, which is not 0."""
+    """Rows of such values, all of one length above 0."""
     return lambda value: isinstance(value, list) and all(
         isinstance(row, list) and row and all(map(test, row)) for row in value) and len(set(map(len, value))) == 1
 
@@ -55,12 +55,12 @@ def list_of(test: Test) -> Test:
 
 
 def counts(value: Any) -> bool:
-    """A square of counts, one of them at least not 0."""
+    """A square table of counts, not all 0."""
     return table(count)(value) and len(value) == len(value[0]) and any(map(any, value))
 
 
 def objects_with(fields: dict[str, Test], optional: dict[str, Test] | None = None) -> Test:
-    """Objects that have these fields, maybe the optional ones, and no other."""
+    """A list of objects with these fields, the optional ones, and no other."""
     known = fields | (optional or {})
     return lambda value: isinstance(value, list) and all(
         isinstance(item, dict) and fields.keys() <= item.keys() <= known.keys()
@@ -68,7 +68,7 @@ def objects_with(fields: dict[str, Test], optional: dict[str, Test] | None = Non
 
 
 def record_fields(number: Test) -> dict[str, Test]:
-    """What each field of a Record may hold, of this kind of numbers."""
+    """The tests of a Record's fields, by a test of numbers."""
     optional = maybe(number)
     return {
         **dict.fromkeys(("train_loss", "loss", "known_loss", "letters", "exact", "bleu", "chrf", "unknown",
@@ -86,10 +86,10 @@ def record_fields(number: Test) -> dict[str, Test]:
     }
 
 
-FIELDS = record_fields(number)  # of a record from elsewhere
-LOOSE_FIELDS = record_fields(any_number)  # of one that was written here: a run that diverges is shown, too
+FIELDS = record_fields(number)  # of a record in an uploaded zip
+LOOSE_FIELDS = record_fields(any_number)  # of a record on this machine, which may have diverged
 
 
 def fits(data: Mapping[str, Any], fields: Mapping[str, Test]) -> bool:
-    """Whether every value may stand in its field; fields may be missing, others may not stand there."""
+    """Whether every value passes its field's test; fields may be missing, unknown ones fail."""
     return all(name in fields and fields[name](value) for name, value in data.items())

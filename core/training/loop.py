@@ -27,12 +27,11 @@ def train(
 ) -> Iterator[Record]:
     """Yield a record before the first step, then every `record_every` steps, and a final one over 1,000 held-out items.
 
-    A session that was restored goes on after its step, or ends where it would have ended. Ends after `steps`, after
-    `seconds` or `trained` seconds, after two passes in a row at 99 % that 1,000 items confirm (if `finish_early`),
-    after `patience` records without a smaller held-out loss, or, without the final record, as soon as `stop()` is true.
-    With `keep_best` the final record measures the weights of the smallest held-out loss, on held-out items that did not
-    choose them if there are enough. Raises FloatingPointError when the loss or its gradient is no longer a number, at
-    the next record or stop.
+    A restored session continues after its step. Ends after `steps`, after `seconds` or `trained` seconds, after two
+    records in a row at 99 % that 1,000 items confirm (if `finish_early`), after `patience` records without a smaller
+    validation loss, or, without the final record, as soon as `stop()` is true. With `keep_best` the final record
+    measures the weights of the smallest validation loss, on held-out items that did not choose them if there are
+    enough. FloatingPointError at the next record or stop when the loss or its gradient is not finite.
     """
     session = session or prepare(config)
     now, clock, record, late = session.progress, Clock(session), session.record, False
@@ -40,13 +39,13 @@ def train(
         while True:
             if record is None and (late or now.step >= config.steps or _due(session)):
                 record = _next_record(session, clock, stop)
-                yield record  # whoever takes it may keep the session as it now is
+                yield record
             if record is not None:
                 if late or now.step >= config.steps or 0 < config.patience <= now.waited:
                     break
                 if config.finish_early and now.passes >= 2:
                     last = _final(session, clock, record, stop)
-                    if last.exact is not None and last.exact >= PASS:  # the few items of each record may flatter
+                    if last.exact is not None and last.exact >= PASS:  # a record has few items
                         yield last
                         return
                     now.passes = 0
@@ -65,13 +64,13 @@ def train(
 
 
 def _due(session: Session) -> bool:
-    """Whether a record belongs to this step; a session restored at one has no steps since."""
+    """Whether this step needs a record; a session restored at one has it already."""
     step = session.progress.step
     return step % session.config.record_every == 0 and (step == 0 or session.interval.count > 0)
 
 
 def _next_record(session: Session, clock: Clock, stop: Callable[[], bool]) -> Record:
-    """The record of this step; after the first step it counts passes in a row, and records without a smaller loss."""
+    """The record of this step; counts the passes in a row, and the records without a smaller loss."""
     now, record = session.progress, measure(session, clock, stop)
     if not now.step:
         return record
@@ -86,7 +85,7 @@ def _next_record(session: Session, clock: Clock, stop: Callable[[], bool]) -> Re
 
 
 def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bool]) -> Record:
-    """The record of the same step over many more held-out items."""
+    """The record of the same step over 1,000 held-out items."""
     with session.best_weights() as best:
         last = measure(session, clock, stop, final=True)
     return replace(last, best=best, train_loss=record.train_loss, gradient=record.gradient, gradients=record.gradients,
@@ -95,8 +94,7 @@ def _final(session: Session, clock: Clock, record: Record, stop: Callable[[], bo
 
 @dataclass(frozen=True)
 class Step:
-    """One update: its loss and the gradient's norm before clipping, on the device; tokens seen, seconds, and those
-    spent on data."""
+    """One update: its loss and gradient norm before clipping, on the device; tokens, seconds, and those of data."""
 
     number: int
     loss: Tensor
@@ -107,7 +105,7 @@ class Step:
 
 
 class Clock:
-    """Times training apart from measuring, and averages what came between two records."""
+    """Times training without measuring, and averages the steps between two records."""
 
     def __init__(self, session: Session) -> None:
         self.progress, self.interval = session.progress, session.interval
@@ -120,16 +118,13 @@ class Clock:
         self.interval.add(step.tokens, step.seconds, step.data)
 
     def collect(self) -> None:
-        """Fetch the losses and norms of the steps since the last call, all at once, as a fetch waits for the device.
-
-        FloatingPointError when one of them is no longer a number.
-        """
+        """Fetch the losses and norms since the last call in one transfer; FloatingPointError if one is not finite."""
         steps, self.steps = self.steps, []
         if not steps:
             return
         started = time.perf_counter()
         values = torch.stack([torch.stack((step.loss, step.gradient)) for step in steps]).tolist()
-        waited = time.perf_counter() - started  # a step's own seconds do not hold what a device had still to do
+        waited = time.perf_counter() - started  # seconds the device still worked on the steps
         self.progress.trained += waited
         self.interval.busy += waited
         for step, (loss, gradient) in zip(steps, values, strict=True):
@@ -145,7 +140,7 @@ class Clock:
         return time.perf_counter() - self.started
 
     def figures(self) -> dict[str, Any]:
-        """What a Record says of the steps since the one before; nothing before the first step."""
+        """The fields of a Record on the steps since the last one; empty before the first step."""
         self.collect()
         each = self.interval
         if not each.count:
@@ -155,8 +150,8 @@ class Clock:
 
 
 def learning_rate(config: RunConfig, step: int) -> float:
-    """The rate of a step: a linear rise over `warmup`, then constant, a cosine down to a tenth at the last step, or
-    falling as 1/√step (Vaswani 2017, section 5.3, with `learning_rate` as its peak)."""
+    """The rate of a step: linear over `warmup`, then constant, a cosine down to a tenth at the last step, or 1/√step
+    (Vaswani 2017, section 5.3, with `learning_rate` as its peak)."""
     rise = min(1.0, step / (config.warmup + 1))
     if config.schedule == "constant":
         return config.learning_rate * rise
@@ -167,7 +162,7 @@ def learning_rate(config: RunConfig, step: int) -> float:
 
 
 def one_step(session: Session, step: int) -> Step:
-    """One update of the session's model, which fetches nothing from its device."""
+    """One update of the session's model; fetches nothing from its device."""
     started = time.perf_counter()
     config, model = session.config, session.model
     model.train()
@@ -187,9 +182,9 @@ def one_step(session: Session, step: int) -> Step:
 
 
 def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_stop, final: bool = False) -> Record:
-    """The record of this step; the model runs free on every `decode_every`-th record and on the final one.
+    """The record of this step; it decodes in every `decode_every`-th record, the last and the final one.
 
-    Where it does so on few of them it is slow, so an untrained model, which says nothing, is not waited for.
+    An untrained model decodes only where every record does.
     """
     config, task, model, step = session.config, session.task, session.model, session.progress.step
     figures, gradients = clock.figures(), {} if final else gradient_norms(session)
@@ -197,13 +192,13 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_sto
     examples = final_examples(session) if final else session.held_out
     forced = measure_teacher_forced(model, task, examples, session.device, stop)
     due = step % (config.record_every * config.decode_every) == 0 and (step > 0 or config.decode_every == 1)
-    free, asks = final or due or step >= config.steps, objective(task)
-    decoded = examples if asks.scored else examples[: config.watch]
+    free, form = final or due or step >= config.steps, objective(task)
+    decoded = examples if form.scored else examples[: config.watch]
     predictions = measure_free(model, task, decoded, session.device, stop) if free else []
     record = Record(
         step=step, loss=forced.loss, letters=forced.letters, expected=forced.expected, even=forced.even,
         unknown=forced.unknown, known_loss=forced.known_loss, confusion=forced.confusion,
-        **(asks.score(task, predictions) if free else {}), **figures,
+        **(form.score(task, predictions) if free else {}), **figures,
         gradients=gradients, rate=learning_rate(config, step) if step else None,
         elapsed=clock.elapsed, trained=session.progress.trained, held_out=len(examples), final=final,
         examples=tuple(predictions[: config.watch]), buckets=buckets(task, predictions) if free else (),
@@ -216,17 +211,15 @@ def measure(session: Session, clock: Clock, stop: Callable[[], bool] = never_sto
 
 
 def final_examples(session: Session) -> tuple[Example, ...]:
-    """1,000 held-out items; others than those that chose the best weights, where as many are left."""
+    """1,000 held-out items; not those that chose the best weights, where enough others are left."""
     task, chose = session.task, len(session.held_out) if session.config.keep_best else 0
     others = task.held_out(FINAL + chose)[chose:]
     return others if len(others) >= max(1, chose) else task.held_out(FINAL)
 
 
 def gradient_norms(session: Session) -> dict[str, float]:
-    """The norm of the last step's gradient (as clipped) in each part of the model; empty before the first step."""
-    norms = {}
-    for name, weights in parts_of(session.model).items():
-        grads = [weight.grad for weight in weights if weight.grad is not None]
-        if grads:
-            norms[name] = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
-    return norms
+    """The norm of the last step's clipped gradient by part of the model; empty before the first step."""
+    gradients = {name: [weight.grad for weight in weights if weight.grad is not None]
+                 for name, weights in parts_of(session.model).items()}
+    return {name: float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(part))))
+            for name, part in gradients.items() if part}

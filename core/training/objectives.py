@@ -1,4 +1,4 @@
-"""What is asked of a model, by the form of its task: the loss, what counts as right, and what it says by itself."""
+"""The objective of each form of task: the loss, the teacher-forced measures, and the free-running outputs."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ from core.tasks import PAD, UNK, Batch, Example, Task
 from core.tasks.metrics import score
 from core.training.record import Prediction
 
-CONTINUED = 64  # tokens that a language model goes on with, to be looked at
+CONTINUED = 64  # tokens of a displayed continuation, at most
 
 
 class Objective:
-    """Pairs: the next token of a target, the right past given (cross-entropy, nats a token)."""
+    """Pairs: cross-entropy of the next target token in nats, under teacher forcing."""
 
-    scored = True  # whether what the model says by itself is judged, or only shown
+    scored = True  # whether free-running outputs are scored, or only displayed
 
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """The mean over all that is asked; smoothing as in Szegedy 2016, section 7."""
+        """The mean loss; label smoothing as in Szegedy 2016, section 7."""
         return F.cross_entropy(logits.flatten(0, -2), batch.target_out.flatten(), ignore_index=PAD,
                                label_smoothing=smoothing)
 
     def teacher_forced(self, logits: Tensor, batch: Batch) -> tuple[float, float, int]:
-        """The sum of losses, how many are right, and how many were asked."""
+        """The sum of losses, the number of right outputs, and the number of outputs."""
         real = batch.target_out != PAD
         logits, targets = logits[real], batch.target_out[real]
         loss = F.cross_entropy(logits, targets, reduction="sum")
         return loss.item(), float((logits.argmax(-1) == targets).sum()), int(real.sum())
 
     def unknown(self, logits: Tensor, batch: Batch) -> tuple[float, int]:
-        """The sum of losses at tokens that the vocabulary does not have, and how many there are."""
+        """The sum of losses at target tokens that the vocabulary lacks, and their number."""
         mask = batch.target_out == UNK
         return F.cross_entropy(logits[mask], batch.target_out[mask], reduction="sum").item(), int(mask.sum())
 
     def confusion(self, logits: Tensor, batch: Batch) -> Tensor | None:
-        """How many of each class (row) are predicted to be of each class (column); None where no class is told."""
+        """The confusion matrix (K, K), rows true and columns predicted classes; None unless classes are predicted."""
         return None
 
     def outputs(self, batch: Batch) -> int:
-        """How many outputs a row has, and so how many rows an expected position may be told for."""
+        """The number of outputs of an example."""
         return batch.target_out.shape[1]
 
     def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
-        """What the model says by itself for each example."""
+        """The model's free-running output for each example."""
         batch = task.collate(examples).to(device)
         written = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
         return [Prediction(*task.display_tokens(example), tuple(task.target_vocab.decode(ids)), cut=EOS not in ids)
                 for example, ids in zip(examples, written, strict=True)]
 
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Figures of a Record, by name."""
+        """Fields of a Record, by name."""
         outputs, targets = [p.predicted for p in predictions], [p.target for p in predictions]
         return {**score(task, outputs, targets), "cut": sum(p.cut for p in predictions)}
 
 
 class Text(Objective):
-    """The next token of everything that is read."""
+    """The next token of a text."""
 
     scored = False
 
     def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
-        """The first half of each window, and how the model goes on from its last token: there is no start mark."""
+        """A continuation of the first half of each window from its last token: there is no start mark."""
         starts = [Example(e.source[: max(2, len(e.source) // 2)], ()) for e in examples]
         batch, longest = task.collate(starts).to(device), max(1, min(CONTINUED, len(examples[0].source) // 2))
         written = greedy(model, batch.source[:, :-1], batch.source_mask[:, :-1], longest,
@@ -80,7 +80,7 @@ class Text(Objective):
 
 
 class Label(Objective):
-    """One class for all that is read."""
+    """One class for the whole input."""
 
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         return F.cross_entropy(logits, batch.target_out, label_smoothing=smoothing)
@@ -100,13 +100,13 @@ class Label(Objective):
 
     def free(self, model: Any, task: Task, examples: Sequence[Example], device: str) -> list[Prediction]:
         batch = task.collate(examples).to(device)
-        places = model(batch.source, batch.source_mask).logits.argmax(-1).tolist()
-        return [Prediction(*task.display_tokens(example), (task.classes[place],))
-                for example, place in zip(examples, places, strict=True)]
+        predicted = model(batch.source, batch.source_mask).logits.argmax(-1).tolist()
+        return [Prediction(*task.display_tokens(example), (task.classes[index],))
+                for example, index in zip(examples, predicted, strict=True)]
 
 
 class Series(Objective):
-    """Numbers ahead: the mean squared error in units of the task."""
+    """A forecast: the mean squared error in units of the task."""
 
     def loss(self, logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         return F.mse_loss(logits, batch.target_out)
@@ -125,7 +125,7 @@ class Series(Objective):
                 for example, row in zip(examples, values, strict=True)]
 
     def score(self, task: Task, predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """The absolute error as a share of that of repeating the last season (MASE, Hyndman & Koehler 2006)."""
+        """The absolute error divided by that of repeating the last season (MASE, Hyndman & Koehler 2006)."""
         predicted = torch.tensor([[float(x) for x in p.predicted] for p in predictions])
         targets = torch.tensor([[float(x) for x in p.target] for p in predictions])
         naive = torch.tensor([task.naive([float(x) for x in p.source]) for p in predictions])
@@ -133,7 +133,7 @@ class Series(Objective):
 
 
 def confusion(logits: Tensor, classes: Tensor) -> Tensor:
-    """The confusion matrix (K, K) of logits (B, K) and right classes (B,): rows right, columns predicted."""
+    """The confusion matrix (K, K) of logits (B, K) and true classes (B,): rows true, columns predicted."""
     count = logits.shape[-1]
     return torch.bincount(classes * count + logits.argmax(-1), minlength=count**2).view(count, count)
 

@@ -1,4 +1,4 @@
-"""What a run says about itself at one step."""
+"""The measurements of a run at one step."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from core.training.fields import LOOSE_FIELDS, fits
 
 
 def cap_reached(seconds: float, steps: int) -> str:
-    """That the cap on seconds ended a run before its last step, as a sentence after another."""
+    """A sentence: the cap on seconds ended the run before its last step."""
     return (f" The cap of {seconds:g} s ended it before step {steps:,}: its numbers depend on how fast this machine "
             "was.")
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A held-out example and what the model, left to itself, makes of it (tokens); `cut` where decoding reached its cap
-    before an end mark."""
+    """A held-out example and the free-running model's output, as tokens; `cut`: it reached the cap without an end
+    mark."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -34,7 +34,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Bucket:
-    """How well it went for held-out sources of one range of lengths, such as 11–20 tokens."""
+    """Scores over the held-out sources of one range of lengths, such as 11–20 tokens."""
 
     lengths: str
     count: int
@@ -45,25 +45,25 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Record:
-    """One step of a run, measured.
+    """The measurements of one step.
 
-    Losses are nats a token (a squared error for a series). `letters` is the share of tokens right with the right past
-    given, `exact` the share of whole outputs right when the model runs free (of classes, for a label), `error` a
-    series' absolute error as a share of that of repeating the last season. `cut` counts the outputs that reached the
-    cap of decoding (one token more than the longest target) without an end mark. `expected` holds, a layer and a head,
-    the mean weight on the position the output comes from, and `even` what uniform attention would put there.
+    Losses are nats a token (squared error for a series). `letters` is the token accuracy under teacher forcing, `exact`
+    the accuracy of whole free-running outputs (of classes, for a label), `error` a series' absolute error divided by
+    that of repeating the last season. `cut` counts the outputs that reached the cap of decoding (one token more than
+    the longest target) without an end mark. `expected` is, by layer and head, the mean weight on the position the
+    output comes from, `even` the weight that uniform attention puts there.
 
-    Since the record before: `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part
-    of the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time
-    that went into making batches. `elapsed` are seconds with measuring, `trained` without.
+    Since the last record: `gradient` is the mean norm of all gradients before clipping, `gradients` the norm by part of
+    the model in the last step, `rate` the learning rate of that step, `data_share` the share of the training time spent
+    on making batches. `elapsed` are seconds with measuring, `trained` without.
 
-    `unknown` is the share of held-out target tokens that the vocabulary does not have, and `known_loss` the loss of the
-    others; None where all are known. Of a final record, `capped` is whether the cap on seconds ended the run before its
-    last step, and `best` the step whose weights it measured, where those are not the last ones.
+    `unknown` is the share of held-out target tokens that the vocabulary lacks, `known_loss` the loss of the others;
+    None where all are known. In a final record, `capped` is whether the cap on seconds ended the run before its last
+    step, `best` the step whose weights were measured if not the last.
 
-    `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` tells long sources
-    from short ones, wherever the model ran free. `confusion` counts a label's held-out items by their class (row) and
-    by what the model predicts (column), in the order of the task's classes.
+    `maps` holds the attention of the watched examples, "0:cross" -> (layers, H, T, S). `buckets` has the free-running
+    scores by source length. `confusion` counts a label's held-out items by class (row) and predicted class (column), in
+    the order of the task's classes.
     """
 
     step: int
@@ -97,12 +97,12 @@ class Record:
 
     @property
     def balanced(self) -> float | None:
-        """Balanced accuracy, 0 to 1; None where no class is told."""
+        """Balanced accuracy, 0 to 1; None where no class is predicted."""
         return None if self.confusion is None else balanced_accuracy(self.confusion)
 
     @property
     def validation_loss(self) -> float | None:
-        """The loss that chooses the best weights: without tokens that no model of this vocabulary can get right."""
+        """The loss that chooses the best weights: of the tokens that the vocabulary has."""
         return self.loss if self.known_loss is None else self.known_loss
 
     def to_json(self) -> dict:
@@ -113,7 +113,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: dict) -> Record:
-        """The record a line of metrics.jsonl holds; ValueError for a field that cannot hold what it does."""
+        """The record in a line of metrics.jsonl; ValueError for an invalid field."""
         data = dict(data)
         if "step" not in data or not fits(data, LOOSE_FIELDS):
             raise ValueError("a record has a step, and numbers where numbers stand")
@@ -126,15 +126,9 @@ class Record:
                                for rows in (data.pop("expected", None), data.pop("confusion", None)))
         return cls(**data, examples=examples, buckets=buckets, expected=expected, confusion=confusion)
 
-    def numbers(self) -> tuple:
-        """What must be the same from the same seed: everything but the clock."""
-        scores = (self.train_loss, self.loss, self.letters, self.exact, self.bleu, self.chrf, self.error, self.expected,
-                  self.confusion)
-        return (self.step, *scores, self.gradient, self.gradients, self.examples)
-
 
 def _lists(value: object) -> object:
-    """A value with lists where it has tuples, as JSON reads it back."""
+    """A value with its tuples as lists."""
     if isinstance(value, tuple | list):
         return [_lists(part) for part in value]
     return {key: _lists(part) for key, part in value.items()} if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""The shelf on which runs lie: how much room they take, what goes first when it is too much, copies, and deleting."""
+"""The runs folder: sizes, pruning, copies and deletion."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from core.training.config import RunConfig
 from core.training.runs import RUN_ID, Run, create_run, list_runs, new_id, runs_folder
 
 MAX_RUNS = 200  # runs
-MAX_BYTES = 2_000_000_000  # of all of them; $ATTENTION_LAB_DISK_MB says otherwise
-GRACE = 3_600.0  # seconds in which a deleted run can be brought back
+MAX_BYTES = 2_000_000_000  # of all of them, unless $ATTENTION_LAB_DISK_MB is set
+GRACE = 3_600.0  # seconds in which a deleted run can be restored
 LONGEST_NAME = 80
-DELETED = ".deleted"  # no run's name, so nothing in it is listed or found
+DELETED = ".deleted"  # not a run id, so nothing in it is listed
 DRAFT = ".draft-"
 FOLDERS = ("frames", "checkpoints", "data", "*-tuned", "trainer/*")
 
 
 def most_bytes() -> int:
-    """The room that all runs together may take."""
+    """The most bytes that all runs together may take."""
     return int(float(os.environ.get("ATTENTION_LAB_DISK_MB") or MAX_BYTES / 1e6) * 1e6)
 
 
@@ -35,14 +35,14 @@ def size(run: Run) -> int:
     for folder in (run.path, *(path for name in FOLDERS for path in run.path.glob(name))):
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                with suppress(OSError):  # a draft that was renamed between the two looks
+                with suppress(OSError):  # a draft may be renamed meanwhile
                     total += entry.stat().st_size if entry.is_file() else 0
     return total
 
 
 def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = None) -> None:
-    """Delete ended runs until at most `keep` remain and all fit into `most` bytes: the oldest without a name first,
-    then the oldest with one. Before them goes what was deleted; that goes for good after an hour in any case."""
+    """Delete ended runs until at most `keep` remain and all fit into `most` bytes: first the oldest without a name,
+    then the oldest with one. Deleted runs go before them, and after an hour in any case."""
     most = most_bytes() if most is None else most
     runs = list_runs(root)
     sizes = {run: size(run) for run in runs}
@@ -50,9 +50,9 @@ def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = Non
     room = most - total
     for run in deleted_runs(root):  # the latest first
         room -= size(run)
-        if room < 0 or time.time() - _left_at(run) > GRACE:
+        if room < 0 or time.time() - _deletion_time(run) > GRACE:
             shutil.rmtree(run.path, ignore_errors=True)
-    for path in (root or runs_folder()).glob(f"{DRAFT}*"):  # of a server that was killed
+    for path in (root or runs_folder()).glob(f"{DRAFT}*"):  # left by a server that was killed
         if time.time() - path.stat().st_mtime > GRACE:
             shutil.rmtree(path, ignore_errors=True)
     data_store.prune(root)
@@ -66,7 +66,7 @@ def prune(keep: int = MAX_RUNS, root: Path | None = None, most: int | None = Non
 
 @contextmanager
 def draft_folder(root: Path | None = None) -> Iterator[Path]:
-    """A folder beside the runs in which one can be made before anyone sees it; gone at the end."""
+    """A temporary folder beside the runs."""
     root = root or runs_folder()
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=DRAFT, dir=root) as folder:
@@ -75,7 +75,7 @@ def draft_folder(root: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def new_run(config: RunConfig, root: Path | None = None, **more: Any) -> Iterator[Run]:
-    """A run to be filled, which takes its place among the others, under a name of its own, only when it is whole."""
+    """A draft run to be filled; it joins the other runs under a new id when the block ends."""
     with draft_folder(root) as folder:
         run = create_run(config, path=folder / new_id(), **more)
         yield run
@@ -83,13 +83,12 @@ def new_run(config: RunConfig, root: Path | None = None, **more: Any) -> Iterato
 
 
 def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
-    """A whole copy under a name of its own, so that one of the two can be trained longer. ConfigError when the run's
-    settings cannot be read."""
+    """A copy of a run under a new id; ConfigError when its config cannot be read."""
     status = run.status()
     with new_run(run.config(), root, name=name[:LONGEST_NAME], parent=run.metadata().get("parent")) as copied:
         for folder in ("frames", "checkpoints"):
             shutil.copytree(run.path / folder, copied.path / folder, dirs_exist_ok=True)
-        with suppress(FileNotFoundError):  # a run that never began
+        with suppress(FileNotFoundError):  # a run that never started
             shutil.copy(run.path / "metrics.jsonl", copied.path / "metrics.jsonl")
         ended = (status.state, status.message) if status.ended else ("stopped", "Copied while it was under way.")
         copied.set_status(*ended)
@@ -97,35 +96,33 @@ def duplicate(run: Run, name: str, root: Path | None = None) -> Run:
 
 
 def discard(run: Run) -> None:
-    """Lay a run aside; bring_back undoes it for an hour. ValueError while it is under way."""
+    """Delete a run, restorable for an hour; ValueError while it is under way."""
     if not run.status().ended or run.alive():
         raise ValueError("This run is under way; stop it first, then delete it.")
-    aside = run.path.parent / DELETED
-    aside.mkdir(exist_ok=True)
-    run.path.rename(aside / run.id)
-    os.utime(aside / run.id)  # the hour begins now
+    deleted = run.path.parent / DELETED
+    deleted.mkdir(exist_ok=True)
+    run.path.rename(deleted / run.id)
+    os.utime(deleted / run.id)  # the hour begins now
 
 
 def restore(run_id: str, root: Path | None = None) -> Run | None:
-    """The deleted run of that name, back in its place; None when it is gone for good."""
+    """Restore a deleted run; None when it no longer exists."""
     match = next((run for run in deleted_runs(root) if run.id == run_id), None)
     if match is None:
         return None
-    there = Run((root or runs_folder()) / run_id)
-    match.path.rename(there.path)
-    return there
+    return Run(match.path.rename((root or runs_folder()) / run_id))
 
 
 def deleted_runs(root: Path | None = None) -> list[Run]:
-    """What can still be brought back, the latest first."""
-    aside = (root or runs_folder()) / DELETED
+    """The deleted runs that can be restored, latest first."""
+    deleted = (root or runs_folder()) / DELETED
     with suppress(OSError):
-        runs = [Run(aside / name) for name in os.listdir(aside) if RUN_ID.fullmatch(name)]
-        return sorted(runs, key=_left_at, reverse=True)
+        runs = [Run(deleted / name) for name in os.listdir(deleted) if RUN_ID.fullmatch(name)]
+        return sorted(runs, key=_deletion_time, reverse=True)
     return []
 
 
-def _left_at(run: Run) -> float:
+def _deletion_time(run: Run) -> float:
     try:
         return run.path.stat().st_mtime
     except OSError:

@@ -1,13 +1,13 @@
-"""A run is a folder: what was asked, how it stands, every record, the attention frames and the checkpoints.
+"""A run is a folder: its config, state, records, attention frames and checkpoints.
 
-    run.json        the config, when it was asked for, its name and where it comes from
-    status.json     state, process, words; replaced whole, by one writer at a time
-    metrics.jsonl   one record a line; appended, and cut only where a run goes on from an earlier checkpoint
+    run.json        the config, creation time, name and origin
+    status.json     state, process and message; replaced whole, by one writer at a time
+    metrics.jsonl   one record a line; appended, and cut only where a run continues from an earlier checkpoint
     frames/         NNNNNN.safetensors, the attention of the watched examples at that step
     data/           SHA256.txt, a person's own data where it is too long for run.json
-    checkpoints/    NNNNNN.safetensors, all that the run needs to go on from that step (its model as model.*)
-    stop            its presence asks the worker to end, and its content how: stop or pause
-    lock            held by the worker for as long as it lives: the one honest sign of life
+    checkpoints/    NNNNNN.safetensors, the session's state after that step (its model as model.*)
+    stop            requests the worker to end; its content is stop or pause
+    lock            held by the worker for as long as it lives: the only reliable sign of life
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 STEP = re.compile(r"[0-9]{6}")
 UNDER_WAY = ("queued", "starting", "running")
 ENDED = ("finished", "stopped", "paused", "failed")
-CHECKPOINTS = 10  # kept along a run, the last one among them
-PROBE = 0.03  # seconds alive() waits for the lock, so that two probes at once do not take each other for a worker
+CHECKPOINTS = 10  # of a run, the last one among them
+PROBE = 0.03  # seconds alive() waits for the lock, so that two probes do not take each other for a worker
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a run stands: `state` is queued, starting, running or one of ENDED; `message` says why."""
+    """`state` is queued, starting, running or one of ENDED; `message` says why; `at` is when it was set."""
 
     state: str
     message: str = ""
@@ -72,7 +72,7 @@ class Run:
         return (self.path / "run.json").is_file()
 
     def metadata(self) -> dict:
-        """What run.json says (config, created), or an empty dict."""
+        """The contents of run.json (config, created), or an empty dict."""
         return read_object(self.path / "run.json")
 
     def config(self) -> RunConfig:
@@ -93,7 +93,7 @@ class Run:
         write_atomically(self.path / "status.json", json.dumps(data).encode())
 
     def append(self, record: Record) -> None:
-        """Keep one record: its frames first, so that a line in metrics.jsonl always finds its picture."""
+        """Save a record: its frames first, so that every line of metrics.jsonl has its frame."""
         if record.maps:
             maps = {key: np.ascontiguousarray(value, dtype=np.float16) for key, value in record.maps.items()}
             write_atomically(self.frame_path(record.step), save(maps))
@@ -101,19 +101,18 @@ class Run:
             file.write(json.dumps(record.to_json(), ensure_ascii=False) + "\n")
 
     def records(self) -> list[Record]:
-        """Every record so far, without maps; a line still being written is left for the next look."""
+        """Every record so far, without maps; an incomplete last line is left out."""
         try:
             text = (self.path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return []
-        lines = text.split("\n")[:-1]
-        return [record for record in map(_record, lines) if record is not None]
+        return [record for record in map(_record, text.split("\n")[:-1]) if record is not None]
 
     def frame_path(self, step: int) -> Path:
         return self.path / "frames" / f"{step:06d}.safetensors"
 
     def frame(self, step: int) -> dict[str, np.ndarray]:
-        """The attention kept at a step: example number -> (layers, H, T, S), or empty."""
+        """The attention saved at a step: "0:cross" -> (layers, H, T, S), or empty."""
         try:
             maps = load_file(self.frame_path(step))
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
@@ -130,8 +129,8 @@ class Run:
         return _steps(self.path / "checkpoints")
 
     def save_checkpoint(self, session: Session, config: RunConfig) -> None:
-        """Keep the session as it is now; of many checkpoints those nearest to every tenth of the run stay, the last,
-        and the best where the config asks for it."""
+        """Save the session; keep the checkpoints nearest to every tenth of the run, the last, and with `keep_best` the
+        best."""
         tensors, text = session.state()
         now = session.progress.step
         write_atomically(self.checkpoint_path(now), save_tensors(tensors, text))
@@ -144,14 +143,13 @@ class Run:
             self.checkpoint_path(step).unlink(missing_ok=True)
 
     def best_step(self) -> int | None:
-        """The kept step of the smallest held-out loss; None before the first record after a step."""
-        losses = {r.step: loss for r in self.records() if r.step and (loss := r.validation_loss) is not None
-                  and not r.final}
-        saved = [step for step in self.checkpoint_steps() if step in losses]
-        return min(saved, key=lambda step: losses[step], default=None)
+        """The checkpoint of the smallest validation loss; None before there is one with a record."""
+        losses = {r.step: loss for r in self.records()
+                  if r.step and not r.final and (loss := r.validation_loss) is not None}
+        return min(losses.keys() & self.checkpoint_steps(), key=lambda step: (losses[step], step), default=None)
 
     def default_step(self) -> int:
-        """The step whose weights count: the best where the config keeps it, else the last; ValueError without any."""
+        """The step whose weights count: the best with `keep_best`, else the last; ValueError without checkpoints."""
         steps = self.checkpoint_steps()
         if not steps:
             raise ValueError("This run has kept no weights yet.")
@@ -159,7 +157,7 @@ class Run:
         return steps[-1] if best is None else best
 
     def checkpoint(self, step: int) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """What was kept at a step, as Session.state gave it; ValueError in words when it cannot be read."""
+        """The state saved at a step, as from `Session.state`; ValueError when it cannot be read."""
         try:
             with safe_open(self.checkpoint_path(step), "pt") as file:
                 names = file.keys()  # a safetensors file is no dict: it cannot be iterated
@@ -168,9 +166,9 @@ class Run:
             raise ValueError(f"The checkpoint of step {step:,} cannot be read: {error}") from error
 
     def model(self, step: int | None = None) -> tuple[Model, Task]:
-        """The trained model at a kept step (by default the one that counts), in eval mode, and its task.
+        """The trained model at a checkpoint (by default `default_step`), in eval mode, and its task.
 
-        ValueError when nothing was kept, or what was does not fit. Building it leaves torch's generator as it was.
+        ValueError when there is no checkpoint, or it does not fit. torch's generator is left unchanged.
         """
         step = self.default_step() if step is None else step
         config = self.config()
@@ -186,7 +184,7 @@ class Run:
         return model.eval(), task
 
     def truncate(self, step: int) -> None:
-        """Forget what came after a step: records, frames and checkpoints."""
+        """Delete the records, frames and checkpoints after a step."""
         lines = [json.dumps(r.to_json(), ensure_ascii=False) + "\n" for r in self.records() if r.step <= step]
         write_atomically(self.path / "metrics.jsonl", "".join(lines).encode())
         later = [*map(self.frame_path, self.frame_steps()), *map(self.checkpoint_path, self.checkpoint_steps())]
@@ -194,34 +192,34 @@ class Run:
             if int(path.stem) > step:
                 path.unlink(missing_ok=True)
 
-    def update_metadata(self, **what: object) -> None:
-        """Change what run.json says beside the rest: config, name, …; None takes a word out."""
-        data = {key: value for key, value in {**self.metadata(), **what}.items() if value is not None}
+    def update_metadata(self, **values: object) -> None:
+        """Set values in run.json (config, name, …); None deletes one."""
+        data = {key: value for key, value in {**self.metadata(), **values}.items() if value is not None}
         write_atomically(self.path / "run.json", json.dumps(data, indent=1).encode())
 
     @property
     def name(self) -> str:
-        """The name a person gave it, or its id."""
+        """The name that a person gave it, or its id."""
         return text_of(self.metadata().get("name")) or self.id
 
     def request_stop(self, reason: str = "stop") -> None:
-        """Ask the worker to end, so that the run is stopped, or paused (how = "pause")."""
+        """Request the worker to stop or (reason = "pause") to pause the run."""
         write_atomically(self.path / "stop", reason.encode())
 
     def requeue(self) -> None:
-        """Take back what was asked, and queue the run again; its worker goes on from the last checkpoint."""
+        """Withdraw a stop request and queue the run again, to continue from its last checkpoint."""
         (self.path / "stop").unlink(missing_ok=True)
         self.set_status("queued")
 
     def stop_request(self) -> str:
-        """How the run was asked to end: "stop", "pause", or "" when it was not."""
+        """The requested end: "stop", "pause", or "" without a request."""
         try:
             return "pause" if (self.path / "stop").read_bytes() == b"pause" else "stop"
         except OSError:
             return ""
 
     def stop_age(self) -> float:
-        """Seconds since Stop was asked for; 0 when it was not."""
+        """Seconds since the stop request; 0 without one."""
         try:
             return time.time() - (self.path / "stop").stat().st_mtime
         except OSError:
@@ -239,20 +237,19 @@ class Run:
             return False
 
     def lock(self) -> FileLock:
-        """The folder's lock, which a worker holds from its first moment to its last."""
+        """The folder's lock, which a worker holds for as long as it lives."""
         return FileLock(self.path / "lock")
 
 
 def new_id() -> str:
-    """A run's name that no other has: when it was made, to a quarter of a millisecond, so that names sort by age, and
-    a little chance."""
+    """A unique run id that sorts by age: the time to a quarter of a millisecond, and three random digits."""
     now = time.time()
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 4096):03x}{secrets.randbelow(4096):03x}"
 
 
 def create_run(config: RunConfig, root: Path | None = None, path: Path | None = None, **more: object) -> Run:
-    """A new folder that asks for this run: under `root` with a fresh id, or exactly at `path`; `more` is kept beside
-    the config (name, parent, sweep)."""
+    """A new run's folder under `root` with a fresh id, or exactly at `path`; `more` goes into run.json (name, parent,
+    sweep)."""
     run = Run(path or (root or runs_folder()) / new_id())
     for folder in ("frames", "checkpoints"):
         (run.path / folder).mkdir(parents=True, exist_ok=True)
@@ -263,11 +260,19 @@ def create_run(config: RunConfig, root: Path | None = None, path: Path | None = 
 
 
 def find_run(run_id: object, root: Path | None = None) -> Run | None:
-    """The run of this name, or None; a name that is no run's name is never joined to a path."""
+    """The run of this id, or None; anything that is no run's id is never joined to a path."""
     if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
         return None
     run = Run((root or runs_folder()) / run_id)
     return run if run.exists() else None
+
+
+def open_run(name: str) -> Run:
+    """The run of that id, or in that folder; ValueError when there is none."""
+    run = find_run(name) or Run(Path(name))
+    if not run.exists():
+        raise ValueError(f"There is no run {name}; `python -m core.training list` names those there are.")
+    return run
 
 
 def list_runs(root: Path | None = None) -> list[Run]:
@@ -280,7 +285,7 @@ def list_runs(root: Path | None = None) -> list[Run]:
 
 
 def _steps(folder: Path) -> list[int]:
-    """The steps after which files of a folder are named as frame_path and checkpoint_path name them."""
+    """The steps in the file names of a folder of frames or checkpoints."""
     names = [path.stem for path in folder.glob("*.safetensors")]
     return sorted(int(name) for name in names if STEP.fullmatch(name))
 

@@ -1,4 +1,4 @@
-"""Everything a run changes as it learns, and that as plain tensors, so that a run goes on where it was left."""
+"""The state of a training run, and its conversion to tensors, from which a run continues."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Optimizer = torch.optim.Optimizer
 
 @dataclass
 class Progress:
-    """What is counted along the way; `elapsed` are seconds with measuring, `trained` without."""
+    """Counters of a run; `elapsed` are seconds with measuring, `trained` without."""
 
     step: int = 0
-    passes: int = 0  # held-out passes in a row
-    best: float = float("inf")  # the smallest held-out loss
+    passes: int = 0  # records in a row with an exact match of 99 %
+    best: float = float("inf")  # the smallest validation loss
     waited: int = 0  # records since
     elapsed: float = 0.0
     trained: float = 0.0
@@ -42,8 +42,10 @@ class Interval:
     count: int = 0
 
     def add(self, tokens: int, busy: float, data: float) -> None:
-        self.tokens, self.busy, self.data, self.count = (
-            self.tokens + tokens, self.busy + busy, self.data + data, self.count + 1)
+        self.tokens += tokens
+        self.busy += busy
+        self.data += data
+        self.count += 1
 
     def clear(self) -> None:
         vars(self).update(vars(Interval()))
@@ -51,7 +53,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Best:
-    """The weights at the step of the smallest held-out loss."""
+    """The weights at the step of the smallest validation loss."""
 
     step: int
     weights: dict[str, Tensor]
@@ -59,10 +61,7 @@ class Best:
 
 @dataclass
 class Session:
-    """A task, a model, its optimizer and the generator of the data, in the middle of a run.
-
-    `record` is the record of the step it was restored at, if there is one.
-    """
+    """A task, a model, its optimizer and the data generator; `record` is that of the step it was restored at."""
 
     config: RunConfig
     task: Task
@@ -77,17 +76,19 @@ class Session:
     record: Record | None = None
 
     def note_best(self) -> None:
-        """Remember the weights as they are now as those of the smallest held-out loss."""
-        weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        self.best = Best(self.progress.step, weights)
+        """Copy the current weights as those of the smallest validation loss."""
+        self.best = Best(self.progress.step, self._copy_weights())
+
+    def _copy_weights(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     @contextmanager
     def best_weights(self) -> Iterator[int | None]:
-        """The model with its best weights, and their step; as it is, and None, where those are its last ones."""
+        """Use the best weights inside the block; gives their step, or None where those are the last ones."""
         if self.best is None or self.best.step == self.progress.step:
             yield None
             return
-        last = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        last = self._copy_weights()
         self.model.load_state_dict(self.best.weights)
         try:
             yield self.best.step
@@ -95,7 +96,7 @@ class Session:
             self.model.load_state_dict(last)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """All of it as tensors by name (model.*, optimizer.*, and the generators), and the progress as text."""
+        """The state as tensors by name (model.*, optimizer.*, generator.*), and the progress as text."""
         tensors = {f"model.{name}": value.detach() for name, value in self.model.state_dict().items()}
         for index, values in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()
@@ -105,7 +106,7 @@ class Session:
             tensors["generator.cuda"] = torch.cuda.get_rng_state()
         text = {name: repr(value) for name, value in vars(self.progress).items()}
         text |= {f"interval.{name}": repr(value) for name, value in vars(self.interval).items()}
-        # .contiguous().clone(): tied weights are one tensor twice, which a safetensors file does not hold.
+        # Tied weights are one tensor twice, which a safetensors file cannot hold: hence clone().
         return ({name: value.cpu().contiguous().clone() for name, value in tensors.items()},
                 text | {"optimizer": self.config.optimizer})
 
@@ -114,7 +115,7 @@ class Session:
         self.best = Best(step, {name: value.to(self.device) for name, value in _within(tensors, "model.").items()})
 
     def restore(self, tensors: dict[str, Tensor], text: dict[str, str]) -> None:
-        """Go on from a state; an optimizer of another kind begins anew. ValueError when the weights do not fit."""
+        """Restore a state; another optimizer than its own starts anew. ValueError when the weights do not fit."""
         try:
             self.model.load_state_dict(_within(tensors, "model."))
         except RuntimeError as error:
@@ -127,7 +128,7 @@ class Session:
             torch.cuda.set_rng_state(tensors["generator.cuda"])
         kinds: dict[str, Any] = {name: type(value) for name, value in vars(Progress()).items()}
         self.progress = Progress(**{name: kind(text[name]) for name, kind in kinds.items()})
-        for name, usual in vars(Interval()).items():  # checkpoints of older versions do not have it
+        for name, usual in vars(Interval()).items():  # missing in checkpoints of older versions
             setattr(self.interval, name, type(usual)(text.get(f"interval.{name}", usual)))
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
@@ -140,9 +141,9 @@ class Session:
 
 
 def prepare(config: RunConfig) -> Session:
-    """Seed torch and build the task, the model and its optimizer; all of torch is then seeded, and has one thread.
+    """Seed torch globally, set it to one thread, and build the task, the model and its optimizer.
 
-    One thread, since the last bits of a sum depend on their number, and so all numbers of a run after some steps.
+    The last bits of a sum depend on the number of threads, and with them all later numbers of a run.
     """
     device = resolve_device(config.device)
     torch.set_num_threads(1)
@@ -157,7 +158,7 @@ def prepare(config: RunConfig) -> Session:
 
 
 def make_optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
-    """The optimizer of a config; AdamW decays weights apart from the gradient (Loshchilov & Hutter 2019)."""
+    """The optimizer of a config; AdamW decouples weight decay from the gradient (Loshchilov & Hutter 2019)."""
     kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop,
                              "sgd": torch.optim.SGD}
     more = {"momentum": 0.9} if config.optimizer == "sgd" else {}
@@ -170,8 +171,8 @@ def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     parts: dict[str, list[nn.Parameter]] = {}
     for name, weight in model.named_parameters():
         words = name.split(".")[:-1]
-        places = [i for i, word in enumerate(words) if word.isdecimal()]
-        parts.setdefault(".".join(words[: places[0] + 1] if places else words[:1] or [name]), []).append(weight)
+        numbered = [i for i, word in enumerate(words) if word.isdecimal()]
+        parts.setdefault(".".join(words[: numbered[0] + 1] if numbered else words[:1] or [name]), []).append(weight)
     return parts
 
 

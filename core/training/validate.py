@@ -1,7 +1,4 @@
-"""What a run's files must be before anything reads them: for folders that came from elsewhere.
-
-Each check raises ValueError in words, which name the file and what is wrong with it.
-"""
+"""Checks of the files of an uploaded run; each raises a ValueError that names the file and the mistake."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from core.training.record import Record
 from core.training.runs import Run
 from core.training.session import Interval, Progress
 
-LONGEST_HEADER = 1_000_000  # bytes of a safetensors file that tell what is in it; ours need some thousands
+LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands
 LONGEST_LINE = 2_000_000
 CUDA_GENERATOR = 16  # bytes: a seed and an offset
 MOST_RECORDS = int(BOUNDS["steps"][1]) + 2
@@ -31,7 +28,7 @@ TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its 
 
 
 def config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """The config in a run.json, and all that the file says."""
+    """The config in a run.json, and the whole object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
@@ -42,7 +39,7 @@ def config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def records(path: Path) -> list[Record]:
-    """Every record of a metrics.jsonl; none may say what a record does not."""
+    """Every record of a metrics.jsonl."""
     result: list[Record] = []
     with path.open("rb") as file:
         for number in range(1, MOST_RECORDS + 1):
@@ -71,7 +68,7 @@ def _record(line: bytes, number: int) -> Record:
 
 
 def frames(run: Run, config: RunConfig) -> None:
-    """Every frame holds maps of the watched examples, as long as their words; the same layers and heads throughout."""
+    """Check that frames hold maps of the watched examples' lengths, with the same layers and heads throughout."""
     if not run.frame_steps():
         return
     task = make_task(config.task)
@@ -98,11 +95,11 @@ def _map_size(name: str, config: RunConfig, task: Task, examples: Sequence[Examp
 
 
 def checkpoints(run: Run, config: RunConfig) -> None:
-    """Every checkpoint holds what Session.restore takes: the model's weights, the optimizer's, two generators."""
+    """Check that checkpoints hold what `Session.restore` takes: weights, optimizer state, two generators."""
     if not run.checkpoint_steps():
         return
     task = make_task(config.task)
-    with torch.device("meta"):  # shapes alone: no memory, whatever the sizes
+    with torch.device("meta"):  # takes no memory
         model = build_model(config.model, task.shape)
     weights = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     shapes = [tuple(value.shape) for value in model.parameters()]
@@ -123,7 +120,7 @@ def checkpoints(run: Run, config: RunConfig) -> None:
 
 
 def _beside(name: str, shapes: list[tuple[int, ...]], generator: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The shapes that a tensor beside the weights may have; none when there is no such tensor."""
+    """The shapes allowed for a tensor beside the weights; none when there is no such tensor."""
     kind, _, rest = name.partition(".")
     index, _, part = rest.partition(".")
     numbered = index.isdecimal() and len(index) < 6 and int(index) < len(shapes)
@@ -146,7 +143,7 @@ def _progress(text: dict[str, str], step: int, where: str) -> None:
 
 
 def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
-    """The type and shape of every tensor in a safetensors file, and its text; no tensor is read."""
+    """The type and shape of every tensor in a safetensors file, and its metadata, from the header alone."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(LONGEST_HEADER, path.stat().st_size):

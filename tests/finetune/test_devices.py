@@ -8,10 +8,11 @@ import torch
 from core.entries import ConfigError
 from core.finetune import run as running
 from core.finetune.build import build
-from core.finetune.config import FineTuneConfig, device_of
+from core.finetune.config import FineTuneConfig
 from core.finetune.data import parse
 from core.finetune.measure import classes, inputs, targets
 from core.finetune.run import Course, about, create, work
+from core.training.config import resolve_device
 from core.training.machine import line, machine
 from dashboard.runtime.run_summary import summarize
 from dashboard.views.fine_tune.text import conditions
@@ -26,18 +27,18 @@ def config(encoder, colours) -> FineTuneConfig:
 
 def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(config, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert device_of(config) == "cpu"
+    assert resolve_device(config.device) == "cpu"
     with pytest.raises(ConfigError, match="device = cuda is not on this machine"):
         create(replace(config, device="cuda"), tmp_path)
     with pytest.raises(ConfigError, match="'tpu' is not known"):
         replace(config, device="tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert device_of(config) == "cuda" and device_of(replace(config, device="cpu")) == "cpu"
+    assert resolve_device("auto") == "cuda" and resolve_device("cpu") == "cpu"
 
 
 def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, translator, monkeypatch):
     rows = parse("classify", config.data)
-    monkeypatch.setattr("core.finetune.build.device_of", lambda config: "meta")
+    monkeypatch.setattr("core.finetune.build.resolve_device", lambda name: "meta")
     learner = build(config, rows)
     assert learner.device.type == "meta" == classes(learner, rows.held_out).device.type
     assert {value.device.type for value in inputs(learner, ["the sun"]).values()} == {"meta"}

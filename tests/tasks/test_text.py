@@ -12,8 +12,7 @@ from core.tasks.base import is_held_out
 from core.tasks.samples import SONNETS
 from core.tasks.text import Corpus, split, topics
 from core.training import recommended, train
-from core.training.evaluate import measure_teacher_forced
-from core.training.extrapolate import bits_by_length
+from core.training.evaluate import bits_by_length, measure_teacher_forced
 
 
 def test_characters_and_words():

@@ -2,7 +2,7 @@
 
 from core.models import ModelConfig
 from core.tasks import TaskConfig
-from core.training import RunConfig
+from core.training import Record, RunConfig
 
 
 def small_run(**changes) -> RunConfig:
@@ -13,3 +13,10 @@ def small_run(**changes) -> RunConfig:
         steps=4, batch_size=8, record_every=2, held_out=11, watch=2,
     )
     return RunConfig(**{**values, **changes})
+
+
+def record_numbers(record: Record) -> tuple:
+    """What must be the same from the same seed: everything but the clock."""
+    scores = (record.train_loss, record.loss, record.letters, record.exact, record.bleu, record.chrf, record.error,
+              record.expected, record.confusion)
+    return (record.step, *scores, record.gradient, record.gradients, record.examples)

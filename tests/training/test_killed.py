@@ -5,7 +5,7 @@ import pytest
 from core.training import RunConfig, create_run, loop
 from core.training.runs import Run
 from core.training.worker import _train
-from tests.training.small import small_run
+from tests.training.small import record_numbers, small_run
 
 
 class Killed(BaseException):
@@ -41,7 +41,7 @@ def kill(monkeypatch, method: str, at: int, late: bool) -> None:
 
 
 def end(run: Run) -> tuple:
-    return [record.numbers() for record in run.records()], [record.final for record in run.records()]
+    return [record_numbers(record) for record in run.records()], [record.final for record in run.records()]
 
 
 @pytest.mark.parametrize(("method", "at", "late"), PLACES)

@@ -9,11 +9,11 @@ from core.models import ModelConfig
 from core.training import create_run, prepare, train
 from core.training.session import parts_of
 from core.training.worker import _train
-from tests.training.small import small_run
+from tests.training.small import record_numbers, small_run
 
 
 def numbers(run):
-    return [record.numbers() for record in run.records()]
+    return [record_numbers(record) for record in run.records()]
 
 
 def trained(run, stop=lambda: False):
@@ -53,9 +53,9 @@ def test_longer_is_more_steps_of_the_same_run(tmp_path):
     trained(run)
     run.update_metadata(config=dataclasses.replace(config, steps=8).to_json())
     assert trained(run) == "finished"
-    whole = [r.numbers() for r in train(dataclasses.replace(config, steps=8))]
-    assert [r.numbers() for r in run.records() if not r.final][:3] == whole[:3]
-    assert run.records()[-1].step == 8 and run.records()[-1].numbers() == whole[-1]
+    whole = [record_numbers(r) for r in train(dataclasses.replace(config, steps=8))]
+    assert [record_numbers(r) for r in run.records() if not r.final][:3] == whole[:3]
+    assert run.records()[-1].step == 8 and record_numbers(run.records()[-1]) == whole[-1]
 
 
 def test_checkpoints_are_few_and_the_last_is_there(tmp_path):

@@ -15,7 +15,7 @@ import torch
 
 from core.training import create_run, train
 from core.training.runs import Run, find_run
-from tests.training.small import small_run
+from tests.training.small import record_numbers, small_run
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = dict(steps=20_000, seconds=120, record_every=20, finish_early=False)
@@ -41,7 +41,7 @@ def run(tmp_path) -> Run:
 
 def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
     torch.set_num_threads(2)  # as in a notebook: the snippet of the README trains on one thread all the same
-    here = [r.numbers() for r in train(run.config())]
+    here = [record_numbers(r) for r in train(run.config())]
     assert torch.get_num_threads() == 1
     file = tmp_path / "asked.json"
     file.write_text(json.dumps(run.config().to_json()))
@@ -51,7 +51,7 @@ def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
     assert spare.stdout.readline() == "ready\n"
     spare.communicate(f"{run.path}\n", timeout=60)
     assert "finished" in plain.communicate(timeout=60)[0]
-    assert [r.numbers() for r in run.records()] == here == [r.numbers() for r in by_command.records()]
+    assert [record_numbers(r) for r in run.records()] == here == [record_numbers(r) for r in by_command.records()]
     assert run.status().state == "finished" and "4 steps" in run.status().message
     assert run.checkpoint_steps()[-1] == 4
 
