@@ -26,10 +26,9 @@ from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.tasks.data_store import put_if_long
 from core.tasks.reading import ENCODINGS, decode_text
 from core.training import archive, sweep_command
-from core.training.config import RunConfig
+from core.training.config import RunConfig, recommended
 from core.training.estimate import estimate, in_words
 from core.training.machine import line
-from core.training.recipes import recommended
 from core.training.record import Record
 from core.training.runs import Run, create_run, list_runs, open_run
 from core.training.worker import work
@@ -113,7 +112,7 @@ def sweep(options: argparse.Namespace) -> int:
                "seeds": options.seeds, "equal": options.seconds and "seconds", "seconds": options.seconds}
     started = sweep_command.start(options.file, {key: value for key, value in changes.items() if value}, options.to)
     print(f"Sweep {started.id}: {len(started.missing())} runs to train, {options.workers} at a time", flush=True)
-    done = sweep_command.run_sweep(started, options.workers, lambda text: print(text + "\n", end="", flush=True))
+    done = sweep_command.run_sweep(started, options.workers)
     print(*sweep_command.summary(started), sep="\n")
     return 0 if done else 1
 

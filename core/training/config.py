@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from core.attention import ConfigError
 from core.entries import quote, quote_name
 from core.models import ModelConfig
 from core.models.config import RECURRENT
-from core.tasks import TaskConfig, data_store
+from core.tasks import Task, TaskConfig, data_store
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 OPTIMIZERS = ("adamw", "adam", "rmsprop", "sgd")
@@ -19,24 +20,15 @@ SCHEDULES = ("constant", "cosine", "inverse_sqrt")
 PRECISIONS = ("fp32", "bf16")
 _CHOICES = {"device": DEVICES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
 _FLAGS = ("finish_early", "checkpointing", "keep_best")
+FRAMES = 50  # records along a recommended run
+LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
 _FRACTIONS = ("learning_rate", "seconds", "clip", "weight_decay", "label_smoothing", "trained")
 # name -> (lowest, highest)
 BOUNDS = {
-    "steps": (1, 20_000),
-    "batch_size": (1, 512),
-    "learning_rate": (1e-6, 1.0),
-    "warmup": (0, 5_000),
-    "seed": (0, 2**31 - 1),
-    "seconds": (1, 3_600),
-    "trained": (0.5, 3_600),
-    "clip": (0.01, 1e9),
-    "weight_decay": (0.0, 1.0),
-    "label_smoothing": (0.0, 0.5),
-    "patience": (0, 1_000),
-    "record_every": (1, 5_000),
-    "decode_every": (1, 1_000),
-    "held_out": (1, 1_000),
-    "watch": (1, 8),
+    "steps": (1, 20_000), "batch_size": (1, 512), "learning_rate": (1e-6, 1.0), "warmup": (0, 5_000),
+    "seed": (0, 2**31 - 1), "seconds": (1, 3_600), "trained": (0.5, 3_600), "clip": (0.01, 1e9),
+    "weight_decay": (0.0, 1.0), "label_smoothing": (0.0, 0.5), "patience": (0, 1_000), "record_every": (1, 5_000),
+    "decode_every": (1, 1_000), "held_out": (1, 1_000), "watch": (1, 8),
 }
 
 
@@ -141,3 +133,21 @@ def resolve_device(name: str) -> str:
     if name not in devices():
         raise ConfigError(f"device = {name} is not on this machine; take one of {', '.join(devices())}.")
     return name
+
+
+def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfig:
+    """The task's recipe for a kind of model (its best one by default), with changes; ConfigError for an unknown one."""
+    kind = next(iter(task.recommended)) if kind is None else kind
+    if kind not in task.recommended:
+        raise ConfigError(f"task = {task.key} does not go with model = {kind}; take one of "
+                          f"{', '.join(task.recommended)}.")
+    recipe = task.recommended[kind]
+    settings: dict[str, Any] = dict(
+        steps=recipe.steps, batch_size=recipe.batch_size, learning_rate=recipe.learning_rate,
+        optimizer=recipe.optimizer, warmup=recipe.warmup, schedule=recipe.schedule, weight_decay=recipe.weight_decay,
+        patience=recipe.patience, keep_best=recipe.keep_best,
+        finish_early=not task.finite,  # a small held-out set would flatter the result
+        decode_every=1 if task.form != "pairs" or task.max_target <= LONG else 5) | changes
+    settings.setdefault("record_every", max(1, settings["steps"] // FRAMES))
+    model = settings.pop("model", None) or ModelConfig.from_json(recipe.model)
+    return RunConfig(task.config, model, **settings)

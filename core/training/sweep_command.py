@@ -1,4 +1,4 @@
-"""Sweep from a shell: the same file as the page's, its runs in worker processes, a few side by side."""
+"""Train a sweep from a shell, its runs in worker processes, a few side by side."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,50 +14,41 @@ from typing import Any
 from core.attention import ConfigError
 from core.training.runs import Run, create_run
 from core.training.seed_stats import seed_stats
-from core.training.sweep_files import (
-    MEASURES,
-    Outcome,
-    Sweep,
-    create_sweep,
-    find_sweep,
-    sweep_comparisons,
-)
+from core.training.sweep_files import MEASURES, Outcome, Sweep, create_sweep, find_sweep, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, value_text
 
-Say = Callable[[str], None]
 
+def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
+    """The sweep of that name or file, or a new one of the config in the file, saved at `to` or among the others.
 
-def load(file: str, changes: dict[str, Any]) -> Sweep | SweepConfig:
-    """The sweep of that name or file, to be gone on with; or what a file asks for: a sweep, or a run and what to vary.
-
-    Raises ConfigError and OSError.
+    The file describes a sweep, or a run to be varied by `changes`. Raises ConfigError and OSError.
     """
     if sweep := find_sweep(file):
         return sweep
-    path = Path(file)
-    data = json.loads(path.read_text("utf-8"))
+    data = json.loads(Path(file).read_text("utf-8"))
     if not isinstance(data, dict):
         raise ConfigError("A sweep is described by an object with base, axis, values and seeds.")
     if "outcomes" in data:
-        return Sweep(path)
+        return Sweep(Path(file))
     data = data.get("config", data)
-    return SweepConfig.from_json((data if "base" in data else {"base": data}) | changes)
+    return create_sweep(SweepConfig.from_json((data if "base" in data else {"base": data}) | changes), to)
 
 
-def run_sweep(sweep: Sweep, workers: int, say: Say) -> bool:
-    """Train what has not finished yet, `workers` at a time; whether all finished. Ctrl-C stops the runs, and keeps
-    what they reached."""
+def run_sweep(sweep: Sweep, workers: int) -> bool:
+    """Train the unfinished runs, `workers` at a time; True when all finished. Ctrl-C stops and saves the runs."""
     config, cells = sweep.config(), sweep.missing()
     config.try_models()
     children: list[subprocess.Popen] = []
 
     def train(cell: Cell) -> None:
         run = create_run(config.run(*cell), sweep={"id": sweep.id, "value": cell[0]})
-        run.set_status("starting")  # or a page that is open beside would take it from the queue
+        run.set_status("starting")  # a queued run would be started by an open page
         sweep.add_runs({cell: run})
         children.append(child := _worker(run))
         child.wait()
-        say(f"{_name(config, cell)}: {_outcome_text(Outcome.of(run))}")
+        outcome = Outcome.of(run)
+        result = "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message
+        print(f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}: {result}\n", end="", flush=True)
 
     pool = ThreadPoolExecutor(workers)
     try:
@@ -66,7 +57,7 @@ def run_sweep(sweep: Sweep, workers: int, say: Say) -> bool:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in children:
             child.terminate()
-        say("Stopped; the same command with the sweep's name goes on.")
+        print("Stopped; the same command with the sweep's name goes on.", flush=True)
         return False
     return all(outcome.state == "finished" for outcome in sweep.outcomes().values())
 
@@ -79,48 +70,35 @@ def _worker(run: Run) -> subprocess.Popen:
 
 
 def summary(sweep: Sweep) -> list[str]:
-    """Mean ± half of its 95 % interval for each value, a line each, then every pair of values tested."""
+    """A line for each value with mean ± half of its 95 % interval, then the tests of all pairs of values."""
     config, outcomes = sweep.config(), sweep.outcomes()
     lines = []
-    for place, value in enumerate(config.values):
-        own = [outcomes[cell] for cell in config.cells if cell[0] == place and cell in outcomes]
-        finished = sum(outcome.state == "finished" for outcome in own)
-        parts = [f"{value_text(config.axis, value)}:", f"{finished} of {len(config.seeds)} seeds", *measure_texts(own)]
+    for index, value in enumerate(config.values):
+        of_value = [outcomes[cell] for cell in config.cells if cell[0] == index and cell in outcomes]
+        finished = sum(outcome.state == "finished" for outcome in of_value)
+        parts = [f"{value_text(config.axis, value)}:", f"{finished} of {len(config.seeds)} seeds",
+                 *measure_texts(of_value)]
         lines.append("  ".join(parts))
     return lines + _tests(config, outcomes)
 
 
 def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
     """The differences of all pairs on the measure that ranks the values, once all runs have ended."""
-    there = {name for outcome in outcomes.values() for name in outcome.measures or {}}
-    measure = next((name for name in MEASURES if name in there), None)
+    names = {name for outcome in outcomes.values() for name in outcome.measures or {}}
+    measure = next((name for name in MEASURES if name in names), None)
     if measure is None or not all(outcome.ended for outcome in outcomes.values()):
         return []
-    names = [value_text(config.axis, value) for value in config.values]
-    tested = sweep_comparisons(config, outcomes, measure)
-    lines = [f"{names[pair.first]} - {names[pair.second]}: {measure} {pair.difference:+.4g} "
+    values = [value_text(config.axis, value) for value in config.values]
+    lines = [f"{values[pair.first]} - {values[pair.second]}: {measure} {pair.difference:+.4g} "
              f"(95 % interval {pair.low:+.4g} to {pair.high:+.4g})  p {pair.p:.3g}  n {pair.count}  "
-             f"{'significant' if pair.significant else 'not significant'}" for pair in tested]
+             f"{'significant' if pair.significant else 'not significant'}"
+             for pair in sweep_comparisons(config, outcomes, measure)]
     return lines and ["Differences by two-sided t tests paired by seed, p corrected for all pairs (Holm); one that is "
                       "not significant is not shown to be zero.", *lines]
 
 
 def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:
-    """Each measure that was taken, as name mean ± half of its 95 % interval."""
+    """Each measure as name mean ± half of its 95 % interval."""
     stats = ((name, seed_stats([outcome.last(name) for outcome in outcomes])) for name in MEASURES)
     return [f"{name} {s.mean:.4g}" + ("" if s.half_width is None else f" ± {s.half_width:.2g}")
             for name, s in stats if s is not None]
-
-
-def start(file: str, changes: dict[str, Any], to: Path | None) -> Sweep:
-    """The sweep to train: one that is there, or a new one, kept at `to` or among the others."""
-    sweep = load(file, changes)
-    return sweep if isinstance(sweep, Sweep) else create_sweep(sweep, to)
-
-
-def _name(config: SweepConfig, cell: Cell) -> str:
-    return f"{value_text(config.axis, config.values[cell[0]])}, seed {cell[1]}"
-
-
-def _outcome_text(outcome: Outcome) -> str:
-    return "  ".join(measure_texts([outcome])) if outcome.state == "finished" else outcome.message

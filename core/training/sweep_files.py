@@ -1,7 +1,7 @@
-"""A sweep on disk: one JSON file that says what was asked, which runs it has, and what each came to.
+"""A sweep on disk: one JSON file with its config, its runs and their outcomes.
 
-Its runs are ordinary runs. As soon as one has finished or failed its numbers are kept here too, so a sweep outlives
-the folders of its runs.
+Its runs are ordinary runs. The numbers of a finished or failed run are copied into the file, so a sweep outlives the
+folders of its runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from core.training.sweeps import Cell, SweepConfig
 
 MAX_SWEEPS = 50
 STATES = (*UNDER_WAY, *ENDED, "lost")
-LASTING = ("finished", "failed")  # a run that was stopped may go on
-MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first there is ranks the values
+LASTING = ("finished", "failed")  # a stopped run may continue
+MEASURES = ("exact", "bleu", "chrf", "error", "letters", "loss", "expected")  # the first available one ranks the values
 DIGITS = 5
 CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
 OUTCOME_FIELDS = {  # what each field of an Outcome may hold
@@ -40,10 +40,10 @@ OUTCOME_FIELDS = {  # what each field of an Outcome may hold
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to, or has come to so far: its state, and the measures of its records by name.
+    """The state of a run, and the measures of its records by name.
 
-    All columns have one number (or None) a record; the last, when the run finished, is over more held-out items.
-    `even` is what uniform attention would put on the expected position, `expected` what the best head does.
+    Every column has one number (or None) a record; the last of a finished run is over more held-out items. `even` is
+    the weight that uniform attention puts on the expected position, the measure "expected" that of the best head.
     """
 
     state: str
@@ -57,7 +57,7 @@ class Outcome:
 
     @classmethod
     def of(cls, run: Run | None) -> Outcome:
-        """What a run's folder says now."""
+        """The current outcome of a run; None stands for a deleted folder."""
         if run is None:
             return cls("lost", "Its folder was deleted before it had ended.")
         status, records = run.status(), run.records()
@@ -76,18 +76,18 @@ class Outcome:
         return self.state not in UNDER_WAY
 
     def last(self, measure: str) -> float | None:
-        """The last number of a measure; none of a run that has not finished, so that no half-way is told as an end."""
+        """The last number of a measure; None unless the run has finished."""
         column = (self.measures or {}).get(measure, ()) if self.state == "finished" else ()
         return next((value for value in reversed(column) if value is not None), None)
 
     def points(self, measure: str, over: str = "steps") -> list[tuple[float, float]]:
-        """(x, y) along the run, over "steps" or over seconds "trained"."""
+        """The points (x, y) of a measure over "steps" or over seconds "trained"."""
         columns = zip(getattr(self, over), (self.measures or {}).get(measure, ()), strict=False)
         return [(x, y) for x, y in columns if y is not None]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """What a sweep's file keeps of a run; ConfigError for anything else."""
+        """The outcome in a sweep's file; ConfigError for anything else."""
         if not isinstance(data, Mapping) or not data.keys() >= {"state", "steps", "trained", "measures"} or \
                 not fits(data, OUTCOME_FIELDS):
             raise ConfigError(f"A sweep's outcome is an object with a state and numbers; got {quote(data)}.")
@@ -109,7 +109,7 @@ def _short(value: float | None) -> Any:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One sweep's file; what it says is read anew at each look, so reloads, tabs and shells agree."""
+    """One sweep's file, read again at each call, so that tabs and shells agree."""
 
     path: Path
 
@@ -117,44 +117,41 @@ class Sweep:
     def id(self) -> str:
         return self.path.stem
 
-    def exists(self) -> bool:
-        return self.path.is_file()
-
     def data(self) -> dict[str, Any]:
-        """What the file says; an empty dict where it cannot be read."""
+        """The contents of the file; an empty dict when it cannot be read."""
         return read_object(self.path)
 
     def _cells(self, name: str) -> dict[Cell, Any]:
-        """An object of the file whose names are cells; ConfigError where it is none."""
+        """An object of the file by cell; ConfigError when it is none."""
         data = self.data().get(name, {})
         if not isinstance(data, dict):
             raise ConfigError(f"The {name} of a sweep are an object; got {quote(data)}.")
         return {_cell(key): value for key, value in data.items()}
 
     def config(self) -> SweepConfig:
-        """What was asked; ConfigError when the file does not describe a sweep."""
+        """The sweep's config; ConfigError when the file does not hold one."""
         return SweepConfig.from_json(self.data().get("config"))
 
     def outcomes(self) -> dict[Cell, Outcome]:
-        """Every run that was begun, as it stands; those that ended are kept in the file from then on.
-
-        ConfigError where the file does not hold outcomes.
-        """
+        """The outcome of every run, saved in the file once it has finished or failed; ConfigError for a broken file."""
         saved = {cell: Outcome.from_json(value) for cell, value in self._cells("outcomes").items()}
         runs = {cell: find_run(name) for cell, name in self._cells("runs").items()}
         fresh = {cell: Outcome.of(run) for cell, run in runs.items() if cell not in saved}
         lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in LASTING}
         if lasting:
-            self._add(outcomes={_key(cell): asdict(outcome) for cell, outcome in lasting.items()})
+            with self._lock():
+                data = self.data()
+                data.setdefault("outcomes", {}).update({_key(cell): asdict(value) for cell, value in lasting.items()})
+                self._write(data)
         return saved | fresh
 
     def runs(self) -> dict[Cell, Run]:
-        """The folders of its runs that are still there; ConfigError where the file does not name runs."""
+        """Its runs whose folders exist; ConfigError for a broken file."""
         runs = {cell: find_run(name) for cell, name in self._cells("runs").items()}
         return {cell: run for cell, run in runs.items() if run is not None}
 
     def add_runs(self, runs: Mapping[Cell, Run]) -> None:
-        """Say which folder each of these runs has; what was kept of an earlier try is forgotten."""
+        """Set the runs of cells and delete their earlier outcomes."""
         with self._lock():
             data = self.data()
             for cell, run in runs.items():
@@ -163,16 +160,10 @@ class Sweep:
             self._write(data)
 
     def missing(self) -> list[Cell]:
-        """The cells that have not finished and are not on their way, in their order."""
+        """The cells whose runs have not finished and are not under way, in order."""
         outcomes = self.outcomes()
         return [cell for cell in self.config().cells
                 if cell not in outcomes or (outcomes[cell].ended and outcomes[cell].state != "finished")]
-
-    def _add(self, outcomes: dict[str, Any]) -> None:
-        with self._lock():
-            data = self.data()
-            data["outcomes"] = {**data.get("outcomes", {}), **outcomes}
-            self._write(data)
 
     def _write(self, data: dict[str, Any]) -> None:
         write_atomically(self.path, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
@@ -188,29 +179,28 @@ def _key(cell: Cell) -> str:
 def _cell(key: str) -> Cell:
     if not CELL.fullmatch(key):
         raise ConfigError(f"A run of a sweep is named by place and seed, such as 0:1; got {quote(key)}.")
-    place, seed = key.split(":")
-    return int(place), int(seed)
+    index, seed = key.split(":")
+    return int(index), int(seed)
 
 
 def sweep_comparisons(config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str) -> list[Comparison]:
     """Every pair of a sweep's values tested on one measure, paired by seed (core.training.comparisons)."""
     groups: list[dict[int, float]] = [{} for _ in config.values]
-    for place, seed in config.cells:
-        if (place, seed) in outcomes and (value := outcomes[place, seed].last(measure)) is not None:
-            groups[place][seed] = value
+    for index, seed in config.cells:
+        if (index, seed) in outcomes and (value := outcomes[index, seed].last(measure)) is not None:
+            groups[index][seed] = value
     held_out = max((outcome.held_out for outcome in outcomes.values()), default=0)
-    # The whole of which one held-out item is a share.
-    whole = {"exact": 1.0, "letters": 1.0, "bleu": 100.0, "chrf": 100.0}.get(measure, 0.0)
-    return compare(groups, whole / held_out if held_out else 0.0)
+    highest = {"exact": 1.0, "letters": 1.0, "bleu": 100.0, "chrf": 100.0}.get(measure, 0.0)
+    return compare(groups, highest / held_out if held_out else 0.0)  # the share of one held-out item
 
 
 def sweeps_folder() -> Path:
-    """Where sweeps are kept: beside the runs."""
+    """The folder of sweeps, beside the runs."""
     return runs_folder() / "sweeps"
 
 
 def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
-    """A new file that asks for this sweep, among the others or exactly at `path`; the oldest give way to new ones."""
+    """A new sweep's file among the others, of which the oldest are deleted, or exactly at `path`."""
     sweep = Sweep(path or sweeps_folder() / f"{new_id()}.json")
     sweep.path.parent.mkdir(parents=True, exist_ok=True)
     sweep._write({"config": config.to_json(), "created": time.time(), "runs": {}, "outcomes": {}})
@@ -222,11 +212,11 @@ def create_sweep(config: SweepConfig, path: Path | None = None) -> Sweep:
 
 
 def find_sweep(sweep_id: object) -> Sweep | None:
-    """The sweep of this name, or None; a name that is no sweep's is never joined to a path."""
+    """The sweep of this id, or None; anything that is no sweep's id is never joined to a path."""
     if not isinstance(sweep_id, str) or not RUN_ID.fullmatch(sweep_id):
         return None
-    sweep = Sweep(sweeps_folder() / f"{sweep_id}.json")
-    return sweep if sweep.exists() else None
+    path = sweeps_folder() / f"{sweep_id}.json"
+    return Sweep(path) if path.is_file() else None
 
 
 def list_sweeps() -> list[Sweep]:
@@ -235,6 +225,6 @@ def list_sweeps() -> list[Sweep]:
 
 
 def delete_sweep(sweep: Sweep) -> None:
-    """Forget a sweep; the folders of its runs stay among the runs."""
+    """Delete a sweep's file; its runs stay."""
     for path in (sweep.path, sweep.path.with_suffix(".lock")):
         path.unlink(missing_ok=True)

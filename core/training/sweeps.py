@@ -1,4 +1,4 @@
-"""A sweep: one setting takes several values, everything else stays, and each value is trained from several seeds."""
+"""A sweep: one setting takes several values, each trained from several seeds, everything else equal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from core.entries import complete, quote, quote_name
 from core.models import ModelConfig, Shape, build_model
 from core.params import LONGEST_QUOTE
 from core.tasks import TaskConfig, make_task, task_entry
-from core.training.config import BOUNDS, RunConfig, check_number
-from core.training.recipes import recommended
+from core.training.config import BOUNDS, RunConfig, check_number, recommended
 
-# What may be swept, and what it is called; a parameter of the task is task.NAME.
+# The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {"attention": "Whole mechanism", "projection": "Projection", "score": "Score", "position": "Position",
              "mask": "Mask", "normalizer": "Normalizer", "kernel": "Kernel"}
 MODEL = {"kind": "Kind of model", "d_model": "d_model", "num_heads": "Heads", "layers": "Layers", "d_ff": "d_ff",
@@ -29,20 +28,20 @@ TRAINING = {"learning_rate": "Learning rate", "optimizer": "Optimizer", "schedul
             "clip": "Gradient clipping"}
 FIELDS = {**ATTENTION, **MODEL, **TRAINING}
 EQUAL = ("steps", "seconds")
-VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs in all
+VALUES, SEEDS, RUNS = (2, 8), (2, 10), 60  # fewest and most values and seeds, most runs
 LONGEST = float(BOUNDS["seconds"][1])
 MOST_STEPS = int(BOUNDS["steps"][1])
-RECORD_EVERY = 20  # steps, at least, where seconds are equal: how many steps there will be is not known
+RECORD_EVERY = 20  # steps, at least, where seconds are equal
 
-Cell = tuple[int, int]  # the value's place, and the seed
+Cell = tuple[int, int]  # the index of the value, and the seed
 
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """Which setting of `base` takes which values, from which seeds; ConfigError, in words, for what cannot run.
+    """The setting `axis` of `base` takes `values`, each from `seeds`; ConfigError for what cannot run.
 
-    Equal steps: every run takes base.steps. Equal seconds: every run trains for `seconds`, measuring apart, at a rate
-    that stays constant after its warm-up, because how many steps there will be is not known before. No run ends early.
+    Equal "steps": every run takes base.steps. Equal "seconds": every run trains for `seconds` without measuring, at a
+    constant rate after its warm-up, as its number of steps is unknown. No run ends early.
     """
 
     base: RunConfig
@@ -64,16 +63,16 @@ class SweepConfig:
         for what, items, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
             if not few <= len(items) <= many:
                 raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(items)}.")
-            if any(value in items[:at] for at, value in enumerate(items)):
+            if any(value in items[:index] for index, value in enumerate(items)):
                 raise ConfigError(f"The {what} of a sweep differ; one of them stands twice.")
         if len(values) * len(self.seeds) > RUNS:
             raise ConfigError(f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
                               f"runs; a sweep has at most {RUNS}.")
         for seed in self.seeds:
             check_number("seed", seed, *BOUNDS["seed"], whole=True)
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             try:
-                self.run(place, self.seeds[0])
+                self.run(index, self.seeds[0])
             except ConfigError as error:
                 what = f"{name_of(self.axis)} = {value_text(self.axis, value):.{LONGEST_QUOTE}}"
                 raise ConfigError(f"{what} cannot be swept. {error}") from error
@@ -81,11 +80,11 @@ class SweepConfig:
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Every run, seed by seed, so that each value has its first result early."""
-        return tuple((place, seed) for seed in self.seeds for place in range(len(self.values)))
+        return tuple((index, seed) for seed in self.seeds for index in range(len(self.values)))
 
-    def run(self, place: int, seed: int) -> RunConfig:
-        """The run of one value and one seed."""
-        run = vary(self.base, self.axis, self.values[place])
+    def run(self, index: int, seed: int) -> RunConfig:
+        """The config of one value and one seed."""
+        run = vary(self.base, self.axis, self.values[index])
         run = replace(run, seed=seed, finish_early=False, patience=0, watch=1, seconds=LONGEST)
         if self.equal == "steps":
             return replace(run, steps=self.base.steps, record_every=self.base.record_every, trained=LONGEST)
@@ -94,9 +93,9 @@ class SweepConfig:
                        record_every=max(self.base.record_every, RECORD_EVERY))
 
     def try_models(self) -> None:
-        """ConfigError where a model cannot serve the task."""
-        for place, seed in self.cells[: len(self.values)]:
-            buildable(self.run(place, seed))
+        """ConfigError when a model does not fit the task."""
+        for cell in self.cells[: len(self.values)]:
+            buildable(self.run(*cell))
 
     def to_json(self) -> dict[str, Any]:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -105,7 +104,7 @@ class SweepConfig:
 
     @classmethod
     def from_json(cls, data: object) -> SweepConfig:
-        """The sweep that a dict describes; ConfigError for a name or a value that cannot be."""
+        """The sweep in a dict; ConfigError for a missing or unknown name or an invalid value."""
         if not isinstance(data, Mapping):
             raise ConfigError("a sweep is described by an object with base, axis, values and seeds.")
         if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
@@ -119,7 +118,7 @@ class SweepConfig:
 
 
 def buildable(run: RunConfig) -> None:
-    """ConfigError where the model cannot serve the task; nothing is computed, and no generator moves."""
+    """ConfigError when the model does not fit the task; computes nothing and uses no random numbers."""
     shape = _shape(run.task)
     with torch.device("meta"):
         build_model(run.model, shape)
@@ -131,9 +130,9 @@ def _shape(task: TaskConfig) -> Shape:
 
 
 def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:
-    """The run with one setting changed and what must follow it: an attention its model's sizes, d_ff its d_model.
+    """The config with one setting changed, and what depends on it: an attention's sizes, d_ff with d_model.
 
-    Another kind of model comes with its own recipe for the task. ConfigError when the run cannot have that value.
+    Another kind of model takes its own recipe for the task. ConfigError for an invalid value.
     """
     if axis == "kind":
         return recommended(make_task(base.task), value, steps=base.steps, record_every=base.record_every)
@@ -163,7 +162,7 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
 
 
 def name_of(axis: str, task: TaskConfig | None = None) -> str:
-    """What a setting is called; ConfigError, when the task is given too, for one that there is not."""
+    """The name of a setting; ConfigError for an unknown one if the task is given."""
     if axis in FIELDS:
         return FIELDS[axis]
     key = axis.removeprefix("task.")
@@ -174,7 +173,7 @@ def name_of(axis: str, task: TaskConfig | None = None) -> str:
 
 
 def _value(axis: str, value: Any) -> Any:
-    """A value as its setting has it: a choice of an axis of the attention, a whole attention or none, or as it is."""
+    """A value of a setting: a Choice of an axis, an AttentionConfig or None, or a plain value."""
     if axis in AXES:
         return complete(value if isinstance(value, Choice) else Choice.from_json(value), AXES[axis], axis)
     if axis == "attention" and value is not None and not isinstance(value, AttentionConfig):
@@ -185,7 +184,7 @@ def _value(axis: str, value: Any) -> Any:
 
 
 def value_text(axis: str, value: Any) -> str:
-    """A value in words: an entry's name with what was changed in it, a mechanism's, a number as it is typed."""
+    """A value as text: an entry's name with its changed parameters, a mechanism's name, or a number."""
     if value is None:
         return "No attention"
     if isinstance(value, bool):
@@ -193,7 +192,7 @@ def value_text(axis: str, value: Any) -> str:
     if isinstance(value, Choice):
         usual = dict(complete(Choice(value.key), AXES[axis], axis).params)
         more = [value_text(axis, part) for part in value.parts]
-        more += [f"{name} {given}" for name, given in value.params if usual.get(name) != given]
+        more += [f"{name} {param}" for name, param in value.params if usual.get(name) != param]
         return entry(axis, value.key).name + (f" ({', '.join(more)})" if more else "")
     if isinstance(value, AttentionConfig):
         return _mechanism(value)
@@ -201,7 +200,7 @@ def value_text(axis: str, value: Any) -> str:
 
 
 def _mechanism(config: AttentionConfig) -> str:
-    """The name of the preset that it is, else of its choices that are not the plainest."""
+    """The name of the equal preset, else of the choices that are not the defaults."""
     for item in PRESETS:
         try:
             if item.config(config.d_model, config.num_heads) == replace(config, dropout=0.0):
@@ -209,5 +208,5 @@ def _mechanism(config: AttentionConfig) -> str:
         except ConfigError:
             continue
     plain = AttentionConfig(config.d_model, config.num_heads)
-    own = [value_text(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
-    return ", ".join(own) or entry("score", config.score.key).name
+    names = [value_text(axis, getattr(config, axis)) for axis in AXES if getattr(config, axis) != getattr(plain, axis)]
+    return ", ".join(names) or entry("score", config.score.key).name

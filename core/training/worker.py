@@ -1,7 +1,7 @@
 """Train one run's folder in a process of its own: `python -m core.training.worker RUN_DIR`.
 
-A folder that has a checkpoint goes on from its last one. With --spare it first imports torch and takes one optimizer
-step, then waits for a RUN_DIR on its standard input. `python -m core.training` is the command for people.
+A folder with checkpoints continues from the last one. With --spare it first imports torch and takes an optimizer step,
+then reads RUN_DIR from its standard input. `python -m core.training` is the command for people.
 
 A run may hold $ATTENTION_LAB_MEMORY_MB (3,000 by default) of memory. Windows has no such limit: a run there that needs
 more than the machine has ends as the system ends it.
@@ -22,7 +22,9 @@ from pathlib import Path
 import torch
 
 from core.attention import ConfigError
+from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
+from core.tasks import TaskConfig
 from core.training.config import RunConfig
 from core.training.loop import train
 from core.training.machine import record_machine
@@ -48,10 +50,15 @@ def work(path: Path, memory_mb: float | None = None, on_record: Callable[[Record
         run.set_status("running", pid=os.getpid())
         try:
             with _memory_limit(run, memory_mb or float(os.environ.get("ATTENTION_LAB_MEMORY_MB") or MEMORY_MB)):
-                state, message = (_fine_tune if "finetune" in run.metadata() else _train)(run, stop, on_record)
+                if "finetune" in run.metadata():
+                    from core.finetune.run import work as fine_tune  # Hugging Face's Trainer is large
+
+                    state, message = fine_tune(run, stop, on_record)
+                else:
+                    state, message = _train(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", str(error)
-        except Exception as error:  # a crash costs this run alone, and says what it was
+        except Exception as error:  # a crash costs this run alone
             traceback.print_exc()
             state, message = "failed", f"The worker met an error: {type(error).__name__}: {error}"
         try:
@@ -69,10 +76,10 @@ def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], Non
         session.restore(*run.checkpoint(steps[-1]))
     if config.keep_best and (best := run.best_step()) is not None:
         session.restore_best(best, run.checkpoint(best)[0])
-    run.truncate(session.progress.step or -1)  # the loop measures its beginning again, and nothing else
-    ended = _take_up(run, session)
+    run.truncate(session.progress.step or -1)  # the loop measures step 0 again, and no later one
+    ended = _restore_record(run, session)
     if ended is not None and ended.step >= config.steps:
-        return "finished", _finished(ended, config)  # killed after its final record, or asked to go on to where it is
+        return "finished", _finished(ended, config)  # killed after its final record
     last, tenth = None, max(1, config.steps // CHECKPOINTS)
     for last in train(config, session, stop):
         run.append(last)
@@ -88,13 +95,13 @@ def _train(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], Non
     return "paused" if paused else "stopped", f"{prefix} step {session.progress.step:,}{'' if paused else ' is kept'}."
 
 
-def _take_up(run: Run, session: Session) -> Record | None:
-    """Give the session the record of the step it was restored at; the final record of that step, if it ended there."""
+def _restore_record(run: Run, session: Session) -> Record | None:
+    """Set the session's record to that of the restored step; returns that step's final record, if there is one."""
     records = [record for record in run.records() if record.step == session.progress.step]
     session.record = next((record for record in reversed(records) if not record.final), None)
     if not records or not records[-1].final:
         return None
-    session.progress.passes = session.progress.waited = 0  # it ended here once, and goes on
+    session.progress.passes = session.progress.waited = 0  # or a run continued after its end would end again
     return records[-1]
 
 
@@ -104,18 +111,11 @@ def _finished(last: Record, config: RunConfig) -> str:
     return f"Finished after {last.step:,} steps in {last.elapsed:.1f} s.{capped}{from_best}"
 
 
-def _fine_tune(run: Run, stop: Callable[[], bool], on_record: Callable[[Record], None]) -> tuple[str, str]:
-    """A pretrained model goes on learning; Hugging Face's Trainer is imported only for that."""
-    from core.finetune.run import work as fine_tune
-
-    return fine_tune(run, stop, on_record)
-
-
 def _listen(run: Run) -> Callable[[], bool]:
-    """A function that says whether Stop was asked for, by the stop file, a signal or Ctrl-C."""
+    """A function that returns whether a stop was requested: by the stop file, a signal or Ctrl-C."""
     signalled = threading.Event()
     if threading.current_thread() is threading.main_thread():
-        for name in (signal.SIGTERM, signal.SIGINT):  # Ctrl-C in a shell keeps what was reached
+        for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: signalled.set())
     return lambda: signalled.is_set() or bool(run.stop_request())
 
@@ -158,10 +158,11 @@ def resident_mb() -> float:
 
 
 def _wait_warm() -> Path | None:
-    """Pay for the imports and the first step now, then wait for a folder; None when whoever started us is gone."""
-    from core.training.warmup import smallest
-
-    for _ in zip(range(2), train(smallest()), strict=False):
+    """Take the first steps of a tiny run, so that the next starts fast, then wait for a folder; None at end of file."""
+    task = TaskConfig.of("reverse", length=6, vocab=12)
+    model = ModelConfig.transformer(d_model=8, num_heads=1, layers=1, d_ff=8, position="learned")
+    config = RunConfig(task, model, steps=2, batch_size=4, record_every=1, held_out=4, watch=1)
+    for _ in zip(range(2), train(config), strict=False):
         pass
     print("ready", flush=True)
     line = sys.stdin.readline().strip()

@@ -8,7 +8,7 @@ from core.models import ModelConfig, Shape, build_model
 from core.tasks import BOS, PAD, UNK, Example, TaskConfig, make_task
 from core.tasks.repeats import COMMON
 from core.training import train
-from core.training.recipes import recommended
+from core.training.config import recommended
 
 
 @pytest.fixture(scope="module")
