@@ -60,4 +60,5 @@ def test_the_machine_is_written_down_and_told(config, tmp_path):
     run = create(replace(config, device="cpu"), tmp_path)
     assert work(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [machine("cpu")]
     where = line(run.metadata()["machines"])
-    assert where in about_run(summarize(run)) and plain(where) in conditions(config, about(run), 33, 8, 0, where)
+    assert where in about_run(summarize(run)) and plain(where) in conditions(
+        config, about(run), parse("classify", config.data), where)

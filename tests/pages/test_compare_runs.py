@@ -136,11 +136,11 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
     decoder = made("one line", kinds={"causal": both}, model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder",
                                                                                      position="learned"))
-    first, second = both_sides = sides([summarize(made("cross")), summarize(decoder)])
+    both_sides = sides([summarize(made("cross")), summarize(decoder)])
     maps = [compute.source_weights(side, 4, 0) for side in both_sides]
     assert maps[0].weights.shape == maps[1].weights.shape == (1, 2, 7, 6)
     np.testing.assert_allclose(maps[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
-    tiles, rows, columns, other = compute.tiles([(first, maps[0], (0, 0)), (second, maps[1], (0, 1))])
+    tiles, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
     assert [tile.marker for tile in tiles] == [0, 1] and not other and len(rows) == 7 and len(columns) == 6
 
 

@@ -209,7 +209,7 @@ def test_distances_are_those_of_the_outputs():
 def test_implied_weights_are_those_of_the_layer():
     tokens = ("a", "b", "c", "d")
     same = compute.implied(Choice.of("nystrom", landmarks=8), tokens, False)
-    assert same.mean_error < 1e-6 and same.sums == pytest.approx((1, 1))  # a landmark per token: the softmax
+    assert same.mean_error < 1e-6 and abs(same.weights.sum(-1) - 1).max() < 1e-6  # a landmark per token: the softmax
     few = compute.implied(Choice.of("nystrom", landmarks=2), tokens, False)
     weights = compute.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)
     assert few.mean_error == pytest.approx(float((torch.tensor(few.weights) - weights).abs().mean()))

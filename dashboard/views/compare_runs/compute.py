@@ -1,9 +1,10 @@
-"""The compared runs, and the attention of each at one step on the same held-out example."""
+"""The compared runs, their measures, and the attention of each at one step on the same held-out example."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from core.training.record import Record
 from dashboard.charts import source_attention
 from dashboard.components.multiples import Tile
 from dashboard.runtime.attention_frames import KINDS, best_head, steps_with_maps, tokens, watched_examples
-from dashboard.runtime.run_data import RunData, load_run
+from dashboard.runtime.run_data import RunData, load_run, task_of
 from dashboard.runtime.run_summary import RunSummary
 
 Head = tuple[int, int]
@@ -21,28 +22,31 @@ LONGEST = 30  # characters of a name beside a curve
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One of the runs: its index, which gives its colour and its marker, and all that was read of it."""
+    """A run: its index, which gives its colour and marker, its folder's content, and the steps that have maps."""
 
     index: int
     summary: RunSummary
     data: RunData
     name: str
+    steps: tuple[int, ...]
 
     @property
     def records(self) -> tuple[Record, ...]:
         return self.data.records
 
 
-def sides(chosen: Sequence[RunSummary]) -> list[ComparedRun]:
-    return [ComparedRun(place, item, load_run(item.run), name)
-            for place, (item, name) in enumerate(zip(chosen, names(chosen), strict=True))]
+def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
+    """Read the folder of each run once."""
+    loaded = [load_run(item.run) for item in summaries]
+    return [ComparedRun(index, item, data, name, tuple(steps_with_maps(data)))
+            for index, (item, data, name) in enumerate(zip(summaries, loaded, names(summaries), strict=True))]
 
 
-def names(chosen: Sequence[RunSummary]) -> list[str]:
-    """Names short enough to stand beside a curve, all different; a task that all of them learn needs no saying."""
-    same = len({item.task for item in chosen}) == 1
+def names(summaries: Sequence[RunSummary]) -> list[str]:
+    """Names short enough to stand beside a curve, all different, without a task that all have in common."""
+    same = len({item.task for item in summaries}) == 1
     names: list[str] = []
-    for item in chosen:
+    for item in summaries:
         name = item.plain_name
         if same and not item.named:
             name = name.removeprefix(f"{item.task}: ")
@@ -53,7 +57,7 @@ def names(chosen: Sequence[RunSummary]) -> list[str]:
 
 
 def expected(record: Record) -> float | None:
-    """The weight on the expected place in the head that puts most there."""
+    """The weight on the expected position in the head that puts most there."""
     return max(map(max, record.expected)) if record.expected else None
 
 
@@ -63,35 +67,53 @@ def latest(records: Sequence[Record], value: Value, until: Callable[[Record], bo
     return next((each for each in values if each is not None), None)
 
 
-@dataclass(frozen=True, eq=False)
-class SourceWeights:
-    """What the outputs of one example put on its source at one step: weights (layers, H, T, S) and their words."""
+@dataclass(frozen=True)
+class Measure:
+    """A value that records hold; a `share` of 1 is drawn in percent."""
 
-    step: int
-    weights: np.ndarray
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    key: str
+    label: str
+    name: str
+    value: Value
+    share: bool = True
+
+
+MEASURES = (
+    Measure("exact", "Exact", "Whole outputs right", lambda r: r.exact),
+    Measure("error", "Error", "Error, as a share of repeating the last season", lambda r: r.error),
+    Measure("letters", "Tokens", "Single tokens right", lambda r: r.letters),
+    Measure("bleu", "BLEU", "BLEU", lambda r: r.bleu, False),
+    Measure("chrf", "chrF", "chrF", lambda r: r.chrf, False),
+    Measure("loss", "Loss", "Held-out loss", lambda r: r.loss, False),
+    Measure("train_loss", "Training loss", "Training loss", lambda r: r.train_loss, False),
+    Measure("expected", "Expected place", "Weight on the expected place, best head", expected),
+)
+
+
+def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
+    """The measures that any of the runs has, named after the task where it is the same in all."""
+    present = [measure for measure in MEASURES
+               if any(measure.value(record) is not None for side in sides for record in side.records)]
+    configs = {side.data.config.task for side in sides if side.data.config is not None}
+    if len(configs) != 1:
+        return present
+    task = task_of(configs.pop())
+    by_task = {"exact": f"{'' if task.form == 'label' else 'whole '}{task.whole} right",
+               "letters": f"single {task.unit}s right"}
+    return [replace(measure, name=name[0].upper() + name[1:]) if (name := by_task.get(measure.key)) else measure
+            for measure in present]
 
 
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
-    """The runs whose maps can stand side by side, which watch the same held-out examples, and the others."""
-    able = [side for side in sides if steps_with_maps(side.data)]
-    if not able:
-        return [], list(sides)
-    task = able[0].data.config.task
-    same = [side for side in able if side.data.config.task == task]
+    """The runs that watch the same held-out examples, so that their maps can be compared, and the others."""
+    with_maps = [side for side in sides if side.steps]
+    same = [side for side in with_maps if side.data.config.task == with_maps[0].data.config.task]
     return same, [side for side in sides if side not in same]
 
 
-def steps(sides: Sequence[ComparedRun]) -> list[int]:
-    """Every step at which one of the runs kept its maps."""
-    return sorted({step for side in sides for step in steps_with_maps(side.data)})
-
-
 def shared_step(sides: Sequence[ComparedRun]) -> int:
-    """The last step that all of them reached, and kept if there is one."""
-    steps_by_run = [set(steps_with_maps(side.data)) for side in sides]
-    return max(set.intersection(*steps_by_run), default=max(steps_by_run[0]))
+    """The last step of which all runs have maps; the first run's last where there is none."""
+    return max(set.intersection(*(set(side.steps) for side in sides)), default=sides[0].steps[-1])
 
 
 def examples(side: ComparedRun) -> list[str]:
@@ -101,16 +123,24 @@ def examples(side: ComparedRun) -> list[str]:
             for example in watched_examples(config.task, config.watch)]
 
 
+@dataclass(frozen=True, eq=False)
+class SourceWeights:
+    """The weights (layers, H, T, S) of the outputs of one example on its source at one step, and their tokens."""
+
+    step: int
+    weights: np.ndarray
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
 def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights | None:
-    """The maps of a run at the step, or at the last it kept before; None where it has none of its source."""
-    before = [at for at in steps_with_maps(side.data) if at <= step]
-    if not before:
-        return None
-    frame, config, task = side.summary.run.frame(before[-1]), side.data.config, side.data.task()
+    """The maps of a run at the step, or the last ones before it; None where it has none of its source."""
+    step = max((each for each in side.steps if each <= step), default=-1)
+    config, task = side.data.config, side.data.task()
     watched = watched_examples(config.task, config.watch)
-    if example >= len(watched):
+    if step < 0 or example >= len(watched):
         return None
-    source = task.display_tokens(watched[example])[0]
+    frame, source = side.summary.run.frame(step), task.display_tokens(watched[example])[0]
     for kind in KINDS:
         weights = frame.get(f"{example}:{kind}")
         if weights is None:
@@ -121,34 +151,41 @@ def source_weights(side: ComparedRun, step: int, example: int) -> SourceWeights 
         if all(head is not None for head in heads):
             by_head = np.stack([head[1] for head in heads if head is not None])
             stacked = by_head.reshape(*weights.shape[:2], *by_head.shape[1:])
-            return SourceWeights(before[-1], stacked, heads[0][0], tuple(source))
+            return SourceWeights(step, stacked, heads[0][0], tuple(source))
         if task.form == "text":
-            return SourceWeights(before[-1], weights, rows, columns)
+            return SourceWeights(step, weights, rows, columns)
     return None
 
 
 def heads(side: ComparedRun) -> list[Head]:
-    """The heads of a run's maps, the one that looks best where its outputs come from first."""
-    result = source_weights(side, steps_with_maps(side.data)[-1], 0)
+    """The heads of a run's maps, the one with most weight on the expected position first."""
+    result = source_weights(side, side.steps[-1], 0)
     if result is None:
         return []
-    all_heads = [(layer, head) for layer in range(result.weights.shape[0]) for head in range(result.weights.shape[1])]
     best = best_head(next((record for record in reversed(side.records) if record.expected), None))
-    return sorted(all_heads, key=lambda head: head != best)
+    return sorted(np.ndindex(result.weights.shape[:2]), key=lambda head: head != best)
 
 
-def tiles(
-    items: Sequence[tuple[ComparedRun, SourceWeights, Head]],
-) -> tuple[list[Tile], tuple[str, ...], tuple[str, ...], list[ComparedRun]]:
-    """The maps of the first run's shape as tiles, their words, and the runs whose maps have another shape."""
-    rows, columns = items[0][1].rows, items[0][1].columns
-    drawn, other = [], []
+class Maps(NamedTuple):
+    """Maps of one shape with the tokens of their rows and columns, and the runs whose maps have another shape."""
+
+    tiles: list[Tile]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    others: list[ComparedRun]
+
+
+def maps_at(sides: Sequence[ComparedRun], step: int, example: int, heads: Sequence[Head | None]) -> Maps:
+    """The map of each run's head at a step, as far as it has the shape of the first one."""
+    items = [(side, attention, head) for side, head in zip(sides, heads, strict=True)
+             if head is not None and (attention := source_weights(side, step, example)) is not None]
+    maps = Maps([], items[0][1].rows, items[0][1].columns, []) if items else Maps([], (), (), [])
     for side, attention, (layer, head) in items:
         weights = attention.weights[layer, head]
-        if weights.shape != (len(rows), len(columns)):
-            other.append(side)
+        if weights.shape != (len(maps.rows), len(maps.columns)):
+            maps.others.append(side)
             continue
-        one = attention.weights.shape[:2] == (1, 1)
-        note = f"step {attention.step:,}" + ("" if one else f" · L{layer}·H{head}")
-        drawn.append(Tile(side.name, note, weights, None, side.index))
-    return drawn, rows, columns, other
+        single = attention.weights.shape[:2] == (1, 1)
+        note = f"step {attention.step:,}" + ("" if single else f" · L{layer}·H{head}")
+        maps.tiles.append(Tile(side.name, note, weights, None, side.index))
+    return maps

@@ -1,42 +1,111 @@
-"""Which runs are compared: those that the link names, or the two that come with the lab."""
+"""The controls of Compare runs: the runs, which are in the link, then the measure and what the maps show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.run_summary import RunSummary, rival
+from dashboard.views.compare_runs import compute
+from dashboard.views.compare_runs.compute import ComparedRun, Head, Measure
+from dashboard.widgets.panels import plain
+from dashboard.widgets.params import BOUND
 
 LINK, LAST = "runs", "compare_runs:last"
-MOST = 4
+LABELS = ("First", "Second", "Third", "Fourth")
+MOST = len(LABELS)
 
 
-def linked_ids() -> list[str]:
-    """The names in the link; without any, those that this session compared last."""
-    given = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
-    return list(dict.fromkeys(name for name in given.split(",") if name))
+@dataclass(frozen=True)
+class Controls:
+    """The measure, the step, the held-out example, and a head of each run with maps (None where it has none)."""
+
+    measure: Measure
+    step: int
+    example: int = 0
+    heads: tuple[Head | None, ...] = ()
 
 
-def choose(names: Sequence[str]) -> None:
-    """Put the compared runs into the link."""
-    st.query_params[LINK] = st.session_state[LAST] = ",".join(names)
+def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
+    """Draw a list for each of the compared runs, of which the third and the fourth may stay empty."""
+    runs, message = runs_to_compare(summaries)
+    if message:
+        st.warning(message)
+    names = {item.run.id: item.name for item in summaries if not item.trouble}
+    with st.grid(min_column_width=170, gap="small"):
+        for index, label in enumerate(LABELS):
+            key = f"compare_runs:{index}"
+            st.session_state[key] = runs[index].run.id if index < len(runs) else None
+            st.selectbox(label, [*[None] * (index > 1), *names], key=key, on_change=_write_link,
+                         disabled=index > len(runs), format_func=lambda name: names.get(name, "none"))
+    return runs
 
 
-def runs_to_compare(every: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
-    """Two to four runs to compare, and words about what the link names and cannot have."""
-    there = {item.run.id: item for item in every}
-    ids = linked_ids()
-    chosen = [there[name] for name in ids if name in there and there[name].config is not None]
+def _write_link() -> None:
+    ids = [st.session_state.get(f"compare_runs:{index}") for index in range(MOST)]
+    st.query_params[LINK] = st.session_state[LAST] = ",".join(dict.fromkeys(name for name in ids if name))
+
+
+def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
+    """The two to four runs of the link, else of the session, else the examples; and a warning about the link."""
+    by_id = {item.run.id: item for item in summaries}
+    link = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
+    ids = list(dict.fromkeys(name for name in link.split(",") if name))
+    runs = [by_id[name] for name in ids if name in by_id and by_id[name].config is not None]
     messages = []
-    if missing := len(ids) - len(chosen):
+    if missing := len(ids) - len(runs):
         messages.append(f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
-                    "cannot be read.")
-    if len(chosen) > MOST:
+                        "cannot be read.")
+    if len(runs) > MOST:
         messages.append(f"At most {MOST} runs stand side by side; these are the first {MOST}.")
-    examples = [there[run.id] for run in EXAMPLE_RUNS]
-    while len(chosen) < 2:
-        other = rival(chosen[0], every) if ids and chosen else None
-        chosen.append(other or next(item for item in examples if item not in chosen))
-    return chosen[:MOST], " ".join(messages)
+    while len(runs) < 2:
+        other = rival(runs[0], summaries) if ids and runs else None
+        runs.append(other or next(by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs))
+    return runs[:MOST], " ".join(messages)
+
+
+def draw_controls(sides: Sequence[ComparedRun], same: Sequence[ComparedRun], measures: Sequence[Measure],
+                  top: DeltaGenerator) -> Controls:
+    """Draw the measure in `top`, then step, example and heads of the runs `same`, which learn the same task."""
+    by_key = {measure.key: measure for measure in measures}
+    key = top.segmented_control("Measure", list(by_key), default=measures[0].key, key="compare_runs:measure",
+                                required=True, label_visibility="collapsed",
+                                format_func=lambda name: by_key[name].label, **BOUND)
+    measure = by_key.get(key, measures[0])
+    if not same:
+        return Controls(measure, max((side.records[-1].step for side in sides if side.records), default=0))
+    examples, ids = compute.examples(same[0]), "-".join(side.summary.run.id for side in same)
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        step = _step(same, f"compare_runs:step:{ids}")
+        example = st.selectbox("Held-out example", range(len(examples)), key=f"compare_runs:example:{ids}", width=240,
+                               format_func=lambda index: examples[index])
+        return Controls(measure, step, example, tuple(map(_head, same)))
+
+
+def _step(same: Sequence[ComparedRun], key: str) -> int:
+    """The step that is drawn; it is in the link."""
+    steps = sorted({step for side in same for step in side.steps})
+    if len(steps) == 1:
+        return steps[0]
+    linked = st.query_params.get("step", "")
+    start = int(linked) if linked.isdecimal() and len(linked) < 7 and int(linked) in steps else \
+        compute.shared_step(same)
+
+    def write_link() -> None:
+        st.query_params["step"] = str(st.session_state[key])
+
+    return st.select_slider("Step", steps, start, key=key, format_func=lambda step: f"{step:,}", width=300,
+                            on_change=write_link)
+
+
+def _head(side: ComparedRun) -> Head | None:
+    """The head of a run; a control where there are several."""
+    heads = compute.heads(side)
+    if len(heads) < 2:
+        return heads[0] if heads else None
+    return st.selectbox(f"Head of {plain(side.name)}", heads, key=f"compare_runs:head:{side.summary.run.id}",
+                        format_func=lambda head: f"L{head[0]}·H{head[1]}", width=190)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.charts.palette import CATEGORIES, Ink, Theme
-from dashboard.charts.vega import config, filtered_layer, separate
+from dashboard.charts.vega import Spec, filtered_layer, right_margin, separate, series_encoding, titled_figure
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ STEPS = 2  # to a power of ten, in which an axis ends
 
 @dataclass(frozen=True)
 class Line:
-    """One kernel: its name, what was measured, and the closed form at the same lengths."""
+    """One kernel: its name, its measurements, and the closed form at the same lengths."""
 
     name: str
     index: int  # in the series: its colour and shape
@@ -30,64 +30,58 @@ class Line:
     closed: Sequence[tuple[int, float]]
 
 
-def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> dict:
-    """One figure of the rows below; a line ends in a dot and carries its name there.
+def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
+    """One figure of the rows below, each line with its name at its end.
 
     The axis ends in steps, so that another kernel changes the rows alone, and no figure is built anew.
     """
-    ink, lengths = Ink.of(theme), sorted({x for line in lines for x, _ in line.points})
-    low, high = ends(lines)
+    lengths = sorted({x for line in lines for x, _ in line.points})
+    low, high = _ends(lines)
     x = {"field": "x", "type": "quantitative", "title": "tokens T",
          "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
          "axis": {"grid": False, "values": lengths, "labelExpr": THOUSANDS}}
     powers = [10.0 ** power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
     y = {"field": "y", "type": "quantitative", "title": None, "axis": {"values": powers, "format": ",~g"},
          "scale": {"type": "log", "domain": [low, high], "nice": False}}
-    heading = {"text": f"{title}, {unit}", "anchor": "start", "fontSize": 14, "fontWeight": 600, "color": ink.text}
-    return {"title": heading, "height": HEIGHT, "layer": layers(x, y, theme), "config": config(ink),
-            "padding": {"left": 4, "right": 4, "top": 4, "bottom": 4},
-            "autosize": {"type": "fit-x", "contains": "padding"}}
+    return titled_figure(f"{title}, {unit}", _layers(x, y, theme), HEIGHT, Ink.of(theme), **right_margin(4))
 
 
-def ends(lines: Sequence[Line]) -> tuple[float, float]:
-    """Where the axis of all measured and all calculated numbers begins and ends, in steps of half a power of ten."""
+def _ends(lines: Sequence[Line]) -> tuple[float, float]:
+    """The ends of the axis of all measured and calculated numbers, in steps of half a power of ten."""
     values = [y for line in lines for _, y in (*line.points, *line.closed) if y > 0]
     low, high = math.log10(min(values) / AIR), math.log10(max(values) * AIR)
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
-def layers(x: dict, y: dict, theme: Theme) -> list[dict]:
-    places = [str(place) for place in range(len(SHAPES))]
-    colours = [CATEGORIES[theme][place % len(CATEGORIES[theme])] for place in range(len(SHAPES))]
-
-    def series(values: Sequence[str]) -> dict:
-        return {"field": "place", "type": "nominal", "legend": None, "scale": {"domain": places, "range": list(values)}}
-
-    both = {"x": x, "y": y, "color": series(colours)}
+def _layers(x: Spec, y: Spec, theme: Theme) -> list[Spec]:
+    indices = [str(index) for index in range(len(SHAPES))]
+    colours = [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))]
+    shape = series_encoding("place", indices, SHAPES)
+    both = {"x": x, "y": y, "color": series_encoding("place", indices, colours)}
     tips = [{"field": "name", "title": " "}, {"field": "x", "title": "tokens", "format": ",d"},
             {"field": "told", "title": " "}]
     label = {"align": "left", "dx": 8, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
     return [
         filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
         filtered_layer("measured", "line", both, strokeWidth=2),
-        filtered_layer("measured", "point", {**both, "shape": series(SHAPES)}, filled=True, size=30, opacity=1),
+        filtered_layer("measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1),
         filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
         filtered_layer("label", "text", {**both, "x": {"value": "width"}, "text": {"field": "name"}}, **label),
     ]
 
 
 def rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
-    """What the figure draws: kind, name, place in the series, x, y, and y as `format_y` writes it."""
+    """The data of the figure: kind, name, index in the series, x, y, and y as `format_y` writes it."""
     import pyarrow as pa
 
     cells = [(kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
              for line in lines for kind, points in (("measured", line.points), ("closed", line.closed))
              for x, y in points if y > 0]
     # Each kernel's name stands right of the plot, at the height of its end, moved apart where ends meet.
-    low, high = (math.log(end) for end in ends(lines))
-    places = separate([(math.log(line.points[-1][1]) - low) / (high - low) for line in lines])
-    cells += [("label", line.name, str(line.index % len(SHAPES)), 1.0, math.exp(low + share * (high - low)))
-              for line, share in zip(lines, places, strict=True)]
+    low, high = (math.log(end) for end in _ends(lines))
+    heights = separate([(math.log(line.points[-1][1]) - low) / (high - low) for line in lines])
+    cells += [("label", line.name, str(line.index % len(SHAPES)), 1.0, math.exp(low + height * (high - low)))
+              for line, height in zip(lines, heights, strict=True)]
     columns = [list(column) for column in zip(*cells, strict=True)]
     table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
     return table.append_column("told", [[format_y(y) for y in columns[-1]]])

@@ -1,4 +1,4 @@
-"""Kernel benchmarks, how far each output is from exact's, and the weights that a kernel implies."""
+"""Kernel benchmarks, the error of each output, and the weights that a kernel implies."""
 
 from __future__ import annotations
 
@@ -42,22 +42,19 @@ def output_error(config: AttentionConfig) -> float:
 
 @dataclass(frozen=True)
 class Implied:
-    """The weights (H, T, T) of one kernel on the sentence, and how far they are from exact's."""
+    """The weights (H, T, T) of one kernel on the sentence, and their error."""
 
     kernel: str
     weights: np.ndarray
-    mean_error: float  # mean |difference| over all cells of all heads
+    mean_error: float  # mean |difference| from exact's over all cells of all heads
     largest: float  # of all its weights
-    sums: tuple[float, float]  # the least and the largest sum of a row
 
 
 def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
     """The weights of a kernel on these tokens, with the same seeded projections for every kernel."""
     config = AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
-    weights, true = weights_of(config, tokens), weights_of(config.with_(kernel=Choice("exact")), tokens)
-    rows = weights.sum(-1)
-    return Implied(choice.key, weights.numpy(), float((weights - true).abs().mean()), float(weights.max()),
-                   (float(rows.min()), float(rows.max())))
+    weights, exact_weights = weights_of(config, tokens), weights_of(config.with_(kernel=Choice("exact")), tokens)
+    return Implied(choice.key, weights.numpy(), float((weights - exact_weights).abs().mean()), float(weights.max()))
 
 
 def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
@@ -68,24 +65,18 @@ def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
     return weights[0]
 
 
-def lengths(longest: int) -> list[int]:
-    """The measured lengths, each twice the one before."""
-    doubled = [SHORTEST]
-    while doubled[-1] < longest:
-        doubled.append(doubled[-1] * 2)
-    return doubled
-
-
 def start_race(controls: Controls, clock: Callable[[], float] = time.perf_counter) -> Race:
-    """Start measuring these kernels in a thread of their own."""
-    configs, _ = controls.configs()
-    return Race(configs, lengths(controls.longest), rounds=ROUNDS, limits=limits(controls.device),
+    """Start measuring these kernels in a thread, at lengths that double up to the longest."""
+    lengths = [SHORTEST]
+    while lengths[-1] < controls.longest:
+        lengths.append(2 * lengths[-1])
+    return Race(controls.configs()[0], lengths, rounds=ROUNDS, limits=limits(controls.device),
                 backward=controls.backward, device=controls.device, clock=clock)
 
 
 @dataclass(frozen=True)
 class Result:
-    """The points of a race, and under which conditions they were measured."""
+    """The points of a race, and their conditions."""
 
     controls: Controls
     points: tuple[Measurement, ...]
@@ -101,7 +92,7 @@ class Result:
         return [point for point in self.points if point.name == kernel and not point.skipped]
 
     def skipped(self) -> list[Measurement]:
-        """The first length that each kernel did not get to."""
+        """The first skipped length of each kernel."""
         first: dict[str, Measurement] = {}
         for point in self.points:
             if point.skipped:

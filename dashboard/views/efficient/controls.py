@@ -1,4 +1,4 @@
-"""The controls of Cost and speed: which kernels race, on what, and the mechanisms that this makes."""
+"""The controls of Cost and speed: the kernels, their conditions, and the mechanisms that are measured."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from dashboard.widgets.params import BOUND, params_of
 HEADS, SIZE = 4, 64
 SHORTEST = 128
 LONGEST = (512, 1024, 2048, 4096, 8192)
-USUAL_LONGEST = 2048
 WINDOWS = (16, 32, 64, 128, 256)
-USUAL_WINDOW = 32
 ROUNDS = 5
 MOST = 6  # curves in one figure
 USUAL = ("exact", "fused", "chunked", "local", "linear", "performer")
 LIMITS = Limits(seconds=2.0, bytes=256e6)  # a server of 1 GB holds this beside everything else
 ENTRIES: dict[str, Entry] = {item.key: item for item in AXES["kernel"]}
 TABLE = "max_len"  # a parameter that follows the longest text
-SEEN = {False: "every key", True: "keys before"}
+VISIBLE = {False: "every key", True: "keys before"}
 PASSES = {False: "forward", True: "and backward"}
 BANDED = ("local", "block_sparse")  # measured on a window; all other kernels see every key
 
@@ -50,13 +48,8 @@ def limits_help(device: str) -> str:
             f"{most.seconds:g} s.")
 
 
-def device_name(device: str) -> str:
-    """A device's label in its control."""
-    return torch.cuda.get_device_name() if device == CUDA else "CPU"
-
-
-def with_defaults(choice: Choice) -> Choice:
-    """The choice with every parameter written out, so that one left out equals its default."""
+def _complete(choice: Choice) -> Choice:
+    """The choice with every parameter written out, so that a missing one equals its default."""
     return complete(choice, AXES["kernel"], "kernel")
 
 
@@ -65,10 +58,10 @@ class Controls:
     """Which kernels race, and on what."""
 
     kernels: tuple[Choice, ...] = tuple(Choice(key) for key in USUAL)
-    longest: int = USUAL_LONGEST
+    longest: int = 2048
     causal: bool = False
     backward: bool = False
-    window: int = USUAL_WINDOW
+    window: int = 32
     device: str = CPU
 
     @classmethod
@@ -82,7 +75,7 @@ class Controls:
 
     def covers(self, other: Controls) -> bool:
         """Whether a result for these controls also answers the other ones; their lengths may differ."""
-        return {*map(with_defaults, other.kernels)} <= {*map(with_defaults, self.kernels)} and (
+        return {*map(_complete, other.kernels)} <= {*map(_complete, self.kernels)} and (
             replace(self, kernels=(), longest=0) == replace(other, kernels=(), longest=0))
 
     def configs(self) -> tuple[dict[str, AttentionConfig], list[str]]:
@@ -97,7 +90,7 @@ class Controls:
         return configs, errors
 
     def config(self, kernel: str) -> AttentionConfig:
-        """The mechanism of a kernel; tables are as long as the longest text. ConfigError for a mask it cannot do."""
+        """The mechanism of a kernel; tables are as long as the longest text. ConfigError for an impossible mask."""
         choice = next((choice for choice in self.kernels if choice.key == kernel), Choice(kernel))
         params = dict(choice.params)
         if any(param.key == TABLE for param in ENTRIES[kernel].params):
@@ -114,23 +107,23 @@ class Controls:
 
 
 def draw_controls(button: Callable[[Controls], None]) -> Controls:
-    """Which kernels race, how long the text gets, what they see; `button` is drawn in the last cell."""
+    """Draw the controls, with `button` in the last cell."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
         kernels = st.multiselect(f"Up to {MOST} kernels", list(ENTRIES), list(USUAL), key=key("kernels"),
                                  format_func=lambda name: ENTRIES[name].name, max_selections=MOST, **BOUND)
-        window = st.select_slider("Window of local and block-sparse", WINDOWS, USUAL_WINDOW,
+        window = st.select_slider("Window of local and block-sparse", WINDOWS, Controls.window,
                                   key=key("window"), **BOUND, help="keys seen on either side of a query")
         choices = tuple(_kernel_choice(ENTRIES[kernel]) for kernel in kernels)
     with grid:
-        longest = st.selectbox("Longest text", LONGEST, LONGEST.index(USUAL_LONGEST),
+        longest = st.selectbox("Longest text", LONGEST, LONGEST.index(Controls.longest),
                                format_func=lambda length: f"{length:,} tokens", key=key("longest"), **BOUND,
                                help=limits_help(devices()[0]))
-        causal = st.selectbox("Queries see", list(SEEN), format_func=SEEN.get, key=key("causal"), **BOUND)
+        causal = st.selectbox("Queries see", list(VISIBLE), format_func=VISIBLE.get, key=key("causal"), **BOUND)
         backward = st.selectbox("Pass", list(PASSES), format_func=PASSES.get, key=key("backward"), **BOUND)
-        here = devices()
-        device = CPU if len(here) == 1 else st.selectbox("Device", here, format_func=device_name, key=key("device"),
-                                                         **BOUND)
+        device = CPU if len(devices()) == 1 else st.selectbox(
+            "Device", devices(), key=key("device"), **BOUND,
+            format_func=lambda name: torch.cuda.get_device_name() if name == CUDA else "CPU")
         controls = Controls(choices, longest, bool(causal), bool(backward), window, device)
         button(controls)
     for sentence in controls.configs()[1]:
@@ -139,7 +132,7 @@ def draw_controls(button: Callable[[Controls], None]) -> Controls:
 
 
 def _kernel_choice(item: Entry) -> Choice:
-    """The kernel with its own parameters' widgets, but for a table's length, which follows the longest text."""
+    """The kernel with its parameters' widgets, except a table's length, which follows the longest text."""
     if any(param.key != TABLE for param in item.params):
         st.markdown(f"**{item.name}**")
     return Choice.of(item.key, **params_of(item, key=key("params"), exclude=(TABLE,)))

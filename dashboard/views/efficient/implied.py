@@ -47,8 +47,9 @@ def implied_weights() -> None:
             implied.append(cached(compute.implied, choice, tokens, causal))
         except ConfigError as error:
             errors.append(str(error))
-    tiles = [Tile(ENTRIES[each.kernel].name, under(each), each.weights[head]) for each in implied]
-    sentence = implied_fact(implied, features, few)
+    tiles = [Tile(ENTRIES[each.kernel].name, "softmax" if each.kernel == "exact" else
+                  f"implied, off by {number(each.mean_error)}", each.weights[head]) for each in implied]
+    sentence = _fact(implied, features, few)
     multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190)
     fact(sentence)
     st.caption(" ".join([f"Word vectors and maps of {compute.D_MODEL} numbers are random (seed {compute.SEED}), the "
@@ -56,17 +57,11 @@ def implied_weights() -> None:
                          "values.", *errors]))
 
 
-def under(each: Implied) -> str:
-    """The line under a map's name."""
-    return "softmax" if each.kernel == "exact" else f"implied, off by {number(each.mean_error)}"
-
-
-def implied_fact(implied: list[Implied], features: int, few: int) -> str:
-    """Which kernel is nearest to exact, which farthest, and how much smaller linear's largest weight is."""
-    softmaxes = [each for each in implied[1:] if each.kernel != "retention"]  # retention stands for no softmax
-    exact, others = implied[0], sorted(softmaxes, key=lambda each: each.mean_error)
-    near, far = others[0], others[-1]
-    linear = next(each for each in implied if each.kernel == "linear")
+def _fact(implied: list[Implied], features: int, few: int) -> str:
+    """The kernels with the smallest and the largest error, and the largest weight of linear."""
+    approximations = [each for each in implied[1:] if each.kernel != "retention"]  # retention approximates no softmax
+    exact, linear = implied[0], next(each for each in implied if each.kernel == "linear")
+    near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
     size = {"performer": f" with {features} features", "linformer": f" of rank {few}",
             "nystrom": f" with {few} landmarks"}
     return (f"{plain(ENTRIES[near.kernel].name)}{size.get(near.kernel, '')} misses exact's weights by "

@@ -1,15 +1,18 @@
-"""The page Cost and speed: kernels raced here, two figures, a table, and the weights that some kernels imply."""
+"""The page Cost and speed: a benchmark, two figures, a table, and the weights that some kernels imply."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.benchmark import race
 from core.cost import attention_cost
 from dashboard.charts.numbers import byte_size, duration
 from dashboard.runtime.cache import cached
+from dashboard.runtime.polling import POLL_INTERVAL
 from dashboard.runtime.racing import Race
 from dashboard.views.efficient import compute, example, text
 from dashboard.views.efficient.charts import Line, log_log, rows
@@ -19,13 +22,12 @@ from dashboard.views.efficient.implied import implied_weights
 from dashboard.widgets.panels import entries_panel, fact, next_page, plain, source_panel, theme, title
 from dashboard.widgets.table import table
 
-POLL_INTERVAL = 0.5  # seconds
 RACE, RACE_CONTROLS, RESULT = key("race"), key("race_controls"), key("result")
 POLLING = key("beating")
 
 
 def page() -> None:
-    """Everything from top to bottom."""
+    """Draw the page from top to bottom."""
     # one fragment, which polls while a race runs
     st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
     implied_weights()
@@ -79,7 +81,7 @@ def _stop(current: Race) -> None:
 
 
 def _poll(controls: Controls) -> None:
-    """Show how far a race is and store what it has measured; its end stops the polling."""
+    """Show the progress of a race and store its points; its end stops the polling."""
     current = st.session_state.get(RACE)
     if current is None:
         if not (st.session_state.get(RESULT) or example.load()).controls.covers(controls):
@@ -108,22 +110,23 @@ def _figures(result: Result, kernels: list[str]) -> None:
         st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         return
     time, memory = list[Line](), list[Line]()
-    for kernel in kernels:
-        points, index = result.of(kernel), len(time)
-        config = result.controls.config(kernel)
+    for index, kernel in enumerate(kernels):
+        points, config, name = result.of(kernel), result.controls.config(kernel), ENTRIES[kernel].name
         closed = [(p.length, attention_cost(config, p.length, p.length)) for p in points]
         speed = points[-1].seconds / closed[-1][1].flops
-        time.append(Line(ENTRIES[kernel].name, index, [(p.length, p.seconds / text.MILLI) for p in points],
+        time.append(Line(name, index, [(p.length, p.seconds / text.MILLI) for p in points],
                          [(length, cost.flops * speed / text.MILLI) for length, cost in closed]))
-        memory.append(Line(ENTRIES[kernel].name, index, [(p.length, p.bytes / text.MEGABYTE) for p in points],
+        memory.append(Line(name, index, [(p.length, p.bytes / text.MEGABYTE) for p in points],
                            [(length, cost.bytes / text.MEGABYTE) for length, cost in closed]))
     left, right = st.columns(2, gap="medium")
-    both: tuple[tuple, ...] = ((left, "Time of a call", "ms", time, lambda y: duration(y * text.MILLI)),
-            (right, "Peak memory", "MB", memory, lambda y: byte_size(y * text.MEGABYTE)))
-    for column, name, unit, lines, format_y in both:
-        spec = log_log(name, unit, lines, theme())
-        column.vega_lite_chart(rows(lines, format_y), spec, theme=None, key=key(unit), width="stretch",
-                               alt=f"{name} against the number of tokens, both logarithmic, one line a kernel")
+    _figure(left, "Time of a call", "ms", time, lambda y: duration(y * text.MILLI))
+    _figure(right, "Peak memory", "MB", memory, lambda y: byte_size(y * text.MEGABYTE))
+
+
+def _figure(column: DeltaGenerator, name: str, unit: str, lines: list[Line], format_y: Callable[[float], str]) -> None:
+    column.vega_lite_chart(rows(lines, format_y), log_log(name, unit, lines, theme()), theme=None, key=key(unit),
+                           width="stretch",
+                           alt=f"{name} against the number of tokens, both logarithmic, one line a kernel")
 
 
 def _sources() -> None:

@@ -1,4 +1,4 @@
-"""The page's sentence, conditions and table, all from what was measured and from the closed forms."""
+"""The page's sentence, conditions and table, from the measurements and the closed forms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RAISED = str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 
 @dataclass(frozen=True)
 class Scaling:
-    """One kernel at its longest measured length: the point, and the slopes of what was measured and of closed forms."""
+    """One kernel: its longest point, the exponents of time, memory and operations, and the closed forms there."""
 
     kernel: str
     point: Measurement
@@ -49,53 +49,45 @@ def power(value: float) -> str:
 
 def rows(result: Result, kernels: list[str], errors: dict[str, float]) -> list[list[str]]:
     """A row a kernel; `errors` is the distance of each output from exact's."""
-    out = []
-    for kernel in kernels:
-        each = scaling(result, kernel)
-        if each is None:
-            continue
-        out.append([ENTRIES[kernel].name, f"{each.point.length:,}", duration(each.point.seconds), power(each.time),
-                    operations(each.closed_flops), power(each.flops), byte_size(each.point.bytes), power(each.memory),
-                    byte_size(each.closed_bytes), percent(errors.get(kernel))])
-    return out
+    return [[ENTRIES[kernel].name, f"{each.point.length:,}", duration(each.point.seconds), power(each.time),
+             operations(each.closed_flops), power(each.flops), byte_size(each.point.bytes), power(each.memory),
+             byte_size(each.closed_bytes), percent(errors.get(kernel))]
+            for kernel in kernels if (each := scaling(result, kernel))]
 
 
 def fact(result: Result, kernels: list[str]) -> str:
-    """The fastest at the longest length that it shares with exact, or with the slowest, in numbers."""
+    """The fastest kernel beside exact, or beside the slowest, at the longest length of that one."""
     scalings = [each for kernel in kernels if (each := scaling(result, kernel))]
     if len(scalings) < 2:
         return ""
     slow = next((each for each in scalings if each.kernel == "exact"),
                 max(scalings, key=lambda each: each.point.seconds))
-    at = slow.point.length
-    others = {each.kernel: point for each in scalings if each is not slow
-              for point in result.of(each.kernel) if point.length == at}
+    others = [(point, each) for each in scalings if each is not slow
+              for point in result.of(each.kernel) if point.length == slow.point.length]
     if not others:
         return ""
-    quick = min(others, key=lambda kernel: others[kernel].seconds)
-    point, growth = others[quick], next(each for each in scalings if each.kernel == quick)
-    first, second = kernel_name(quick), kernel_name(slow.kernel)
-    return (f"At {at:,} tokens {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)} where "
-            f"{second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}: twice "
-            f"the text costs it {number(2 ** growth.time)} times as much, and {second} "
-            f"{number(2 ** slow.time)} times.")
+    point, fast = min(others, key=lambda pair: pair[0].seconds)
+    first, second = kernel_name(fast.kernel), kernel_name(slow.kernel)
+    return (f"At {point.length:,} tokens {first} takes **{duration(point.seconds)}** and {byte_size(point.bytes)} "
+            f"where {second} takes **{duration(slow.point.seconds)}** and {byte_size(slow.point.bytes)}: twice the "
+            f"text costs it {number(2 ** fast.time)} times as much, and {second} {number(2 ** slow.time)} times.")
 
 
 def kernel_name(kernel: str) -> str:
-    """As it stands within a sentence."""
+    """A kernel's name within a sentence."""
     label = ENTRIES[kernel].name
     return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
 
 
 def conditions(result: Result, example: bool) -> str:
-    """How, where, and by what it was measured."""
+    """The conditions of the measurement."""
     controls = result.controls
     keys = "the keys before each query" if controls.causal else "every key"
     banded = [kernel_name(kernel) for kernel in controls.keys if kernel in BANDED]
     window = f", {' and '.join(banded)} a window of {controls.window}" if banded else ""
-    way = "forward and backward" if controls.backward else "forward"
+    passes = "forward and backward" if controls.backward else "forward"
     where = "Measured by `make measured`, in processor time" if example else "Measured here"
-    return (f"{where}: one sequence, {HEADS} heads of {SIZE}, float32, {way}, median of {ROUNDS}; all see "
+    return (f"{where}: one sequence, {HEADS} heads of {SIZE}, float32, {passes}, median of {ROUNDS}; all see "
             f"{keys}{window}. {result.machine}. Dotted: the closed forms of a forward pass. Operations are those of "
             "matrix products, drawn at the speed of the last point; memory is the CPU's, right to about a quarter. "
             f"Slopes are fitted to the last {LAST} lengths. From exact: |out − exact| / |exact|, random q, k, v.")

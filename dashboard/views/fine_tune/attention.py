@@ -1,4 +1,4 @@
-"""One head before and after fine-tuning: the choice of sentence, step and head, the maps and their difference."""
+"""One head before and after fine-tuning: its sentence, step and index, the maps and their difference."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.difference import HeadChange
+from core.difference import HeadChange, changes
+from core.finetune.config import FineTuneConfig
 from core.pretrained import PretrainedError
 from core.trace import AttentionTrace
 from dashboard.charts.numbers import number
@@ -24,10 +25,10 @@ LINK = "fine_tune:pin"
 HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked"
 
 
-def before_and_after(data: FineTuneData) -> BeforeAfter | None:
-    """One head of one sentence: before training, at the picked step, and the difference."""
+def before_and_after(data: FineTuneData, config: FineTuneConfig) -> BeforeAfter | None:
+    """Draw one head of one sentence before training and at the selected step."""
     row = st.columns([1.5, 1, 1.2], vertical_alignment="bottom")
-    text = _sentence(data, row[0])
+    text = _sentence(data, config, row[0])
     both = _readings(data, text, row)
     if both is None or not both.now.maps:
         return both
@@ -39,28 +40,28 @@ def before_and_after(data: FineTuneData) -> BeforeAfter | None:
     return both
 
 
-def _sentence(data: FineTuneData, place: Any) -> str:
-    """Which sentence: one that was watched, or for labels any that is typed."""
-    watched = [str(one["text"]) for one in data.sentences]
-    assert data.config is not None
-    if data.config.task == "pairs":
-        return str(place.selectbox("Source", watched, key=f"fine_tune:source:{data.run.id}") or "")
-    options = list(dict.fromkeys([*watched, str(st.session_state[SENTENCE])]))
-    return str(place.selectbox(
-        "Sentence: pick one, or type your own", options, key=SENTENCE, accept_new_options=True,
-        persist_state="session", help="The next run watches it from its first step.") or "")
+def _watched(data: FineTuneData) -> list[str]:
+    return [str(sentence["text"]) for sentence in data.sentences]
+
+
+def _sentence(data: FineTuneData, config: FineTuneConfig, cell: Any) -> str:
+    """The sentence: a watched one, or for labels any that is typed."""
+    if config.task == "pairs":
+        return str(cell.selectbox("Source", _watched(data), key=f"fine_tune:source:{data.run.id}") or "")
+    options = list(dict.fromkeys([*_watched(data), str(st.session_state[SENTENCE])]))
+    return str(cell.selectbox("Sentence: pick one, or type your own", options, key=SENTENCE, accept_new_options=True,
+                              persist_state="session", help="The next run watches it from its first step.") or "")
 
 
 def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
-    """The maps of one kind at step 0 and at the picked one; of a sentence that was not watched, before and after."""
-    watched = [str(one["text"]) for one in data.sentences]
-    steps = data.steps
+    """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
+    watched, steps = _watched(data), data.steps
     if text not in watched and data.model is None and watched:
         st.caption("This run does not watch your sentence, and its weights are not kept: the maps are those of "
                    f"“{plain(watched[0])}”. The next run watches yours from its first step.")
         text = watched[0]
     if text in watched and steps:
-        index, step = watched.index(text), _scrub(data, steps, row[2])
+        index, step = watched.index(text), _step(data, steps, row[2])
         return _of_kind(data.trace(steps[0], index), data.trace(step, index), step, data)
     try:
         traces = fine_tuned_models.readings(data, text)
@@ -74,31 +75,31 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
     return _of_kind(*traces, data.records[-1].step, data)
 
 
-def _scrub(data: FineTuneData, steps: list[int], place: Any) -> int:
-    """The slider through the kept steps; while a run goes on, its last step until the toggle is put off."""
-    if data.live and place.toggle("Follow the live step", True, key=FOLLOW) or len(steps) < 2:
+def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
+    """A slider over the saved steps; of a live run the last step until the toggle is off."""
+    if data.live and cell.toggle("Follow the live step", True, key=FOLLOW) or len(steps) < 2:
         return steps[-1]
     key = f"fine_tune:step:{data.run.id}:{len(steps) if data.live else 'all'}"
-    return int(place.select_slider("Step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}"))
+    return int(cell.select_slider("Step", steps, steps[-1], key=key, format_func=lambda step: f"{step:,}"))
 
 
 def _of_kind(first: AttentionTrace, now: AttentionTrace, step: int, data: FineTuneData) -> BeforeAfter:
-    kinds = now.kinds
-    kind = kinds[0]
-    if len(kinds) > 1:
-        order = [name for name in ("cross", "self", "causal") if name in kinds]
-        named = [name for name in KINDS if name in kinds]
-        kind = st.segmented_control("Attention", named, default=order[0], format_func=KINDS.get, required=True,
-                                    key="fine_tune:kind", label_visibility="collapsed")
-    return BeforeAfter.of(first, now, kind, step, not data.live and step == data.records[-1].step)
+    kind = now.kinds[0]
+    if len(now.kinds) > 1:
+        first_kind = next(name for name in ("cross", "self", "causal") if name in now.kinds)
+        kind = st.segmented_control("Attention", [name for name in KINDS if name in now.kinds], default=first_kind,
+                                    format_func=KINDS.get, required=True, key="fine_tune:kind",
+                                    label_visibility="collapsed")
+    first, now = first.of(kind), now.of(kind)
+    return BeforeAfter(step, not data.live and step == data.records[-1].step, first, now, changes(first, now))
 
 
-def _head_field(place: Any, heads: list[HeadChange]) -> None:
-    """The field of all heads, the one that moved most first; it stands on that one until a person picks another."""
+def _head_field(cell: Any, heads: list[HeadChange]) -> None:
+    """The list of heads, the one that moved most first, which is selected until a person picks another."""
     names = {(item.layer, item.head): item.name for item in heads}
     selected = st.session_state.get(PICK)
     st.session_state[HEAD] = st.session_state[SET] = selected if selected in names else next(iter(names))
-    place.selectbox("Head, most moved first", list(names), format_func=names.get, key=HEAD, on_change=_pick)
+    cell.selectbox("Head, most moved first", list(names), format_func=names.get, key=HEAD, on_change=_pick)
 
 
 def _pick() -> None:
@@ -113,8 +114,9 @@ def selected_head(both: BeforeAfter) -> HeadChange:
 
 
 def difference(both: BeforeAfter) -> None:
-    """What the picked head gained and lost."""
-    before, now = both.tiles(selected_head(both))
-    item, name = both.now.map(selected_head(both).layer), selected_head(both).name
+    """Draw what the selected head gained and lost."""
+    head = selected_head(both)
+    before, now = both.tiles(head)
+    item = both.now.map(head.layer)
     difference_map(now, before, item.queries, item.keys, key=f"fine_tune:apart:{item.kind}", link=LINK, height=HIGH,
-                   fact=f"What head {name} gained and lost until step {both.step:,}")
+                   fact=f"What head {head.name} gained and lost until step {both.step:,}")

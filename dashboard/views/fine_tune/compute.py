@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.difference import HeadChange, changes
-from core.trace import AttentionTrace, Kind
+from core.difference import HeadChange
+from core.trace import AttentionTrace
 from dashboard.components.multiples import Tile
 
 
@@ -18,11 +18,6 @@ class BeforeAfter:
     first: AttentionTrace
     now: AttentionTrace
     heads: list[HeadChange]
-
-    @classmethod
-    def of(cls, first: AttentionTrace, now: AttentionTrace, kind: Kind, step: int, last: bool) -> BeforeAfter:
-        first, now = first.of(kind), now.of(kind)
-        return cls(step, last, first, now, changes(first, now))
 
     def tiles(self, head: HeadChange) -> list[Tile]:
         """One head before training, and at the step."""

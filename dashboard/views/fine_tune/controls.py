@@ -1,4 +1,4 @@
-"""What the next run learns: labels or pairs, which model, whose rows, and how long."""
+"""The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SIZES = (4, 8, 16, 32, 64)
 SENTENCE = "fine_tune:sentence"
 EXAMPLE = "could you tell me why nobody answers the phone"
 USUAL_MODEL = {"classify": EMBEDDED, "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB))}
-PLACES = {"classify": "One text, its label", "pairs": "A source, its target"}
+FIELDS = {"classify": "One text, its label", "pairs": "A source, its target"}
 
 
 def controls() -> tuple[str, FineTuneConfig | None]:
-    """The row of controls: the task, and the config; None, with words under it, when they say what cannot be."""
+    """Draw the row of controls; the task, and the config, or None with the reason on the page."""
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
     task = row[0].selectbox("Learn", list(TASKS), format_func=text.TASKS.get, key=TASK, on_change=forget_link,
@@ -43,14 +43,14 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     with row[2]:
         data = _rows(task)
     with row[3]:
-        more = _settings(task)
+        settings = _settings(task)
     try:
         model = _model(name, task)
-        parse(task, data, more["seed"])
+        parse(task, data, settings["seed"])
         watch = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
         if not model:
             return task, None
-        return task, FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **more)
+        return task, FineTuneConfig(task=task, data=data, model=model, watch=watch.strip(), **settings)
     except PretrainedError as error:
         st.markdown(f":small[:red[{plain(str(error))}]]")
         st.button(f"Use {USUAL_MODEL[task].name}", key="fine_tune:usual", on_click=select_model,
@@ -62,7 +62,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
 
 
 def _model(name: str, task: str) -> str | None:
-    """The chosen model as a config writes it; None after the page was told what is still to do to have it.
+    """The model's name in a config; None, with a panel on the page, while it is not here.
 
     PretrainedError when it cannot learn such rows.
     """
@@ -79,61 +79,62 @@ def _model(name: str, task: str) -> str | None:
 
 
 def _rows(task: str) -> str:
-    """Our own rows, or a person's CSV: whole in the run's folder, read nowhere else."""
+    """The lab's rows, or a person's CSV."""
     key, own = f"fine_tune:data:{task}", own_rows(task)
-    now = str(st.session_state.get(key, own))
-    # One label whatever is in it: a popover that is renamed closes.
+    # The label stays the same: a popover with another label would be closed.
     panel = st.popover("Rows", icon=":material/table_rows:", width="stretch", on_change="rerun", key=f"{key}:panel")
     if not panel.open:
-        return _text(now)
-    columns = TASKS[task]
+        return _text(str(st.session_state.get(key, own)))
+    first, second = TASKS[task]
     with panel:
-        st.markdown(f"**{PLACES[task]}, in each line of a CSV**")
-        st.caption(f"The first line may name the columns: {columns[0]},{columns[1]}. A quarter of the rows is held "
+        st.markdown(f"**{FIELDS[task]}, in each line of a CSV**")
+        st.caption(f"The first line may name the columns: {first},{second}. A quarter of the rows is held "
                    f"out and never learned. Ours: {text.OURS[task]}.")
-        param = Param("data", "Rows", own, meaning=f"CSV with {columns[0]} and {columns[1]}", longest=MOST_SIGNS,
+        param = Param("data", "Rows", own, meaning=f"CSV with {first} and {second}", longest=MOST_SIGNS,
                       parse=lambda value: parse(task, read(value)))
         rows = _text(data_widget(param, key))
         if rows != own:
-            st.button("Take ours again", key=f"{key}:ours", type="tertiary", on_click=_ours, args=(key, own))
+            st.button("Take ours again", key=f"{key}:ours", type="tertiary", on_click=_reset, args=(key, own))
     return rows
 
 
 def _text(value: str) -> str:
-    """The rows themselves, which a fine-tuning run holds whole; none where they are not here, which the field says."""
+    """The rows themselves; "" where they are not here, which the field reports."""
     try:
         return read(value)
     except ConfigError:
         return ""
 
 
-def _ours(key: str, own: str) -> None:
+def _reset(key: str, own: str) -> None:
     st.session_state[key] = own
     st.session_state.pop(f"{key}:trouble", None)
 
 
 def _settings(task: str) -> dict[str, Any]:
-    """How long and how fast it learns; a closed popover draws nothing, and its values are the session's."""
+    """The settings in a popover; while it is closed, those of the session."""
     usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {"seed": 0, "device": "auto"}
     key = partial("fine_tune:{1}:{0}".format, task)
     panel = st.popover("Settings", icon=":material/tune:", width="stretch", on_change="rerun", key=key("panel"))
     if not panel.open:
         return {name: st.session_state.get(key(name), value) for name, value in usual.items()}
     low, high = (int(bound) for bound in BOUNDS["epochs"])
-    made: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     with panel:
-        made["epochs"] = st.number_input("Passes over the rows", low, high, usual["epochs"], key=key("epochs"), **KEEP)
+        settings["epochs"] = st.number_input("Passes over the rows", low, high, usual["epochs"], key=key("epochs"),
+                                             **KEEP)
         if task == "classify":
-            made["layers"] = st.number_input("Layers that learn", 0, int(BOUNDS["layers"][1]), usual["layers"],
-                                             key=key("layers"), **KEEP, help=(
-                "Counted from the last; with 0 only the head learns, and no attention changes. Embeddings never learn. "
-                "A classifier of the same labels keeps its head; any other model gets a new one."))
-        made["learning_rate"] = st.select_slider("Learning rate", RATES, usual["learning_rate"], **KEEP,
-                                                 key=key("learning_rate"), format_func=lambda rate: f"{rate:g}")
-        made["batch_size"] = st.select_slider("Rows a step", SIZES, usual["batch_size"], key=key("batch_size"), **KEEP)
-        made["seed"] = st.number_input("Seed", 0, int(BOUNDS["seed"][1]), 0, key=key("seed"), **KEEP,
-                                       help="of the rows that are held out, the new weights and the order")
-        if len(there := devices()) > 2:  # more than automatic and the CPU
-            made["device"] = st.selectbox("Device", there, key=key("device"), **KEEP,
-                                          help="auto takes CUDA where it is there")
-    return made
+            settings["layers"] = st.number_input(
+                "Layers that learn", 0, int(BOUNDS["layers"][1]), usual["layers"], key=key("layers"), **KEEP,
+                help="Counted from the last; with 0 only the head learns, and no attention changes. Embeddings never "
+                     "learn. A classifier of the same labels keeps its head; any other model gets a new one.")
+        settings["learning_rate"] = st.select_slider("Learning rate", RATES, usual["learning_rate"], **KEEP,
+                                                     key=key("learning_rate"), format_func=lambda rate: f"{rate:g}")
+        settings["batch_size"] = st.select_slider("Rows a step", SIZES, usual["batch_size"], key=key("batch_size"),
+                                                  **KEEP)
+        settings["seed"] = st.number_input("Seed", 0, int(BOUNDS["seed"][1]), 0, key=key("seed"), **KEEP,
+                                           help="of the rows that are held out, the new weights and the order")
+        if len(devices()) > 2:  # more than automatic and the CPU
+            settings["device"] = st.selectbox("Device", devices(), key=key("device"), **KEEP,
+                                              help="auto takes CUDA where it is there")
+    return settings

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core.finetune.config import FineTuneConfig
 from core.finetune.run import make_trainer
 from core.training.machine import line
 from dashboard.charts.curves import Curve, step_chart
 from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.prediction_tables import confusion
-from dashboard.charts.training_curves import balanced_points
+from dashboard.charts.training_curves import balanced_points, points
 from dashboard.navigation import STEPS
 from dashboard.runtime import jobs
-from dashboard.runtime.fine_tune_data import (
-    FineTuneData,
-    current_run,
-    load_fine_tune,
-    read_link,
-    select_example,
-)
+from dashboard.runtime.fine_tune_data import FineTuneData, current_run, load_fine_tune, read_link, select_example
 from dashboard.runtime.polling import poll
 from dashboard.views.fine_tune import text
 from dashboard.views.fine_tune.attention import before_and_after, difference, selected_head
-from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.views.fine_tune.controls import controls
 from dashboard.views.fine_tune.run_bar import run_bar
 from dashboard.widgets.model_picker.models import MODEL
 from dashboard.widgets.panels import fact, next_page, placeholder, plain, source_panel, theme, title
 
 HEIGHT = 190
-OPENS = ("pretrained", "evidence", "use_model")
+PAGES = ("pretrained", "evidence", "use_model")  # that open the fine-tuned model
 
 
 def page() -> None:
@@ -70,78 +64,58 @@ def _figures(data: FineTuneData) -> None:
         placeholder("The model loads and is measured as it is: the first numbers come in about five seconds."
                     if data.live else "This run ended before its first measurement.")
     else:
-        _draw(data)
+        _draw(data, data.config)
 
 
-def _draw(data: FineTuneData) -> None:
-    assert data.config is not None
+def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
     ink, rows = Ink.of(theme()), data.rows()
     curves = st.columns(2, gap="medium")
-    both = before_and_after(data)
+    both = before_and_after(data, config)
     step = both.step if both else data.records[-1].step
-    majority = rows.majority if data.config.task == "classify" else None
+    majority = rows.majority if config.task == "classify" else None
     _curves(data, step, majority, curves, ink)
     left, right = st.columns(2, gap="medium")
+    sentence = text.fact(config, data.records[0], data.at(step), majority)
     if both is not None and both.now.maps:
         with left:
             difference(both)
+        sentence += text.gained(both, selected_head(both))
     with right:
-        fact(text.fact(data.config, data.records[0], data.at(step), majority) + _gained(both))
-        st.caption(" ".join(filter(None, [text.still(data.config), text.conditions(
-            data.config, data.about, len(rows.learned), len(rows.held_out), rows.repeated,
-            line(data.run.metadata().get("machines")))])))
+        fact(sentence)
+        st.caption(text.conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
     columns = (*(("text", "label") if rows.labels else ("source", "target")), "before", f"step {step:,}")
     st.markdown(":small[**Held-out rows, and what the model says of them**]")
     st.html(text.table(data.records[0].examples, data.at(step).examples, columns, ink.hairline, ink.quiet))
-    _confusion(data, step, ink)
-    _elsewhere(data)
-
-
-def _confusion(data: FineTuneData, step: int, ink: Ink) -> None:
-    """The confusion matrix of the held-out rows at a step, by the labels in the order of the model's outputs."""
     counts, labels = data.at(step).confusion, data.about.get("labels", ())
     if counts and len(counts) == len(labels):
         st.markdown(f":small[**Confusion matrix at step {step:,}**]")
         st.html(confusion(counts, labels, ink))
+    if data.model is not None:
+        _links(str(data.model))
 
 
-def _elsewhere(data: FineTuneData) -> None:
-    """The fine-tuned model is an ordinary folder, which the other pages open."""
-    if data.model is None:
-        return
+def _links(model: str) -> None:
+    """Links to the pages that open the fine-tuned model."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("Open the fine-tuned model:", width="content")
         for step in STEPS:
-            if step.key in OPENS:
-                st.page_link(step.path, label=step.title, icon=step.icon, query_params={MODEL: str(data.model)})
+            if step.key in PAGES:
+                st.page_link(step.path, label=step.title, icon=step.icon, query_params={MODEL: model})
 
 
 def _curves(data: FineTuneData, step: int, majority: tuple[str, float] | None, columns: list, ink: Ink) -> None:
+    """The losses on the left, the scores on the right."""
     records = data.records
     last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
-    first = 100 * (records[0].exact or 0.0)
-    guess = (first, f"before training: {percent(records[0].exact)}") if majority is None else (
-        100 * majority[1], f"majority class: {percent(majority[1])}")
-    loss = [Curve("held-out", [(r.step, r.loss) for r in records]),
-            Curve("learned", [(r.step, r.train_loss) for r in records])]
+    guess = (100 * (records[0].exact or 0.0), f"before training: {percent(records[0].exact)}") if majority is None \
+        else (100 * majority[1], f"majority class: {percent(majority[1])}")
+    losses = [Curve("held-out", points(records, "loss")), Curve("learned", points(records, "train_loss"))]
     columns[0].markdown(":small[**Loss**]")
-    columns[0].vega_lite_chart(spec=step_chart(loss, ink=ink, last_x=last, step=step, height=HEIGHT),
+    columns[0].vega_lite_chart(spec=step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT),
                                key="fine_tune:loss", alt=f"Held-out loss {number(records[-1].loss)} at step {last:,}")
-    right = [Curve("right", [(r.step, None if r.exact is None else 100 * r.exact) for r in records]),
-             Curve("balanced accuracy", balanced_points(records)),
-             Curve("single tokens", [(r.step, None if r.letters is None else 100 * r.letters) for r in records])]
+    scores = [Curve("right", points(records, "exact", 100)), Curve("balanced accuracy", balanced_points(records)),
+              Curve("single tokens", points(records, "letters", 100))]
     columns[1].markdown(":small[**Right, held-out**]")
-    drawn = step_chart(right, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
-    columns[1].vega_lite_chart(spec=drawn, key="fine_tune:right",
+    spec = step_chart(scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT)
+    columns[1].vega_lite_chart(spec=spec, key="fine_tune:right",
                                alt=f"{percent(records[-1].exact)} right at step {records[-1].step:,}")
-
-
-def _gained(both: BeforeAfter | None) -> str:
-    """What the picked head does now that it did not do before."""
-    if both is None or not both.heads:
-        return ""
-    head = selected_head(both)
-    before, now = (trace.map(head.layer) for trace in (both.first, both.now))
-    return text.gained(head, before.weights[head.head], now)
-
-

@@ -1,4 +1,4 @@
-"""The run bar of Fine-tune: start, stop, pause, continue, and how far the run is."""
+"""The run bar of Fine-tune: start, stop, pause, continue, and the run's progress."""
 
 from __future__ import annotations
 
@@ -14,45 +14,38 @@ from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import FineTuneData, load_fine_tune, select_run
 from dashboard.runtime.polling import poll, pressed
 from dashboard.views.fine_tune import text
+from dashboard.widgets import run_controls
 from dashboard.widgets.panels import plain
-from dashboard.widgets.run_controls import (
-    RunState,
-    continue_run,
-    press_mark,
-    run_buttons,
-    show_flash,
-    show_progress,
-    start_run,
-)
 
 PAGE = "fine_tune"
-RESTART_HELP: dict[RunState, str] = {"paused": "Leave it, and fine-tune anew with these settings"}
+RESTART_HELP: dict[run_controls.RunState, str] = {"paused": "Leave it, and fine-tune anew with these settings"}
 
 
 def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
-    """The buttons of the run, and its progress; `config` is what Fine-tune would start."""
-    if pressed(press_mark(PAGE)) and config is not None:
-        start_run(PAGE, lambda: jobs.fine_tune(config), lambda run: select_run(run, config.task), ConfigError,
-                  PretrainedError)
+    """Draw the buttons of the run, and its progress; `config` is what Fine-tune would start."""
+    if pressed(run_controls.press_mark(PAGE)) and config is not None:
+        run_controls.start_run(PAGE, lambda: jobs.fine_tune(config), lambda run: select_run(run, config.task),
+                               ConfigError, PretrainedError)
         st.rerun()
     paused = not data.is_example and data.status.state == "paused"
-    state: RunState = "live" if data.live else "paused" if paused else "ended"
+    state: run_controls.RunState = "live" if data.live else "paused" if paused else "ended"
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
-    run_buttons(buttons.container(horizontal=True, gap="small"), data.run, PAGE, state, start="Fine-tune",
-                start_key="fine_tune:start", enabled=config is not None, proceed=partial(continue_run, PAGE),
-                restart_help=RESTART_HELP)
+    row = buttons.container(horizontal=True, gap="small")
+    run_controls.run_buttons(row, data.run, PAGE, state, start="Fine-tune", start_key="fine_tune:start",
+                             enabled=config is not None, proceed=partial(run_controls.continue_run, PAGE),
+                             restart_help=RESTART_HELP)
     with column:
         poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
         if config is not None and config.data != own_rows(config.task):
             rows = parse(config.task, config.data, config.seed)
             st.caption(f"The next run learns {len(rows.learned):,} of your rows and holds out {len(rows.held_out):,}.")
-        show_flash(PAGE)
+        run_controls.show_flash(PAGE)
 
 
 def _progress(data: FineTuneData) -> None:
     if data.is_example:
         st.caption("An example run. Fine-tune starts one of your own: about 20 s for our rows on one core.")
         return
-    show_progress(data.run, data.status, ending=plain(data.status.message or data.status.state),
-                  waiting=lambda position: f"Waiting for a free worker, place {position} in the queue",
-                  progress=lambda: text.progress(data.records, int(data.about.get("steps", 0)) or 1))
+    run_controls.show_progress(data.run, data.status, ending=plain(data.status.message or data.status.state),
+                               waiting=lambda position: f"Waiting for a free worker, place {position} in the queue",
+                               progress=lambda: text.progress(data.records, int(data.about.get("steps", 0)) or 1))

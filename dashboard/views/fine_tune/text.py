@@ -1,4 +1,4 @@
-"""What the page Fine-tune says, as text; makes no st call."""
+"""The sentences and tables of the page Fine-tune; makes no st call."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ import numpy as np
 
 from core.difference import HeadChange
 from core.finetune.config import FineTuneConfig
+from core.finetune.data import Rows
 from core.finetune.models import name_of
-from core.trace import AttentionMap
 from core.training.record import Prediction, Record
 from dashboard.charts.numbers import number, percent
+from dashboard.views.fine_tune.compute import BeforeAfter
 from dashboard.widgets.panels import plain
 
 TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
 OURS = {"classify": "120 messages that are a question, a request, praise or a complaint",
         "pairs": "400 numbers in English words, to be written in figures"}
-LEAST = 0.005  # of a head's weight: what moved less has not moved
-
-
-def right(config: FineTuneConfig, held_out: int) -> str:
-    return f"{held_out} held-out {'texts' if config.task == 'classify' else 'sources'}"
+LEAST = 0.005  # of a head's weight: less counts as unmoved
 
 
 def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str, float] | None) -> str:
-    """What the run reached at a step, beside what it has to beat."""
-    does = "get their right label" if config.task == "classify" else "are written all right"
-    sentence = (f"At step {now.step:,}, **{percent(now.exact)}** of {right(config, now.held_out)} {does}; before "
+    """The scores at a step, beside those before training and of the majority class."""
+    items = "texts get their right label" if config.task == "classify" else "sources are written all right"
+    sentence = (f"At step {now.step:,}, **{percent(now.exact)}** of {now.held_out} held-out {items}; before "
                 f"training it was {percent(first.exact)}")
     if now.balanced is not None:
         sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
@@ -40,64 +37,61 @@ def fact(config: FineTuneConfig, first: Record, now: Record, majority: tuple[str
     return sentence
 
 
-def gained(head: HeadChange, before: np.ndarray, now: AttentionMap) -> str:
-    """Where a head looks now and did not before: the cell (query, key) that gained most, and how far the head moved."""
+def gained(both: BeforeAfter, head: HeadChange) -> str:
+    """The cell (query, key) of a head that gained most, and how far the head moved."""
     if head.moved < LEAST:
         return ""
-    weights = now.weights[head.head]
-    row, column = (int(at) for at in np.unravel_index((weights - before).argmax(), weights.shape))
+    now = both.now.map(head.layer)
+    weights, before = now.weights[head.head], both.first.map(head.layer).weights[head.head]
+    row, column = (int(index) for index in np.unravel_index((weights - before).argmax(), weights.shape))
     query, key = plain(now.queries[row]), plain(now.keys[column])
     return (f" In head **{head.name}**, :primary[**{query}**] now puts **{number(weights[row, column])}** of its "
             f"weight on **{key}**, {number(before[row, column])} before; {number(head.moved)} of the head's "
             "weight has moved.")
 
 
-def still(config: FineTuneConfig) -> str:
-    return ("Only the head learns, so no attention changes." if config.task == "classify" and config.layers == 0
-            else "")
-
-
-def conditions(config: FineTuneConfig, about: dict, learned: int, held_out: int, repeated: int,
-               machine: str = "") -> str:
-    """Under which conditions the numbers hold; `machine` is where the run trained, if that is known."""
+def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "") -> str:
+    """The conditions of the numbers; `machine` is where the run trained, if that is known."""
+    fixed = config.task == "classify" and config.layers == 0
     parts = [f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights learn",
-            f"{learned:,} rows learned, {held_out:,} held out", f"seed {config.seed}"]
+             f"{len(rows.learned):,} rows learned, {len(rows.held_out):,} held out", f"seed {config.seed}"]
     if machine:
         parts.append(f"trained on {plain(machine)}")
     if config.task == "classify" and "new_head" in about:
         parts.append("its head is new" if about["new_head"] else "it keeps its own head, which has these labels")
     if new := about.get("new_words"):
-        shown = ", ".join(map(plain, new[:10]))
-        parts.append(f"{len(new)} words were new to it ({shown}{', …' if len(new) > 10 else ''}), each with a vector "
-                    "drawn around the mean of the others")
-    if repeated:
-        parts.append(f"{repeated} repeated rows were taken once")
+        words = ", ".join(map(plain, new[:10])) + (", …" if len(new) > 10 else "")
+        parts.append(f"{len(new)} words were new to it ({words}), each with a vector drawn around the mean of the "
+                     "others")
+    if rows.repeated:
+        parts.append(f"{rows.repeated} repeated rows were taken once")
     if truncated := about.get("truncated"):
         parts.append(f"{truncated:,} rows are longer than {about.get('max_tokens', 0):,} tokens and are cut there")
-    over = " What moved need not be what helped: to see that, switch heads off on the page Evidence."
-    right_past = " The decoder is given the right target, so that the rows of a map stay the same."
-    return "; ".join(parts) + "." + (right_past if config.task == "pairs" else "") + over
+    forcing = " The decoder is given the right target, so that the rows of a map stay the same."
+    return (f"{'Only the head learns, so no attention changes. ' * fixed}{'; '.join(parts)}."
+            f"{forcing * (config.task == 'pairs')} What moved need not be what helped: to see that, switch heads off "
+            "on the page Evidence.")
 
 
 def progress(records: Sequence[Record], steps: int) -> tuple[float, str]:
-    """How far a run is, and when it will be done at this pace."""
-    at = records[-1].step if records else 0
-    if not at:
+    """How far a run is, 0 to 1, and a line with the time left at this pace."""
+    step = records[-1].step if records else 0
+    if not step:
         return 0.0, "The first step comes in a few seconds."
-    left = records[-1].elapsed / at * (steps - at)
-    return min(at / steps, 1.0), f"Step {at:,} of {steps:,}, about {max(1, round(left))} s left"
+    left = records[-1].elapsed / step * (steps - step)
+    return min(step / steps, 1.0), f"Step {step:,} of {steps:,}, about {max(1, round(left))} s left"
 
 
 def table(before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], hairline: str,
-          quiet: str) -> str:  # fmt: skip
-    """Held-out rows with what was said of them before training and what is said now; wrong ones are marked."""
+          quiet: str) -> str:
+    """Held-out rows with the predictions before training and now, wrong ones struck through: HTML."""
     cell = f'style="padding:3px 12px 3px 0;border-bottom:1px solid {hairline};vertical-align:top"'
     head = "".join(f'<th {cell[:-1]};text-align:left;font-weight:600">{escape(title)}</th>' for title in columns)
     rows = []
     for first, last in zip(before, now, strict=False):
         cells = [escape(" ".join(last.source)), escape(" ".join(last.target)), _answer(first, quiet),
                  _answer(last, quiet)]
-        rows.append("<tr>" + "".join(f"<td {cell}>{one}</td>" for one in cells) + "</tr>")
+        rows.append("<tr>" + "".join(f"<td {cell}>{content}</td>" for content in cells) + "</tr>")
     return (f'<table style="font-size:14px;line-height:20px;border-collapse:collapse;width:100%"><tr>{head}</tr>'
             f'{"".join(rows)}</table>')
 

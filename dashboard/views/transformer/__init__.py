@@ -1,1 +1,1 @@
-"""The Transformer page: a model taken apart layer by layer, and what norms do to gradients with depth."""
+"""The Transformer page: a model layer by layer, and the effect of norms on gradients by depth."""

@@ -48,7 +48,7 @@ def model_of(controls: Controls) -> tuple[Model, Task]:
 
 
 def measurements(controls: Controls) -> Measurements:
-    """One pass over a batch, there and back, and one more for the maps of its first example."""
+    """One pass over a batch, forward and backward, and one more for the maps of its first example."""
     model, task = model_of(controls)
     examples = task.held_out(BATCH)[:BATCH]
     batch, goal, losses = task.collate(examples), objective(task), []

@@ -1,9 +1,8 @@
-"""The page's controls: a model drawn from a seed, or a run's with its trained weights."""
+"""The page's controls: a model with random weights from a seed, or a run's with its trained weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -12,14 +11,14 @@ from core.attention import ConfigError, heads_that_divide
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.positions import POSITIONS
-from core.tasks import TASKS, Task, TaskConfig, make_task
+from core.tasks import TASKS, TaskConfig, make_task
 from core.training.runs import Run, find_run, list_runs
+from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 SEEDED, EXAMPLE = "seeded", "example"
 WEIGHTS, LINKED = "transformer:weights", "transformer:linked"
-EXAMPLE_RUN = Run(Path(__file__).resolve().parents[2] / "runtime" / "examples" / "example_run")
 KINDS = {"transformer": "Encoder and decoder", "decoder": "Decoder only", "classifier": "Classifier",
          "one_token": "Classifier, row as one token", "forecaster": "Forecaster"}
 NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
@@ -31,7 +30,7 @@ LISTED = 50  # runs, the newest first
 
 @dataclass(frozen=True)
 class Controls:
-    """A model: of a run (its id, and the step of the checkpoint), or drawn from a seed."""
+    """A model: of a run (its id, and the step of the checkpoint), or from a seed."""
 
     config: ModelConfig
     task: TaskConfig
@@ -45,11 +44,11 @@ class Controls:
 
 
 def run_of(name: str) -> Run | None:
-    return EXAMPLE_RUN if name == EXAMPLE else find_run(name)
+    return EXAMPLE_RUNS[0] if name == EXAMPLE else find_run(name)
 
 
 def draw_controls() -> Controls | None:
-    """Draw the row of controls and read it; None, with the error on the page, for a model that cannot be built."""
+    """Draw the row of controls; None, with the error on the page, for a model that cannot be built."""
     row = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     options = sources()
     _read_link(options)
@@ -111,19 +110,12 @@ def _trained(source: str) -> Controls:
     return Controls(config.model, config.task, source, run.default_step())
 
 
-def task_label(key: str) -> str:
-    return next(entry.name for entry in TASKS if entry.key == key)
-
-
-def kinds_of(task: Task) -> list[str]:
-    return [kind for kind in task.recommended if kind in STACKED]
-
-
 def _seeded(row: Any) -> Controls:
-    own = [entry.key for entry in TASKS if not any(param.key == "data" for param in entry.params)]
+    tasks = {entry.key: entry.name for entry in TASKS if not any(param.key == "data" for param in entry.params)}
     with row:
-        config = TaskConfig.of(st.selectbox("Task", own, key="transformer:task", format_func=task_label, **BOUND))
-        kinds = kinds_of(make_task(config))
+        task = st.selectbox("Task", list(tasks), key="transformer:task", format_func=lambda key: tasks[key], **BOUND)
+        config = TaskConfig.of(task)
+        kinds = [kind for kind in make_task(config).recommended if kind in STACKED]
         if st.session_state.get("transformer:kind") not in kinds:
             st.session_state.pop("transformer:kind", None)
         kind = st.selectbox("Model", kinds, key="transformer:kind", format_func=KINDS.get, **BOUND)
@@ -136,7 +128,7 @@ def _seeded(row: Any) -> Controls:
 
 
 def _blocks(panel: Any) -> dict[str, Any]:
-    """The parts of a layer; drawn while the popover is open, else read from the session."""
+    """The parts of a layer, in a popover; while it is closed, those of the session."""
     defaults = {"norm": "post", "normalization": "layer", "activation": "relu", "position": "sinusoidal",
                 "d_model": 32, "seed": 0}
     values = {name: st.session_state.get(f"transformer:{name}", value) for name, value in defaults.items()}
@@ -148,10 +140,9 @@ def _blocks(panel: Any) -> dict[str, Any]:
         for name, label, names in (("norm", "Norm", NORMS), ("normalization", "Kind of norm", NORMALIZATIONS),
                                    ("activation", "Activation", ACTIVATIONS)):
             values[name] = st.selectbox(label, list(names), key=f"transformer:{name}", format_func=names.get, **BOUND)
-        keys = [entry.key for entry in POSITIONS]
-        values["position"] = st.selectbox(
-            "Position", keys, keys.index("sinusoidal"), key="transformer:position", **BOUND,
-            format_func=lambda key: next(entry.name for entry in POSITIONS if entry.key == key))
+        names = {entry.key: entry.name for entry in POSITIONS}
+        values["position"] = st.selectbox("Position", list(names), list(names).index("sinusoidal"),
+                                          key="transformer:position", format_func=lambda key: names[key], **BOUND)
         values["d_model"] = st.select_slider("d_model", WIDTHS, 32, key="transformer:d_model", **BOUND)
         values["num_heads"] = st.selectbox("Heads", fits, fits.index(2), key="transformer:heads", **BOUND)
         values["seed"] = int(st.number_input("Seed", 0, 999_999, 0, key="transformer:seed", **BOUND))

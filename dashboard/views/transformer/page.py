@@ -28,13 +28,13 @@ ATTENTION = {"self": "self-attention", "causal": "causal self-attention", "cross
 
 def page() -> None:
     """Draw the page from top to bottom."""
-    explore()
-    sources()
+    _explore()
+    _sources()
     next_page("transformer")
 
 
 @st.fragment
-def explore() -> None:
+def _explore() -> None:
     """Draw the page above the sources; a control reruns nothing else."""
     title("The Transformer", "Open a model layer by layer: every part with its shape, its share and its gradient.")
     controls = draw_controls()
@@ -120,7 +120,7 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
         column.vega_lite_chart(spec=chart, key=f"transformer:{key}:{i}")
 
 
-def sources() -> None:
+def _sources() -> None:
     """Draw, on request, the papers and the classes that just ran."""
     panel = st.expander("Papers and the code that just ran", on_change="rerun", key="transformer:source")
     if not panel.open:
