@@ -1,4 +1,4 @@
-"""Differences between means, tested: paired by seed where seeds are shared, corrected for how many tests there are."""
+"""Tests of differences between means, paired by shared seeds and corrected for the number of tests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ LEVEL = 0.05  # of the family of tests; intervals cover 1 − LEVEL
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two groups' means: `difference` = first − second with its own 95 % interval, and `p` after Holm's correction.
+    """The difference first − second of two groups' means, with its 95 % interval, and `p` after Holm's correction.
 
-    `count` is the number of seeds that both have; where `paired` is false they share none, and it is the smaller
-    group's.
+    `count` is the number of shared seeds, or, unless `paired`, that of the smaller group.
     """
 
     first: int
@@ -35,7 +34,7 @@ class Comparison:
         return self.p < LEVEL
 
     def swapped(self) -> Comparison:
-        """The same pair the other way round."""
+        """The same pair in the other order."""
         return Comparison(self.second, self.first, -self.difference, -self.high, -self.low, self.p, self.count,
                           self.paired)
 
@@ -44,17 +43,16 @@ class _Difference(NamedTuple):
     mean: float
     error: float  # standard error of the mean
     freedom: float  # degrees of freedom
-    shared: int  # seeds, or those of the smaller group where none are shared
+    seeds: int  # as Comparison.count
     paired: bool
 
 
 def compare(groups: Sequence[Mapping[int, float]], resolution: float = 0.0) -> list[Comparison]:
     """Two-sided t tests of every pair of groups (seed -> value), in their order; pairs with too few seeds are left out.
 
-    Paired Student's t over the seeds that two groups share; Welch's t where they share none. p-values are corrected
-    over all pairs tested, so that the chance of any false claim stays below LEVEL (Holm 1979). A standard deviation
-    counts as at least `resolution`, the smallest step of the measure; where it is zero even so, p is 1. This lower
-    bound is why scipy's ttest_rel and ttest_ind do not compute the statistic; the tests hold it against both.
+    Paired Student's t over shared seeds; Welch's t where none are shared. p-values are corrected over all pairs, so
+    that the family-wise error rate stays below LEVEL (Holm 1979). A standard deviation counts as at least `resolution`,
+    the smallest step of the measure (so scipy's ttest_rel and ttest_ind do not fit); where it is 0 even so, p is 1.
     """
     from scipy.stats import t
 
@@ -66,12 +64,12 @@ def compare(groups: Sequence[Mapping[int, float]], resolution: float = 0.0) -> l
     statistic = np.divide(np.abs(mean), error, out=np.zeros_like(mean), where=error > 0)
     corrected = holm(2 * t.sf(statistic, freedom))
     half = t.isf(LEVEL / 2, freedom) * error
-    return [Comparison(a, b, d.mean, d.mean - float(h), d.mean + float(h), float(p), d.shared, d.paired)
+    return [Comparison(a, b, d.mean, d.mean - float(h), d.mean + float(h), float(p), d.seeds, d.paired)
             for (a, b, d), h, p in zip(pairs, half, corrected, strict=True)]
 
 
 def _difference(a: Mapping[int, float], b: Mapping[int, float], resolution: float) -> _Difference | None:
-    """The difference of two means with its standard error; None where there are too few values for one."""
+    """The difference of two means with its standard error; None for too few values."""
     if shared := sorted(a.keys() & b.keys()):
         if len(shared) < 2:
             return None
@@ -89,7 +87,7 @@ def _difference(a: Mapping[int, float], b: Mapping[int, float], resolution: floa
 
 
 def holm(p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """p-values corrected for how many there are: the smallest times n, the next times n − 1, …, never falling."""
+    """Holm's correction: the smallest p times n, the next times n − 1, …, never falling, at most 1."""
     order = np.argsort(p)
     adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     corrected = np.empty_like(p)

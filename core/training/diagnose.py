@@ -1,4 +1,4 @@
-"""What goes wrong in a run, read from its records alone: a measured sentence, and what to try."""
+"""Diagnose a run from its records: what goes wrong, and what to try."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ class Finding:
 
 
 def diagnose(records: Sequence[Record], config: RunConfig, baseline: float, failed: str = "") -> tuple[Finding, ...]:
-    """Everything that goes wrong up to the last of the records.
-
-    `baseline` is the loss of guessing, `failed` the words of a run that ended in an error.
-    """
+    """Everything that goes wrong; `baseline` is the loss of guessing, `failed` the message of a failed run."""
     measured = [record for record in records if record.loss is not None]
     if "no longer a number" in failed:
         return (_diverged(measured, config),)
@@ -56,13 +53,13 @@ def _diverged(records: Sequence[Record], config: RunConfig) -> Finding:
 
 
 def _overfits(records: Sequence[Record], baseline: float) -> Finding | None:
-    """What was learned is lost: the held-out loss rises for three records and more while the training loss falls on."""
+    """The validation loss rises for three records or more while the training loss falls."""
     best = min(records, key=_loss)
     after = [record for record in records if record.step > best.step and not record.final]
     trained = next((r.train_loss for r in records if r.step >= best.step and r.train_loss is not None), None)
     if len(after) < 3 or trained is None or best.step == records[0].step:
         return None
-    now, lowest = _usual(after[-3:]), _loss(best)
+    now, lowest = _median_loss(after[-3:]), _loss(best)
     fitted = statistics.median(record.train_loss or trained for record in after[-3:])
     if now < RISE * lowest + RISE_NATS or fitted >= trained or lowest > STILL * baseline:
         return None
@@ -74,7 +71,7 @@ def _overfits(records: Sequence[Record], baseline: float) -> Finding | None:
 
 
 def _bursts(records: Sequence[Record], config: RunConfig) -> Finding | None:
-    """A norm far over what was usual before it, and large enough to be clipped; norms that fall are no burst."""
+    """A gradient norm far above the median before it, and large enough to be clipped."""
     norms = [(record.gradient, record.step) for record in records if record.gradient is not None]
     for i, (norm, step) in enumerate(norms):
         usual = statistics.median(before for before, _ in norms[:i]) if i >= SETTLED else math.inf
@@ -97,7 +94,7 @@ def _vanishes(records: Sequence[Record], baseline: float) -> Finding | None:
 
 
 def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
-    """A part of the model that a thousandth of the largest gradient reaches, three records in a row."""
+    """A part of the model gets less than a thousandth of the largest gradient, three records in a row."""
     gradients = [record.gradients for record in records if record.gradients][-3:]
     if len(gradients) < 3 or not _unlearned(records[-3:], baseline):
         return None
@@ -111,17 +108,17 @@ def _fades(records: Sequence[Record], baseline: float) -> Finding | None:
 
 
 def _stands_still(records: Sequence[Record], config: RunConfig, baseline: float) -> Finding | None:
-    """Past the warm-up and a tenth of the run, the loss is where it began, or where guessing is, and falls no more."""
+    """After the warm-up and a tenth of the run, the loss is that of the start or of guessing, and does not fall."""
     last = records[-1]
     if last.step <= config.warmup + config.steps / 10:
         return None
-    now, first, before = _usual(records[-3:]), _loss(records[0]), _usual(records[-FEWEST:-3])
+    now, first, before = _median_loss(records[-3:]), _loss(records[0]), _median_loss(records[-FEWEST:-3])
     worse, moves = now > max(first, baseline), now < (1 - MOVING) * before
     if not math.isfinite(now) or now < STILL * min(first, baseline) or (moves and not worse):
         return None
     rate, optimizer = config.learning_rate, config.optimizer
-    text = f"After {last.step:,} steps the held-out loss is {now:.3g}; it began at {first:.2f}, and guessing gives " \
-           f"{baseline:.2f}."
+    text = (f"After {last.step:,} steps the held-out loss is {now:.3g}; it began at {first:.2f}, and guessing gives "
+            f"{baseline:.2f}.")
     if worse and rate > LOW_RATE or (rate >= HIGH_RATE and optimizer != "sgd"):
         return Finding("rate_high", "loss", text, f"A rate of {rate:g} is large for {NAMES[optimizer]}: try a tenth of "
                        "it, with a warm-up.")
@@ -140,7 +137,7 @@ def _starves(records: Sequence[Record]) -> Finding | None:
 
 
 def _unlearned(records: Sequence[Record], baseline: float) -> bool:
-    """There is still something to learn: the loss is over a tenth of guessing."""
+    """Whether the loss is above a tenth of guessing."""
     return all(_loss(record) > baseline / 10 for record in records)
 
 
@@ -148,6 +145,5 @@ def _loss(record: Record) -> float:
     return math.nan if record.loss is None else record.loss
 
 
-def _usual(records: Sequence[Record]) -> float:
-    """The median held-out loss."""
+def _median_loss(records: Sequence[Record]) -> float:
     return statistics.median(map(_loss, records))

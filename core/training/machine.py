@@ -1,4 +1,4 @@
-"""What a run's numbers depend on beside its config: threads, PyTorch, and the processor with its instruction set."""
+"""What a run's numbers depend on beside its config: threads, PyTorch, the processor and its instruction set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from core.training.runs import Run
 
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str}
-LONGEST, MOST = 100, 5  # characters of a name, and machines, that came from elsewhere
+LONGEST, MOST = 100, 5  # characters of a name, and machines, that are read from a file
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def record_machine(run: Run, device: str) -> None:
-    """Add where a run trains to its run.json; a run that goes on elsewhere names both places."""
+    """Add this machine to a run's run.json, unless it is the last one there."""
     before, here = valid(run.metadata().get("machines")), machine(device)
     if before[-1:] != [here]:
         run.update_metadata(machines=[*before, here])
@@ -43,14 +43,14 @@ def processor() -> str:
 
 
 def valid(data: object) -> list[dict[str, Any]]:
-    """The machines in a run.json, oldest first, as far as they are what `machine` gives."""
+    """The valid machines in a run.json, oldest first."""
     return [{name: item[name] if name == "threads" else item[name][:LONGEST] for name in KINDS}
             for item in (data[-MOST:] if isinstance(data, list) else [])
             if isinstance(item, dict) and all(type(item.get(name)) is kind for name, kind in KINDS.items())]
 
 
 def line(data: object) -> str:
-    """The machines in a run.json in words; empty where none is recorded."""
+    """The machines in a run.json as text; empty for none."""
     return "; then ".join(
         f"{item['device']} ({item['capability']}), {item['threads']} thread{'s' if item['threads'] != 1 else ''}, "
         f"PyTorch {item['torch'].partition('+')[0]}" for item in valid(data))

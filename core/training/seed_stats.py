@@ -1,4 +1,4 @@
-"""What several seeds come to together: their mean, its interval and their spread, at the end and along the way."""
+"""Statistics over several seeds: mean, interval and standard deviation, and mean curves."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from core.training.comparisons import LEVEL
 
-GRID = 60  # points of a line over seconds, which every run counts in its own rhythm
+GRID = 60  # points of a line over seconds, where runs share no x
 
 
 @dataclass(frozen=True)
 class SeedStats:
-    """The numbers of several seeds, with their mean and sample standard deviation (none of a single one)."""
+    """The values of several seeds; standard deviation and interval are None for a single one."""
 
     values: tuple[float, ...]
 
@@ -29,11 +29,11 @@ class SeedStats:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the mean's 95 % interval (Student's t over n values); none of a single one."""
+        """Half of the mean's 95 % interval (Student's t over n values)."""
         from scipy.stats import t
 
         count = len(self.values)
-        return None if count < 2 else float(t.isf(LEVEL / 2, count - 1)) * statistics.stdev(self.values) / count**0.5
+        return None if self.std is None else float(t.isf(LEVEL / 2, count - 1)) * self.std / count**0.5
 
     @property
     def low(self) -> float:
@@ -44,19 +44,19 @@ class SeedStats:
         return max(self.values)
 
     def times(self, factor: float) -> SeedStats:
-        """The same in another unit."""
+        """The values in another unit."""
         return SeedStats(tuple(factor * value for value in self.values))
 
 
 def seed_stats(values: Sequence[float | None]) -> SeedStats | None:
-    """The spread of what was measured; None where nothing was."""
+    """The statistics of the values that are not None; None without any."""
     numbers = tuple(value for value in values if value is not None)
     return SeedStats(numbers) if numbers else None
 
 
 @dataclass(frozen=True)
 class Line:
-    """A mean over several runs, with the smallest and the largest of them at each place."""
+    """The mean, the smallest and the largest of several runs at each x."""
 
     x: tuple[float, ...]
     mean: tuple[float, ...]
@@ -68,10 +68,9 @@ Points = Sequence[tuple[float, float]]
 
 
 def line(runs: Sequence[Points], shared: bool) -> Line | None:
-    """The mean of several runs of (x, y); None when there is no point.
+    """The mean of several runs of (x, y); None without points.
 
-    Runs that `share` their places (steps) are taken at those they all have; others (seconds) at places in between, up
-    to where the first of them ends.
+    With `shared` x (steps) at those that all runs have; else (seconds) interpolated up to the end of the shortest run.
     """
     runs = [points for points in runs if points]
     if not runs:
@@ -83,5 +82,5 @@ def line(runs: Sequence[Points], shared: bool) -> Line | None:
         x = np.linspace(0.0, min(points[-1][0] for points in runs), GRID)
     if not len(x):
         return None
-    y = np.array([np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs])  # (runs, places)
+    y = np.array([np.interp(x, [a for a, _ in points], [b for _, b in points]) for points in runs])  # (runs, points)
     return Line(*(tuple(row.tolist()) for row in (x, y.mean(0), y.min(0), y.max(0))))
