@@ -19,18 +19,16 @@ RUN_ARGS ?=
 MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: run test beside in-browser alone quick mutate check bench example sweep models measured bottleneck screenshot browser clean
+.PHONY: run test beside in-browser quick mutate check bench example sweep models measured bottleneck screenshot browser clean
 
 run: $(VENV)/.installed
 	$(BIN)/streamlit run dashboard/app.py $(RUN_ARGS)
 
-# What measures seconds runs alone at the end; everything else on two cores, what drives a browser after the rest.
-ALONE := tests/dashboard/test_jobs.py tests/training/test_estimate.py tests/training/test_worker.py \
-         tests/browser/test_survives.py tests/browser/test_train.py tests/browser/test_why.py
-BESIDE := -n 2 --dist worksteal $(ALONE:%=--ignore=%)
+# On two cores; what drives a browser after the rest.
+BESIDE := -n 2 --dist worksteal
 test:
 	@failed=; \
-	for part in check beside in-browser alone; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	for part in check beside in-browser; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
 	test -z "$$failed" || { echo "make test failed in:$$failed"; exit 1; }
 
 beside: $(VENV)/.installed-dev
@@ -38,9 +36,6 @@ beside: $(VENV)/.installed-dev
 
 in-browser: browser
 	$(BIN)/python -m pytest $(BESIDE) tests/browser
-
-alone: browser
-	$(BIN)/python -m pytest $(ALONE)
 
 quick: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt
