@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, resize, wait_ready
+from tests.browser.helpers import click, wait_ready
 
 VIEW = ".step-view"
 
@@ -28,9 +28,12 @@ def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_and_on_a_p
     painted = page.locator(f"{VIEW} canvas").evaluate(
         "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size")
     assert painted > 20
-    resize(page, 390, "dark")
-    page.wait_for_function("document.querySelector('.step-view')?.style.getPropertyValue('--pick') === '#FF9A66'")
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.emulate_media(color_scheme="dark")
+    open_page(page)
+    assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
     assert page.locator(f"{VIEW} svg").bounding_box()["width"] <= 358
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_the_picture_follows_query_stage_and_text(page):
