@@ -5,6 +5,7 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and so do their subprocesses
 
 import pytest
 import torch
@@ -27,8 +28,14 @@ settings.load_profile("lab")
 @pytest.fixture(autouse=True)
 def _seeded():
     """One seed before each test, and one thread, since the tests themselves run side by side."""
-    torch.manual_seed(86)
+    torch.default_generator.manual_seed(86)  # torch.manual_seed would note the call for a GPU, with its whole stack
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _few_final_items(monkeypatch):
+    """The last record of a run measures 20 held-out items: 1,000 take a second, and hardly a test is about them."""
+    monkeypatch.setattr("core.training.loop.FINAL", 20)
 
 
 @pytest.fixture(autouse=True)

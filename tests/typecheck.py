@@ -1,52 +1,102 @@
 """The checker that tests/conftest.py puts on every function of core with a shape in its annotations.
 
-Other hints are left to mypy: a config made from a link or a file must be free to refuse a value in its own words.
+Shapes alone are checked, and each combination of them once per function. Other hints are left to mypy: a config made
+from a link or a file must be free to refuse a value in its own words.
 """
 
+import functools
+import inspect
 from collections.abc import Callable
-from inspect import isclass
+from dataclasses import is_dataclass
+from itertools import chain, repeat
 from typing import Any, get_args
 
 import jaxtyping
-from beartype import BeartypeConf, beartype
-from jaxtyping import AbstractArray, install_import_hook
+import numpy as np
+import torch
+from beartype import BeartypeConf
+from beartype.door import is_bearable
+from jaxtyping import AbstractArray, install_import_hook, jaxtyped
 
-_beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))
+CONF = BeartypeConf(is_pep484_tower=True)
+ARRAYS, SEQUENCES = (torch.Tensor, np.ndarray), (tuple, list)
 
 
-def _has_shapes(hint: Any, names: dict[str, Any] | None = None) -> bool:
-    """Whether a shape stands in the annotation; one that cannot be evaluated yet counts as if it had one."""
-    if isinstance(hint, str):
-        try:
-            hint = eval(hint, names)
-        except Exception:
-            return True
-    return isclass(hint) and issubclass(hint, AbstractArray) or any(map(_has_shapes, get_args(hint)))
+def _evaluate(hint: Any, names: dict[str, Any]) -> Any:
+    """The annotation itself, or its text where it cannot be evaluated (yet)."""
+    try:
+        return eval(hint, names) if isinstance(hint, str) else hint
+    except Exception:
+        return hint
+
+
+def _has_shapes(hint: Any) -> bool:
+    return inspect.isclass(hint) and issubclass(hint, AbstractArray) or any(map(_has_shapes, get_args(hint)))
+
+
+def _form(value: Any) -> Any:
+    """What the check of a value depends on: types, shapes and dtypes."""
+    if isinstance(value, ARRAYS):
+        return value.shape, value.dtype
+    if isinstance(value, SEQUENCES):
+        return type(value), *map(_form, value)
+    if isinstance(value, dict):
+        return tuple((key, _form(item)) for key, item in value.items())
+    return type(value)
+
+
+def _check(function: Callable, hints: dict[str, Any], values: list[tuple[str, Any]]) -> None:
+    with jaxtyped("context"):
+        for name, value in values:
+            if not is_bearable(value, hints[name], conf=CONF):
+                raise AssertionError(f"{function.__module__}.{function.__qualname__}: {name} is {_form(value)}, "
+                                     f"not {function.__annotations__[name]}, in {_form(values)}")
 
 
 def checked(function: Callable) -> Callable:
-    """The function under beartype, with every annotation but its shapes taken off."""
-    shapes = {name: hint for name, hint in function.__annotations__.items() if _has_shapes(hint)}
-    function.__annotations__ = {name: shapes.get(name, object) for name in function.__annotations__}
-    return _beartype(function) if shapes else function
+    """The function with a check of its arguments before each call and of its result after it."""
+    parameters = inspect.signature(function).parameters.values()
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    rest = [repeat(each.name) for each in parameters if each.kind == each.VAR_POSITIONAL]
+    passed: set = set()
+
+    @functools.cache
+    def hints() -> dict[str, Any]:  # at the first call, when its module is whole
+        found = {name: _evaluate(hint, function.__globals__) for name, hint in function.__annotations__.items()
+                 if name != "return" or not inspect.isgeneratorfunction(function)}
+        return {name: hint for name, hint in found.items() if _has_shapes(hint)}
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        shaped = hints()
+        values = [(name, value) for name, value in chain(
+            zip(chain(names, *rest), args, strict=False), named.items()) if name in shaped]
+        form = _form(values)
+        if form not in passed:
+            _check(function, shaped, values)
+            passed.add(form)
+        result = function(*args, **named)
+        if "return" in shaped:
+            form = form, _form(result)
+            if form not in passed:
+                _check(function, shaped, [*values, ("return", result)])
+                passed.add(form)
+        return result
+
+    return call
 
 
-def only_shapes(jaxtyped: Callable) -> Callable:
-    """`jaxtyped` that returns a function without shapes as it is: the wrapper binds the arguments of every call."""
-
-    def decorate(item: Any = None, *, typechecker: Callable | None = None) -> Any:
-        if item is None:
-            return lambda item: decorate(item, typechecker=typechecker)
-        function = item.__init__ if isclass(item) else item  # a dataclass's fields are its __init__'s arguments
-        hints = getattr(function, "__annotations__", {}).values()
-        if not any(_has_shapes(hint, function.__globals__) for hint in hints):
-            return item
-        return jaxtyped(item, typechecker=typechecker)
-
-    return decorate
+def _decorate(item: Any) -> Any:
+    """The class or function as the import hook finds it, checked where a shape may stand in its annotations."""
+    if inspect.isclass(item):  # a dataclass's fields are the arguments of its __init__
+        if is_dataclass(item) and "__init__" in vars(item):
+            item.__init__ = _decorate(item.__init__)  # type: ignore[misc]
+        return item
+    hints = [_evaluate(hint, item.__globals__) for hint in item.__annotations__.values()]
+    return checked(item) if any(isinstance(hint, str) or _has_shapes(hint) for hint in hints) else item
 
 
 def install() -> None:
     """Check the shapes of every call in core; must run before core is first imported."""
-    jaxtyping.jaxtyped = only_shapes(jaxtyping.jaxtyped)
+    jaxtyping.jaxtyped = lambda typechecker: _decorate  # type: ignore[assignment]
     install_import_hook("core", "tests.typecheck.checked")

@@ -150,7 +150,6 @@ def test_the_experiment_in_small(tmp_path, monkeypatch):
     """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
     small = Controls(d_model=8, longest=20)
     monkeypatch.setattr(bottleneck, "MODELS", small.pair)
-    monkeypatch.setattr("core.training.loop.FINAL", 20)
     monkeypatch.setattr(bottleneck, "SAVED", tmp_path)
     monkeypatch.setattr(bottleneck, "ProcessPoolExecutor", _Here)
     result = bottleneck.measure(small, 1, 1, tmp_path)

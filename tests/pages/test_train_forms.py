@@ -37,7 +37,6 @@ def script():
 @pytest.mark.parametrize("task, kind", FORMS)
 def test_a_run_is_drawn_as_what_it_is(task, kind, monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(loop, "FINAL", 12)
     given = {"data": DATA[task]} if task in DATA else {}
     made = make_task(TaskConfig.of(task, **given))
     run = create_run(recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3))

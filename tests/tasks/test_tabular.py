@@ -9,7 +9,7 @@ from core.models import ModelConfig, build_model
 from core.tasks import TaskConfig, make_task
 from core.tasks.labelled import split_sides
 from core.tasks.tabular import IRIS, Column, Table, TableTask, iris
-from core.training import recommended, train
+from core.training import loop, recommended, train
 
 GAPS = Table((Column("size"), Column("colour", ("blue", "red"))),
              tuple((float(i), 1.0 + i % 2) if i % 5 else (None, 2.0) if i % 2 else (float(i), None) for i in range(40)),
@@ -84,7 +84,8 @@ def test_a_batch_is_of_trained_rows_and_its_seed():
     assert {tuple(row) for row in first.source.tolist()} <= known
 
 
-def test_iris_is_learned_and_the_petals_are_looked_at():
+def test_iris_is_learned_and_the_petals_are_looked_at(monkeypatch):
+    monkeypatch.setattr(loop, "FINAL", 1000)
     records = list(train(recommended(make_task(TaskConfig.of("iris")), record_every=1000, steps=150)))
     assert records[-1].exact >= 0.85 and records[-1].held_out == 30
     assert records[-1].maps["0:self"].shape == (1, 4, 5, 5)

@@ -24,7 +24,6 @@ def scripted(monkeypatch):
         return replace(evaluate.measure_teacher_forced(model, *rest), loss=LOSSES[len(measured) - 1])
 
     monkeypatch.setattr(loop, "measure_teacher_forced", given)
-    monkeypatch.setattr(loop, "FINAL", 20)
     return measured
 
 

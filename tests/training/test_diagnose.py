@@ -5,15 +5,9 @@ from dataclasses import replace
 import pytest
 
 from core.tasks import TaskConfig, make_task
-from core.training import Record, RunConfig, loop, recommended, train
+from core.training import Record, RunConfig, recommended, train
 from core.training.diagnose import diagnose
 from tests.training.small import small_run
-
-
-@pytest.fixture(autouse=True)
-def small_end(monkeypatch):
-    """A final record over few items: its numbers are not what is tested here."""
-    monkeypatch.setattr(loop, "FINAL", 20)
 
 
 def findings_of(config: RunConfig) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import RunConfig, create_run, loop, recommended
+from core.training import RunConfig, create_run, recommended
 from core.training.__main__ import progress
 from core.training.archive import pack, unpack
 from core.training.machine import line, machine, valid
@@ -18,11 +18,6 @@ from dashboard.views.train import text as train_words
 from tests.training.small import small_run
 
 OTHER = {"threads": 4, "torch": "2.1.0+cpu", "device": "Another CPU", "capability": "NO AVX"}
-
-
-@pytest.fixture(autouse=True)
-def small_end(monkeypatch):
-    monkeypatch.setattr(loop, "FINAL", 20)
 
 
 def trained(path, **changes) -> tuple[Run, str]:

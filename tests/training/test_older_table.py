@@ -5,7 +5,7 @@ import json
 import pytest
 
 from core.tasks import TaskConfig, make_task
-from core.training import create_run, loop, recommended
+from core.training import create_run, recommended
 from core.training.runs import Run
 from core.training.worker import _train
 from dashboard.runtime.run_data import load_run
@@ -44,9 +44,8 @@ def test_one_decimal_sign_is_read_in_all_columns():
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Run:
+def run(tmp_path) -> Run:
     """A run whose checkpoint has a weight for the column of identifiers, and whose run.json is of then."""
-    monkeypatch.setattr(loop, "FINAL", 20)
     config = recommended(make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, watch=1)
     run = create_run(config, path=tmp_path / "run")
     _train(run, lambda: False, lambda record: None)

@@ -30,7 +30,8 @@ def test_the_optimizer_that_was_asked_for(name, kind):
     config = small_run(optimizer=name, weight_decay=0.03, learning_rate=0.004)
     made = make_optimizer(config, torch.nn.Linear(2, 2))
     assert type(made) is kind and made.param_groups[0]["weight_decay"] == 0.03
-    losses = [r.loss for r in train(small_run(optimizer=name, steps=40, learning_rate=0.01, finish_early=False))]
+    losses = [r.loss for r in train(small_run(
+        optimizer=name, steps=40, record_every=40, learning_rate=0.01, finish_early=False))]
     assert losses[-1] < losses[0]
 
 
@@ -59,7 +60,7 @@ def test_the_gradient_is_clipped_and_told_as_it_was():
 def test_patience_ends_a_run_that_no_longer_gets_better():
     config = small_run(steps=400, patience=2, learning_rate=1e-6, warmup=0, weight_decay=0.0, optimizer="sgd",
                        finish_early=False)
-    flat = small_run(steps=400, patience=0, learning_rate=1e-6, optimizer="sgd", finish_early=False, record_every=50)
+    flat = small_run(steps=40, patience=0, learning_rate=1e-6, optimizer="sgd", finish_early=False, record_every=10)
     session = prepare(config)
     for weight in session.model.parameters():
         weight.requires_grad_(False)
@@ -70,17 +71,17 @@ def test_patience_ends_a_run_that_no_longer_gets_better():
     records = list(train(config, session))
     assert [r.step for r in records] == [0, 2, 4, 6, 6], "the first is the best, two more do not better it"
     assert records[-1].final
-    assert len(list(train(flat))) == 400 // 50 + 2
+    assert len(list(train(flat))) == 40 // 10 + 2
 
 
 def test_equal_training_time_is_a_cap_of_its_own():
-    records = list(train(small_run(steps=20_000, trained=0.5, record_every=50, finish_early=False)))
-    assert records[-1].final and 0.5 <= records[-1].trained < 1.5 and records[-1].elapsed > records[-1].trained
+    records = list(train(small_run(steps=20_000, trained=0.2, record_every=50, finish_early=False)))
+    assert records[-1].final and 0.2 <= records[-1].trained < 1.2 and records[-1].elapsed > records[-1].trained
 
 
 def test_bfloat16_computes_in_bfloat16_and_still_learns():
     seen = []
-    session = prepare(small_run(precision="bf16", steps=30, learning_rate=0.01, finish_early=False))
+    session = prepare(small_run(precision="bf16", steps=30, record_every=30, learning_rate=0.01, finish_early=False))
     session.model.output.register_forward_hook(lambda module, given, out: seen.append((out.dtype, module.training)))
     records = list(train(session.config, session))
     assert {dtype for dtype, training in seen if training} == {torch.bfloat16}

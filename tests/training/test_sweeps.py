@@ -1,15 +1,18 @@
 """What a sweep varies and what it refuses, its file, and the shell that trains it."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from core.attention import Choice, ConfigError, preset
 from core.models import ModelConfig
-from core.training import Record, create_run
+from core.training import Record, create_run, loop, sweep_command, worker
 from core.training.__main__ import main
+from core.training.loop import FINAL
 from core.training.runs import Run
 from core.training.sweep_command import summary
 from core.training.sweep_files import Outcome, Sweep, create_sweep, delete_sweep, find_sweep, list_sweeps
@@ -183,8 +186,17 @@ def test_an_outcome_survives_json():
     assert Outcome.from_json(json.loads(json.dumps(vars(outcome)))) == outcome
 
 
-def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys):
-    """Two values from two seeds, side by side; a run that is lost is all that the second call trains."""
+def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatch):
+    """Two values from two seeds; a run that is lost is all that the second call trains, in a process of its own."""
+    monkeypatch.setattr(loop, "FINAL", FINAL)  # as that process has it
+    monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100000")
+    turn = threading.Lock()
+
+    def work_here(run: Run) -> SimpleNamespace:
+        with turn:  # a seed is that of all threads
+            worker.work(run.path)
+        return SimpleNamespace(wait=lambda: None)
+
     file, saved = tmp_path / "run.json", tmp_path / "sweep.json"
     file.write_text(json.dumps(small_run().to_json()))
 
@@ -192,8 +204,10 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys):
         assert main(["sweep", *more]) == 0
         return capsys.readouterr().out
 
-    output = say(str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "2", "--to",
-               str(saved))
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep_command, "_worker", work_here)
+        output = say(str(file), "--axis", "d_model", "--values", "8", "16", "--seeds", "0", "1", "--workers", "2",
+                     "--to", str(saved))
     sweep = Sweep(saved)
     assert "4 runs to train" in output and output.count("2 of 2 seeds") == 2
     first = sweep.outcomes()
