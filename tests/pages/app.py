@@ -1,8 +1,19 @@
-"""What AppTest shows of a page, as text."""
+"""A page of the dashboard in AppTest, and what it shows as text."""
 
 import re
+from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
+
+APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+
+
+def app_at(page: str, prefix: str = "", **link: str) -> AppTest:
+    """The app at that page, not run yet, opened by a link; `prefix` is that of its parameters' names."""
+    app = AppTest.from_file(APP, default_timeout=60)
+    for name, value in link.items():
+        app.query_params[prefix + name] = value
+    return app.switch_page(f"../pages/{page}.py")
 
 
 def assert_no_exception(app: AppTest) -> AppTest:

@@ -1,22 +1,18 @@
 """The page Evidence in AppTest, and what stands on it."""
 
 import re
-from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.evidence import progress
+from tests.pages.app import app_at
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def evidence_app(monkeypatch, tmp_path) -> AppTest:
+def evidence_app(monkeypatch) -> AppTest:
     """The page, not run yet, in which all that can be measured is measured at once."""
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     monkeypatch.setattr(progress, "AT_ONCE", 60.0)  # a busy machine measures slowly, and what is tested is measured
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/evidence.py")
+    return app_at("evidence")
 
 
 def shown(app: AppTest, model: str, **link: str) -> AppTest:

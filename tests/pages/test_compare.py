@@ -1,22 +1,19 @@
 """Side by side, without a browser: first sight, adding, moving, editing, the link, and what cannot be drawn."""
 
 import re
-from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.app import html_text
+from tests.pages.app import app_at, html_text
 
-ROOT = Path(__file__).resolve().parents[2]
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
 SEEDED = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
 
 
 @pytest.fixture
 def app() -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/compare.py")
+    return app_at("compare")
 
 
 def open_page(app: AppTest, **query) -> AppTest:

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
@@ -12,21 +11,13 @@ from core.training import Record, create_run
 from core.training.record import Prediction
 from core.training.runs import Run
 from dashboard.charts.numbers import duration
-from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
 from dashboard.runtime.run_summary import list_summaries, summarize
 from dashboard.views.compare_runs import compute, text
 from dashboard.views.compare_runs.compute import expected, latest, names, sides
 from dashboard.views.compare_runs.controls import runs_to_compare
-from tests.pages.app import page_text
+from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
-
-
-@pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
 
 
 def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = None, **changes) -> Run:
@@ -44,7 +35,7 @@ def made(name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = No
 
 
 def open_page(*runs: str, **link: str) -> AppTest:
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/compare_runs.py")
+    app = app_at("compare_runs")
     if runs:
         app.query_params["runs"] = ",".join(runs)
     for name, value in link.items():

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.decoding import Prompt, beam
 from core.models import ModelConfig
@@ -15,16 +14,13 @@ from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, create_run, prepare, recommended
 from dashboard.charts.numbers import number
 from dashboard.views.decode.compute import HALF_TRAINED
-from tests.pages.app import assert_no_exception, html_text
+from tests.pages.app import app_at, assert_no_exception, html_text
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 
 
 def open_page(**link):
-    at = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[name] = value
-    return assert_no_exception(at.switch_page("../pages/decode.py").run())
+    return assert_no_exception(app_at("decode", **link).run())
 
 
 def tree(at):
@@ -141,9 +137,9 @@ def test_a_run_that_says_no_tokens_is_not_offered():
 
 def test_the_run_trained_last_is_the_one_that_is_shown():
     run = made(TaskConfig.of("copy", length=6), "transformer")
-    at = AppTest.from_file(APP, default_timeout=60)
+    at = app_at("decode")
     at.session_state["train:last"] = run.id
-    assert_no_exception(at.switch_page("../pages/decode.py").run())
+    assert_no_exception(at.run())
     assert at.selectbox(key="decode:run").value == run.id
     assert len(at.text_input(key="decode:source").value) == 6
 

@@ -2,12 +2,10 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AttentionConfig, Choice
 from core.benchmark import Measurement
@@ -16,17 +14,13 @@ from dashboard.runtime import racing
 from dashboard.views.efficient import compute, controls, example, text
 from dashboard.views.efficient.compute import Result, start_race
 from dashboard.views.efficient.controls import ENTRIES, Controls
-from tests.pages.app import assert_no_exception, html_text
+from tests.pages.app import app_at, assert_no_exception, html_text
 
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 QUICK = ("fused", "linear")
 
 
 def open_page(**link):
-    at = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[f"efficient:{name}"] = value
-    return assert_no_exception(at.switch_page("../pages/efficient.py").run())
+    return assert_no_exception(app_at("efficient", "efficient:", **link).run())
 
 
 def charts(at):

@@ -19,7 +19,7 @@ from tests.tiny_models import save
 
 @pytest.fixture
 def app(monkeypatch, tmp_path) -> AppTest:
-    return evidence_app(monkeypatch, tmp_path)
+    return evidence_app(monkeypatch)
 
 
 def numbers(pattern: str, text: str) -> list[float]:

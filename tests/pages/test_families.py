@@ -7,17 +7,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import read
+from tests.pages.app import app_at
 from tests.tiny_models import given, save, tiny
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def app(monkeypatch, tmp_path) -> AppTest:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+def app(monkeypatch) -> AppTest:
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/pretrained.py")
+    return app_at("pretrained")
 
 
 def open_family(app: AppTest, folder: Path, family: str) -> str:

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.finetune.build import build
@@ -10,23 +9,15 @@ from core.finetune.config import usual
 from core.finetune.data import parse
 from core.finetune.run import config_of, create
 from core.training import Record, list_runs
-from dashboard.runtime import jobs
 from dashboard.runtime.fine_tune_data import EXAMPLE_RUNS
 from dashboard.views.decode.compute import decodable_runs
 from dashboard.views.sweeps.controls import _own_runs
 from dashboard.views.transformer.controls import sources
-from tests.pages.app import page_text
-
-
-@pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
+from tests.pages.app import app_at, page_text
 
 
 def open_page(page: str = "fine_tune", sentence: str | None = None, **query: str) -> AppTest:
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page(f"../pages/{page}.py")
+    app = app_at(page)
     if sentence is not None:
         app.session_state["fine_tune:sentence"] = sentence
     for name, value in query.items():

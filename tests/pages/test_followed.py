@@ -12,7 +12,7 @@ from tests.tiny_models import save
 
 @pytest.fixture
 def app(monkeypatch, tmp_path) -> AppTest:
-    return evidence_app(monkeypatch, tmp_path)
+    return evidence_app(monkeypatch)
 
 
 def field(app: AppTest, label: str):
@@ -36,7 +36,7 @@ def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(ap
     field(app, "Minus the logit of").set_value("8").run()
     text = fact_text(app)
     assert "the logit of the class 5 minus that of 8" in text
-    again = evidence_app(monkeypatch, tmp_path)
+    again = evidence_app(monkeypatch)
     assert fact_text(shown(again, "digits", **{"evidence:quantity": "logit difference", "evidence:output:digits": "5",
                                           "evidence:contrast:digits": "8"})) == text
 
@@ -68,5 +68,5 @@ def test_the_masked_word_is_in_the_link(app, monkeypatch, tmp_path):
     box = field(app, "Word to guess")
     box.set_value(box.options.index("animal")).run()
     text, at = fact_text(app), app.query_params["at"]
-    again = evidence_app(monkeypatch, tmp_path)
+    again = evidence_app(monkeypatch)
     assert fact_text(shown(again, folder, at=at[0] if isinstance(at, list) else at)) == text

@@ -2,10 +2,8 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.generate import SearchSettings, decode_text, generate, prepare_generation, score_continuation
@@ -13,22 +11,11 @@ from core.pretrained.induction_scores import induction_score, most_informative_h
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute, session
 from dashboard.widgets.model_picker import examples
-from tests.pages.app import assert_no_exception
-
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+from tests.pages.app import app_at, assert_no_exception
 
 
 def open_page(**link):
-    at = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[name] = value
-    return assert_no_exception(at.switch_page("../pages/generate.py").run())
+    return assert_no_exception(app_at("generate", **link).run())
 
 
 def html(at):

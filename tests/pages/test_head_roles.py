@@ -2,7 +2,6 @@
 
 import csv
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,16 +13,13 @@ from core.roles.scores import UNIFORM
 from dashboard.charts.numbers import number
 from dashboard.views.head_roles import charts, text
 from dashboard.views.head_roles.controls import HEAD, KIND, MOST_SENTENCES, MOST_SIGNS, OWN, ROLE, read_sentences
-from tests.pages.app import html_text
+from tests.pages.app import app_at, html_text
 from tests.tiny_models import save
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def app() -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/head_roles.py")
+    return app_at("head_roles")
 
 
 @pytest.fixture(scope="module")

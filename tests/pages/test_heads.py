@@ -1,29 +1,22 @@
 """The page Heads, driven without a browser: every idea, every size, what a link may ask for, and its numbers."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.attention import Attention, AttentionConfig
 from dashboard.charts.numbers import byte_size, number
 from dashboard.views.heads import compute, page, text
 from dashboard.views.heads.charts import overlap_square
 from dashboard.views.heads.controls import IDEAS, Controls
-from tests.pages.app import assert_no_exception
+from tests.pages.app import app_at, assert_no_exception
 
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
-PAGE = "../pages/heads.py"
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 
 
 def open_page(**link):
-    at = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[f"heads:{name}"] = value
-    return assert_no_exception(at.switch_page(PAGE).run())
+    return assert_no_exception(app_at("heads", "heads:", **link).run())
 
 
 def page_text(at):

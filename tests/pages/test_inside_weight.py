@@ -1,7 +1,6 @@
 """The page Inside one weight without a browser: its numbers are the model's, and what is chosen is what is opened."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,18 +13,16 @@ from dashboard.views.inside_weight import charts, compute, controls, text
 from dashboard.views.inside_weight.charts import Strip
 from dashboard.views.inside_weight.compute import Cell
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
+from tests.pages.app import app_at
 from tests.tiny_models import save
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = "The animal didn't cross the street because it was too tired."
 
 
 @pytest.fixture
-def app(monkeypatch, tmp_path) -> AppTest:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+def app(monkeypatch) -> AppTest:
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/inside_weight.py")
+    return app_at("inside_weight")
 
 
 def shown(app: AppTest, model: str = "all-MiniLM-L6-v2", **link: str) -> AppTest:

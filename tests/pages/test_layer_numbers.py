@@ -5,8 +5,8 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.runtime import jobs
 from dashboard.views.head_roles.controls import HEAD
+from tests.pages.app import app_at
 from tests.tiny_models import build, ids_of, tokenizer
 
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 2,
@@ -22,13 +22,11 @@ def hybrid(tmp_path_factory):
 
 
 @pytest.fixture
-def open_page(hybrid, tmp_path, monkeypatch):
+def open_page(hybrid, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
 
     def at(page, **state):
-        app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page(f"../pages/{page}.py")
+        app = app_at(page)
         app.query_params["inside:model"] = hybrid
         for name, value in state.items():
             app.session_state[name.replace("__", ":")] = value

@@ -1,23 +1,16 @@
 """The page Masks without a browser: every mask, two joined, a typed rule, a drawing, bad links, each in words."""
 
-from pathlib import Path
 
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, Choice
 from core.masks import COMPOSITIONS
-from tests.pages.app import assert_no_exception
+from tests.pages.app import app_at, assert_no_exception
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 
 
 def open_page(**link):
-    at = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    at.switch_page(str(ROOT / "pages" / "masks.py"))
-    for name, value in link.items():
-        at.query_params[f"masks:{name}"] = value
-    return assert_no_exception(at.run())
+    return assert_no_exception(app_at("masks", "masks:", **link).run())
 
 
 def put(at, kind, name, value):

@@ -1,22 +1,16 @@
 """All mechanisms: every choice of every axis is drawn, said and explained by the page, with nothing told of it."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, entry
 from dashboard.views.mechanisms import compute, controls, text
-
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+from tests.pages.app import app_at
 
 
 def open_page(**query):
-    at = AppTest.from_file(APP, default_timeout=30)
-    for name, value in query.items():
-        at.query_params[f"mechanisms:{name}"] = value
-    at.switch_page("../pages/mechanisms.py")
+    at = app_at("mechanisms", "mechanisms:", **query)
     return at.run()
 
 

@@ -2,27 +2,21 @@
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, AttentionConfig, Choice, entry
 from dashboard.views.normalizers import charts, compute, controls, text
 from dashboard.views.normalizers.controls import ScoresError
-from tests.pages.app import assert_no_exception, html_text
+from tests.pages.app import app_at, assert_no_exception, html_text
 
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 KEYS = [item.key for item in AXES["normalizer"]]
 
 
 def open_page(**link):
-    at = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[f"normalizers:{name}"] = value
-    return assert_no_exception(at.switch_page("../pages/normalizers.py").run())
+    return assert_no_exception(app_at("normalizers", "normalizers:", **link).run())
 
 
 def live(at):

@@ -14,13 +14,11 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.numbers import cell, number, percent
+from tests.pages.app import app_at, assert_no_exception
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"evidence": "induction", "head_roles": "induction", "generate": "induction", "two_models": "induction",
          "use_model": "digits", "pretrained": "induction"}
-CONVERTED = ("evidence", "head_roles", "generate", "decode", "two_models", "use_model", "pretrained", "heads",
-             "efficient", "scores", "transformer", "train", "compare_runs", "fine_tune", "masks",
-             "positions", "step_view")
 DECIMAL = re.compile(r"(?<![\w.,])([+−]?)(\d[\d,]*\.\d+|\.\d+|\d+e−\d+)(?![\w.])"
                      r"(?!\u00a0(?:[mµ]?s|[kMGT]B?)\b)")  # amounts have their own formatters
 PERCENT = re.compile(r"[\d.,]+\s?%")
@@ -52,10 +50,7 @@ def strings(spec: object) -> list[str]:
 
 @pytest.mark.parametrize(("page", "model"), PAGES.items())
 def test_every_number_stands_as_the_rule_writes_it(page, model):
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    app.query_params["inside:model"] = model
-    app.switch_page(f"../pages/{page}.py").run()
-    assert not app.exception
+    app = assert_no_exception(app_at(page, "inside:", model=model).run())
     count = 0
     for text in written(app):
         for _, digits in DECIMAL.findall(text):
@@ -67,10 +62,9 @@ def test_every_number_stands_as_the_rule_writes_it(page, model):
     assert count > 2, "no number was looked at"
 
 
-@pytest.mark.parametrize("room", CONVERTED)
-def test_no_number_is_formatted_beside_the_rule(room):
+def test_no_number_is_formatted_beside_the_rule():
     """No decimals of its own in an f-string or a Vega format, but in CSV for other programs."""
-    for path in sorted((ROOT / "dashboard" / room).glob("*.py")):
+    for path in sorted((ROOT / "dashboard" / "views").rglob("*.py")):
         tree = ast.parse(path.read_text())
         exempt = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
                   and "csv" in function.name for node in ast.walk(function)}

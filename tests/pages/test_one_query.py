@@ -1,22 +1,15 @@
 """The page One query, driven without a browser: presets, sizes, bad links and bad input, each in words."""
 
 import json
-from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS
-from tests.pages.app import assert_no_exception
-
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+from tests.pages.app import app_at, assert_no_exception
 
 
 def open_page(**link):
-    at = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[f"one:{name}"] = value
-    return assert_no_exception(at.switch_page("../pages/one_query.py").run())
+    return assert_no_exception(app_at("one_query", "one:", **link).run())
 
 
 def live(at):

@@ -1,20 +1,17 @@
 """A head that is picked on one page of Look inside is the one that the next page shows."""
 
-from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.head_roles.controls import HEAD, ROLE
 from dashboard.views.inside_weight import controls as weight
-from tests.pages.app import html_text
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.pages.app import APP, html_text
 
 
 @pytest.fixture
 def app() -> AppTest:
-    return AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
+    return AppTest.from_file(APP, default_timeout=60)
 
 
 def open_page(app: AppTest, page: str, **query: str) -> AppTest:

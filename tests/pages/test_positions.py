@@ -1,23 +1,15 @@
 """The page Positions, driven without a browser: every encoding and idea, bad links and bad input, each in words."""
 
-from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES
 from dashboard.views.positions.controls import IDEAS
-from tests.pages.app import assert_no_exception
-
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
-PAGE = "../pages/positions.py"
+from tests.pages.app import app_at, assert_no_exception
 
 
 def open_page(**link):
-    at = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[f"positions:{name}"] = value
-    return assert_no_exception(at.switch_page(PAGE).run())
+    return assert_no_exception(app_at("positions", "positions:", **link).run())
 
 
 def choose(at, position, idea):

@@ -1,20 +1,16 @@
 """The Pretrained page's logic, without a browser."""
 
-from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.app import html_text
+from tests.pages.app import app_at, html_text
 from tests.tiny_models import save
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def app() -> AppTest:
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/pretrained.py")
+    return app_at("pretrained")
 
 
 def captions(app: AppTest) -> str:

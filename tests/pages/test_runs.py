@@ -2,26 +2,17 @@
 
 import io
 
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.training import Record, create_run, find_run, list_runs
 from core.training.archive import pack
 from core.training.run_storage import deleted_runs
 from core.training.runs import Run
-from dashboard.runtime import jobs
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from tests.pages.app import page_text
+from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1].step
-
-
-@pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
 
 
 def made(state: str = "finished", **more) -> Run:
@@ -32,7 +23,7 @@ def made(state: str = "finished", **more) -> Run:
 
 
 def open_page(picked: str | None = None, search: str | None = None) -> AppTest:
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/runs.py")
+    app = app_at("runs")
     if picked is not None:
         app.query_params["run"] = picked
     if search is not None:

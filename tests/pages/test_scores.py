@@ -1,18 +1,15 @@
 """The page Scores, driven without a browser: its numbers are those of the modules, and follow every control."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, Choice
 from dashboard.views.scores import compute, controls, text
 from dashboard.views.scores.page import most_different_query
-from tests.pages.app import assert_no_exception
+from tests.pages.app import app_at, assert_no_exception
 
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
 TOKENS = ("a", "long", "day", "ends", "a")
 
 
@@ -28,8 +25,7 @@ def untimed():
 
 @pytest.fixture
 def page(untimed):
-    at = AppTest.from_file(APP, default_timeout=60)
-    return assert_no_exception(at.switch_page("../pages/scores.py").run())
+    return assert_no_exception(app_at("scores").run())
 
 
 def live(at):

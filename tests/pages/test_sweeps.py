@@ -7,23 +7,17 @@ from streamlit.testing.v1 import AppTest
 from core.training import create_run, list_runs
 from core.training.sweep_files import list_sweeps
 from dashboard.runtime import jobs
-from tests.pages.app import page_text
+from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
 
 @pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
+def no_workers(monkeypatch):
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
 
 
 def open_page(**query: str) -> AppTest:
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/sweeps.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    return app.run()
+    return app_at("sweeps", **query).run()
 
 
 def test_first_sight_is_a_real_sweep():

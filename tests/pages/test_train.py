@@ -11,19 +11,12 @@ from core.training.record import Prediction
 from core.training.runs import Run
 from core.training.worker import work
 from dashboard.runtime import jobs
-from tests.pages.app import page_text
+from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
 
-@pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
-
-
 def open_page(run: str | None = None) -> AppTest:
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/train.py")
+    app = app_at("train")
     if run is not None:
         app.query_params["run"] = run
     return app.run()

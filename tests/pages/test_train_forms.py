@@ -35,8 +35,7 @@ def script():
 
 
 @pytest.mark.parametrize("task, kind", FORMS)
-def test_a_run_is_drawn_as_what_it_is(task, kind, monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+def test_a_run_is_drawn_as_what_it_is(task, kind):
     given = {"data": DATA[task]} if task in DATA else {}
     made = make_task(TaskConfig.of(task, **given))
     run = create_run(recommended(made, kind, steps=2, record_every=1, batch_size=4, held_out=12, watch=3))
@@ -59,8 +58,7 @@ def test_a_run_is_drawn_as_what_it_is(task, kind, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("task, data", [("own_table", LOPSIDED), ("iris", ""), ("digits", ""), ("language", "")])
-def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
     monkeypatch.setattr(loop, "FINAL", 60)
     config = TaskConfig.of(task, **({"data": data} if data else {}))
     made = make_task(config)

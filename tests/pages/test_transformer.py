@@ -1,7 +1,6 @@
 """The Transformer page without a browser: first sight, every kind of model, trained weights, depth, a broken link."""
 
 import re
-from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -9,16 +8,12 @@ from streamlit.testing.v1 import AppTest
 from core.models.model_summary import Part
 from dashboard.components.model_diagram.cells import cells, is_attention, kind_and_layer
 from dashboard.views.transformer.compute import Depth
-from tests.pages.app import html_text
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.pages.app import app_at, html_text
 
 
 @pytest.fixture
-def app(monkeypatch, tmp_path) -> AppTest:
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/transformer.py")
+def app() -> AppTest:
+    return app_at("transformer")
 
 
 def open_page(app: AppTest, **chosen: object) -> AppTest:

@@ -5,18 +5,11 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.runtime import jobs
-from tests.pages.app import page_text
-
-
-@pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+from tests.pages.app import app_at, page_text
 
 
 def open_page(**state: object) -> AppTest:
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
+    app = app_at("two_models")
     for name, value in state.items():
         app.session_state[name.replace("__", ":")] = value
     return app.run()
@@ -78,11 +71,11 @@ def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
 
 
 def test_a_link_opens_the_second_model_and_the_kind(monkeypatch):
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
+    app = app_at("two_models")
     for name, value in (("inside:model", "numbers"), ("two_models:mode", "Two models"),
                         ("two_models:model:numbers", "all-MiniLM-L6-v2")):
         app.query_params[name] = value
     assert "numbers and all-MiniLM-L6-v2" in page_text(app.run())
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page("../pages/two_models.py")
+    app = app_at("two_models")
     app.query_params["inside:model"], app.query_params["two_models:kind:3"] = "numbers", "Decoder"
     assert app.run().button_group[1].value == "causal"

@@ -1,23 +1,17 @@
 """The page Use a model without a browser: every kind of model at its job, and what is said when it cannot do it."""
 
 import json
-from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from tests.pages.app import html_text
+from tests.pages.app import app_at, html_text
 from tests.tiny_models import BERT, build, save
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def app(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+def app(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=60)
-    return app.switch_page("../pages/use_model.py")
+    return app_at("use_model")
 
 
 def filled(app):

@@ -11,18 +11,11 @@ from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, text
 from dashboard.views.why.controls import Controls
-from tests.pages.app import assert_no_exception, page_text
-
-
-@pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
+from tests.pages.app import APP, assert_no_exception, page_text
 
 
 def open_page(runs: str | None = None) -> AppTest:
-    app = AppTest.from_file("../../dashboard/app.py", default_timeout=60)
+    app = AppTest.from_file(APP, default_timeout=60)
     if runs is not None:
         app.query_params["runs"] = runs
     return assert_no_exception(app.run())
