@@ -8,12 +8,10 @@ import torch
 from core.models import ModelConfig, Shape, build_model
 from core.models.config import RECURRENT
 
-POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
+POSITIONS = {"none": "post", "sinusoidal": "pre", "learned": "post", "rope": "pre", "alibi": "post"}  # and the norm
 SCORES = ("dot", "scaled_dot", "general", "concat", "additive")
 CONFIGS = {
-    **{f"transformer-{p}-{n}": ModelConfig.transformer(12, 3, 2, norm=n, position=p) for p in POSITIONS
-       for n in ("post", "pre")},
-    **{f"transformer-{s}": ModelConfig.transformer(12, 3, score=s) for s in SCORES if s != "scaled_dot"},
+    **{f"transformer-{p}-{n}": ModelConfig.transformer(12, 3, 2, norm=n, position=p) for p, n in POSITIONS.items()},
     **{f"gru-{s}": ModelConfig.recurrent(10, s) for s in (*SCORES, None)},
     "gru-multi-head": ModelConfig.recurrent(10, "scaled_dot", num_heads=5, projection="multi_head"),
     "gru-two-layers": ModelConfig.recurrent(10, "dot", 2, bidirectional=False),

@@ -21,6 +21,16 @@ def assert_no_exception(app: AppTest) -> AppTest:
     return app
 
 
+def open_at(page: str, prefix: str = "", **link: str) -> AppTest:
+    return assert_no_exception(app_at(page, prefix, **link).run())
+
+
+def set_control(prefix: str, app: AppTest, kind: str, name: str, value: object) -> AppTest:
+    """The page after a control took that value."""
+    getattr(app, kind)(key=prefix + name).set_value(value)
+    return assert_no_exception(app.run())
+
+
 def html_text(app: AppTest) -> str:
     """The facts, tables and other HTML of the page, with their tags."""
     return " ".join(element.proto.body for element in assert_no_exception(app).get("html"))
@@ -31,3 +41,18 @@ def page_text(app: AppTest) -> str:
     parts = [*assert_no_exception(app).markdown, *app.caption, *app.warning, *app.error, *app.info]
     texts = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
     return re.sub(r"<[^>]+>|\\", "", "\n".join(texts))
+
+
+def live(app: AppTest) -> str:
+    """The equations that hold the page's own numbers."""
+    return " ".join(element.value for element in app.markdown if "displaystyle" in element.value)
+
+
+def tree(app: AppTest) -> str:
+    """What the picture of a search was given, as JSON."""
+    return next(e.proto.json for e in app.get("bidi_component") if "data-place" in e.proto.json)
+
+
+def query_value(app: AppTest, name: str) -> str:
+    value = app.query_params[name]
+    return value if isinstance(value, str) else value[0]

@@ -3,7 +3,7 @@
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import pytest
 import torch
@@ -14,17 +14,9 @@ from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, create_run, prepare, recommended
 from dashboard.charts.numbers import number
 from dashboard.views.decode.compute import HALF_TRAINED
-from tests.pages.app import app_at, assert_no_exception, html_text
+from tests.pages.app import app_at, assert_no_exception, html_text, open_at, tree
 
-APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
-
-
-def open_page(**link):
-    return assert_no_exception(app_at("decode", **link).run())
-
-
-def tree(at):
-    return next(e.proto.json for e in at.get("bidi_component") if "data-place" in e.proto.json)
+open_page = partial(open_at, "decode")
 
 
 def made(task: TaskConfig, kind: str, **changes):

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -14,13 +15,11 @@ from dashboard.runtime import racing
 from dashboard.views.efficient import compute, controls, example, text
 from dashboard.views.efficient.compute import Result, start_race
 from dashboard.views.efficient.controls import ENTRIES, Controls
-from tests.pages.app import app_at, assert_no_exception, html_text
+from tests.pages.app import assert_no_exception, html_text, open_at, set_control
 
 QUICK = ("fused", "linear")
-
-
-def open_page(**link):
-    return assert_no_exception(app_at("efficient", "efficient:", **link).run())
+open_page = partial(open_at, "efficient", "efficient:")
+put = partial(set_control, "efficient:")
 
 
 def charts(at):
@@ -34,11 +33,6 @@ def drawn(chart, kind):
 
 def named(chart):
     return list(drawn(chart, "label").name)
-
-
-def put(at, kind, name, value):
-    getattr(at, kind)(key=f"efficient:{name}").set_value(value)
-    return assert_no_exception(at.run())
 
 
 def until_measured(at):

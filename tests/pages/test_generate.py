@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 
@@ -11,28 +12,17 @@ from core.pretrained.induction_scores import induction_score, most_informative_h
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute, session
 from dashboard.widgets.model_picker import examples
-from tests.pages.app import app_at, assert_no_exception
+from tests.pages.app import assert_no_exception, open_at, query_value, tree
 
-
-def open_page(**link):
-    return assert_no_exception(app_at("generate", **link).run())
+open_page = partial(open_at, "generate")
 
 
 def html(at):
     return re.sub(r"<[^>]+>", "", " ".join(e.proto.body for e in at.get("html")))
 
 
-def at_of(at):
-    value = at.query_params["at"]
-    return value if isinstance(value, str) else value[0]
-
-
 def strip(at):
     return " ".join(e.proto.body for e in at.get("html") if 'class="lab-strip"' in e.proto.body)
-
-
-def tree(at):
-    return next(e.proto.json for e in at.get("bidi_component") if "data-place" in e.proto.json)
 
 
 def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
@@ -108,8 +98,8 @@ def test_the_timeline_moves_the_token_that_is_said():
     assert_no_exception(at.run())
     assert "At step 5 the model gives" in html(at) and strip(at) != before
     now = at.session_state[session.GOING]
-    assert at_of(at) == f"{now.tree.hypotheses[0].leaf}.4"
-    assert "At step 5 the model gives" in html(open_page(at=at_of(at)))
+    assert query_value(at, "at") == f"{now.tree.hypotheses[0].leaf}.4"
+    assert "At step 5 the model gives" in html(open_page(at=query_value(at, "at")))
     assert "here these run from 0.0" in open_page(at="9999.1").warning[0].value
 
 
@@ -120,11 +110,11 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
     assert_no_exception(at.run())
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two)
-    assert at_of(at) == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
+    assert query_value(at, "at") == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
     slider = next(e for e in at.slider if e.key.startswith("generate:step"))
     slider.set_value(1)
     assert_no_exception(at.run())
-    assert at_of(at) == f"{other[-1]}.0", "still on that output, though the best begins alike"
+    assert query_value(at, "at") == f"{other[-1]}.0", "still on that output, though the best begins alike"
 
 
 def test_a_link_brings_settings_and_head():

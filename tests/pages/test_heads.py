@@ -1,5 +1,6 @@
 """The page Heads, driven without a browser: every idea, every size, what a link may ask for, and its numbers."""
 
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,24 +11,17 @@ from dashboard.charts.numbers import byte_size, number
 from dashboard.views.heads import compute, page, text
 from dashboard.views.heads.charts import overlap_square
 from dashboard.views.heads.controls import IDEAS, Controls
-from tests.pages.app import app_at, assert_no_exception
+from tests.pages.app import open_at, set_control
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
-
-
-def open_page(**link):
-    return assert_no_exception(app_at("heads", "heads:", **link).run())
+open_page = partial(open_at, "heads", "heads:")
+put = partial(set_control, "heads:")
 
 
 def page_text(at):
     """Facts, tables and captions: everything that is written on the page."""
     return " ".join([*(part.value for part in at.markdown), *(part.value for part in at.caption),
                      *(part.proto.body for part in at.get("html"))])
-
-
-def put(at, kind, name, value):
-    getattr(at, kind)(key=f"heads:{name}").set_value(value)
-    return assert_no_exception(at.run())
 
 
 @pytest.mark.parametrize("idea", IDEAS)

@@ -1,29 +1,18 @@
 """The page Masks without a browser: every mask, two joined, a typed rule, a drawing, bad links, each in words."""
 
-
+from functools import partial
 
 from core.attention import AXES, Choice
 from core.masks import COMPOSITIONS
-from tests.pages.app import app_at, assert_no_exception
+from tests.pages.app import assert_no_exception, live, open_at, set_control
 
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
-
-
-def open_page(**link):
-    return assert_no_exception(app_at("masks", "masks:", **link).run())
-
-
-def put(at, kind, name, value):
-    getattr(at, kind)(key=f"masks:{name}").set_value(value)
-    return assert_no_exception(at.run())
+open_page = partial(open_at, "masks", "masks:")
+put = partial(set_control, "masks:")
 
 
 def facts(at):
     return " ".join(e.proto.body for e in at.get("html"))
-
-
-def live(at):
-    return " ".join(m.value for m in at.markdown if "displaystyle" in m.value)
 
 
 def test_opens_with_counts_an_equation_and_nothing_pressed():

@@ -1,6 +1,5 @@
 """All mechanisms: every choice of every axis is drawn, said and explained by the page, with nothing told of it."""
 
-
 import numpy as np
 import pytest
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,22 +11,11 @@ import torch
 from core.attention import AXES, AttentionConfig, Choice, entry
 from dashboard.views.normalizers import charts, compute, controls, text
 from dashboard.views.normalizers.controls import ScoresError
-from tests.pages.app import app_at, assert_no_exception, html_text
+from tests.pages.app import assert_no_exception, html_text, live, open_at, set_control
 
 KEYS = [item.key for item in AXES["normalizer"]]
-
-
-def open_page(**link):
-    return assert_no_exception(app_at("normalizers", "normalizers:", **link).run())
-
-
-def live(at):
-    return " ".join(m.value for m in at.markdown if "displaystyle" in m.value)
-
-
-def put(at, kind, name, value):
-    getattr(at, kind)(key=f"normalizers:{name}").set_value(value)
-    return assert_no_exception(at.run())
+open_page = partial(open_at, "normalizers", "normalizers:")
+put = partial(set_control, "normalizers:")
 
 
 def test_opens_with_a_figure_for_every_normalizer_and_nothing_pressed():

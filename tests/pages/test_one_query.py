@@ -1,29 +1,20 @@
 """The page One query, driven without a browser: presets, sizes, bad links and bad input, each in words."""
 
 import json
+from functools import partial
 
 import pytest
 
 from core.attention import AXES, PRESETS
-from tests.pages.app import app_at, assert_no_exception
+from tests.pages.app import assert_no_exception, live, open_at, set_control
 
-
-def open_page(**link):
-    return assert_no_exception(app_at("one_query", "one:", **link).run())
-
-
-def live(at):
-    return " ".join(m.value for m in at.markdown if "displaystyle" in m.value)
+open_page = partial(open_at, "one_query", "one:")
+put = partial(set_control, "one:")
 
 
 def drawn(at):
     """What the picture was given."""
     return json.loads(at.get("bidi_component")[0].proto.json)
-
-
-def put(at, kind, name, value):
-    getattr(at, kind)(key=f"one:{name}").set_value(value)
-    return assert_no_exception(at.run())
 
 
 def test_opens_with_a_picture_and_nothing_pressed():

@@ -1,6 +1,5 @@
 """A head that is picked on one page of Look inside is the one that the next page shows."""
 
-
 import pytest
 from streamlit.testing.v1 import AppTest
 

@@ -1,15 +1,14 @@
 """The page Positions, driven without a browser: every encoding and idea, bad links and bad input, each in words."""
 
+from functools import partial
 
 import pytest
 
 from core.attention import AXES
 from dashboard.views.positions.controls import IDEAS
-from tests.pages.app import app_at, assert_no_exception
+from tests.pages.app import assert_no_exception, open_at
 
-
-def open_page(**link):
-    return assert_no_exception(app_at("positions", "positions:", **link).run())
+open_page = partial(open_at, "positions", "positions:")
 
 
 def choose(at, position, idea):

@@ -1,6 +1,5 @@
 """The Pretrained page's logic, without a browser."""
 
-
 import pytest
 from streamlit.testing.v1 import AppTest
 

@@ -9,7 +9,7 @@ from core.training.archive import pack
 from core.training.run_storage import deleted_runs
 from core.training.runs import Run
 from dashboard.runtime.example_runs import EXAMPLE_RUNS
-from tests.pages.app import app_at, page_text
+from tests.pages.app import app_at, page_text, query_value
 from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1].step
@@ -29,11 +29,6 @@ def open_page(picked: str | None = None, search: str | None = None) -> AppTest:
     if search is not None:
         app.query_params["runs:search"] = search
     return app.run()
-
-
-def picked(app: AppTest) -> str:
-    value = app.query_params["run"]
-    return value if isinstance(value, str) else value[0]
 
 
 def test_first_sight_shows_the_examples():
@@ -67,7 +62,7 @@ def test_deleting_can_be_undone():
     assert not app.exception and find_run(run.id) is None and "Deleted dear" in page_text(app)
     app.button(key="runs:undo").click().run()
     assert not app.exception and find_run(run.id) == run and not deleted_runs()
-    assert picked(app) == run.id and "Deleted" not in page_text(app)
+    assert query_value(app, "run") == run.id and "Deleted" not in page_text(app)
 
 
 def test_a_run_under_way_is_not_deleted():
@@ -86,7 +81,7 @@ def test_a_copy_is_made_of_an_example():
     (copied,) = list_runs()
     assert not app.exception and copied.records() == EXAMPLE_RUNS[1].records()
     assert copied.checkpoint_steps() == EXAMPLE_RUNS[1].checkpoint_steps()
-    assert copied.name == "Reverse: recurrent, dot product, copy" and picked(app) == copied.id
+    assert copied.name == "Reverse: recurrent, dot product, copy" and query_value(app, "run") == copied.id
 
 
 def test_a_fork_goes_on_from_a_kept_step():
@@ -107,7 +102,7 @@ def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     field.set_value(("run.zip", io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue(), "application/zip")).run()
     assert not app.exception
     (run,) = list_runs()
-    assert run.records() == EXAMPLE_RUNS[0].records() and picked(app) == run.id
+    assert run.records() == EXAMPLE_RUNS[0].records() and query_value(app, "run") == run.id
     (field,) = app.file_uploader
     field.set_value(("run.zip", b"nonsense", "application/zip")).run()
     assert not app.exception and "The zip cannot be read" in page_text(app) and len(list_runs()) == 1

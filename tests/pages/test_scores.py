@@ -1,5 +1,6 @@
 """The page Scores, driven without a browser: its numbers are those of the modules, and follow every control."""
 
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ import torch
 from core.attention import AXES, Choice
 from dashboard.views.scores import compute, controls, text
 from dashboard.views.scores.page import most_different_query
-from tests.pages.app import app_at, assert_no_exception
+from tests.pages.app import app_at, assert_no_exception, live, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
+put = partial(set_control, "scores:")
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +28,6 @@ def untimed():
 @pytest.fixture
 def page(untimed):
     return assert_no_exception(app_at("scores").run())
-
-
-def live(at):
-    return " ".join(m.value for m in at.markdown if "displaystyle" in m.value)
-
-
-def put(at, kind, name, value):
-    getattr(at, kind)(key=f"scores:{name}").set_value(value)
-    return assert_no_exception(at.run())
 
 
 def test_every_score_stands_in_the_table(page):

@@ -1,6 +1,5 @@
 """The Sweeps page without a browser and without workers: what it shows, starts, stops and finds again."""
 
-
 import pytest
 from streamlit.testing.v1 import AppTest
 

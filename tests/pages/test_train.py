@@ -1,6 +1,5 @@
 """The Train page, driven without a browser and without a worker: what each state of a run's folder looks like."""
 
-
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest

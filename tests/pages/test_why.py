@@ -1,6 +1,5 @@
 """The page Why attention, driven without a browser and without a worker: the kept result, and each state of a pair."""
 
-
 import numpy as np
 import pytest
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
@@ -11,7 +10,7 @@ from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, text
 from dashboard.views.why.controls import Controls
-from tests.pages.app import APP, assert_no_exception, page_text
+from tests.pages.app import APP, assert_no_exception, page_text, query_value
 
 
 def open_page(runs: str | None = None) -> AppTest:
@@ -23,11 +22,6 @@ def open_page(runs: str | None = None) -> AppTest:
 
 def plain_text(app: AppTest) -> str:
     return page_text(app).replace("\u00a0", " ")
-
-
-def link_of(app: AppTest) -> str:
-    value = app.query_params["runs"]
-    return value if isinstance(value, str) else value[0]
 
 
 def drawn(app: AppTest, number: int = 0) -> list[dict]:
@@ -70,7 +64,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
     assert "Below is what was measured with 128 numbers" in plain_text(app)
     assert_no_exception(app.button(key="why:run").click().run())
     runs = list_runs()
-    assert link_of(app) in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
+    assert query_value(app, "runs") in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
     setting = Controls(32, 20, "general", 5, 3)
     assert sorted((r.config() for r in runs), key=lambda c: c.model.attention is not None) == [
         setting.config(model) for model in setting.pair]
@@ -131,7 +125,7 @@ def test_a_pair_is_there_when_one_comes_back():
     assert_no_exception(app.switch_page("../pages/scores.py").run())
     app.query_params.clear()
     assert_no_exception(app.switch_page("../pages/why.py").run())
-    assert link_of(app) == link and "Trained here" in plain_text(app)
+    assert query_value(app, "runs") == link and "Trained here" in plain_text(app)
 
 
 def test_a_full_queue_is_said(monkeypatch):
