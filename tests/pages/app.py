@@ -43,6 +43,10 @@ def page_text(app: AppTest) -> str:
     return re.sub(r"<[^>]+>|\\", "", "\n".join(texts))
 
 
+def captions(app: AppTest) -> str:
+    return " ".join(caption.value for caption in app.caption)
+
+
 def live(app: AppTest) -> str:
     """The equations that hold the page's own numbers."""
     return " ".join(element.value for element in app.markdown if "displaystyle" in element.value)

@@ -5,7 +5,7 @@ import re
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.evidence import progress
-from tests.pages.app import app_at
+from tests.pages.app import app_at, html_text
 
 
 def evidence_app(monkeypatch) -> AppTest:
@@ -23,9 +23,4 @@ def shown(app: AppTest, model: str, **link: str) -> AppTest:
 
 def fact_text(app: AppTest) -> str:
     """All sentences and tables of the page, without the tags."""
-    assert not app.exception
-    return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html")))
-
-
-def captions(app: AppTest) -> str:
-    return " ".join(caption.value for caption in app.caption)
+    return re.sub(r"<[^>]+>", "", html_text(app))

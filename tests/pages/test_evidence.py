@@ -13,7 +13,8 @@ from dashboard.views.evidence import maps, progress
 from dashboard.views.evidence.controls import Controls
 from dashboard.views.evidence.text import heads_csv, moves, short
 from dashboard.widgets.model_picker import ModelRef, load_model, reading_of
-from tests.pages.evidence_app import captions, evidence_app, fact_text, shown
+from tests.pages.app import captions
+from tests.pages.evidence_app import evidence_app, fact_text, shown
 from tests.tiny_models import save
 
 

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import read
-from tests.pages.app import app_at
+from tests.pages.app import app_at, captions
 from tests.tiny_models import given, save, tiny
 
 
@@ -25,10 +25,6 @@ def open_family(app: AppTest, folder: Path, family: str) -> str:
     app.run()
     assert not app.exception
     return re.sub(r"<[^>]+>", "", " ".join(element.proto.body for element in app.get("html"))) + captions(app)
-
-
-def captions(app: AppTest) -> str:
-    return " ".join(one.value for one in app.caption)
 
 
 @pytest.mark.parametrize(("family", "sentence"), [

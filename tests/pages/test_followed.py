@@ -6,7 +6,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.views.evidence import progress
-from tests.pages.evidence_app import captions, evidence_app, fact_text, shown
+from tests.pages.app import captions
+from tests.pages.evidence_app import evidence_app, fact_text, shown
 from tests.tiny_models import save
 
 

@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.app import app_at, html_text
+from tests.pages.app import app_at, captions, html_text
 from tests.tiny_models import save
 
 
@@ -12,13 +12,8 @@ def app() -> AppTest:
     return app_at("pretrained")
 
 
-def captions(app: AppTest) -> str:
-    return " ".join(caption.value for caption in app.caption)
-
-
 def test_first_sight_measures_something_with_nothing_pressed(app):
     app.run()
-    assert not app.exception
     assert "L3·H1" in html_text(app) and "0.68" in html_text(app)
     assert "L0·H2 looks most at the previous token: 0.9999" in html_text(app)
     assert "Previous token" in html_text(app), "the roles' table stands once they are measured"
@@ -28,7 +23,6 @@ def test_a_link_opens_its_head_and_its_cells(app):
     app.query_params["head"] = "0.2"
     app.query_params["pin"] = "6.8_10.9"
     app.run()
-    assert not app.exception
     assert "L0·H2</b>" in html_text(app) and "because</b>" in html_text(app)
     assert "cross → street" in captions(app)
 
@@ -54,7 +48,6 @@ def test_an_empty_text_asks_for_one(app, text):
 def test_any_text_gives_a_picture_and_a_fact(app, text):
     app.run()
     app.text_input(key="inside:text").set_value(text).run()
-    assert not app.exception
     assert "puts" in html_text(app) and "<script>" not in html_text(app)
     assert bool(app.warning) == (len(text) > 2000)
 
@@ -86,7 +79,6 @@ def test_the_order_follows_the_weights(app):
     app.run()
     before = html_text(app)
     app.radio(key="pretrained:order").set_value("both").run()
-    assert not app.exception
     assert "puts <b style='font-weight:600'>0.68" in before and "puts <b style='font-weight:600'>0.68" in html_text(app)
     assert app.session_state["pretrained:head:view"]["pins"][-1][1] == 0, "the key of the pin comes first"
 
