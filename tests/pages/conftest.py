@@ -1,4 +1,5 @@
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from dashboard.runtime import jobs
 
@@ -9,3 +10,16 @@ def _no_workers_and_no_models(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "warm_up", lambda: None)
     monkeypatch.setattr(jobs, "_give", lambda run: None)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+
+
+@pytest.fixture(autouse=True)
+def _no_exceptions(monkeypatch):
+    """Every run of a page ends without an exception."""
+    run = AppTest._run
+
+    def checked(app: AppTest, *args, **named) -> AppTest:
+        app = run(app, *args, **named)
+        assert not app.exception, [element.value for element in app.exception]
+        return app
+
+    monkeypatch.setattr(AppTest, "_run", checked)

@@ -12,7 +12,7 @@ from core.pretrained.induction_scores import induction_score, most_informative_h
 from dashboard.charts.numbers import number
 from dashboard.views.generate import compute, session
 from dashboard.widgets.model_picker import examples
-from tests.pages.app import assert_no_exception, open_at, query_value, tree
+from tests.pages.app import open_at, query_value, tree
 
 open_page = partial(open_at, "generate")
 
@@ -56,7 +56,7 @@ def test_the_translator_s_words_are_aligned_with_its_source():
     shown = [json.loads(e.proto.json).get("show") for e in at.get("bidi_component")]
     assert "both" in shown, "lines between source and answer"
     at.segmented_control(key="generate:kind").set_value("causal")
-    assert_no_exception(at.run())
+    at.run()
     assert "looked in what stood before" in str([e.proto.json for e in at.get("bidi_component")])
 
 
@@ -73,7 +73,7 @@ def test_each_strategy_says_what_it_found(strategy, words):
     at = open_page()
     before = tree(at)
     at.segmented_control(key="generate:strategy").set_value(strategy)
-    assert_no_exception(at.run())
+    at.run()
     assert words in html(at) and tree(at) != before
 
 
@@ -86,7 +86,7 @@ def test_every_setting_changes_what_is_found(strategy, key, value):
     before = tree(at) + html(at)
     next(e for kind in ("slider", "select_slider", "number_input") for e in at.get(kind)
          if e.key == f"generate:{key}").set_value(value)
-    assert_no_exception(at.run())
+    at.run()
     assert tree(at) + html(at) != before
 
 
@@ -95,7 +95,7 @@ def test_the_timeline_moves_the_token_that_is_said():
     before = strip(at)
     slider = next(e for e in at.slider if e.key.startswith("generate:step"))
     slider.set_value(5)
-    assert_no_exception(at.run())
+    at.run()
     assert "At step 5 the model gives" in html(at) and strip(at) != before
     now = at.session_state[session.GOING]
     assert query_value(at, "at") == f"{now.tree.hypotheses[0].leaf}.4"
@@ -107,13 +107,13 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
     at = open_page(**{"generate:strategy": "Beam"})
     now = at.session_state[session.GOING]
     at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf)
-    assert_no_exception(at.run())
+    at.run()
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two)
     assert query_value(at, "at") == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
     slider = next(e for e in at.slider if e.key.startswith("generate:step"))
     slider.set_value(1)
-    assert_no_exception(at.run())
+    at.run()
     assert query_value(at, "at") == f"{other[-1]}.0", "still on that output, though the best begins alike"
 
 
@@ -143,7 +143,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[session.GOING].tree
     at.button(key="generate:go-on").click()
-    assert_no_exception(at.run())
+    at.run()
     assert at.session_state[session.GOING].tree is first and at.session_state[session.GOING].done
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
     assert "Stopped" not in " ".join(m.value for m in at.markdown)

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from core.attention import AXES, PRESETS
-from tests.pages.app import assert_no_exception, live, open_at, set_control
+from tests.pages.app import live, open_at, set_control
 
 open_page = partial(open_at, "one_query", "one:")
 put = partial(set_control, "one:")
@@ -114,7 +114,7 @@ def test_folded_heads_show_either_map_and_the_weights_they_make():
 def test_a_number_that_does_not_fit_is_mended_by_the_one_that_is_named(projection, becomes):
     at = open_page(projection=projection, position="none")
     assert "take " in at.error[0].value
-    at = assert_no_exception(at.button(key="one:repair:projection").click().run())
+    at = at.button(key="one:repair:projection").click().run()
     assert not at.error
     assert at.query_params["one:projection"] == becomes
 
@@ -151,9 +151,9 @@ def test_the_worked_example():
 def test_a_second_press_that_brings_an_older_stage_with_it_moves_one_stage():
     """As a browser sends it that has not yet heard of the first press."""
     at = put(open_page(), "segmented_control", "stage", 5)
-    at = assert_no_exception(at.button(key="one:back").click().run())
+    at = at.button(key="one:back").click().run()
     at.segmented_control(key="one:stage").set_value(5)
-    at = assert_no_exception(at.button(key="one:next").click().run())
+    at = at.button(key="one:next").click().run()
     assert at.segmented_control(key="one:stage").value == 5
 
 
@@ -161,11 +161,11 @@ def test_next_and_back_walk_the_six_stages():
     at = put(open_page(), "segmented_control", "stage", 1)
     seen = [live(at)]
     for _ in range(5):
-        at = assert_no_exception(at.button(key="one:next").click().run())
+        at = at.button(key="one:next").click().run()
         seen.append(live(at))
     assert len(set(seen)) == 6
     assert at.button(key="one:next").disabled
-    at = assert_no_exception(at.button(key="one:back").click().run())
+    at = at.button(key="one:back").click().run()
     assert live(at) == seen[4]
 
 
@@ -179,7 +179,7 @@ def test_heads_follow_d_model():
 def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():
     at = put(put(open_page(), "select_slider", "d_model", 9), "selectbox", "position", "rope")
     assert "odd size, 3" in at.error[0].value
-    at = assert_no_exception(at.button(key="one:repair:position").click().run())
+    at = at.button(key="one:repair:position").click().run()
     assert not at.error
     assert at.selectbox(key="one:position").value == "alibi"
 
@@ -222,7 +222,7 @@ def test_a_good_link_is_followed():
 
 def test_a_refusal_goes_when_a_control_changes():
     at = open_page(d_model="64", heads="7")
-    at = put(assert_no_exception(at.run()), "selectbox", "mask", "none")
+    at = put(at.run(), "selectbox", "mask", "none")
     assert not at.warning
 
 

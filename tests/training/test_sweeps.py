@@ -20,11 +20,6 @@ from core.training.sweeps import FIELDS, SweepConfig, buildable, name_of, value_
 from tests.training.small import small_run
 
 
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
-
-
 def sweep_config(**changes) -> SweepConfig:
     return SweepConfig(**{**dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)), **changes})
 
