@@ -49,8 +49,7 @@ def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
 def test_each_strategy_says_what_it_found(strategy, words):
     at = open_page()
     before = tree(at)
-    at.segmented_control(key="decode:strategy").set_value(strategy)
-    at.run()
+    at.segmented_control(key="decode:strategy").set_value(strategy).run()
     assert words in html_text(at) and tree(at) != before
 
 
@@ -70,12 +69,10 @@ def test_every_setting_changes_the_tree_and_a_link_brings_it():
 def test_another_source_and_one_that_is_typed():
     at = open_page()
     first = at.text_input(key="decode:source").value
-    at.button(key="decode:another").click()
-    at.run()
+    at.button(key="decode:another").click().run()
     second = at.text_input(key="decode:source").value
     assert second != first
-    at.text_input(key="decode:source").set_value("seven ; banana")
-    at.run()
+    at.text_input(key="decode:source").set_value("seven ; banana").run()
     assert "Unknown to this model, and read as <unk\\>: banana" in at.caption[0].value.replace("\\<", "<").replace(
         "\\:", ":")
     assert "which is" not in html_text(at), "nobody knows what is right for it"
@@ -84,15 +81,13 @@ def test_another_source_and_one_that_is_typed():
 @pytest.mark.parametrize(("typed", "words"), [("", "type at least one token"), ("one " * 30, "at most 20")])
 def test_what_cannot_be_read_is_said_where_one_looks(typed, words):
     at = open_page()
-    at.text_input(key="decode:source").set_value(typed)
-    at.run()
+    at.text_input(key="decode:source").set_value(typed).run()
     assert words in at.error[0].value
 
 
 def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
     at = open_page()
-    at.button(key="decode:measure").click()
-    at.run()
+    at.button(key="decode:measure").click().run()
     body = html_text(at)
     assert "Greedy" in body and "Beam of 4, α 0" in body
     match = re.search(r"likelier than what greedy decoding finds, −([\d.]+) against −([\d.]+) in log-probability", body)
@@ -110,8 +105,7 @@ def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
     assert not at.error and not at.warning
     assert at.selectbox(key="decode:run").value == run.id
     for strategy in ("Sampling", "Greedy"):
-        at.segmented_control(key="decode:strategy").set_value(strategy)
-        at.run()
+        at.segmented_control(key="decode:strategy").set_value(strategy).run()
         assert not at.error and "data-place" in tree(at)
     if changes and changes["model"].attention is None:
         assert any("no attention" in c.value for c in at.caption)
@@ -148,6 +142,5 @@ def test_a_kept_step_can_be_chosen():
     at = open_page(run=run.id)
     assert "step 10" in at.caption[0].value
     before = tree(at)
-    at.selectbox(key=f"decode:step:{run.id}").set_value(0)
-    at.run()
+    at.selectbox(key=f"decode:step:{run.id}").set_value(0).run()
     assert "step 0" in at.caption[0].value and tree(at) != before

@@ -55,8 +55,7 @@ def test_the_translator_s_words_are_aligned_with_its_source():
         [e.proto.json for e in at.get("bidi_component")])
     shown = [json.loads(e.proto.json).get("show") for e in at.get("bidi_component")]
     assert "both" in shown, "lines between source and answer"
-    at.segmented_control(key="generate:kind").set_value("causal")
-    at.run()
+    at.segmented_control(key="generate:kind").set_value("causal").run()
     assert "looked in what stood before" in str([e.proto.json for e in at.get("bidi_component")])
 
 
@@ -72,8 +71,7 @@ def test_an_answer_goes_on_from_the_target():
 def test_each_strategy_says_what_it_found(strategy, words):
     at = open_page()
     before = tree(at)
-    at.segmented_control(key="generate:strategy").set_value(strategy)
-    at.run()
+    at.segmented_control(key="generate:strategy").set_value(strategy).run()
     assert words in html(at) and tree(at) != before
 
 
@@ -106,8 +104,7 @@ def test_the_timeline_moves_the_token_that_is_said():
 def test_another_output_is_looked_at_where_it_parts_from_the_best():
     at = open_page(**{"generate:strategy": "Beam"})
     now = at.session_state[session.GOING]
-    at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf)
-    at.run()
+    at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf).run()
     best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two)
     assert query_value(at, "at") == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
@@ -142,8 +139,7 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     at = open_page()
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[session.GOING].tree
-    at.button(key="generate:go-on").click()
-    at.run()
+    at.button(key="generate:go-on").click().run()
     assert at.session_state[session.GOING].tree is first and at.session_state[session.GOING].done
     assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
     assert "Stopped" not in " ".join(m.value for m in at.markdown)

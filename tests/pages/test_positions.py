@@ -69,8 +69,7 @@ def test_the_numbers_follow_every_control(position, idea, kind, name, value):
 
 def test_refusals_stand_in_words():
     at = choose(open_page(), "rope", "encoding")
-    at.select_slider(key="positions:d_model").set_value(12)
-    at.run()
+    at.select_slider(key="positions:d_model").set_value(12).run()
     assert "odd size, 3; take an even one" in at.error[0].value.replace("\\", "")
     at = choose(open_page(), "t5", "distance")
     at.number_input(key="positions:position:t5:buckets").set_value(64)
@@ -80,8 +79,7 @@ def test_refusals_stand_in_words():
 
 def test_a_formula_that_cannot_be_read_is_pointed_at():
     at = choose(open_page(), "formula", "encoding")
-    at.text_input(key="positions:position:formula:formula").set_value("score - abs(i-")
-    at.run()
+    at.text_input(key="positions:position:formula:formula").set_value("score - abs(i-").run()
     assert at.code and "^" in at.code[0].value
     assert not [m for m in at.markdown if "displaystyle" in m.value]
 

@@ -28,8 +28,7 @@ def test_one_word_moves_a_few_heads():
 
 def test_the_same_text_twice_is_the_same():
     app = open_page()
-    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(app.text_input(key="inside:text").value)
-    app.run()
+    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(app.text_input(key="inside:text").value).run()
     assert (figure(app, "Overlap"), figure(app, "Heads apart")) == ("1.00", "0 of 72")
 
 
