@@ -49,8 +49,9 @@ def _check(function: Callable, hints: dict[str, Any], values: list[tuple[str, An
     with jaxtyped("context"):
         for name, value in values:
             if not is_bearable(value, hints[name], conf=CONF):
+                beside = {other: _form(another) for other, another in values}
                 raise AssertionError(f"{function.__module__}.{function.__qualname__}: {name} is {_form(value)}, "
-                                     f"not {function.__annotations__[name]}, in {_form(values)}")
+                                     f"not {function.__annotations__[name]}, beside {beside}")
 
 
 def checked(function: Callable) -> Callable:
@@ -71,7 +72,7 @@ def checked(function: Callable) -> Callable:
         shaped = hints()
         values = [(name, value) for name, value in chain(
             zip(chain(names, *rest), args, strict=False), named.items()) if name in shaped]
-        form = _form(values)
+        form: Any = tuple((name, _form(value)) for name, value in values)
         if form not in passed:
             _check(function, shaped, values)
             passed.add(form)
