@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.training import create_run, train
+from core.training import create_run, loop, train
+from core.training.loop import FINAL
 from core.training.runs import Run, find_run
 from tests.training.small import record_numbers, small_run
 
@@ -39,7 +40,8 @@ def run(tmp_path) -> Run:
     return create_run(small_run(seed=3), root=tmp_path)
 
 
-def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path):
+def test_command_line_spare_and_loop_give_the_same_numbers(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "FINAL", FINAL)  # as the other processes have it
     torch.set_num_threads(2)  # as in a notebook: the snippet of the README trains on one thread all the same
     here = [record_numbers(r) for r in train(run.config())]
     assert torch.get_num_threads() == 1
