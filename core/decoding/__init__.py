@@ -1,4 +1,4 @@
-"""Decoding: from a model and a source to what it says, and the tree of what else it might have said."""
+"""Decoding: the output of a model for a source, and the tree of the alternatives that a search considered."""
 
 from core.decoding.beam import beam, beam_steps, penalty
 from core.decoding.filters import Sampling, no_repeat, top_k, top_p

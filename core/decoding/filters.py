@@ -1,4 +1,4 @@
-"""What may be said next: temperature, top-k and top-p reshape a distribution, no-repeat forbids."""
+"""Filters of the next token's distribution: temperature, top-k, top-p and no repeated n-grams."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ NEVER = -torch.inf
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn: temperature first, then the k likeliest, then the fewest that hold p. ValueError in words.
-
-    top_k = 0 and top_p = 1 keep all. Fan 2018 (top-k), Holtzman 2020, section 3 (top-p).
-    """
+    """Temperature, then top-k (Fan 2018), then top-p (Holtzman 2020, section 3); top_k = 0 and top_p = 1 keep all
+    tokens. ValueError for a setting out of bounds."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -32,7 +30,7 @@ class Sampling:
             raise ValueError(f"top_p = {self.top_p}; expected more than 0, up to 1.")
 
     def reshape(self, logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        """The logits of the distribution that is drawn from; −∞ where a token cannot be drawn."""
+        """The logits of the distribution to sample from; −∞ for a token that is filtered out."""
         logits = logits / self.temperature
         if self.top_k:
             logits = top_k(logits, self.top_k)
@@ -40,7 +38,7 @@ class Sampling:
 
 
 def top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
-    """−∞ for all below the k-th largest; what ties with it stays."""
+    """−∞ for all below the k-th largest; ties with it stay."""
     least = logits.topk(min(k, logits.shape[-1])).values[:, -1:]
     return logits.masked_fill(logits < least, NEVER)
 
@@ -49,15 +47,13 @@ def top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:
     """−∞ for all but the fewest likeliest tokens that together have at least probability p; one always stays."""
     ordered, order = logits.sort(descending=True, stable=True)
     share = ordered.softmax(-1)
-    beyond = share.cumsum(-1) - share >= p  # those before it hold p already
+    beyond = share.cumsum(-1) - share >= p  # the tokens before have p already
     return logits.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), NEVER)
 
 
 def no_repeat(logits: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]], n: int) -> Float[Tensor, "B V"]:
-    """−∞ for a token that would say n tokens in a row a second time, in each row by what it has said; 0 forbids none.
-
-    Paulus 2017, section 2.5.
-    """
+    """−∞ for a token that would complete an n-gram that its row has already; n = 0 forbids none. Paulus 2017, section
+    2.5."""
     if n < 0:
         raise ValueError(f"no_repeat = {n}; expected 0, for none, or more.")
     logits = logits.clone() if n else logits

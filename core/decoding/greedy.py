@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch.nn.functional import pad as filled
+from torch.nn.utils.rnn import pad_sequence
 
 from core.decoding.prefix import BOS, EOS, PAD, eval_mode, length_cap
 from core.models.base import Seq2Seq
@@ -18,32 +18,25 @@ def greedy(
 ) -> Int[Tensor, "B L"]:
     """The likeliest token at each step for source (B, S) or (B, S, D) and source_mask (B, S).
 
-    Each row ends on EOS, then PAD fills up; a row without EOS was cut. A row has at most `max_length` tokens; by
-    default, where no task says how long a target is, two more than twice its own source. `begin` is fed first instead
-    of the start mark. Nothing is dropped out, whatever mode the model is in. A model that reads sources of one length
-    is given them length by length. ValueError when sizes do not fit.
+    Each row ends on `eos`, then is padded; a row without `eos` was cut at `max_length` tokens, by default two more than
+    twice its own source. `begin` is fed first instead of `bos`. The model is in evaluation mode; one that reads sources
+    of one length decodes them length by length. ValueError when sizes do not fit.
     """
     if source_mask.dim() != 2 or source.shape[:2] != source_mask.shape:
         raise ValueError("source and source_mask are both (B, S), and source may have numbers at each place; got "
                          f"{tuple(source.shape)} and {tuple(source_mask.shape)}.")
-    longest = length_cap(max_length, source_mask)
-    caps = 2 * source_mask.sum(1) + 2
-    if max_length is not None:
-        caps = torch.full_like(caps, longest)
+    longest, lengths = length_cap(max_length, source_mask), source_mask.sum(1)
+    caps = 2 * lengths + 2 if max_length is None else torch.full_like(lengths, longest)
     begin = torch.full_like(source_mask[:, 0], bos, dtype=torch.long) if begin is None else begin
     with eval_mode(model):
         if not getattr(model, "one_length", False):
             return _greedy(model, source, source_mask, begin, caps, eos, pad)
-        lengths, parts = source_mask.sum(1), {}
+        outputs: dict[int, Tensor] = {}
         for length in lengths.unique().tolist():
             rows = (lengths == length).nonzero()[:, 0]
-            parts[length] = rows, _greedy(
-                model, source[rows, :length], source_mask[rows, :length], begin[rows], caps[rows], eos, pad)
-        width = max(part.shape[1] for _, part in parts.values())
-        output = torch.full((len(source), width), pad, device=source.device)
-        for rows, part in parts.values():
-            output[rows] = filled(part, (0, width - part.shape[1]), value=pad)
-        return output
+            part = _greedy(model, source[rows, :length], source_mask[rows, :length], begin[rows], caps[rows], eos, pad)
+            outputs.update(zip(rows.tolist(), part, strict=True))
+        return pad_sequence([outputs[row] for row in range(len(source))], batch_first=True, padding_value=pad)
 
 
 def _greedy(

@@ -1,28 +1,32 @@
-"""What all decoding shares: a prompt, which rows go on, and a model that drops nothing out."""
+"""Shared by all decoding: the prompt, the batch of prefixes that a search continues, and teacher-forced tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from core.models.base import ModelOutput, Seq2Seq
+from core.decoding.filters import no_repeat as without_repeats
+from core.decoding.tree import ROOT, Tree
+from core.models.base import Seq2Seq
 
 BOS, EOS, PAD = 1, 2, 0
 LONGEST = 4096
+P = ParamSpec("P")
 
-EndTokens = int | Collection[int]  # the end mark, or all tokens that are one, even none
-Rules = Callable[[Tensor, Sequence[Sequence[int]]], Tensor]  # (B, V), what each row has said → allowed
+EndTokens = int | Collection[int]  # the end mark, or all of them, even none
+Rules = Callable[[Tensor, Sequence[Sequence[int]]], Tensor]  # log-probabilities (B, V), the tokens of each row → (B, V)
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """What a search asks of a model: a Seq2Seq, or anything else that reads a source and is fed one token a row."""
+    """The interface of a model for a search: a Seq2Seq, or anything else with encode, start and step."""
 
     training: bool
 
@@ -38,7 +42,7 @@ class Decoder(Protocol):
 
 
 def allow_all(logp: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
-    """The rule that forbids nothing."""
+    """Rules that forbid nothing."""
     return logp
 
 
@@ -51,8 +55,8 @@ def end_tokens(eos: EndTokens) -> frozenset[int]:
 class Prompt:
     """One source to decode from: source (1, S) or (1, S, D), its mask (1, S), and the token that is fed first.
 
-    With `text` the model goes on with what it reads; then the last token read is the one that is fed first. `said`
-    counts as said before, where nothing may be said twice.
+    With `text` the model continues the source, whose last token is the first one fed. `prefix_tokens` count as
+    generated before, for `no_repeat` and rules.
     """
 
     source: Tensor
@@ -63,7 +67,7 @@ class Prompt:
 
     @classmethod
     def of_text(cls, ids: Sequence[int], device: str = "cpu") -> Prompt:
-        """A text to go on with; ValueError for fewer than two tokens."""
+        """The prompt of a text to continue; ValueError for fewer than two tokens."""
         if len(ids) < 2:
             raise ValueError("A text to go on with needs two tokens at least.")
         source = torch.tensor([ids[:-1]], device=device)
@@ -72,10 +76,8 @@ class Prompt:
 
 @dataclass(frozen=True)
 class ForcedSteps:
-    """What a model makes of one way to go on: all log-probabilities of each step, and where each step looked.
-
-    `looks` holds, a layer, the weight of each said token on each place of the source (of all that was read, for text).
-    """
+    """The log-probabilities of each step with teacher forcing, and its weights on the source, layer by layer (on all
+    that was read, for text)."""
 
     logp: Float[Tensor, "T V"]
     source_attention: list[Float[Tensor, "H T S"]]
@@ -83,25 +85,22 @@ class ForcedSteps:
 
 @torch.no_grad()
 def force_tokens(model: Seq2Seq, prompt: Prompt, tokens: Sequence[int]) -> ForcedSteps:
-    """The steps that say these tokens, all at once, with attention recorded; ValueError for no token."""
+    """The steps that generate these tokens, in one pass; ValueError for no token."""
     if not tokens:
         raise ValueError("There is no token to follow.")
-    fed = torch.tensor([[prompt.first_token, *tokens[:-1]]], device=prompt.mask.device)
+    inputs, first = torch.tensor([[prompt.first_token, *tokens[:-1]]], device=prompt.mask.device), 0
     with eval_mode(model):
-        if not prompt.text:
-            return _forced_steps(model(prompt.source, prompt.mask, fed, record=True), 0)
-        line = torch.cat((prompt.source, fed), dim=1)
-        return _forced_steps(model(line, torch.ones_like(line, dtype=torch.bool), record=True), prompt.source.shape[1])
-
-
-def _forced_steps(answer: ModelOutput, first: int) -> ForcedSteps:
-    maps = [weights[0, :, first:] for weights in answer.source_attention]
-    return ForcedSteps(answer.logits[0, first:].log_softmax(-1), maps)
+        if prompt.text:
+            sequence, first = torch.cat((prompt.source, inputs), dim=1), prompt.source.shape[1]
+            output = model(sequence, torch.ones_like(sequence, dtype=torch.bool), record=True)
+        else:
+            output = model(prompt.source, prompt.mask, inputs, record=True)
+    maps = [weights[0, :, first:] for weights in output.source_attention]
+    return ForcedSteps(output.logits[0, first:].log_softmax(-1), maps)
 
 
 def select_rows(state: Any, rows: Int[Tensor, " R"]) -> Any:
-    """A memory or a state with those rows of its batch: every tensor in one has the batch first, or it has its own
-    `pick`."""
+    """Those rows of a memory's or state's batch: its tensors have the batch first, or it has its own `pick`."""
     if hasattr(state, "pick"):
         return state.pick(rows)
     if isinstance(state, Tensor):
@@ -113,24 +112,51 @@ def select_rows(state: Any, rows: Int[Tensor, " R"]) -> Any:
     return state
 
 
-# Gradients are off in these two and not around a whole search: it is left and taken up again between its steps.
-@torch.no_grad()
-def encode_prompt(model: Decoder, prompt: Prompt) -> tuple[Any, Any]:
-    """What was read, and the state before the first token."""
-    memory = model.encode(prompt.source, prompt.mask)
-    return memory, model.start(memory)
+class Search:
+    """The prefixes that a search continues, one a row of the decoder's batch, and the tree of all candidates.
+
+    Gradients are off in each step, not around a whole search, which may pause between its steps.
+    """
+
+    @torch.no_grad()
+    def __init__(self, model: Decoder, prompt: Prompt, no_repeat: int, rules: Rules) -> None:
+        self.model, self.prompt, self.no_repeat, self.rules = model, prompt, no_repeat, rules
+        self.tree, self.active = Tree(), [ROOT]
+        self.memory = model.encode(prompt.source, prompt.mask)
+        self.state = model.start(self.memory)
+        self.tokens = torch.tensor([prompt.first_token], device=prompt.mask.device)
+
+    @torch.no_grad()
+    def next_logp(self) -> tuple[Float[Tensor, "R V"], Float[Tensor, "R V"]]:
+        """The log-probabilities of each prefix's next token, and the same with −∞ for what may not be generated."""
+        memory = select_rows(self.memory, torch.zeros_like(self.tokens))
+        logits, self.state, _ = self.model.step(memory, self.state, self.tokens)
+        logp = logits.float().log_softmax(-1)
+        prefixes = [self.prompt.prefix_tokens + self.tree.tokens(index) for index in self.active]
+        return logp, self.rules(without_repeats(logp, prefixes, self.no_repeat), prefixes)
+
+    def advance(self, active: list[int]) -> None:
+        """Continue with those candidates of the tree."""
+        candidates, device = [self.tree.candidates[index] for index in active], self.tokens.device
+        rows = [self.active.index(candidate.parent) for candidate in candidates]
+        self.state = select_rows(self.state, torch.tensor(rows, device=device))
+        self.tokens = torch.tensor([candidate.token for candidate in candidates], device=device)
+        self.active = active
 
 
-@torch.no_grad()
-def decode_step(model: Decoder, memory: Any, state: Any, tokens: Int[Tensor, " R"]) -> tuple[Float[Tensor, "R V"], Any]:
-    """One token a row, each row beside the one source: the next token's logits, and the new state."""
-    logits, state, _ = model.step(select_rows(memory, torch.zeros_like(tokens)), state, tokens)
-    return logits, state
+def last_tree(search: Callable[P, Iterator[Tree]]) -> Callable[P, Tree]:
+    """The search run to its end, without the trees between."""
+    @wraps(search)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Tree:
+        *_, tree = search(*args, **kwargs)
+        return tree
+
+    return run
 
 
 @contextmanager
 def eval_mode(model: Decoder) -> Iterator[None]:
-    """Nothing is dropped out, whatever mode the model is in, and that mode comes back."""
+    """The model in evaluation mode; its own mode is restored."""
     training = model.training
     model.eval()
     try:
@@ -140,7 +166,7 @@ def eval_mode(model: Decoder) -> Iterator[None]:
 
 
 def length_cap(max_length: int | None, mask: Bool[Tensor, "B S"]) -> int:
-    """The most tokens to say, twice the source and two more unless told; ValueError for none or too many."""
+    """The largest number of tokens, by default 2S + 2; ValueError unless it is 1 to LONGEST."""
     longest = 2 * mask.shape[1] + 2 if max_length is None else max_length
     if not 1 <= longest <= LONGEST:
         raise ValueError(f"max_length = {longest}; expected 1 to {LONGEST}.")

@@ -1,8 +1,7 @@
-"""The tree that a search grows: every candidate that it weighed, and the outputs that came of it."""
+"""The tree of a search: every candidate that it considered, and its outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ROOT = -1
@@ -10,10 +9,10 @@ ROOT = -1
 
 @dataclass
 class Candidate:
-    """One token after one beginning. `logp` is what the model gives it there, `total` the sum from the start.
+    """One token after one prefix. `logp` is its log-probability there, `total` the sum from the start.
 
-    `fate`: kept (the search went on with it), ended (it is the end mark), cut (kept to the last step allowed), or
-    dropped. `drawn` counts the samples that took it, `chance` is the probability that each had of it.
+    `fate`: kept (the search continued with it), ended (it is an end mark), cut (kept at the last step), or dropped.
+    `samples` counts the samples that drew it, `chance` is the probability with which each did.
     """
 
     token: int
@@ -28,7 +27,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output: where it ends in the tree, its tokens (its end mark too, if it has one), and what it is ranked by."""
+    """One output: its last candidate in the tree, its tokens (with its end mark, if any), and its score."""
 
     leaf: int
     tokens: tuple[int, ...]
@@ -42,7 +41,7 @@ class Hypothesis:
 
 @dataclass
 class Tree:
-    """Candidates in the order in which they were weighed, and the outputs, best first."""
+    """Candidates in the order of the search, and the outputs, best first."""
 
     candidates: list[Candidate] = field(default_factory=list)
     hypotheses: list[Hypothesis] = field(default_factory=list)
@@ -51,21 +50,19 @@ class Tree:
         self.candidates.append(candidate)
         return len(self.candidates) - 1
 
-    def path(self, place: int) -> list[int]:
-        """The places of the candidates from the first step to this one."""
-        places = []
-        while place != ROOT:
-            places.append(place)
-            place = self.candidates[place].parent
-        return places[::-1]
+    def path(self, index: int) -> list[int]:
+        """The indexes of the candidates from the first step to this one."""
+        path = []
+        while index != ROOT:
+            path.append(index)
+            index = self.candidates[index].parent
+        return path[::-1]
 
-    def tokens(self, place: int) -> tuple[int, ...]:
-        """What was said up to this candidate."""
-        return tuple(self.candidates[step].token for step in self.path(place))
+    def tokens(self, index: int) -> tuple[int, ...]:
+        """The tokens up to this candidate."""
+        return tuple(self.candidates[step].token for step in self.path(index))
 
-    def prefixes(self, places: Sequence[int]) -> list[tuple[int, ...]]:
-        return [self.tokens(place) for place in places]
-
-    def finish(self, place: int, score: float) -> None:
-        one = self.candidates[place]
-        self.hypotheses.append(Hypothesis(place, self.tokens(place), one.total, score, one.samples))
+    def finish(self, index: int, score: float) -> None:
+        """Add the output that ends on this candidate."""
+        leaf = self.candidates[index]
+        self.hypotheses.append(Hypothesis(index, self.tokens(index), leaf.total, score, leaf.samples))

@@ -1,4 +1,4 @@
-"""Models around the attention layer: every one takes any attention of the six axes that makes sense in it."""
+"""Models around the attention layer: each takes any attention that makes sense in it."""
 
 from core.models.base import EncoderOutput, Model, ModelOutput, Seq2Seq, Shape
 from core.models.classifier import Classifier, OneToken
@@ -17,10 +17,8 @@ MODELS: dict[str, type[Model]] = {
 
 
 def build_model(config: ModelConfig, shape: Shape) -> Model:
-    """A fresh model of that config for a task of that shape; ConfigError where the two cannot meet.
-
-    Its weights come from torch's global generator: seed it first.
-    """
+    """A new model of that config for a task of that shape, its weights from torch's global generator; ConfigError where
+    config and shape do not fit."""
     return MODELS[config.kind](config, shape)  # type: ignore[call-arg]
 
 

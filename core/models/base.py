@@ -1,7 +1,8 @@
-"""What every model is told (Shape) and gives (ModelOutput), and a decoder's life one step at a time (Seq2Seq)."""
+"""The interface of every model: Shape, ModelOutput, and encoding and stepwise decoding (Seq2Seq)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +11,10 @@ from torch import Tensor, nn
 
 from core.attention import Steps
 
-INPUTS, OUTPUTS = ("tokens", "features", "patches", "series"), ("tokens", "label", "values")
-
 
 @dataclass(frozen=True)
 class Shape:
-    """What comes in and what goes out: the sizes that a task brings to a model.
+    """The type and sizes of a model's input and output, set by its task.
 
     | input | a source is | `source` counts |
     | --- | --- | --- |
@@ -40,7 +39,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class EncoderOutput:
-    """What the encoder hands on: its states (padding's are zero or never read), which are real, and its attention."""
+    """The encoder's states (those of padding are zero or masked), which of them are real, and its attention."""
 
     states: Float[Tensor, "B S C"]
     mask: Bool[Tensor, "B S"]
@@ -52,9 +51,9 @@ class EncoderOutput:
 class ModelOutput:
     """Logits (or values), and when recorded the Steps of each layer by kind: self (encoder), causal (decoder), cross.
 
-    `looks` is what each output put on each place of the source, layer by layer, whatever maps that is found in (the
-    cross-attention of a decoder, the lower left of a decoder-only model, the row of the token that a classifier reads);
-    `visible` is how many keys each output might have looked at, None for all of the source.
+    `source_attention` holds, layer by layer, the weights of each output on the source, from whichever map has them (the
+    cross-attention of a decoder, the lower left of a decoder-only model's map, the row of the token that a classifier
+    reads); `visible` is the number of keys visible to each output, None for all of the source.
     """
 
     logits: Float[Tensor, B *out]
@@ -64,9 +63,9 @@ class ModelOutput:
 
 
 class Model(nn.Module):
-    """Anything that is trained here: a padded source, and for a decoder the target so far, to a ModelOutput.
+    """A padded source, and for a decoder the target so far, to a ModelOutput.
 
-    With `checkpointing` its layers are computed again in the backward pass instead of keeping what they made.
+    With `checkpointing` the backward pass computes the layers again instead of storing their activations.
     """
 
     checkpointing = False
@@ -75,19 +74,19 @@ class Model(nn.Module):
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
         record: bool = False,
     ) -> ModelOutput:
-        """Logits of every output; `record` keeps the Steps, at the exact kernel's price. Padding changes nothing."""
+        """Logits of every output, whatever the padding; `record` returns the Steps, computed by the exact kernel."""
         raise NotImplementedError
 
 
 class Seq2Seq(Model):
-    """An encoder and a decoder; `step` gives the numbers that `forward` gives for the same prefix."""
+    """An encoder and a decoder; `step` gives the same numbers as `forward` for the same prefix."""
 
     def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
-        """The memory of a padded source; padding never changes it."""
+        """The encoding of a padded source, whatever its padding."""
         raise NotImplementedError
 
     def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
-        """Logits of every next token, with teacher forcing."""
+        """Logits (B, T, V) of every next token, with teacher forcing."""
         raise NotImplementedError
 
     def forward(
@@ -100,16 +99,21 @@ class Seq2Seq(Model):
         return self.decode(self.encode(source, source_mask, record), target_in, record)
 
     def start(self, memory: EncoderOutput) -> Any:
-        """The decoder's state before its first token; as in a Memory, every tensor in it has the batch first."""
+        """The decoder's state before its first token; every tensor in it has the batch first."""
         raise NotImplementedError
 
     def step(
         self, memory: EncoderOutput, state: Any, tokens: Int[Tensor, " B"], record: bool = False
     ) -> tuple[Float[Tensor, "B V"], Any, dict[str, list[Steps]]]:
-        """Feed one token a row: the next token's logits, the new state, and this step's attention when recorded."""
+        """Logits of the next token after one more token a row, the new state, and the recorded maps of this step."""
         raise NotImplementedError
 
 
-def with_source_attention(logits: Tensor, maps: dict[str, list[Steps]]) -> ModelOutput:
-    """An output that looks at its source by cross-attention."""
-    return ModelOutput(logits, maps, [steps.weights for steps in maps.get("cross", []) if steps.weights is not None])
+def weights_of(steps: Iterable[Steps]) -> list[Float[Tensor, "B H T S"]]:
+    """The weights of each of the layers' Steps."""
+    return [one.weights for one in steps if one.weights is not None]
+
+
+def with_cross_attention(logits: Tensor, maps: dict[str, list[Steps]]) -> ModelOutput:
+    """The output of a decoder that attends to its source by cross-attention."""
+    return ModelOutput(logits, maps, weights_of(maps.get("cross", ())))

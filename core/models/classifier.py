@@ -6,17 +6,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from core.models.base import Model, ModelOutput, Shape
+from core.models.base import Model, ModelOutput, Shape, weights_of
 from core.models.config import ModelConfig
 from core.models.inputs import Positions, check_shape, source_embedding
 from core.models.transformer import Encoder
 
 
 class Classifier(Model):
-    """An encoder over tokens, patches or features, and one answer of what its first or its mean state says.
+    """An encoder over tokens, patches or features, and a linear classifier of its first or its mean state.
 
-    With pool = first a learned vector stands before the source, and its row is what the answer looked at (Devlin 2019);
-    with pool = mean that is the mean of the real rows.
+    With pool = first a learned vector stands before the source, and its row is the source attention (Devlin 2019); with
+    pool = mean that is the mean of the real rows.
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
@@ -38,7 +38,7 @@ class Classifier(Model):
             mask = torch.cat((mask.new_ones(len(x), 1), mask), dim=1)
         x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
         state = x[:, 0] if self.first is not None else masked_mean(x, mask)
-        attention = [self._source_attention(one.weights, mask) for one in steps]
+        attention = [self._source_attention(weights, mask) for weights in weights_of(steps)]
         return ModelOutput(self.output(state), {"self": steps} if record else {}, attention, mask.sum(1, keepdim=True))
 
     def _source_attention(
@@ -50,9 +50,9 @@ class Classifier(Model):
 
 
 class OneToken(Model):
-    """The tabular classifier of many tutorials: the whole row is one token, so attention has one key to look at.
+    """The tabular classifier of many tutorials: the whole row is one token, so attention has a single key.
 
-    Its weights are 1, whatever q and k say: softmax of a single score. What is left is a feed-forward network.
+    Its weights are 1, whatever q and k are, and the model is a feed-forward network.
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
@@ -66,7 +66,7 @@ class OneToken(Model):
         self, source: Float[Tensor, "B F"], source_mask: Bool[Tensor, "B F"],
         target_in: Int[Tensor, "B T"] | None = None, record: bool = False,
     ) -> ModelOutput:
-        """Logits (B, V) of the classes; its one look is at the row itself, so no column has a share."""
+        """Logits (B, V) of the classes; there is no attention to single columns."""
         columns = self.source(source).masked_fill(~source_mask[..., None], 0.0)  # (B, F, C)
         token = columns.sum(1, keepdim=True)  # (B, 1, C): one linear map of the whole row
         x, steps = self.encoder(self.places(token), None, record, self.checkpointing)
@@ -74,6 +74,6 @@ class OneToken(Model):
 
 
 def masked_mean(x: Float[Tensor, "B L *rest"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, B *rest]:
-    """The mean over real places."""
+    """The mean over real positions."""
     real = mask.reshape(*mask.shape, *(1,) * (x.dim() - 2))
     return x.masked_fill(~real, 0.0).sum(1) / real.sum(1)

@@ -1,4 +1,4 @@
-"""ModelConfig: which model is built around the attention, frozen, checked when made, to and from JSON."""
+"""ModelConfig: the model around the attention, frozen, validated when made, to and from JSON."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ _CHOICES = {"kind": (*STACKED, *RECURRENT), "cell": ("gru", "lstm"), "norm": ("p
             "feeding": ("none", "input", "bahdanau")}
 _FLAGS = ("bidirectional", "tied", "output_bias")
 _OUTPUT_FLAGS = ("tied", "output_bias")
-_READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": ("pool",)}  # of what only some read
-_LONG = 256  # tokens; no text here is much longer
-SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that say something of another sequence
+_READS = {"transformer": _OUTPUT_FLAGS, "decoder": _OUTPUT_FLAGS, "classifier": ("pool",)}  # fields that only some use
+_LONG = 256  # tokens; few texts here are longer
+SOURCE_MASKS = ("none", "padding", "local_m", "local_p")  # those that make sense for another sequence
 _BOUNDS = {"d_model": (1, 512), "num_heads": (1, 64), "layers": (1, 12), "d_ff": (1, 4096)}
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Which model, and its sizes; ConfigError names the field that cannot be, and what would fit.
+    """A kind of model and its sizes; ConfigError names a field that does not fit, and what would.
 
     | kind | what it is |
     | --- | --- |
     | transformer | encoder and decoder (Vaswani 2017); over patches it is image-to-text |
     | decoder | decoder only: a language model, or a source and its target in one line |
     | classifier | encoder only, one answer: over patches a Vision Transformer, over features a table's classifier |
-    | one_token | the classifier of many tutorials, to whom a whole row of a table is one token |
+    | one_token | the classifier of many tutorials, for which a whole row of a table is one token |
     | forecaster | encoder only, numbers ahead of a series |
     | recurrent | a recurrent encoder and decoder (Sutskever 2014), with attention (Bahdanau, Luong) or without |
     | hybrid | a BiLSTM and self-attention, an LSTM and cross-attention |
 
-    `attention` serves every attention of the model and has the model's own d_model and num_heads; only `recurrent` may
-    have None, and then sees the encoder's last state alone. The stacked kinds read `norm` (where it stands),
+    `attention` configures every attention of the model and has the model's d_model and num_heads; only `recurrent` may
+    have None, and then reads the encoder's last state alone. The stacked kinds use `norm` (where it stands),
     `normalization` (which), `d_ff`, `activation`; a classifier `pool`; those with cells `cell`, `bidirectional` and
-    `feeding` (what of the attention goes into the next step: nothing, Luong's input feeding, Bahdanau's context).
-    `tied` gives the target's embedding and the output one matrix; without `output_bias` a stack's logits are that
-    matrix alone, as in today's language models.
+    `feeding` (what of the attention enters the next step: nothing, Luong's input feeding, Bahdanau's context).
+    `tied` shares one matrix between the target's embedding and the output; `output_bias` is the bias of that output.
     """
 
     kind: str
@@ -79,6 +78,12 @@ class ModelConfig:
                 raise ConfigError(f"model: {name} = {quote(getattr(self, name))}; expected true or false.")
         self._check_attention()
 
+    @property
+    def required_attention(self) -> AttentionConfig:
+        """`attention` of a model that cannot do without."""
+        assert self.attention is not None
+        return self.attention
+
     def _check_attention(self) -> None:
         attention = self.attention
         if attention is None:
@@ -96,16 +101,17 @@ class ModelConfig:
             self._check_stacked()
 
     def _check_stacked(self) -> None:
-        if self.attention.projection.key == "identity" and self.num_heads > 1:
+        if self.required_attention.projection.key == "identity" and self.num_heads > 1:
             raise ConfigError(f"A {self.kind} with projection = identity has a single head; take num_heads = 1, or "
                               "projection = multi_head.")
         unread = {"cell", "bidirectional", "feeding", "pool", *_OUTPUT_FLAGS} - set(_READS.get(self.kind, ()))
         for field in fields(self):
             if field.name in unread and getattr(self, field.name) != field.default:
                 raise ConfigError(f"kind = {self.kind} does not read {field.name}; leave it at {field.default!r}.")
-        if self.kind == "classifier" and self.pool == "first" and _first_sees_itself(self.attention.mask):
+        mask = self.required_attention.mask
+        if self.kind == "classifier" and self.pool == "first" and _first_sees_itself(mask):
             raise ConfigError(f"With pool = first the answer is read from a token before the source, which mask = "
-                              f"{self.attention.mask.key} keeps from seeing any of it; take pool = mean, or mask = "
+                              f"{mask.key} keeps from seeing any of it; take pool = mean, or mask = "
                               "none.")
 
     def _check_recurrent(self) -> None:
@@ -120,7 +126,7 @@ class ModelConfig:
                                   "attention.")
             return
         if self.kind == "hybrid":
-            return  # its self-attention is one of a single sequence, where all positions and masks mean something
+            return  # its self-attention is within one sequence, where all positions and masks make sense
         if self.attention.position.key != "none":
             raise ConfigError(f"kind = {self.kind} has order from its cells; "
                               f"position = {self.attention.position.key} does not go with it, take position = none.")
@@ -135,9 +141,8 @@ class ModelConfig:
         pool: str = "first", tied: bool = False, output_bias: bool = True, dropout: float = 0.0,
         **attention: Choice | str,
     ) -> ModelConfig:
-        """A stacked model of any kind; other words (position, score, mask, …) go to its attention."""
-        _need_ints(d_model=d_model, num_heads=num_heads)
-        config = AttentionConfig(d_model=d_model, num_heads=num_heads, dropout=dropout, **attention)
+        """A stacked model of any kind; `attention` are fields of its AttentionConfig (position, score, mask, …)."""
+        config = _attention(d_model, num_heads, dropout=dropout, **attention)
         return cls(kind, d_model, num_heads, config, layers, 2 * d_model if d_ff is None else d_ff, norm, activation,
                    dropout=dropout, normalization=normalization, pool=pool, tied=tied, output_bias=output_bias)
 
@@ -147,10 +152,9 @@ class ModelConfig:
         cell: str = "gru", bidirectional: bool = True, feeding: str = "none", tied: bool = False, dropout: float = 0.0,
         num_heads: int = 1, **attention: Choice | str,
     ) -> ModelConfig:
-        """A model with cells (Luong 2015); score = None for no attention at all."""
-        _need_ints(d_model=d_model, num_heads=num_heads)
-        config = None if score is None else AttentionConfig(
-            **{"d_model": d_model, "num_heads": num_heads, "projection": "identity", "score": score, **attention})
+        """A model with cells (Luong 2015); score = None for no attention."""
+        config = None if score is None else _attention(
+            d_model, num_heads, **{"projection": "identity", "score": score, **attention})
         return cls(kind, d_model, num_heads, config, layers, cell=cell, bidirectional=bidirectional, dropout=dropout,
                    feeding=feeding, tied=tied)
 
@@ -173,15 +177,16 @@ class ModelConfig:
 
 
 def _first_sees_itself(mask: Choice) -> bool:
-    """Whether the first token of a text sees none but itself."""
+    """Whether the first token of a text attends to itself alone."""
     try:
         allowed = build_mask(mask, _LONG, _LONG)
-    except ConfigError:  # a mask that reads the queries has no matrix of its own
+    except ConfigError:  # a mask that depends on the queries
         return False
     return allowed is not None and not bool(allowed[..., 0, 1:].any())
 
 
-def _need_ints(**values: Any) -> None:
-    for name, value in values.items():
+def _attention(d_model: int, num_heads: int, **choices: Any) -> AttentionConfig:
+    for name, value in (("d_model", d_model), ("num_heads", num_heads)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(f"model: {name} = {quote(value)}; expected a whole number.")
+    return AttentionConfig(d_model=d_model, num_heads=num_heads, **choices)

@@ -1,4 +1,4 @@
-"""Decoder only (Radford 2018): a language model, and for pairs the source and its target in one line."""
+"""Decoder only (Radford 2018): a language model, and for pairs the source and its target in one sequence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention import Steps
-from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape
+from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, weights_of
 from core.models.blocks import CausalLayer, final_norm, run_layer
 from core.models.config import ModelConfig
 from core.models.inputs import (
@@ -23,10 +23,10 @@ from core.models.transformer import DecoderState
 
 
 class Decoder(Seq2Seq):
-    """A stack of causal layers over one line: the source, then the target from its start mark on.
+    """A stack of causal layers over one sequence: the source, then the target from its start mark on.
 
-    Without a target it says at every place what comes next. Source and target share their words' vectors where they
-    share one vocabulary. Stepwise, all sources of a batch have one length.
+    Without a target it predicts the next token of the source at every position. Source and target share an embedding
+    where they share a vocabulary. Stepwise decoding takes a batch of sources of one length.
     """
 
     one_length = True
@@ -48,28 +48,22 @@ class Decoder(Seq2Seq):
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
         record: bool = False,
     ) -> ModelOutput:
-        """Logits of what follows each place of the target, or of the source where there is no target.
+        """Logits of the next token at each position of the target, or of the source where there is no target.
 
-        Padding needs no mask: it stands at the end of the line, where no real place looks.
+        Padding needs no mask: it stands at the end, hidden by the causal mask.
         """
         x = self.source(source)
         if target_in is None:
-            places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
+            positions = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         else:
-            x, places = concatenate(x, source_mask, self.target(target_in))
+            x, positions = concatenate(x, source_mask, self.target(target_in))
         x, _, steps = self._run(x, self.start(None), record)
         maps = {"causal": steps} if record else {}
-        attention = [self._source_attention(one.weights, places, source_mask) for one in steps] if record else []
-        return ModelOutput(self.output(gather_positions(x, places)), maps, attention, places + 1)
-
-    def _source_attention(
-        self, weights: Float[Tensor, "B H L L"], places: Int[Tensor, "B T"], mask: Bool[Tensor, "B S"]
-    ) -> Float[Tensor, "B H T S"]:
-        # Beyond a short source stands its target.
-        return gather_rows(weights, places, mask.shape[1]) * mask[:, None, None]
+        attention = [gather_rows(weights, positions, source_mask) for weights in weights_of(steps)]
+        return ModelOutput(self.output(gather_positions(x, positions)), maps, attention, positions + 1)
 
     def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False) -> EncoderOutput:
-        """The line up to the end of the source; ValueError unless all sources have one length."""
+        """The sequence up to the end of the source; ValueError unless all sources have one length."""
         length = int(source_mask.sum(1).max())
         if not bool(source_mask[:, :length].all()):
             raise ValueError("Word by word, a decoder-only model reads sources of one length; decode them in groups.")
@@ -81,7 +75,7 @@ class Decoder(Seq2Seq):
         size = memory.states.shape[1]
         visible = size + 1 + torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         return ModelOutput(self.output(x), {"causal": steps} if record else {},
-                           [one.weights[..., :size] for one in steps if one.weights is not None], visible)
+                           [weights[..., :size] for weights in weights_of(steps)], visible)
 
     def start(self, memory: EncoderOutput | None) -> DecoderState:
         return DecoderState(0, (None,) * len(self.layers)) if memory is None else memory.last
@@ -95,7 +89,7 @@ class Decoder(Seq2Seq):
     def _run(
         self, x: Float[Tensor, "B T C"], state: DecoderState, record: bool
     ) -> tuple[Float[Tensor, "B T C"], DecoderState, list[Steps]]:
-        """x after all layers and the last norm, how far the line has come, and the Steps where recorded."""
+        """x after all layers and the last norm, the new state, and the Steps where recorded."""
         length, history, recorded = state.length + x.shape[1], [], []
         x = self.places(x, state.length)
         for layer, past in zip(self.layers, state.past, strict=True):

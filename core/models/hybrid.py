@@ -1,4 +1,4 @@
-"""The hybrid: cells read in order, self-attention then lets what they read look at one another."""
+"""The hybrid: a recurrent encoder with self-attention over its states."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from core.models.recurrent import RecurrentSeq2Seq
 
 
 class HybridSeq2Seq(RecurrentSeq2Seq):
-    """A recurrent encoder (as a rule a BiLSTM) under norm(x + self-attention(x)), and a recurrent decoder that asks it.
+    """A recurrent encoder (as a rule a BiLSTM) under norm(x + self-attention(x)), and a recurrent decoder with
+    cross-attention.
 
-    The config's mask and position serve the self-attention, where they speak of one sequence; the decoder sees all of
-    the source. Feeding and readout are those of the recurrent model.
+    The config's mask and position apply to the self-attention; the decoder sees all of the source. Feeding and readout
+    are those of the recurrent model.
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__(config, shape)
         self.places, self.norm = Positions(config, shape.longest), nn.LayerNorm(config.d_model)
-        self.inner = Attention(inner_config(config.attention))
+        self.inner = Attention(inner_config(config.required_attention))
 
     def decoder_attention(self, config: ModelConfig) -> AttentionConfig | None:
-        return cross_config(config.attention)
+        return cross_config(config.required_attention)
 
     def encode(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], record: bool = False
     ) -> EncoderOutput:
         memory = super().encode(source, source_mask, record)
-        own = self.config.attention.mask.key != "none"  # it may ask which keys are real
-        key_mask = source_mask if own or not bool(source_mask.all()) else None
+        masked = self.config.required_attention.mask.key != "none"  # such a mask may read which keys are real
+        key_mask = source_mask if masked or not bool(source_mask.all()) else None
         steps = self.inner(self.places(memory.states), key_mask=key_mask, record=record)
         states = self.norm(memory.states + self.dropout(steps.merged))
         return replace(memory, states=states, steps=(steps,) if record else ())

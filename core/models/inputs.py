@@ -1,4 +1,4 @@
-"""How a source becomes vectors, one a place, whatever it is made of; and two sequences put into one line."""
+"""Embeddings of each type of source, positions, and the concatenation of two padded sequences."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from core.positions import POSITIONS
 
 
 class Positions(nn.Module):
-    """Adds absolute positions, where the config has such, then drops out. Vaswani 2017, sections 3.5 and 5.4."""
+    """Adds absolute positions, where the config has them, and dropout. Vaswani 2017, sections 3.5 and 5.4."""
 
     def __init__(self, config: ModelConfig, max_length: int) -> None:
         """ConfigError where a table of positions is shorter than `max_length`."""
         super().__init__()
-        longest = dict(config.attention.position.params).get("max_len", max_length)
+        longest = dict(config.required_attention.position.params).get("max_len", max_length)
         if longest < max_length:
             raise ConfigError(f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
                               f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi).")
-        self.position = find(POSITIONS, "position", config.attention.position.key).build(config.attention)
+        self.position = find(POSITIONS, "position", config.required_attention.position.key).build(
+            config.required_attention)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Float[Tensor, "B S C"], offset: int = 0) -> Float[Tensor, "B S C"]:
@@ -45,10 +46,8 @@ class TokenEmbedding(nn.Module):
 
 
 class FeatureEmbedding(nn.Module):
-    """A table's row as tokens: a number times its column's vector plus another, a category's own vector.
-
-    Gorishniy 2021, section 3.3. A category comes as its index; columns are told apart by their vectors alone.
-    """
+    """A table's row as tokens: a number times its column's vector, or the embedding of a category (given by its index),
+    plus the column's bias. Gorishniy 2021, section 3.3."""
 
     def __init__(self, columns: tuple[int, ...], size: int) -> None:
         """`columns` holds 0 for a number, else how many categories the column has."""
@@ -59,10 +58,10 @@ class FeatureEmbedding(nn.Module):
         self.categories = nn.ModuleList(nn.Embedding(count, size) for count in columns if count)
 
     def forward(self, source: Float[Tensor, "B F"]) -> Float[Tensor, "B F C"]:
-        """One vector a column; ValueError for a row of other columns."""
+        """One vector a column; ValueError for another number of columns."""
         if source.shape[1] != len(self.columns):
             raise ValueError(f"A row has {source.shape[1]} columns; this model reads {len(self.columns)}.")
-        source = source.nan_to_num()  # a missing number: the mask hides it, but 0 · NaN would not
+        source = source.nan_to_num()  # a missing number is masked, but 0 · NaN would be NaN
         weights, tables = iter(self.weight), iter(self.categories)
         parts = [next(tables)(column.long()) if count else column[:, None] * next(weights)
                  for count, column in zip(self.columns, source.unbind(1), strict=True)]
@@ -70,7 +69,7 @@ class FeatureEmbedding(nn.Module):
 
 
 def source_embedding(config: ModelConfig, shape: Shape) -> nn.Module:
-    """What makes vectors (B, S, C) of a source of that shape, before positions; ConfigError names what it lacks."""
+    """The embedding of a source of that shape, to (B, S, C), before positions."""
     if shape.input == "tokens":
         return TokenEmbedding(shape.source, config.d_model)
     if shape.input == "features":
@@ -79,7 +78,7 @@ def source_embedding(config: ModelConfig, shape: Shape) -> nn.Module:
 
 
 def check_shape(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-    """ConfigError unless the model can read such a source and say such an answer."""
+    """ConfigError unless the model can read such an input and give such an output."""
     for name, value, fitting in (("reads", shape.input, inputs), ("answers with", shape.output, outputs)):
         if value not in fitting:
             raise ConfigError(f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
@@ -89,27 +88,30 @@ def check_shape(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outp
 def concatenate(
     first: Float[Tensor, "B S C"], first_mask: Bool[Tensor, "B S"], second: Float[Tensor, "B T C"]
 ) -> tuple[Float[Tensor, "B L C"], Int[Tensor, "B T"]]:
-    """Each row's real part of `first`, then `second`, with no hole between, and at which places `second` stands.
+    """Each row's real part of `first`, then `second` without a gap, and the positions of `second`.
 
-    L = S + T; what is left over of a row stands at its end, where causal attention never looks from a real place.
+    L = S + T; the padding moves to the end, where the causal mask hides it from real positions.
     """
     (_, size, _), length = first.shape, second.shape[1]
     lengths = first_mask.sum(1, keepdim=True)  # (B, 1)
-    places = lengths + torch.arange(length, device=first.device)
+    positions = lengths + torch.arange(length, device=first.device)
     both = torch.cat((first, second), dim=1)
     if bool((lengths == size).all()):
-        return both, places
-    place = torch.arange(size + length, device=first.device).expand(len(first), -1)
-    moved = torch.where(place < lengths, place, place - lengths + size).clamp(max=size + length - 1)  # (B, L)
-    return gather_positions(both, moved), places
+        return both, positions
+    index = torch.arange(size + length, device=first.device).expand(len(first), -1)
+    moved = torch.where(index < lengths, index, index - lengths + size).clamp(max=size + length - 1)  # (B, L)
+    return gather_positions(both, moved), positions
 
 
-def gather_positions(x: Float[Tensor, "B L C"], places: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
-    """The vectors that stand at those places."""
-    return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
+def gather_positions(x: Float[Tensor, "B L C"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
+    """The vectors at those positions."""
+    return x.gather(1, positions[..., None].expand(-1, -1, x.shape[-1]))
 
 
-def gather_rows(weights: Float[Tensor, "B H L K"], places: Int[Tensor, "B T"], keys: int) -> Float[Tensor, "B H T S"]:
-    """The rows of a map at those places, on its first `keys` columns."""
-    index = places[:, None, :, None].expand(-1, weights.shape[1], -1, keys)
-    return weights[..., :keys].gather(2, index)
+def gather_rows(
+    weights: Float[Tensor, "B H L K"], positions: Int[Tensor, "B T"], source_mask: Bool[Tensor, "B S"]
+) -> Float[Tensor, "B H T S"]:
+    """The rows of a map at those positions, on the columns of the source; 0 where the source is padding."""
+    keys = source_mask.shape[1]
+    index = positions[:, None, :, None].expand(-1, weights.shape[1], -1, keys)
+    return weights[..., :keys].gather(2, index) * source_mask[:, None, None]

@@ -1,6 +1,6 @@
-"""A model taken apart: a tree of parts, each with what it makes, learns, computes, keeps, and how its gradient is.
+"""A model as a tree of parts, each with its output, parameters, flops, stored bytes and gradient.
 
-All of it is counted while the model runs once forwards and backwards on a real batch, so it holds for any mechanism.
+All of it is measured in one forward and backward pass on a real batch, so it holds for any mechanism.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from core.models.titles import ITSELF, title
 class Part:
     """One part of a model; its parameters, flops and bytes are the sums of its children's.
 
-    `shape` is that of its output on the batch (None where it gives none), `mean` and `spread` its numbers' mean and
-    standard deviation, `flops` what its matrix products take forwards (a multiply and an add are two), `bytes` what it
-    keeps of the batch for the backward pass, `gradient` the norm of the loss's gradient in its parameters.
+    `shape` is that of its output on the batch (None where it has none), `mean` and `std` those of the output, `flops`
+    count its matrix products forwards (a multiply and an add are two), `bytes` is what it stores for the backward pass,
+    `gradient` the norm of the loss's gradient in its parameters.
     """
 
     path: str
@@ -42,19 +42,19 @@ class Part:
     children: tuple[Part, ...] = ()
 
     def walk(self) -> Iterator[Part]:
-        """This part and all within it, from the top down."""
+        """This part and all parts within it, from the top down."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def layers(self) -> tuple[Part, ...]:
-        """The layers of attention and feed-forward in it, the first one first."""
+        """The layers of attention and feed-forward, in their order."""
         return tuple(part for part in self.walk() if part.path.rpartition(".")[2].isdecimal())
 
 
 @dataclass
 class ModuleStats:
-    """What was seen of one module while the model ran: its turn, its output and its own share, children left out."""
+    """Measurements of one module, its children left out; `turn` is its rank in the order of execution."""
 
     turn: int
     parameters: int = 0
@@ -66,18 +66,18 @@ class ModuleStats:
 
 @dataclass
 class ModuleRecorder(TorchDispatchMode):
-    """Counts, for the innermost module that is running, matrix products and the memory kept for gradients.
+    """Counts flops and bytes stored for the backward pass, for the innermost running module.
 
-    The formulas are those of torch.utils.flop_counter, whose FlopCounterMode counts the same (tested).
+    The formulas are those of torch.utils.flop_counter; the counts equal FlopCounterMode's (tested).
     """
 
     model: nn.Module
-    seen: dict[str, ModuleStats] = field(default_factory=dict)
+    stats: dict[str, ModuleStats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()
         self.running = [""]
-        self.storages = {place.data_ptr(): place for place in (w.untyped_storage() for w in self.model.parameters())}
+        self.storages = {s.data_ptr(): s for s in (weight.untyped_storage() for weight in self.model.parameters())}
         self.of("")
 
     @classmethod
@@ -85,7 +85,7 @@ class ModuleRecorder(TorchDispatchMode):
         return False  # or torch imports its compiler (2 s, 800 modules), as its own FlopCounterMode does
 
     def of(self, path: str) -> ModuleStats:
-        return self.seen.setdefault(path, ModuleStats(len(self.seen)))
+        return self.stats.setdefault(path, ModuleStats(len(self.stats)))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -93,10 +93,10 @@ class ModuleRecorder(TorchDispatchMode):
         return out
 
     def keep(self, tensor: Tensor) -> Tensor:
-        """A tensor that the backward pass will read, counted once, weights left out."""
+        """Count a tensor that is stored for the backward pass, once, weights left out."""
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self.storages:
-            self.storages[storage.data_ptr()] = storage  # held, or another tensor might be put in its place
+            self.storages[storage.data_ptr()] = storage  # referenced, so that its address is not used again
             self.of(self.running[-1]).bytes += storage.nbytes()
         return tensor
 
@@ -107,16 +107,16 @@ class ModuleRecorder(TorchDispatchMode):
 
         def leave(module: nn.Module, inputs: Any, output: Any) -> None:
             self.running.pop()
-            made = main_output(output)
-            if made is not None and self.of(path).output is None:
-                values = made.detach().float()
-                self.of(path).output = tuple(made.shape), values.mean().item(), values.std(correction=0).item()
+            tensor = main_output(output)
+            if tensor is not None and self.of(path).output is None:
+                values = tensor.detach().float()
+                self.of(path).output = tuple(tensor.shape), values.mean().item(), values.std(correction=0).item()
 
         return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
 
 
 def flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
-    """What one operation takes, if it is a matrix product or a fused attention."""
+    """The flops of one operation, 0 unless it is a matrix product or a fused attention."""
     if func._overloadpacket is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu:  # not in torch's own list
         return int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
     count = flop_registry.get(func._overloadpacket)
@@ -125,38 +125,35 @@ def flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
 
 @contextmanager
 def record_modules(model: Model) -> Iterator[ModuleRecorder]:
-    """A Watch on the model, whose hooks are gone afterwards."""
-    watch, handles = ModuleRecorder(model), []
-    for path, module in model.named_modules():
-        handles += watch.hooks(path, module)
+    """A recorder on the model, whose hooks are removed afterwards."""
+    recorder = ModuleRecorder(model)
+    handles = [handle for path, module in model.named_modules() for handle in recorder.hooks(path, module)]
     try:
-        with torch.autograd.graph.saved_tensors_hooks(watch.keep, lambda tensor: tensor), watch:
-            yield watch
+        with torch.autograd.graph.saved_tensors_hooks(recorder.keep, lambda tensor: tensor), recorder:
+            yield recorder
     finally:
         for handle in handles:
             handle.remove()
 
 
 def summarize(model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[Tensor], Tensor]) -> Part:
-    """The model as a tree of parts, of one pass over `inputs` (source, source_mask, target_in) and back from `loss`.
-
-    The model's gradients are left as they were: none.
-    """
+    """The model as a tree of parts, by one pass over `inputs` (source, source_mask, target_in) and back from `loss`;
+    the model's gradients are reset."""
     model.zero_grad(set_to_none=True)
-    with torch.enable_grad(), record_modules(model) as watch:
+    with torch.enable_grad(), record_modules(model) as recorder:
         logits = model(*inputs).logits
     with torch.enable_grad():
         loss(logits).backward()
     for name, weight in model.named_parameters():
-        owner = watch.of(name.rpartition(".")[0])
+        owner = recorder.of(name.rpartition(".")[0])
         owner.parameters += weight.numel()
         owner.gradient += 0.0 if weight.grad is None else float(weight.grad.square().sum())
     model.zero_grad(set_to_none=True)
-    return _tree(model, watch.seen)
+    return _tree(model, recorder.stats)
 
 
 def main_output(output: Any) -> Tensor | None:
-    """The tensor that a module hands on."""
+    """The tensor of a module's output that the next module reads."""
     if isinstance(output, ModelOutput):
         return output.logits
     if isinstance(output, tuple):
@@ -165,43 +162,43 @@ def main_output(output: Any) -> Tensor | None:
     return output if isinstance(output, Tensor) and output.is_floating_point() else None
 
 
-def _tree(model: nn.Module, seen: dict[str, ModuleStats]) -> Part:
-    inside: dict[str, list[str]] = defaultdict(list)
+def _tree(model: nn.Module, stats: dict[str, ModuleStats]) -> Part:
+    children_of: dict[str, list[str]] = defaultdict(list)
     for path, module in model.named_modules():
         if path and not isinstance(module, nn.ModuleList):  # a list is no part: its items are
             above = path.rpartition(".")[0]
             listed = above and isinstance(model.get_submodule(above), nn.ModuleList)
-            inside[above.rpartition(".")[0] if listed else above].append(path)
+            children_of[above.rpartition(".")[0] if listed else above].append(path)
 
     def turn(path: str) -> float:
-        return min([seen[path].turn if path in seen else math.inf, *map(turn, inside[path])])
+        return min([stats[path].turn if path in stats else math.inf, *map(turn, children_of[path])])
 
     def part(path: str) -> Part:
-        own = seen.get(path, ModuleStats(0))
-        children = tuple(child for child in map(part, sorted(inside[path], key=turn)) if _counts(child))
-        name, rest = title(path, model), f"{path}.{ITSELF}"
+        own = stats.get(path, ModuleStats(0))
+        children = tuple(child for child in map(part, sorted(children_of[path], key=turn)) if _counts(child))
+        name, remainder = title(path, model), f"{path}.{ITSELF}"
         if children and (own.flops or own.bytes or own.parameters):
-            children += (_leaf(rest, title(rest, model), own),)
+            children += (_leaf(remainder, title(remainder, model), own),)
         return _branch(path, name, own, children) if children else _leaf(path, name, own)
 
     return part("")
 
 
 def _counts(part: Part) -> bool:
-    """Whether it learns, computes or keeps anything; where order enters is told in any case."""
+    """Whether it has parameters, flops or bytes; positions count in any case."""
     return bool(part.parameters or part.flops or part.bytes or part.path.endswith("places"))
 
 
 def _leaf(path: str, name: str, own: ModuleStats) -> Part:
-    shape, mean, spread = (None, None, None) if path.endswith(ITSELF) else own.output or (None, None, None)
-    return Part(path, name, shape, own.parameters, own.flops, own.bytes, mean, spread,
+    shape, mean, std = (None, None, None) if path.endswith(ITSELF) else own.output or (None, None, None)
+    return Part(path, name, shape, own.parameters, own.flops, own.bytes, mean, std,
                 math.sqrt(own.gradient) if own.parameters else None)
 
 
 def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) -> Part:
-    """A part of parts; one that only holds another tells of that one's output."""
-    shape, mean, spread = own.output or (children[0].shape, children[0].mean, children[0].std)
-    felt = [child.gradient for child in children if child.gradient is not None]
-    shown = children if len(children) > 1 else ()
+    """A part with children; one without an output of its own has its first child's, and an only child is left out."""
+    shape, mean, std = own.output or (children[0].shape, children[0].mean, children[0].std)
+    gradients = [child.gradient for child in children if child.gradient is not None]
     return Part(path, name, shape, sum(child.parameters for child in children), sum(child.flops for child in children),
-                sum(child.bytes for child in children), mean, spread, math.hypot(*felt) if felt else None, shown)
+                sum(child.bytes for child in children), mean, std,
+                math.hypot(*gradients) if gradients else None, children if len(children) > 1 else ())

@@ -1,4 +1,4 @@
-"""The recurrent seq2seq (Sutskever 2014), asking any attention as Luong (2015) or Bahdanau (2014) did, or none."""
+"""The recurrent seq2seq (Sutskever 2014), with attention as in Luong (2015) or Bahdanau (2014), or without."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from core.attention import Attention, AttentionConfig, Steps
 from core.entries import ConfigError
-from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_source_attention
+from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_cross_attention
 from core.models.config import ModelConfig
 
-CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C), and the cell's own for an LSTM
+CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C); for an LSTM also its cell state
 Maps = dict[str, list[Steps]]
 STEP_FIELDS = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "position_values", "merged",
                "mask", "bias")
@@ -24,26 +24,26 @@ STEP_FIELDS = ("q", "out", "raw", "scores", "masked", "normalized", "weights", "
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """How many words were read, what is remembered of them, and what the next step is fed beside its word."""
+    """The number of words read, the decoder's cells, and with input feeding h (B, C) of the step before."""
 
-    place: int
+    position: int
     cells: CellState
-    fed: Any = None  # (B, C), or None where nothing is fed
+    feedback: Tensor | None = None
 
 
 class RecurrentSeq2Seq(Seq2Seq):
-    """An encoder, a decoder that starts from what was read last, and logits from its state s and the context c.
+    """An encoder, a decoder that starts from the encoder's last state, and logits from its state s and the context c.
 
-    | feeding | step t, after the word y | what the logits are read from | paper |
+    | feeding | step t, after the word y | input of the logits | paper |
     | --- | --- | --- | --- |
-    | none | s = f(y, s⁻), c found for s | h = tanh(W[c; s]) | Luong 2015, equation 5 |
-    | input | s = f([y; h⁻], s⁻), c found for s | h = tanh(W[c; s]) | Luong 2015, section 3.3 |
-    | bahdanau | c found for s⁻, s = f([y; c], s⁻) | maxout(W[s⁻; y; c]) | Bahdanau 2014, appendix A.2 |
+    | none | s = f(y, s⁻), c of s | h = tanh(W[c; s]) | Luong 2015, equation 5 |
+    | input | s = f([y; h⁻], s⁻), c of s | h = tanh(W[c; s]) | Luong 2015, section 3.3 |
+    | bahdanau | c of s⁻, s = f([y; c], s⁻) | maxout(W[s⁻; y; c]) | Bahdanau 2014, appendix A.2 |
 
-    s⁻ and h⁻ are those of the step before. Without attention c is the encoder's last state, the same at every step.
-    Where nothing is fed back all steps of a known target run at once. Bahdanau's decoder starts from
-    tanh(W s), s being where the backward encoder ended; the others start from the last states of both directions. His
-    GRU resets before the product U(r∘s), torch's after it, r∘(Us).
+    s⁻ and h⁻ are those of the step before. Without attention c is the encoder's last state at every step. Without
+    feeding all steps of a known target run at once. Bahdanau's decoder starts from tanh(W s) of the backward encoder's
+    last state s; the others start from the last states of both directions. His GRU resets before the product, U(r∘s),
+    torch's after it, r∘(Us).
     """
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
@@ -54,20 +54,20 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.config = config
         size, directions, feeding = config.d_model, 2 if config.bidirectional else 1, config.feeding
         cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
-        between = config.dropout if config.layers > 1 else 0.0
+        dropout = config.dropout if config.layers > 1 else 0.0  # between layers
         self.source, self.target = nn.Embedding(shape.source, size), nn.Embedding(shape.target, size)
-        self.encoder = cell(size, size // directions, config.layers, batch_first=True, dropout=between,
+        self.encoder = cell(size, size // directions, config.layers, batch_first=True, dropout=dropout,
                             bidirectional=config.bidirectional)
         self.enter = nn.Linear(size // directions, size) if feeding == "bahdanau" else None
         self.decoder = cell(size if feeding == "none" else 2 * size, size, config.layers, batch_first=True,
-                            dropout=between)
+                            dropout=dropout)
         attention = self.decoder_attention(config)
         self.attention: Any = None if attention is None else Attention(attention)
         self.readout = nn.Linear(3 * size, 2 * size) if feeding == "bahdanau" else nn.Linear(2 * size, size)
         self.output = nn.Linear(size, shape.target)
         if config.tied:
             self.output.weight = self.target.weight
-            nn.init.normal_(self.target.weight, std=size**-0.5)  # one matrix: logits begin near zero, as words do
+            nn.init.normal_(self.target.weight, std=size**-0.5)  # so that logits begin near zero, too
         self.dropout = nn.Dropout(config.dropout)
 
     def decoder_attention(self, config: ModelConfig) -> AttentionConfig | None:
@@ -87,19 +87,19 @@ class RecurrentSeq2Seq(Seq2Seq):
         return EncoderOutput(states, source_mask, map_cells(self._last, last))
 
     def _last(self, last: Float[Tensor, "LD B D"]) -> Float[Tensor, "B L C"]:
-        """The last states of both directions side by side; for Bahdanau what the backward one becomes."""
+        """The last states of both directions, concatenated; for Bahdanau tanh(W s) of the backward one."""
         layers, directions = self.config.layers, 2 if self.config.bidirectional else 1
         split = last.reshape(layers, directions, *last.shape[1:]).permute(2, 0, 1, 3)  # (B, L, directions, D)
         return split.flatten(2) if self.enter is None else torch.tanh(self.enter(split[:, :, -1]))
 
     def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        own = {"self": list(memory.steps)} if memory.steps else {}
-        return with_source_attention(logits, own | maps if record else {})
+        encoder_maps = {"self": list(memory.steps)} if memory.steps else {}
+        return with_cross_attention(logits, encoder_maps | maps if record else {})
 
     def start(self, memory: EncoderOutput) -> RecurrentState:
-        fed = torch.zeros_like(memory.states[:, 0]) if self.config.feeding == "input" else None
-        return RecurrentState(0, memory.last, fed)
+        feedback = torch.zeros_like(memory.states[:, 0]) if self.config.feeding == "input" else None
+        return RecurrentState(0, memory.last, feedback)
 
     def step(
         self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, " B"], record: bool = False
@@ -131,38 +131,38 @@ class RecurrentSeq2Seq(Seq2Seq):
         if self.attention is None:
             context, recorded = top_layer(memory.last).expand_as(s), []
         else:
-            recorded = [self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)]
+            recorded = [self.attention(s, memory.states, key_mask=mask, offset=state.position, record=record)]
             context = recorded[0].merged
         read = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
-        return read, RecurrentState(state.place + s.shape[1], cells), recorded
+        return read, RecurrentState(state.position + s.shape[1], cells), recorded
 
     def _input(
         self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, word: Float[Tensor, "B 1 C"],
         record: bool,
     ) -> tuple[Float[Tensor, "B 1 C"], RecurrentState, Steps]:
-        s, cells = self._cell(torch.cat((word, state.fed[:, None]), dim=-1), state.cells)
-        steps = self.attention(s, memory.states, key_mask=mask, offset=state.place, record=record)
+        s, cells = self._cell(torch.cat((word, state.feedback[:, None]), dim=-1), state.cells)
+        steps = self.attention(s, memory.states, key_mask=mask, offset=state.position, record=record)
         h = torch.tanh(self.readout(torch.cat((steps.merged, s), dim=-1)))
-        return h, RecurrentState(state.place + 1, cells, h[:, 0]), steps
+        return h, RecurrentState(state.position + 1, cells, h[:, 0]), steps
 
     def _bahdanau(
         self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, word: Float[Tensor, "B 1 C"],
         record: bool,
     ) -> tuple[Float[Tensor, "B 1 C"], RecurrentState, Steps]:
         before = top_layer(state.cells)
-        steps = self.attention(before, memory.states, key_mask=mask, offset=state.place, record=record)
+        steps = self.attention(before, memory.states, key_mask=mask, offset=state.position, record=record)
         _, cells = self._cell(torch.cat((word, steps.merged), dim=-1), state.cells)
         pairs = self.readout(torch.cat((before, word, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
-        return pairs.amax(-1), RecurrentState(state.place + 1, cells), steps
+        return pairs.amax(-1), RecurrentState(state.position + 1, cells), steps
 
     def _cell(self, x: Float[Tensor, "B T I"], cells: CellState) -> tuple[Float[Tensor, "B T C"], CellState]:
-        """torch's cells take their states layer first; a State has the batch first, as all that decoding picks from."""
+        """One or more steps of the decoder; torch's states have the layers first, a RecurrentState the batch."""
         x, cells = self.decoder(x, map_cells(batch_first, cells))
         return x, map_cells(batch_first, cells)
 
 
 def map_cells(change: Callable[[Tensor], Tensor], cells: Any) -> Any:
-    """The change made to a GRU's state, or to both of an LSTM's."""
+    """change(state) for a GRU's state, or for both of an LSTM's."""
     return tuple(map(change, cells)) if isinstance(cells, tuple) else change(cells)
 
 
@@ -176,15 +176,14 @@ def top_layer(cells: CellState) -> Float[Tensor, "B 1 C"]:
 
 
 def concat_steps(steps: Sequence[Steps]) -> Steps:
-    """Steps of one query each as those of all queries; k and v are the source's, the same at every step."""
-    first = steps[0]
-    whole = {name: torch.cat([getattr(one, name) for one in steps], dim=-2) for name in STEP_FIELDS
-             if getattr(first, name) is not None}
-    return replace(first, **whole)
+    """The Steps of single queries as one of all queries; k and v are the source's, the same at every step."""
+    whole: dict[str, Any] = {name: torch.cat([getattr(one, name) for one in steps], dim=-2) for name in STEP_FIELDS
+                             if getattr(steps[0], name) is not None}
+    return replace(steps[0], **whole)
 
 
 def check_lengths(mask: Bool[Tensor, "B S"]) -> Int[Tensor, " B"]:
-    """How many tokens each row has; ValueError unless every row has some, all before its padding."""
+    """The number of tokens of each row; ValueError unless every row has some, all before its padding."""
     lengths = mask.sum(1).cpu()
     if mask.shape[1] == 0 or bool((lengths == 0).any()):
         raise ValueError("A source without a single token cannot be read; give each at least one.")

@@ -1,4 +1,4 @@
-"""What the parts of a model are called, in the words of the papers."""
+"""Names of the parts of a model, in the words of the papers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import nn
 
 from core.models.inputs import FeatureEmbedding, TokenEmbedding
 
-ITSELF = "itself"  # a part's own work, beside that of the parts within it
+ITSELF = "itself"  # the share of a part that is in none of its children
 NAMES = {
     "": "Model", "source_places": "Positions of the source", "target_places": "Positions of the target",
     "places": "Positions", "target": "Target embedding", "encoder": "Encoder", "attention": "Self-attention",
@@ -16,17 +16,17 @@ NAMES = {
     "projection": "Projections", "query": "W_Q", "key": "W_K", "value": "W_V", "norm": "Norm", "token": "Words",
     "position": "Position", "score": "Score", "normalizer": "Normalizer", "kernel": "Kernel", "mask": "Mask",
 }
-OWN = {
+OWN_SHARE = {
     "attention": "Scores, softmax, weights · v", "causal": "Scores, softmax, weights · v",
     "cross": "Scores, softmax, weights · v", "feed_forward": "Activation", "": "What joins them",
 }
 
 
 def title(path: str, model: nn.Module) -> str:
-    """The name of the part at that path of the model."""
+    """The name of the part at that path."""
     above, _, last = path.rpartition(".")
     if last == ITSELF:
-        return OWN.get(above.rpartition(".")[2], "Sums and scales")
+        return OWN_SHARE.get(above.rpartition(".")[2], "Sums and scales")
     if last.isdecimal():
         stack = "Layer" if above.startswith("encoder") else "Decoder layer"
         return f"{stack} {last}" if above.endswith("layers") else f"Column {last}"

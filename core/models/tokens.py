@@ -1,4 +1,4 @@
-"""What the rows and columns of a model's maps stand for."""
+"""The tokens on the axes of a model's maps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ def map_tokens(
 ) -> tuple[Tokens, Tokens]:
     """The tokens of the rows and of the columns of a map of that kind (self, causal, cross), and so its size.
 
-    `target` is None where the model has no place for a target: a language model reads its source, a classifier answers
-    once. A forecaster has a place for each value that it is asked.
+    `target` is None where the model reads no target (a language model, a classifier); a forecaster's are its values.
     """
     source_tokens, target_tokens = (tuple(token_text(str(token)) for token in line) for line in (source, target or ()))
     if kind == "cross":

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention import Steps
-from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_source_attention
+from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_cross_attention
 from core.models.blocks import DecoderLayer, EncoderLayer, final_norm, run_layer
 from core.models.config import ModelConfig
 from core.models.inputs import Positions, TokenEmbedding, check_shape, source_embedding
@@ -21,7 +21,7 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        self.norm, self.reads_padding = final_norm(config), config.attention.mask.key != "none"
+        self.norm, self.reads_padding = final_norm(config), config.required_attention.mask.key != "none"
 
     def forward(
         self, x: Float[Tensor, "B S C"], key_mask: Bool[Tensor, "B S"] | None = None, record: bool = False,
@@ -40,17 +40,14 @@ class Encoder(nn.Module):
 
 @dataclass(frozen=True)
 class DecoderState:
-    """How far stepwise decoding has come: tokens fed, and what each layer's self-attention has read of them."""
+    """The state of stepwise decoding: the number of tokens read, and each layer's inputs to self-attention."""
 
     length: int
     past: tuple[Float[Tensor, "B P C"] | None, ...]
 
 
 class TransformerSeq2Seq(Seq2Seq):
-    """Embedding and encoder, embedding and decoder, a linear map to the target's words.
-
-    Its source may be the patches of a picture: image-to-text, by cross-attention.
-    """
+    """An encoder, and a decoder with cross-attention; over the patches of a picture it is image-to-text."""
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
@@ -72,7 +69,7 @@ class TransformerSeq2Seq(Seq2Seq):
 
     def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        return with_source_attention(logits, {"self": list(memory.steps)} | maps if record else {})
+        return with_cross_attention(logits, {"self": list(memory.steps)} | maps if record else {})
 
     def start(self, memory: EncoderOutput) -> DecoderState:
         return DecoderState(0, (None,) * len(self.layers))
@@ -99,5 +96,5 @@ class TransformerSeq2Seq(Seq2Seq):
 
 
 def mask_if_padded(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"] | None:
-    """The mask, or None where nothing is padded: an attention without one is faster."""
+    """The mask, or None where nothing is padded: attention without one is faster."""
     return None if bool(torch.all(mask)) else mask
