@@ -1,11 +1,10 @@
 """Decoding: the output of a model for a source, and the tree of the alternatives that a search considered."""
 
 from core.decoding.beam import beam, beam_steps, penalty
-from core.decoding.filters import Sampling, no_repeat, top_k, top_p
+from core.decoding.filters import Sampling, SearchSettings, Strategy, no_repeat, top_k, top_p
 from core.decoding.greedy import greedy
 from core.decoding.prefix import BOS, EOS, Decoder, ForcedSteps, Prompt, force_tokens
 from core.decoding.sample import sample, sample_steps
-from core.decoding.settings import SearchSettings, Strategy
 from core.decoding.tree import ROOT, Candidate, Hypothesis, Tree
 
 __all__ = ["BOS", "EOS", "ROOT", "Candidate", "Decoder", "ForcedSteps", "Hypothesis", "Prompt", "Sampling",

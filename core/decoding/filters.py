@@ -1,15 +1,17 @@
-"""Filters of the next token's distribution: temperature, top-k, top-p and no repeated n-grams."""
+"""The settings of a search, and filters of the next token's distribution: temperature, top-k, top-p, no repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 NEVER = -torch.inf
+Strategy = Literal["greedy", "beam", "sampling"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,30 @@ class Sampling:
         if self.top_k:
             logits = top_k(logits, self.top_k)
         return top_p(logits, self.top_p) if self.top_p < 1 else logits
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """A search strategy and its settings; those of other strategies are ignored.
+
+    `length_penalty` is the exponent of the divisor of a beam's log-probability. No `no_repeat` tokens in a row are
+    generated twice (0: no limit). `longest` is the largest number of new tokens. The searches check the bounds.
+    """
+
+    strategy: Strategy = "greedy"
+    width: int = 4
+    length_penalty: float = 1.0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    samples: int = 5
+    seed: int = 0
+    no_repeat: int = 0
+    longest: int = 20
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_k, self.top_p)
 
 
 def top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:

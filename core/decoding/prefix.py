@@ -113,10 +113,8 @@ def select_rows(state: Any, rows: Int[Tensor, " R"]) -> Any:
 
 
 class Search:
-    """The prefixes that a search continues, one a row of the decoder's batch, and the tree of all candidates.
-
-    Gradients are off in each step, not around a whole search, which may pause between its steps.
-    """
+    """The prefixes that a search continues, one a row of the decoder's batch, and the tree of all candidates. Gradients
+    are off in each step, not around a whole search, which may pause between its steps."""
 
     @torch.no_grad()
     def __init__(self, model: Decoder, prompt: Prompt, no_repeat: int, rules: Rules) -> None:

@@ -63,10 +63,8 @@ class ModelOutput:
 
 
 class Model(nn.Module):
-    """A padded source, and for a decoder the target so far, to a ModelOutput.
-
-    With `checkpointing` the backward pass computes the layers again instead of storing their activations.
-    """
+    """A padded source, and for a decoder the target so far, to a ModelOutput. With `checkpointing` the backward pass
+    computes the layers again instead of storing their activations."""
 
     checkpointing = False
 
@@ -87,7 +85,10 @@ class Seq2Seq(Model):
 
     def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
         """Logits (B, T, V) of every next token, with teacher forcing."""
-        raise NotImplementedError
+        logits, _, maps = self.read(memory, self.start(memory), target_in, record)
+        if record and memory.steps:
+            maps = {"self": list(memory.steps)} | maps
+        return ModelOutput(logits, maps, weights_of(maps.get("cross", ())))
 
     def forward(
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
@@ -102,18 +103,20 @@ class Seq2Seq(Model):
         """The decoder's state before its first token; every tensor in it has the batch first."""
         raise NotImplementedError
 
+    def read(
+        self, memory: EncoderOutput, state: Any, tokens: Int[Tensor, "B T"], record: bool
+    ) -> tuple[Float[Tensor, "B T V"], Any, dict[str, list[Steps]]]:
+        """Logits of the next token after each of T more tokens a row, the new state, and the recorded maps."""
+        raise NotImplementedError
+
     def step(
         self, memory: EncoderOutput, state: Any, tokens: Int[Tensor, " B"], record: bool = False
     ) -> tuple[Float[Tensor, "B V"], Any, dict[str, list[Steps]]]:
-        """Logits of the next token after one more token a row, the new state, and the recorded maps of this step."""
-        raise NotImplementedError
+        """`read` for one token a row."""
+        logits, state, maps = self.read(memory, state, tokens[:, None], record)
+        return logits[:, 0], state, maps
 
 
 def weights_of(steps: Iterable[Steps]) -> list[Float[Tensor, "B H T S"]]:
     """The weights of each of the layers' Steps."""
     return [one.weights for one in steps if one.weights is not None]
-
-
-def with_cross_attention(logits: Tensor, maps: dict[str, list[Steps]]) -> ModelOutput:
-    """The output of a decoder that attends to its source by cross-attention."""
-    return ModelOutput(logits, maps, weights_of(maps.get("cross", ())))

@@ -29,10 +29,8 @@ def final_norm(config: ModelConfig) -> nn.Module:
 
 
 class FeedForward(nn.Module):
-    """W₂ act(W₁x), at each position alone. Vaswani 2017, section 3.3.
-
-    SwiGLU is W₂ (silu(W₁x) · W₃x), with the same inner width: half as many weights again. Shazeer 2020, section 2.
-    """
+    """W₂ act(W₁x), at each position alone. Vaswani 2017, section 3.3. SwiGLU is W₂ (silu(W₁x) · W₃x), with the same
+    inner width: half as many weights again. Shazeer 2020, section 2."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

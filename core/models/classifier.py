@@ -50,10 +50,8 @@ class Classifier(Model):
 
 
 class OneToken(Model):
-    """The tabular classifier of many tutorials: the whole row is one token, so attention has a single key.
-
-    Its weights are 1, whatever q and k are, and the model is a feed-forward network.
-    """
+    """The tabular classifier of many tutorials: the whole row is one token, so attention has a single key. Its weights
+    are 1, whatever q and k are, and the model is a feed-forward network."""
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()

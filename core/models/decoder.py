@@ -48,10 +48,8 @@ class Decoder(Seq2Seq):
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], target_in: Int[Tensor, "B T"] | None = None,
         record: bool = False,
     ) -> ModelOutput:
-        """Logits of the next token at each position of the target, or of the source where there is no target.
-
-        Padding needs no mask: it stands at the end, hidden by the causal mask.
-        """
+        """Logits of the next token at each position of the target, or of the source where there is no target. Padding
+        needs no mask: it stands at the end, hidden by the causal mask."""
         x = self.source(source)
         if target_in is None:
             positions = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
@@ -71,20 +69,20 @@ class Decoder(Seq2Seq):
         return EncoderOutput(x, source_mask[:, :length], state, tuple(steps))
 
     def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
-        x, _, steps = self._run(self.target(target_in), memory.last, record)
+        logits, _, maps = self.read(memory, memory.last, target_in, record)
         size = memory.states.shape[1]
-        visible = size + 1 + torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
-        return ModelOutput(self.output(x), {"causal": steps} if record else {},
-                           [weights[..., :size] for weights in weights_of(steps)], visible)
+        visible = size + 1 + torch.arange(target_in.shape[1], device=logits.device).expand(len(logits), -1)
+        attention = [weights[..., :size] for weights in weights_of(maps.get("causal", ()))]
+        return ModelOutput(logits, maps, attention, visible)
 
     def start(self, memory: EncoderOutput | None) -> DecoderState:
         return DecoderState(0, (None,) * len(self.layers)) if memory is None else memory.last
 
-    def step(
-        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, " B"], record: bool = False
-    ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
-        x, state, steps = self._run(self.target(tokens[:, None]), state, record)
-        return self.output(x[:, 0]), state, {"causal": steps} if record else {}
+    def read(
+        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
+    ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
+        x, state, steps = self._run(self.target(tokens), state, record)
+        return self.output(x), state, {"causal": steps} if record else {}
 
     def _run(
         self, x: Float[Tensor, "B T C"], state: DecoderState, record: bool

@@ -20,7 +20,7 @@ class Positions(nn.Module):
     def __init__(self, config: ModelConfig, max_length: int) -> None:
         """ConfigError where a table of positions is shorter than `max_length`."""
         super().__init__()
-        longest = dict(config.required_attention.position.params).get("max_len", max_length)
+        longest = int(dict(config.required_attention.position.params).get("max_len", max_length))
         if longest < max_length:
             raise ConfigError(f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
                               f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi).")
@@ -88,10 +88,8 @@ def check_shape(config: ModelConfig, shape: Shape, inputs: tuple[str, ...], outp
 def concatenate(
     first: Float[Tensor, "B S C"], first_mask: Bool[Tensor, "B S"], second: Float[Tensor, "B T C"]
 ) -> tuple[Float[Tensor, "B L C"], Int[Tensor, "B T"]]:
-    """Each row's real part of `first`, then `second` without a gap, and the positions of `second`.
-
-    L = S + T; the padding moves to the end, where the causal mask hides it from real positions.
-    """
+    """Each row's real part of `first`, then `second` without a gap, and the positions of `second`. L = S + T; the
+    padding moves to the end, where the causal mask hides it from real positions."""
     (_, size, _), length = first.shape, second.shape[1]
     lengths = first_mask.sum(1, keepdim=True)  # (B, 1)
     positions = lengths + torch.arange(length, device=first.device)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,10 +65,8 @@ class ModuleStats:
 
 @dataclass
 class ModuleRecorder(TorchDispatchMode):
-    """Counts flops and bytes stored for the backward pass, for the innermost running module.
-
-    The formulas are those of torch.utils.flop_counter; the counts equal FlopCounterMode's (tested).
-    """
+    """Counts flops and bytes stored for the backward pass, for the innermost running module. The formulas are those of
+    torch.utils.flop_counter; the counts equal FlopCounterMode's (tested)."""
 
     model: nn.Module
     stats: dict[str, ModuleStats] = field(default_factory=dict)
@@ -123,25 +120,19 @@ def flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     return 0 if count is None else int(count(*args, **kwargs, out_val=out))
 
 
-@contextmanager
-def record_modules(model: Model) -> Iterator[ModuleRecorder]:
-    """A recorder on the model, whose hooks are removed afterwards."""
-    recorder = ModuleRecorder(model)
-    handles = [handle for path, module in model.named_modules() for handle in recorder.hooks(path, module)]
-    try:
-        with torch.autograd.graph.saved_tensors_hooks(recorder.keep, lambda tensor: tensor), recorder:
-            yield recorder
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def summarize(model: Model, inputs: tuple[Tensor | None, ...], loss: Callable[[Tensor], Tensor]) -> Part:
     """The model as a tree of parts, by one pass over `inputs` (source, source_mask, target_in) and back from `loss`;
     the model's gradients are reset."""
     model.zero_grad(set_to_none=True)
-    with torch.enable_grad(), record_modules(model) as recorder:
-        logits = model(*inputs).logits
+    recorder = ModuleRecorder(model)
+    handles = [handle for path, module in model.named_modules() for handle in recorder.hooks(path, module)]
+    try:
+        with (torch.enable_grad(), recorder,
+              torch.autograd.graph.saved_tensors_hooks(recorder.keep, lambda tensor: tensor)):
+            logits = model(*inputs).logits
+    finally:
+        for handle in handles:
+            handle.remove()
     with torch.enable_grad():
         loss(logits).backward()
     for name, weight in model.named_parameters():

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from core.attention import Attention, AttentionConfig, Steps
 from core.entries import ConfigError
-from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_cross_attention
+from core.models.base import EncoderOutput, Seq2Seq, Shape
 from core.models.config import ModelConfig
 
 CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C); for an LSTM also its cell state
@@ -92,68 +92,45 @@ class RecurrentSeq2Seq(Seq2Seq):
         split = last.reshape(layers, directions, *last.shape[1:]).permute(2, 0, 1, 3)  # (B, L, directions, D)
         return split.flatten(2) if self.enter is None else torch.tanh(self.enter(split[:, :, -1]))
 
-    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
-        logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        encoder_maps = {"self": list(memory.steps)} if memory.steps else {}
-        return with_cross_attention(logits, encoder_maps | maps if record else {})
-
     def start(self, memory: EncoderOutput) -> RecurrentState:
         feedback = torch.zeros_like(memory.states[:, 0]) if self.config.feeding == "input" else None
         return RecurrentState(0, memory.last, feedback)
 
-    def step(
-        self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, " B"], record: bool = False
-    ) -> tuple[Float[Tensor, "B V"], RecurrentState, Maps]:
-        logits, state, maps = self._run(memory, state, tokens[:, None], record)
-        return logits[:, 0], state, maps
-
-    def _run(
+    def read(
         self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], RecurrentState, Maps]:
         words = self.dropout(self.target(tokens))
         mask = None if bool(memory.mask.all()) and not record else memory.mask
-        if self.config.feeding == "none":
-            output, state, recorded = self._at_once(memory, mask, state, words, record)
-            return self.output(self.dropout(output)), state, {"cross": recorded} if record and recorded else {}
-        step_function, outputs, recorded = self._bahdanau if self.config.feeding == "bahdanau" else self._input, [], []
-        for word in words.split(1, dim=1):
-            output, state, steps = step_function(memory, mask, state, word, record)
+        outputs, recorded = [], []
+        for part in (words,) if self.config.feeding == "none" else words.split(1, dim=1):
+            output, state, steps = self._read_words(memory, mask, state, part, record)
             outputs.append(output)
-            recorded.append(steps)
+            if record and steps is not None:
+                recorded.append(steps)
         logits = self.output(self.dropout(torch.cat(outputs, dim=1)))
-        return logits, state, {"cross": [concat_steps(recorded)]} if record else {}
+        return logits, state, {"cross": [concat_steps(recorded)]} if recorded else {}
 
-    def _at_once(
+    def _read_words(
         self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, words: Float[Tensor, "B T C"],
         record: bool,
-    ) -> tuple[Float[Tensor, "B T C"], RecurrentState, list[Steps]]:
-        s, cells = self._cell(words, state.cells)
-        if self.attention is None:
-            context, recorded = top_layer(memory.last).expand_as(s), []
-        else:
-            recorded = [self.attention(s, memory.states, key_mask=mask, offset=state.position, record=record)]
-            context = recorded[0].merged
-        read = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
-        return read, RecurrentState(state.position + s.shape[1], cells), recorded
+    ) -> tuple[Float[Tensor, "B T C"], RecurrentState, Steps | None]:
+        """The input of the logits, the new state, and the Steps: for one word, for any number without feeding."""
+        def attend(queries: Float[Tensor, "B T C"]) -> Steps:
+            return self.attention(queries, memory.states, key_mask=mask, offset=state.position, record=record)
 
-    def _input(
-        self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, word: Float[Tensor, "B 1 C"],
-        record: bool,
-    ) -> tuple[Float[Tensor, "B 1 C"], RecurrentState, Steps]:
-        s, cells = self._cell(torch.cat((word, state.feedback[:, None]), dim=-1), state.cells)
-        steps = self.attention(s, memory.states, key_mask=mask, offset=state.position, record=record)
-        h = torch.tanh(self.readout(torch.cat((steps.merged, s), dim=-1)))
-        return h, RecurrentState(state.position + 1, cells, h[:, 0]), steps
-
-    def _bahdanau(
-        self, memory: EncoderOutput, mask: Tensor | None, state: RecurrentState, word: Float[Tensor, "B 1 C"],
-        record: bool,
-    ) -> tuple[Float[Tensor, "B 1 C"], RecurrentState, Steps]:
-        before = top_layer(state.cells)
-        steps = self.attention(before, memory.states, key_mask=mask, offset=state.position, record=record)
-        _, cells = self._cell(torch.cat((word, steps.merged), dim=-1), state.cells)
-        pairs = self.readout(torch.cat((before, word, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
-        return pairs.amax(-1), RecurrentState(state.position + 1, cells), steps
+        if self.config.feeding == "bahdanau":
+            before = top_layer(state.cells)
+            steps = attend(before)
+            _, cells = self._cell(torch.cat((words, steps.merged), dim=-1), state.cells)
+            pairs = self.readout(torch.cat((before, words, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
+            return pairs.amax(-1), RecurrentState(state.position + 1, cells), steps
+        inputs = words if state.feedback is None else torch.cat((words, state.feedback[:, None]), dim=-1)
+        s, cells = self._cell(inputs, state.cells)
+        steps = None if self.attention is None else attend(s)
+        context = top_layer(memory.last).expand_as(s) if steps is None else steps.merged
+        h = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
+        feedback = None if state.feedback is None else h[:, 0]
+        return h, RecurrentState(state.position + s.shape[1], cells, feedback), steps
 
     def _cell(self, x: Float[Tensor, "B T I"], cells: CellState) -> tuple[Float[Tensor, "B T C"], CellState]:
         """One or more steps of the decoder; torch's states have the layers first, a RecurrentState the batch."""

@@ -14,10 +14,8 @@ Tokens = tuple[str, ...]
 def map_tokens(
     config: ModelConfig, kind: str, source: Sequence[str], target: Sequence[str] | None
 ) -> tuple[Tokens, Tokens]:
-    """The tokens of the rows and of the columns of a map of that kind (self, causal, cross), and so its size.
-
-    `target` is None where the model reads no target (a language model, a classifier); a forecaster's are its values.
-    """
+    """The tokens of the rows and of the columns of a map of that kind (self, causal, cross), and so its size. `target`
+    is None where the model reads no target (a language model, a classifier); a forecaster's are its values."""
     source_tokens, target_tokens = (tuple(token_text(str(token)) for token in line) for line in (source, target or ()))
     if kind == "cross":
         return (*target_tokens, END), source_tokens

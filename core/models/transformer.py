@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention import Steps
-from core.models.base import EncoderOutput, ModelOutput, Seq2Seq, Shape, with_cross_attention
+from core.models.base import EncoderOutput, Seq2Seq, Shape
 from core.models.blocks import DecoderLayer, EncoderLayer, final_norm, run_layer
 from core.models.config import ModelConfig
 from core.models.inputs import Positions, TokenEmbedding, check_shape, source_embedding
@@ -67,20 +67,10 @@ class TransformerSeq2Seq(Seq2Seq):
         states, steps = self.encoder(x, source_mask, record, self.checkpointing)
         return EncoderOutput(states, source_mask, steps=tuple(steps))
 
-    def decode(self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False) -> ModelOutput:
-        logits, _, maps = self._run(memory, self.start(memory), target_in, record)
-        return with_cross_attention(logits, {"self": list(memory.steps)} | maps if record else {})
-
     def start(self, memory: EncoderOutput) -> DecoderState:
         return DecoderState(0, (None,) * len(self.layers))
 
-    def step(
-        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, " B"], record: bool = False
-    ) -> tuple[Float[Tensor, "B V"], DecoderState, dict[str, list[Steps]]]:
-        logits, state, maps = self._run(memory, state, tokens[:, None], record)
-        return logits[:, 0], state, maps
-
-    def _run(
+    def read(
         self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x, memory_mask = self.target_places(self.target(tokens), state.length), mask_if_padded(memory.mask)

@@ -15,10 +15,10 @@ from core.tasks.rows import RowTask
 
 
 class Addition(RowTask):
-    """a+b with zeros in front, so that all are of one length; b+a is held out wherever a+b is.
+    """a+b with leading zeros, so that all have one length; b+a is held out wherever a+b is.
 
-    The sum's units come first unless it is to be written as people do: then the first digit hangs on all the others
-    (Lee 2023, Teaching arithmetic to small transformers).
+    The sum's units come first unless it is written as usual; then its first digit depends on all the others (Lee 2023,
+    Teaching arithmetic to small transformers).
     """
 
     unit, whole = "digit", "sums"
@@ -32,7 +32,7 @@ class Addition(RowTask):
         self.recommended = recipes.addition()
 
     def tokens(self, text: str) -> list[str]:
-        """The digits of "7 + 25", with zeros in front."""
+        """The digits of "7 + 25", with leading zeros."""
         return list("+".join(number.zfill(self.digits) for number in re.split(r"\s*\+\s*", text.strip())))
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -50,10 +50,10 @@ class Addition(RowTask):
         return torch.stack((torch.minimum(a, b), torch.maximum(a, b)), 1)
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
-        """The two digits that are added; for the last carry, those that it comes from."""
+        """The two digits that are added; for the last carry those that cause it."""
         if len(example.source) != 2 * self.digits + 1:
             return ((),) * len(example.target)
-        positions = [(place, place + self.digits + 1) for place in (0, *range(self.digits))]
+        positions = [(i, i + self.digits + 1) for i in (0, *range(self.digits))]
         return tuple(positions[::-1] if self.units_first else positions)
 
 

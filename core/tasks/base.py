@@ -184,10 +184,8 @@ class Task:
 
     @property
     def baseline_loss(self) -> float:
-        """The loss to beat: the cross-entropy, in nats a token, of a uniform guess.
-
-        For a finite set with labels, that of predicting the frequencies of the classes.
-        """
+        """The loss to beat: the cross-entropy, in nats a token, of a uniform guess. For a finite set with labels, that
+        of predicting the frequencies of the classes."""
         return math.log(len(self.target_vocab))
 
     def naive(self, values: Sequence[float]) -> list[float]:
@@ -225,10 +223,8 @@ class Task:
         return self.collate([self.draw(generator, held_out=False) for _ in range(batch_size)])
 
     def held_out(self, n: int) -> tuple[Example, ...]:
-        """n different held-out examples, the same for the same config; a larger n only adds to them.
-
-        A finite task gives at most all of its held-out items.
-        """
+        """n different held-out examples, the same for the same config; a larger n only adds to them. A finite task
+        gives at most all of its held-out items."""
         generator = torch.Generator().manual_seed(self.config.seed + 2**31)
         examples: dict[Example, None] = {}
         for _ in range(5 * n + 100):

@@ -1,4 +1,4 @@
-"""How one cell of a table is read: a number with a decimal point or a decimal comma, a date, or nothing."""
+"""The value of one cell of a table: a number with a decimal point or comma, a date, or nothing."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ _YEAR_LAST = re.compile(r"(\d\d?)([./-])(\d\d?)\2(\d{4})" + _TIME)
 
 
 def missing(cell: str) -> bool:
-    """Whether a cell holds nothing, or one of the usual marks for that."""
+    """Whether a cell is empty, or one of the usual marks for that."""
     return cell in MISSING
 
 
 def number(cell: str, comma: bool, thousands: bool = True) -> float | None:
-    """The number in a cell, with a decimal comma or else a decimal point; None where it is none, or too large.
-
-    With `thousands` the other sign, or a space, may stand between them.
-    """
+    """The number in a cell, with a decimal comma or else a decimal point; None where it is none, or too large. With
+    `thousands` the other sign or a space may separate thousands."""
     if thousands:
         cell = _SPACE.sub("", cell)
     if comma:
@@ -39,16 +37,14 @@ def number(cell: str, comma: bool, thousands: bool = True) -> float | None:
 
 
 def decimal_comma(cells: Sequence[str], usual: bool) -> bool:
-    """Whether these cells hold more numbers when they are read with a decimal comma; `usual` where as many."""
+    """Whether more of these cells are numbers with a decimal comma than with a point; `usual` for as many."""
     point, comma = (sum(number(cell, sign) is not None for cell in cells) for sign in (False, True))
     return usual if point == comma else comma > point
 
 
 def date_order(cells: Sequence[str]) -> str:
-    """How 3/4/2020 is read among these dates, "" where none has bars.
-
-    "month/day/year" only where some second part is over 12 and no first one is, else "day/month/year".
-    """
+    """The order of 3/4/2020 among these dates: "month/day/year" only where some second part is over 12 and no first
+    one is, else "day/month/year"; "" where no date has slashes."""
     parts = [(int(match[1]), int(match[3])) for cell in cells
              if (match := _YEAR_LAST.fullmatch(cell)) and match[2] == "/"]
     if not parts:
@@ -58,8 +54,7 @@ def date_order(cells: Sequence[str]) -> str:
 
 
 def date(cell: str, order: str = "") -> float | None:
-    """Days since 1970-01-01 of a date (2020-03-31, 31.3.2020, 31/3/2020, each with or without a time); None where it
-    is none."""
+    """Days since 1970-01-01 of a date (2020-03-31, 31.3.2020, 31/3/2020, with or without a time), or None."""
     if match := _YEAR_FIRST.fullmatch(cell):
         year, month, day, *clock = match.groups()
     elif match := _YEAR_LAST.fullmatch(cell):
@@ -76,6 +71,6 @@ def date(cell: str, order: str = "") -> float | None:
 
 
 def date_text(days: float) -> str:
-    """The date so many days after 1970-01-01, with its time unless that is midnight."""
+    """The date that many days after 1970-01-01, with its time unless that is midnight."""
     moment = EPOCH + timedelta(seconds=round(days * 86_400))
     return f"{moment:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")

@@ -1,7 +1,7 @@
-"""A person's own long data: one file each, named by its checksum, to which settings, links and runs only refer.
+"""Files of a person's own long data, named by their checksums, to which settings, links and runs refer.
 
 A reference is "sha256:" and 64 hex digits. The file lies in `.data` of the runs' folder and, as a hard link where the
-disk allows it, in `data` of every run that was made of it, so that a run's folder is complete.
+disk allows it, in `data` of every run that uses it, so that a run's folder is complete.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 from core.entries import ConfigError
 from core.files import runs_folder, write_atomically
 
-INLINE = 300_000  # characters that a setting may hold itself
-UNUSED = 86_400.0  # seconds after which data that no run has is deleted
+INLINE = 300_000  # characters; longer texts are stored
+UNUSED = 86_400.0  # seconds after which data without a run is deleted
 IN_RUN = "data"
 _REFERENCE = re.compile(r"sha256:([0-9a-f]{64})")
-_run_files: dict[str, Path] = {}  # where this process last met the data of a run
+_run_files: dict[str, Path] = {}  # the data of runs that this process has opened
 
 
 def is_reference(value: object) -> bool:
-    """Whether a setting refers to stored data instead of holding it."""
+    """Whether a setting is a reference to stored data."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
@@ -47,7 +47,7 @@ def put_if_long(text: str) -> str:
 
 
 def read(value: str) -> str:
-    """The text that a setting holds or refers to; ConfigError where it is not here, or not what it was."""
+    """The text that a setting is or refers to; ConfigError where it is missing or was changed."""
     return _read(value) if is_reference(value) else value
 
 
@@ -67,7 +67,7 @@ def _verify(data: bytes, reference: str) -> None:
 
 
 def path_of(reference: str) -> Path:
-    """Where stored data lies; ConfigError where it is not on this machine."""
+    """The file of stored data; ConfigError where it is not on this machine."""
     for path in (_run_files.get(reference), _stored(reference)):
         if path is not None and path.is_file():
             return path
@@ -76,7 +76,7 @@ def path_of(reference: str) -> Path:
 
 
 def note(folder: Path, verify: bool = False) -> None:
-    """Remember what data a run's folder holds; ConfigError, if it is to be verified, where it is not what it was."""
+    """Register the data in a run's folder; with `verify` ConfigError where it was changed."""
     for path in (folder / IN_RUN).glob("*.txt"):
         if verify:
             _verify(path.read_bytes(), f"sha256:{path.stem}")
@@ -84,7 +84,7 @@ def note(folder: Path, verify: bool = False) -> None:
 
 
 def link(reference: str, folder: Path) -> None:
-    """Put stored data into a run's folder; ConfigError where it is not on this machine."""
+    """Link stored data into a run's folder; ConfigError where it is not on this machine."""
     source, target = path_of(reference), folder / IN_RUN / f"{reference.removeprefix('sha256:')}.txt"
     if target.exists():
         return
@@ -96,7 +96,7 @@ def link(reference: str, folder: Path) -> None:
 
 
 def prune(root: Path | None = None) -> None:
-    """Delete data that no run shares and that was not stored within a day."""
+    """Delete data without a run that was stored more than a day ago."""
     for path in ((root or runs_folder()) / ".data").glob("*.txt"):
         try:
             stat = path.stat()

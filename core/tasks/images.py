@@ -44,8 +44,8 @@ class PictureTask(Task):
 
     def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Patches by their row and column, from 1, and the target."""
-        rows, columns = self.grid
-        return tuple(f"{r},{c}" for r in range(1, rows + 1) for c in range(1, columns + 1)), example.target
+        rows, columns = (range(1, size + 1) for size in self.grid)
+        return tuple(f"{r},{c}" for r in rows for c in columns), example.target
 
     def encode(self, examples: Sequence[Example]) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
         source = torch.tensor([example.source for example in examples])
@@ -60,6 +60,7 @@ class Digits(PictureTask, LabelledTask):
 
     unit, whole = "picture", "pictures"
     classes = tuple("0123456789")
+    baseline_name = "logistic regression on pixels"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         pictures, labels = digits()
@@ -80,10 +81,6 @@ class Digits(PictureTask, LabelledTask):
 
     def item(self, i: int) -> Example:
         return Example(tuple(map(tuple, self.patches[i].tolist())), (self.classes[self.labels[i]],))
-
-    def baseline(self) -> tuple[str, float]:
-        """Logistic regression on the pixels, same split."""
-        return "logistic regression on pixels", self.logistic_accuracy()
 
     def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
         return self.collate(examples).source.flatten(1)

@@ -1,8 +1,8 @@
-"""Associative recall and induction: what stood beside this the last time it was seen?
+"""Associative recall and induction: what followed this token when it occurred before?
 
-Both say first what they were asked for. What reads that again is then the very place that must answer, as in text; were
-the answer to follow a start mark, the mark would first have to learn what stands before it, and a Transformer that
-has two such things to find out at once is still guessing after 2,500 steps.
+Both targets begin with the query itself, so that the position that reads it must answer, as in text. Were the answer to
+follow the start mark, the mark would first have to learn to attend to the query: a Transformer that must learn both
+still guesses after 2,500 steps.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ SYLLABLES = tuple(first + vowel + last for last in ("", "n") for vowel in "aeiou
 
 
 class Recall(RowTask):
-    """Pairs of a small letter and a capital in a row, then one of the small letters: say its pair.
-
-    Ba 2016 (fast weights), section 4.1; here both are letters, and no key comes twice.
-    """
+    """Pairs of a small letter and a capital in a row, then one of the small letters, to be answered by its capital. Ba
+    2016 (fast weights), section 4.1; here both are letters, and no key occurs twice."""
 
     whole = "pairs"
 
@@ -35,7 +33,7 @@ class Recall(RowTask):
         self.source_vocab = self.target_vocab = Vocabulary(keys + values)
         self.key_ids, self.value_ids = (torch.tensor(self.source_vocab.encode(kind)) for kind in (keys, values))
         self.max_source, self.max_target = 2 * self.pairs + 1, 2
-        self.recommended = recipes.recall()
+        self.recommended = recipes.lookup(1, 1500, 1500, 1000)
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         keys = torch.rand(count, self.keys, generator=generator).argsort(1)[:, : self.pairs]  # each at most once
@@ -46,15 +44,15 @@ class Recall(RowTask):
         return torch.cat((pairs, key), 1), torch.cat((key, value), 1)
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
-        """The letter that is asked for, where it is asked for or in its pair; then the capital behind it."""
+        """The query, at the end or in its pair; then the capital of that pair."""
         *pairs, query = example.source
-        place = 2 * pairs[::2].index(query) if query in pairs[::2] else None
-        positions = ((), ()) if place is None else ((place, len(pairs)), (place + 1,))
+        key = 2 * pairs[::2].index(query) if query in pairs[::2] else None
+        positions = ((), ()) if key is None else ((key, len(pairs)), (key + 1,))
         return positions[: len(example.target)]
 
 
 class Induction(RowTask):
-    """Different words in a row, then one of them once more: say it and the words that came after it (Olsson 2022)."""
+    """Different words in a row, then one of them again, to be followed by the words after it (Olsson 2022)."""
 
     separator = " "
     unit = "word"
@@ -66,27 +64,27 @@ class Induction(RowTask):
         self.source_vocab = self.target_vocab = Vocabulary(words)
         self.ids = torch.tensor(self.source_vocab.encode(words))
         self.max_source, self.max_target = self.length + 1, self.answer + 1
-        self.recommended = recipes.induction()
+        self.recommended = recipes.lookup(2, 1000, 2500, 2500)
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        # The largest of random numbers stand at places that differ: words without one that comes twice.
+        # The indexes of the largest random numbers differ, so no word occurs twice.
         words = self.ids[torch.rand(count, self.words, generator=generator).topk(self.length).indices]
         start = torch.randint(self.length - self.answer, (count, 1), generator=generator)
         target = words.gather(1, start + torch.arange(self.answer + 1))
         return torch.cat((words, target[:, :1]), 1), target
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
-        """The word that is asked for, where it first stood or is asked for; then those that follow it, one by one."""
+        """The query, at its first position or at the end; then the words after it, one by one."""
         *words, query = example.source
         if query not in words:
             return ((),) * len(example.target)
         first = words.index(query)
-        after = ((place,) if place < len(words) else () for place in range(first + 1, first + len(example.target)))
+        after = ((i,) if i < len(words) else () for i in range(first + 1, first + len(example.target)))
         return ((first, len(words)), *after)[: len(example.target)]
 
 
 def check_recall(pairs: int, keys: int) -> None:
-    """ConfigError when there are fewer keys than pairs, or too few different sources to hold some out."""
+    """ConfigError for fewer keys than pairs, or too few different sources to hold some out."""
     if keys < pairs:
         raise ConfigError(f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}.")
     if (different := math.perm(keys, pairs) * keys**pairs * pairs) < FEWEST:

@@ -1,5 +1,4 @@
-"""How well predictions meet their targets: exact match, token accuracy, BLEU, chrF, by length; of classes, balanced
-accuracy and what a baseline that reads nothing gets."""
+"""Metrics of predictions: exact match, BLEU, chrF, also by length; balanced accuracy, majority class and entropy."""
 
 from __future__ import annotations
 
@@ -23,24 +22,15 @@ def exact_match(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> flo
     return sum(list(p) == list(t) for p, t in zip(predictions, targets, strict=True)) / len(targets)
 
 
-def token_accuracy(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> float:
-    """The share, 0 to 1, of places that agree, out of the longer of both; ValueError as exact_match."""
-    check(predictions, targets)
-    right = sum(a == b for p, t in zip(predictions, targets, strict=True) for a, b in zip(p, t, strict=False))
-    return right / max(1, sum(max(len(p), len(t)) for p, t in zip(predictions, targets, strict=True)))
-
-
 def bleu(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> float:
-    """Corpus BLEU, 0 to 100, on words as they are (Papineni 2002, by sacrebleu); ValueError as exact_match.
-
-    Orders that no target is long enough for are left out, so that short targets can reach 100.
-    """
+    """Corpus BLEU, 0 to 100, on words as they are (Papineni 2002, by sacrebleu); ValueError as exact_match. Orders
+    longer than every target are left out, so that short targets can reach 100."""
     import sacrebleu
 
     check(predictions, targets)
     longest = max(1, min(4, max(map(len, targets))))
     metric = sacrebleu.BLEU(tokenize="none", max_ngram_order=longest, force=True)
-    # A token with a space in it, or none at all, would be cut or lost: number them instead.
+    # Numbers stand for tokens, which may be empty or have spaces.
     ids: dict[str, str] = {}
     lines = [[" ".join(ids.setdefault(token, str(len(ids))) for token in row) for row in rows]
              for rows in (predictions, targets)]
@@ -48,10 +38,10 @@ def bleu(predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> float:
 
 
 def balanced_accuracy(confusion: Sequence[Sequence[int]]) -> float:
-    """The mean over the classes of the share of their items that is right, 0 to 1 (Brodersen 2010).
+    """The mean recall of the classes, 0 to 1 (Brodersen 2010), as sklearn.metrics.balanced_accuracy_score.
 
-    `confusion` counts items by their class (row) and their prediction (column); a class without items is left out.
-    ValueError when it counts none. As sklearn.metrics.balanced_accuracy_score, whose import a worker need not wait for.
+    `confusion` counts items by class (row) and prediction (column); classes without items are left out. ValueError when
+    it counts none.
     """
     recalls = [row[i] / sum(row) for i, row in enumerate(confusion) if sum(row)]
     if not recalls:
@@ -60,9 +50,9 @@ def balanced_accuracy(confusion: Sequence[Sequence[int]]) -> float:
 
 
 def majority_class(train: Sequence[Any], test: Sequence[Any]) -> tuple[Any, float]:
-    """The commonest class of what is trained on, and the share of the test items that it is right for."""
-    commonest = Counter(train).most_common(1)[0][0]
-    return commonest, sum(item == commonest for item in test) / len(test)
+    """The most frequent class of the training items, and its share of the test items."""
+    majority = Counter(train).most_common(1)[0][0]
+    return majority, sum(item == majority for item in test) / len(test)
 
 
 def entropy(classes: Sequence[Hashable]) -> float:
@@ -79,7 +69,7 @@ def chrf(predictions: Sequence[str], targets: Sequence[str]) -> float:
 
 
 def score(task: Task, predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> dict[str, float]:
-    """What the task is judged by, by name: "exact" of its tokens, "bleu" of its words, "chrf" of its text."""
+    """The task's metrics by name: "exact" of its tokens, "bleu" of its words, "chrf" of its text."""
     scores = {"exact": exact_match(predictions, targets)}
     if "bleu" in task.metrics:
         scores["bleu"] = bleu(*([task.words_of(row) for row in rows] for rows in (predictions, targets)))
@@ -92,7 +82,7 @@ def by_length(
     sources: Sequence[Tokens], predictions: Sequence[Tokens], targets: Sequence[Tokens],
     metric: Callable[[Sequence[Tokens], Sequence[Tokens]], Score],
 ) -> dict[str, tuple[Score, int]]:
-    """The metric and how many examples, for sources of 1–10 tokens, 11–20, …; empty buckets are left out."""
+    """The metric and the number of examples for sources of 1–10 tokens, 11–20, …; empty buckets are left out."""
     buckets: dict[int, list[int]] = {}
     for i, source in enumerate(sources):
         buckets.setdefault(max(0, len(source) - 1) // BUCKET, []).append(i)

@@ -1,10 +1,5 @@
-"""A person's own text, sentence pairs or table: each is one parameter, `data`, the text itself or, where that is long,
-a reference to it (core.tasks.data_store).
-
-What a page shows beside it: `core.tasks.reading.decode_text` turns an uploaded file into text, `column_names` lists a
-table's columns for the choice of the class, and a task's `notes` say how its data was read. All that is wrong with
-data is a ConfigError that names lines.
-"""
+"""A person's own text, sentence pairs or table: the parameter `data` is the text or, if long, a reference to it
+(core.tasks.data_store). A task's `notes` say how the data was read; ConfigError names lines that cannot be."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ HEADER = Param("header", "First line", "auto", choices=("auto", "yes", "no"),
                labels=("find out", "names of columns", "data"), meaning="what the first line of the file is")
 OWN_UNIT = replace(UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("find out", *UNIT.choices))
 PASSES = 2  # over a long text
-LONGEST_COLUMNS = 4_000  # signs of the columns that are named
+LONGEST_COLUMNS = 4_000  # characters of the names of columns
 
 
 def _data(name: str, default: str, meaning: str) -> Param:
@@ -38,13 +33,13 @@ def _data(name: str, default: str, meaning: str) -> Param:
 
 def _check_data(value: str) -> None:
     if is_reference(value):
-        path_of(value)  # what is stored was checked before, and is checked again when a task is made of it
+        path_of(value)  # stored data was checked before, and is checked again when a task is made of it
     else:
         validate_text(value)
 
 
 class OwnText(TextTask):
-    """Windows of a person's own text, the last tenth of it held out."""
+    """Windows of a person's own text, its last tenth held out."""
 
     finite = True
 
@@ -62,7 +57,7 @@ class OwnText(TextTask):
 
 @lru_cache(maxsize=2)
 def own_corpus(data: str, unit: str) -> Corpus:
-    """A text cut at a line's end near its last tenth, or right there where no line ends."""
+    """A text with its last tenth held out, cut at the end of a line if one is near."""
     text = validate_text(read(data)).strip()
     if unit == "auto":
         unit = "words" if text.count(" ") >= FEWEST_WORDS else "characters"
@@ -89,25 +84,25 @@ def column_names(data: str, header: str = "auto", decimal: str = "auto") -> tupl
 
 
 def column_choice(params: Mapping[str, str], columns: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of a table that could be learned from, and those that are with these `columns` (none where nothing is
-    left, or a text is read); ConfigError as sheet_of and find_column."""
+    """The columns of a table without the class, and those that are learned from with these `columns` (none where none
+    is left, or a text is read); ConfigError as sheet_of and find_column."""
     names = column_names(params["data"], params["header"], params["decimal"])
     target = find_column(names, params["label"], "label") if params["label"].strip() else len(names) - 1
     try:
         table = own_table(**{**params, "columns": columns})
     except ConfigError:
         table = None
-    usual = tuple(column.name for column in table.columns) if isinstance(table, Table) else ()
-    return names[:target] + names[target + 1:], usual
+    used = tuple(column.name for column in table.columns) if isinstance(table, Table) else ()
+    return names[:target] + names[target + 1:], used
 
 
 def make_table_task(config: TaskConfig) -> Task:
-    """A classifier of rows, or of texts where a text is all there is to read."""
+    """A classifier of rows, or of texts."""
     table = own_table(**{name: str(value) for name, value in config.params})
     return SentenceTask(config, OWN_TABLE, table) if isinstance(table, Texts) else TableTask(config, OWN_TABLE, table)
 
 
-# Stored data is read when a task is made of it, not whenever a config is: a list of runs has many configs.
+# Stored data is read when a task is made of it, not with every config: a list of runs has many configs.
 def check_text(data: str, unit: str, length: int) -> None:
     if not is_reference(data):
         _check_text(data, unit, length)

@@ -46,7 +46,9 @@ class OwnPairs(PairTask):
         self.unit, self.whole = pairs.unit.removesuffix("s"), "targets"
         self.separator = " " if pairs.unit == "words" else ""
         both = (*pairs.trained, *pairs.held_out)
-        self.metrics = metrics_of(pairs)
+        # BLEU counts words, so it is left out where no target has two; characters are scored by chrF.
+        has_words = self.separator or any(" " in pair.target for pair in both)
+        self.metrics = ("exact", *(["bleu"] if has_words else []), *([] if self.separator else ["chrf"]))
         self.source_vocab = vocabulary(pair.source for pair in pairs.trained)
         self.target_vocab = vocabulary(pair.target for pair in pairs.trained)
         self.max_source = max(len(pair.source) for pair in both)
@@ -73,19 +75,9 @@ class OwnPairs(PairTask):
         return self.pairs.held_out[:n]
 
 
-def metrics_of(pairs: Pairs) -> tuple[str, ...]:
-    """BLEU counts words, so it is left out where no target has two; characters are scored by chrF."""
-    if pairs.unit == "words":
-        return "exact", "bleu"
-    spaced = any(" " in pair.target for pair in (*pairs.trained, *pairs.held_out))
-    return ("exact", "bleu", "chrf") if spaced else ("exact", "chrf")
-
-
 def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
-    """Pairs from the first two columns of a TSV or CSV; a tenth of the sources, by the seed, is held out.
-
-    ConfigError names the lines of pairs with an empty side or too many tokens, and says when they are too few.
-    """
+    """Pairs from the first two columns of a TSV or CSV; a tenth of the sources, by the seed, is held out. ConfigError
+    names the lines of pairs with an empty side or too many tokens, and says when they are too few."""
     rows, _ = read_rows(text, "list of pairs")
     first = rows[0].cells[:2]
     named = header == "yes" or header == "auto" and all(cell.casefold() in NAMES for cell in first)

@@ -100,10 +100,8 @@ class Pictures(PictureTask):
 
 @lru_cache(maxsize=20_000)
 def deciding(language: str, number: int) -> tuple[int, ...]:
-    """For each word of a number the index of the digit that decides it, −1 where none or several do.
-
-    A digit decides a word that changes, or goes, for most other values of this digit alone.
-    """
+    """For each word of a number the index of the digit that decides it, −1 where none or several do. A digit decides a
+    word that changes, or goes, for most other values of this digit alone."""
     words, digits = number_words(language), str(number)
     target = words[number]
     result = []

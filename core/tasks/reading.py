@@ -1,6 +1,6 @@
-"""A person's own data, from bytes to text to rows; what cannot be read is said with the line it stands in.
+"""A person's own data, from bytes to text to rows; errors name the line.
 
-Nothing here runs, imports or evaluates what it reads: bytes are decoded, and the csv module splits lines.
+Bytes are decoded and the csv module splits lines; nothing is run, imported or evaluated.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ MAX_LINES = 3  # wrong lines named in one message
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
 _MAGIC = {b"PK\x03\x04": "a zip file or an Excel workbook", b"%PDF": "a PDF", b"\xd0\xcf\x11\xe0": "an old Excel file",
           b"\x1f\x8b": "a gzip file", b"\x89PNG": "a picture", b"\xff\xd8\xff": "a picture", b"SQLite": "a database"}
-
-
 ENCODINGS = ("utf-8", "cp1252")
 
 
 class EncodingError(ConfigError):
-    """Bytes that are not UTF-8. `fits` is the encoding that reads them, "cp1252" or "" where none here does."""
+    """Bytes that are not UTF-8. `fits` is the encoding that reads them: "cp1252", or "" for none."""
 
     def __init__(self, message: str, fits: str) -> None:
         super().__init__(message)
@@ -43,7 +41,7 @@ class Row(NamedTuple):
 def decode_text(data: bytes, encoding: str = "utf-8") -> str:
     """The text in an uploaded file: UTF-8, UTF-16 with its mark, or Windows-1252 where `encoding` is "cp1252".
 
-    ConfigError says what else it seems to be, an EncodingError whether Windows-1252 reads it.
+    ConfigError names the type of another file; EncodingError says whether Windows-1252 reads it.
     """
     for start, kind in _MAGIC.items():
         if data.startswith(start):
@@ -71,12 +69,12 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def _reads_as_windows(data: bytes) -> bool:
-    """Whether every byte stands for a sign in Windows-1252, which leaves five of them out."""
+    """Whether every byte is a character of Windows-1252, which leaves five out."""
     return not set(data) & {0x81, 0x8D, 0x8F, 0x90, 0x9D}
 
 
 def validate_text(text: str, what: str = "text") -> str:
-    """The text with every line end a newline; ConfigError when it is empty, too long, or holds what no text holds."""
+    """The text with newlines as line ends; ConfigError when it is empty, too long, or has control characters."""
     if not text.strip():
         raise ConfigError(f"There is no {what} yet; paste some or choose a file.")
     if len(text) > MOST_SIGNS:
@@ -90,10 +88,10 @@ def validate_text(text: str, what: str = "text") -> str:
 
 
 def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
-    """All rows with something in them, each as wide as the first, and what separates their cells.
+    """All rows that are not empty, each as wide as the first, and their separator.
 
-    The separator is the one that gives most rows the width of the first row, two columns at least. ConfigError names
-    the lines that are wider or narrower, and a quotation mark that is never closed.
+    The separator is the one that gives most rows the width of the first, at least two columns. ConfigError names wider
+    and narrower lines, and an unclosed quotation mark.
     """
     text = validate_text(text, what)
     splits = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
@@ -102,17 +100,18 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
         raise ConfigError(f"The {what} has a single column: no tab, semicolon, comma or bar separates {first!r:.60}.")
     best = max(splits, key=lambda mark: _fit(splits[mark]))
     rows, trouble = splits[best]
-    if trouble and best == "\t":  # no cell can hold a tab, so its quotation marks may be plain signs
-        rows, trouble = _split(text, best, csv.QUOTE_NONE)
+    if trouble and best == "\t":  # no cell can hold a tab, so its quotation marks may be plain characters
+        rows, trouble = _split(text, best, quotes=False)
     if trouble:
         raise ConfigError(trouble)
     _check_width(rows, best, what)
     return rows, best
 
 
-def _split(text: str, delimiter: str, quoting: int = csv.QUOTE_MINIMAL) -> tuple[list[Row], str]:
-    """The rows up to the first that cannot be read, and what is wrong with that one."""
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, quoting=quoting, strict=True)
+def _split(text: str, delimiter: str, quotes: bool = True) -> tuple[list[Row], str]:
+    """The rows up to the first that cannot be read, and the error of that one."""
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True,
+                        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE)
     rows: list[Row] = []
     line = 1
     try:
@@ -132,7 +131,7 @@ def _split(text: str, delimiter: str, quoting: int = csv.QUOTE_MINIMAL) -> tuple
 
 
 def _fit(split: tuple[list[Row], str]) -> tuple[bool, int]:
-    """How well a separator explains a table; the earlier one in DELIMITERS wins where two do alike."""
+    """A sort key of separators: without error first, then by the number of rows as wide as the first."""
     rows, trouble = split
     width = len(rows[0].cells) if rows else 0
     return not trouble, sum(len(row.cells) == width for row in rows) if width > 1 else 0
@@ -158,7 +157,7 @@ def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
 
 
 def line_numbers(lines: list[int]) -> str:
-    """A few line numbers in words: "line 3", "lines 3, 9 and 4 more"."""
+    """Line numbers in words: "line 3", "lines 3, 9 and 4 more"."""
     first = ", ".join(map(str, lines[:MAX_LINES]))
     more = f" and {len(lines) - MAX_LINES:,} more" if len(lines) > MAX_LINES else ""
     return f"line{'s' if len(lines) > 1 else ''} {first}{more}"

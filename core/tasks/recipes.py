@@ -20,10 +20,8 @@ TEXT_PASSES = 60  # over a text
 
 @dataclass(frozen=True)
 class Recipe:
-    """A ModelConfig in JSON, and how to train it.
-
-    The training is bounded by steps, never by time. The rate rises over `warmup` steps, then falls as a cosine.
-    """
+    """A ModelConfig in JSON, and how to train it. The training is bounded by steps, never by time. The rate rises over
+    `warmup` steps, then falls as a cosine."""
 
     model: Mapping[str, Any]
     steps: int
@@ -83,29 +81,16 @@ def sort() -> Recipes:
     }
 
 
-def recall() -> Recipes:
-    """Two layers: a value attends to its key, then the query to the value of its key; rotary positions find the token
-    before.
-
-    The encoder is causal: with both sides visible it still guesses after 1,500 steps which neighbour is the key.
-    """
-    encoder = ModelConfig.transformer(64, 1, 2, position="rope", mask="causal", norm="pre")
+def lookup(heads: int, decoder_steps: int, encoder_steps: int, recurrent_steps: int) -> Recipes:
+    """Recall and induction: two layers (Olsson 2022), the token before, then the earlier position of the same token.
+    The encoder is causal: with both sides visible it still guesses after 1,500 steps which neighbour is the key."""
+    decoder = ModelConfig.transformer(64, heads, 2, kind="decoder", position="rope")
+    encoder = ModelConfig.transformer(64, heads, 2, position="rope", mask="causal", norm="pre")
     return {
-        "decoder": recipe(ModelConfig.transformer(64, 1, 2, kind="decoder", position="rope"), 1500, 3e-3),
-        "transformer": recipe(encoder, 1500, 3e-3),
-        "recurrent": recurrent(64, 1000),
-        "hybrid": hybrid(64, 1000),
-    }
-
-
-def induction() -> Recipes:
-    """Two layers, as in Olsson 2022: the word before, then the earlier position of the same word."""
-    encoder = ModelConfig.transformer(64, 2, 2, position="rope", mask="causal", norm="pre")
-    return {
-        "decoder": recipe(ModelConfig.transformer(64, 2, 2, kind="decoder", position="rope"), 1000, 3e-3),
-        "transformer": recipe(encoder, 2500, 3e-3),
-        "recurrent": recurrent(64, 2500),
-        "hybrid": hybrid(64, 2500),
+        "decoder": recipe(decoder, decoder_steps, 3e-3),
+        "transformer": recipe(encoder, encoder_steps, 3e-3),
+        "recurrent": recurrent(64, recurrent_steps),
+        "hybrid": hybrid(64, recurrent_steps),
     }
 
 
@@ -147,10 +132,8 @@ def language() -> Recipes:
 
 
 def text(length: int, tokens: int) -> Recipes:
-    """A decoder of two layers with ALiBi, which extrapolates to lengths beyond those trained on (Press 2022).
-
-    At most TEXT_PASSES over the text, as a short one is soon memorized.
-    """
+    """A decoder of two layers with ALiBi, which extrapolates to lengths beyond those trained on (Press 2022). At most
+    TEXT_PASSES over the text, as a short one is soon memorized."""
     steps = max(150, min(1000, TEXT_PASSES * tokens // (32 * length)))
     model = ModelConfig.transformer(64, num_heads=4, layers=2, d_ff=256, kind="decoder", norm="pre", activation="gelu",
                                     position="alibi", dropout=0.0 if steps == 1000 else 0.1)

@@ -33,10 +33,8 @@ wanted needed looked turned sent bought sold rose lay cut ' t s didn don ? !
 
 
 class Repeats(RowTask):
-    """Predict each next word of lines of random words in which one passage is repeated, with other words in between.
-
-    A line begins with the start mark, to which a word without an earlier occurrence can attend.
-    """
+    """Predict each next word of lines of random words in which one passage is repeated, with other words in between. A
+    line begins with the start mark, to which a word without an earlier occurrence can attend."""
 
     form: Form = "text"
     metrics = ()

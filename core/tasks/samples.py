@@ -1,4 +1,4 @@
-"""What stands in for a person's own data until there is some: real, small, and with something to find."""
+"""Small examples of text, pairs and a table, the defaults of a person's own data."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def roman_pairs() -> str:
 
 
 def characters() -> str:
-    """What Unicode says of some characters as CSV: a code, its column of 16 in the code chart, numbers, categories,
-    missing cells, a text; the kind is last."""
+    """Properties of some Unicode characters as CSV: the code, its column of 16 in the code chart, numbers, categories,
+    missing cells, a text, and last the class."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow(("code", "chart column", "value", "width", "decomposes", "has capital", "has small", "name", "kind"))

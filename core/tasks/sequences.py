@@ -20,7 +20,7 @@ ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class SequenceTask(RowTask):
-    """`length` letters out of `vocab`, to be said again in the order that the task's key names."""
+    """`length` letters out of `vocab`; the target is the same letters in the order that the task's key names."""
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
@@ -35,21 +35,21 @@ class SequenceTask(RowTask):
         return source, ORDERS[self.key](source)
 
     def expected(self, example: Example) -> tuple[int, ...]:
-        """Of a letter that occurs twice, −1: sorted, both places are as good."""
+        """−1 for a letter of a sorted sequence that occurs twice."""
         n = len(example.source)
         if self.key == "sort":
-            return tuple(there[0] if len(there) == 1 else -1 for there in self.places(example))
+            return tuple(positions[0] if len(positions) == 1 else -1 for positions in self.places(example))
         return tuple(range(n - 1, -1, -1) if self.key == "reverse" else range(n))
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         if self.key != "sort":
-            return tuple((place,) for place in self.expected(example))
+            return tuple((position,) for position in self.expected(example))
         return tuple(tuple(i for i, letter in enumerate(example.source) if letter == target)
                      for target in sorted(example.source))
 
 
 def check(length: int, vocab: int) -> None:
-    """ConfigError when there are too few different sequences to hold some out."""
+    """ConfigError for too few different sequences to hold some out."""
     if vocab**length < FEWEST:
         raise ConfigError(f"length = {length} with vocab = {vocab} gives only {vocab**length:,} different sequences, "
                           f"too few to hold some out; take vocab ** length ≥ {FEWEST:,}.")

@@ -52,10 +52,8 @@ class Table:
 
 
 class TableTask(LabelledTask):
-    """Tell a row's class from its columns.
-
-    Numbers are centred and scaled by the training rows. A missing cell is a masked token.
-    """
+    """Tell a row's class from its columns. Numbers are centred and scaled by the training rows. A missing cell is a
+    masked token."""
 
     input = "features"
     unit, whole = "row", "rows"
@@ -101,12 +99,8 @@ class TableTask(LabelledTask):
                              f"{', '.join(column.name for column in self.table.columns)}.")
         return Example(tuple(map(parse_cell, self.table.columns, cells)), ())
 
-    def baseline(self) -> tuple[str, float]:
-        """Logistic regression on the same split, categories one-hot, missing numbers at their mean."""
-        return "logistic regression", self.logistic_accuracy()
-
     def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
-        """Rows as plain numbers, categories one-hot."""
+        """Rows as plain numbers, categories one-hot, missing numbers at their mean."""
         batch = self.collate(examples)
         parts = [torch.nn.functional.one_hot(batch.source[:, i].long(), len(column.categories) + 1).float()
                  if column.categories else batch.source[:, i, None] for i, column in enumerate(self.table.columns)]

@@ -99,10 +99,8 @@ def topics(unit: str) -> Corpus:
     """The language reference that comes with every CPython, a tenth of its topics held out."""
     from pydoc_data.topics import topics as texts
 
-    sides: dict[bool, list[str]] = {False: [], True: []}
-    for name, text in sorted(texts.items()):
-        sides[is_held_out(name)].append(text.strip())
-    trained, held_out = ("\n\n".join(sides[side]) for side in (False, True))
+    trained, held_out = ("\n\n".join(text.strip() for name, text in sorted(texts.items()) if is_held_out(name) == side)
+                         for side in (False, True))
     return Corpus.of(trained, held_out, unit)
 
 

@@ -1,4 +1,4 @@
-"""Number words from 0 to 9999 as tokens, from num2words' own rules, quickly."""
+"""Number words from 0 to 9999 as tokens, by num2words."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _GERMAN = re.compile("|".join(_MORPHEMES))
 def number_words(language: str) -> tuple[tuple[str, ...], ...]:
     """The tokens of every number from 0 to 9999, in "en", "de", "fr" or "es".
 
-    The part below a thousand is spelled once and joined to its thousands, as num2words does it for each number.
+    The numbers below a thousand are spelled once and joined to the thousands, as num2words joins them.
     """
     below = [split_words(num2words(n, lang=language), language) for n in range(1000)]
     thousands = [split_words(num2words(1000 * n, lang=language), language) for n in range(1, 10)]
     words = list(below)
     for thousand in thousands:
-        for rest, tokens in enumerate(below):
-            joined = ("and",) if language == "en" and 0 < rest < 100 else ()
-            words.append(thousand + joined + tokens if rest else thousand)
+        for n, tokens in enumerate(below):
+            joined = ("and",) if language == "en" and 0 < n < 100 else ()
+            words.append(thousand + joined + tokens if n else thousand)
     return tuple(words)
 
 
 def split_words(text: str, language: str) -> tuple[str, ...]:
-    """Words at spaces, hyphens and commas; German compounds in morphemes. ValueError when letters are left over."""
+    """A text split at spaces, hyphens and commas, German compounds into morphemes; ValueError for unknown letters."""
     if language != "de":
         return tuple(re.split(r"[ ,-]+", text))
     morphemes = _GERMAN.findall(text)

@@ -15,7 +15,6 @@ from core.tasks.metrics import (
     entropy,
     exact_match,
     majority_class,
-    token_accuracy,
 )
 from core.training.objectives import confusion
 
@@ -27,10 +26,8 @@ def words(*lines):
     return [line.split() for line in lines]
 
 
-def test_exact_and_token_accuracy_by_hand():
+def test_exact_match_by_hand():
     assert exact_match(PREDICTED, TARGETS) == pytest.approx(1 / 3)
-    assert token_accuracy(PREDICTED, TARGETS) == pytest.approx((4 + 0 + 2) / 9)
-    assert token_accuracy([list("abcd")], [tuple("ab")]) == pytest.approx(2 / 4)
 
 
 def test_bleu_is_sacrebleus_and_100_when_all_is_right():
@@ -49,7 +46,7 @@ def test_buckets_by_source_length():
     assert by_length(sources, output, targets, exact_match) == {"1–10": (0.5, 2), "11–20": (0.0, 1), "51–60": (1.0, 1)}
 
 
-@pytest.mark.parametrize("metric", [exact_match, token_accuracy, bleu])
+@pytest.mark.parametrize("metric", [exact_match, bleu])
 def test_counts_must_agree(metric):
     with pytest.raises(ValueError, match="one by one"):
         metric([["a"]], [])
