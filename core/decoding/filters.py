@@ -85,6 +85,6 @@ def no_repeat(logits: Float[Tensor, "B V"], prefixes: Sequence[Sequence[int]], n
     logits = logits.clone() if n else logits
     for row, tokens in enumerate(prefixes if n else ()):
         last = tuple(tokens[len(tokens) - n + 1 :])
-        again = [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tuple(tokens[i : i + n - 1]) == last]
-        logits[row, again] = NEVER
+        repeated = [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tuple(tokens[i : i + n - 1]) == last]
+        logits[row, repeated] = NEVER
     return logits

@@ -69,9 +69,9 @@ def _draw(
         draws = draws.bincount(minlength=len(chances))
         before = 0.0 if parent == ROOT else tree.candidates[parent].total
         for token in _candidate_tokens(chances, draws):
-            own, times = float(logp[row, token]), int(draws[token])
+            score, times = float(logp[row, token]), int(draws[token])
             fate = "dropped" if not times else "ended" if token in ends else "cut" if last else "kept"
-            index = tree.add(Candidate(token, parent, step, own, before + own, fate, times, float(chances[token])))
+            index = tree.add(Candidate(token, parent, step, score, before + score, fate, times, float(chances[token])))
             if fate == "kept":
                 next_active.append(index)
             elif times:

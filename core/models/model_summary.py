@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -63,19 +63,14 @@ class ModuleStats:
     gradient: float = 0.0  # squared
 
 
-@dataclass
 class ModuleRecorder(TorchDispatchMode):
     """Counts flops and bytes stored for the backward pass, for the innermost running module. The formulas are those of
     torch.utils.flop_counter; the counts equal FlopCounterMode's (tested)."""
 
-    model: nn.Module
-    stats: dict[str, ModuleStats] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.running = [""]
-        self.storages = {s.data_ptr(): s for s in (weight.untyped_storage() for weight in self.model.parameters())}
-        self.of("")
+        self.stats, self.running = {"": ModuleStats(0)}, [""]
+        self.storages = {s.data_ptr(): s for s in (weight.untyped_storage() for weight in model.parameters())}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -53,9 +53,9 @@ class OwnPairs(PairTask):
         self.target_vocab = vocabulary(pair.target for pair in pairs.trained)
         self.max_source = max(len(pair.source) for pair in both)
         self.max_target = max(len(pair.target) for pair in both)
-        measured = recipes.translation()
+        by_kind = recipes.translation()
         first = "transformer" if pairs.unit == "words" else "recurrent"  # as measured: see recipes.translation
-        self.recommended = recipes.for_data({first: measured[first], **measured}, len(pairs.trained), PASSES)
+        self.recommended = recipes.for_data({first: by_kind[first], **by_kind}, len(pairs.trained), PASSES)
 
     @cached_property
     def pool(self) -> list[Example]:
@@ -80,28 +80,26 @@ def parse_pairs(text: str, header: str, unit: str, seed: int) -> Pairs:
     names the lines of pairs with an empty side or too many tokens, and says when they are too few."""
     rows, _ = read_rows(text, "list of pairs")
     first = rows[0].cells[:2]
-    named = header == "yes" or header == "auto" and all(cell.casefold() in NAMES for cell in first)
-    rows = rows[1:] if named else rows
-    notes = [f"The first line {'names the columns' if named else 'is a pair itself'}."]
+    has_header = header == "yes" or header == "auto" and all(cell.casefold() in NAMES for cell in first)
+    rows = rows[1:] if has_header else rows
+    notes = [f"The first line {'names the columns' if has_header else 'is a pair itself'}."]
     if rows and len(rows[0].cells) > 2:
         notes.append(f"The first two of {len(rows[0].cells)} columns are read.")
     unit = unit_of(rows) if unit == "auto" else unit
-    pairs: dict[Example, None] = {}
-    for row in rows:
-        pairs[_pair(row, unit)] = None
-    if (twice := len(rows) - len(pairs)):
-        notes.append(f"{twice:,} {'pair stands' if twice == 1 else 'pairs stand'} there again, and count once.")
+    pairs = dict.fromkeys(_pair(row, unit) for row in rows)
+    if (copies := len(rows) - len(pairs)):
+        notes.append(f"{copies:,} {'pair stands' if copies == 1 else 'pairs stand'} there again, and count once.")
     if len(pairs) < FEWEST_PAIRS:
         raise ConfigError(f"There are {len(pairs)} different pairs; {FEWEST_PAIRS} are needed at least, as a tenth is "
                           "held out.")
     trained, held_out = _sides(tuple(pairs), seed)
     notes.append(f"{len(trained):,} pairs are learned, {len(held_out):,} held out; no source is on both sides.")
     known = (vocabulary(pair.source for pair in trained), vocabulary(pair.target for pair in trained))
-    strange = {token for vocab, sides in zip(known, zip(*held_out, strict=True), strict=True)
+    unknown = {token for vocab, sides in zip(known, zip(*held_out, strict=True), strict=True)
                for token in {token for side in sides for token in side} - set(vocab.tokens)}
-    if strange:
-        notes.append(f"{len(strange):,} {unit} of the held-out pairs are in no pair that is learned, such as "
-                     f"{min(strange)!r}; nobody can get those right.")
+    if unknown:
+        notes.append(f"{len(unknown):,} {unit} of the held-out pairs are in no pair that is learned, such as "
+                     f"{min(unknown)!r}; nobody can get those right.")
     return Pairs(trained, held_out, unit, tuple(notes))
 
 

@@ -111,8 +111,8 @@ def deciding(language: str, number: int) -> tuple[int, ...]:
             others = [other for other in "0123456789" if other != digit and not (j == 0 and other == "0")]
             variants = [words[int(digits[:j] + other + digits[j + 1 :])] for other in others]
             changed.append(sum(len(each) <= i or each[i] != word for each in variants) / len(variants))
-        over = [j for j, share in enumerate(changed) if share > DECIDES]
-        result.append(over[0] if len(over) == 1 else -1)
+        decisive = [j for j, share in enumerate(changed) if share > DECIDES]
+        result.append(decisive[0] if len(decisive) == 1 else -1)
     return tuple(result)
 
 

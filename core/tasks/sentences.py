@@ -28,9 +28,9 @@ class SentenceTask(LabelledTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, texts: Texts) -> None:
         tokens = list(map(words, texts.texts))
-        self.sources = [tuple(each[:LONGEST]) for each in tokens]
+        self.sources = [tuple(text[:LONGEST]) for text in tokens]
         super().__init__(config, entry, self.sources, texts.labels)
-        long = sum(len(each) > LONGEST for each in tokens)
+        long = sum(len(text) > LONGEST for text in tokens)
         self.notes = (*texts.notes, f"{long:,} texts are cut after {LONGEST} words.") if long else texts.notes
         self.classes = texts.classes
         counts = Counter(word for i in self.sides[False] for word in self.sources[i])

@@ -86,8 +86,8 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
     first = rows[0].cells
     names = tuple(name or f"column {i}" for i, name in enumerate(first, 1)) if named else tuple(
         f"column {i}" for i in range(1, len(first) + 1))
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ConfigError(f"Line {rows[0].line} names two columns {quote(twice[0])}; give each its own name.")
+    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
+        raise ConfigError(f"Line {rows[0].line} names two columns {quote(duplicates[0])}; give each its own name.")
     return Sheet(names, tuple(rows[1:] if named else rows), comma, named, decimal)
 
 
@@ -154,9 +154,9 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
     rows = [row for row in sheet.rows if not missing(row.cells[target])]
     notes = [f"{'The first line names the columns' if sheet.named else 'The first line is data'}; "
              f"{name} is the class of each of {len(rows):,} rows."]
-    if without := [row.line for row in sheet.rows if missing(row.cells[target])]:
-        notes.append(f"{line_numbers(without).capitalize()} {'have' if len(without) > 1 else 'has'} no {name} and "
-                     f"{'are' if len(without) > 1 else 'is'} left out.")
+    if lines := [row.line for row in sheet.rows if missing(row.cells[target])]:
+        notes.append(f"{line_numbers(lines).capitalize()} {'have' if len(lines) > 1 else 'has'} no {name} and "
+                     f"{'are' if len(lines) > 1 else 'is'} left out.")
     if len(rows) < FEWEST_ROWS:
         raise ConfigError(f"The table has {len(rows)} rows with something in {name}; {FEWEST_ROWS} are needed at "
                           "least, as a fifth is held out.")
@@ -203,8 +203,8 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     if chosen and len(kinds) > MOST_EXPLICIT_CATEGORIES:
         raise ConfigError(f"The column {name} has {len(kinds):,} different texts; at most {MOST_EXPLICIT_CATEGORIES:,} "
                           "can be categories. Name it under Text to read it word by word.")
-    what = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
-    return Reading(column, f"{what} {len(kinds):,} different", values, is_text=True)
+    reason = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
+    return Reading(column, f"{reason} {len(kinds):,} different", values, is_text=True)
 
 
 def _identifier(cells: Sequence[str], numbers: dict[str, Cell]) -> str:
