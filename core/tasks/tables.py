@@ -235,9 +235,9 @@ def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
     days = [f"{column.name} ({orders[column.name]})" if orders[column.name] else column.name for column in columns
             if column.date]
     kinds = [f"{column.name} ({len(column.categories)} kinds)" for column in columns if column.categories]
-    data.notes += [f"{title}: {', '.join(names)}." for title, names in (
+    data.notes.extend(f"{title}: {', '.join(names)}." for title, names in (
         ("Numbers", numbers), ("With decimal commas", commas), ("Dates as numbers, in days", days),
-        ("Categories", kinds)) if names]
+        ("Categories", kinds)) if names)
     if empty:
         total = len(cells) * len(readings)
         data.notes.append(f"{empty:,} of {total:,} cells are empty; no attention can look at those.")
