@@ -115,18 +115,16 @@ class RecurrentSeq2Seq(Seq2Seq):
         record: bool,
     ) -> tuple[Float[Tensor, "B T C"], RecurrentState, Steps | None]:
         """The input of the logits, the new state, and the Steps: for one word, for any number without feeding."""
-        def attend(queries: Float[Tensor, "B T C"]) -> Steps:
-            return self.attention(queries, memory.states, key_mask=mask, offset=state.position, record=record)
-
+        options = {"key_mask": mask, "offset": state.position, "record": record}
         if self.config.feeding == "bahdanau":
             before = top_layer(state.cells)
-            steps = attend(before)
+            steps = self.attention(before, memory.states, **options)
             _, cells = self._cell(torch.cat((words, steps.merged), dim=-1), state.cells)
             pairs = self.readout(torch.cat((before, words, steps.merged), dim=-1)).unflatten(-1, (-1, 2))
             return pairs.amax(-1), RecurrentState(state.position + 1, cells), steps
         inputs = words if state.feedback is None else torch.cat((words, state.feedback[:, None]), dim=-1)
         s, cells = self._cell(inputs, state.cells)
-        steps = None if self.attention is None else attend(s)
+        steps = None if self.attention is None else self.attention(s, memory.states, **options)
         context = top_layer(memory.last).expand_as(s) if steps is None else steps.merged
         h = torch.tanh(self.readout(torch.cat((context, s), dim=-1)))
         feedback = None if state.feedback is None else h[:, 0]
