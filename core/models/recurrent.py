@@ -107,7 +107,8 @@ class RecurrentSeq2Seq(Seq2Seq):
             outputs.append(output)
             if record and steps is not None:
                 recorded.append(steps)
-        logits = self.output(self.dropout(torch.cat(outputs, dim=1)))
+        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+        logits = self.output(self.dropout(output))
         return logits, state, {"cross": [concat_steps(recorded)]} if recorded else {}
 
     def _read_words(
