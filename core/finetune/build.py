@@ -13,9 +13,10 @@ from torch import nn
 from core.entries import ConfigError
 from core.finetune.config import FineTuneConfig
 from core.finetune.data import Pair, Rows
-from core.finetune.models import SAFE, folder_of, load_tokenizer, name_of
+from core.finetune.models import folder_of, load_tokenizer, name_of
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Pretrained, PretrainedError, first_line
+from core.pretrained.load import SAFE, refuse_missing
 from core.training.config import resolve_device
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
         else:
             model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(
                 folder, output_loading_info=True, **_load_options())
-            _refuse_lacking([key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD], folder)
+            missing = [key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD]
+            refuse_missing(missing, folder.name)
     except PretrainedError:
         raise
     except Exception as error:  # whatever the files of a foreign model make the library raise
@@ -112,19 +114,13 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
         problem_type="single_label_classification", ignore_mismatched_sizes=True, output_loading_info=True,
         **_load_options())
     prefix = f"{model.base_model_prefix}."
-    _refuse_lacking([key for key in loading["missing_keys"] if key.startswith(prefix) and "pooler" not in key], folder)
+    missing = [key for key in loading["missing_keys"] if key.startswith(prefix) and "pooler" not in key]
+    refuse_missing(missing, folder.name)
     initialised = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
     head = [name for name, _ in model.named_parameters() if not name.startswith(prefix)]
     if order is None:
         reset_head(model, initialised)
     return model, tuple(names.values()), order is None or initialised >= set(head)
-
-
-def _refuse_lacking(keys: Sequence[str], folder: Path) -> None:
-    """PretrainedError where weights below the head are missing: the library fills them with random numbers."""
-    if keys:
-        raise PretrainedError(f"{folder.name} lacks {len(keys)} of the weights that its config.json promises, such as "
-                              f"{min(keys)}; they would be random numbers. Take a complete model.")
 
 
 def own_order(config: PreTrainedConfig, labels: tuple[str, ...]) -> tuple[str, ...] | None:

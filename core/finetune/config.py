@@ -15,11 +15,7 @@ LAB = "lab:"
 
 # name -> (lowest, highest)
 BOUNDS: dict[str, tuple[float, float]] = {
-    "epochs": (1, 100),
-    "batch_size": (2, 64),
-    "layers": (0, 48),
-    "learning_rate": (1e-6, 1e-2),
-    "seconds": (1, 900),
+    "epochs": (1, 100), "batch_size": (2, 64), "layers": (0, 48), "learning_rate": (1e-6, 1e-2), "seconds": (1, 900),
     "seed": (0, 2**31 - 1),
 }
 # The defaults of each task; a run on our own rows takes ten to twenty seconds on one core.

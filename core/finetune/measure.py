@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from core.decoding.prefix import eval_mode
 from core.finetune.build import Learner
 from core.finetune.data import Pair
-from core.pretrained.base import Line, ModelInputs, Reading
+from core.pretrained.base import ModelInputs, Reading
 from core.pretrained.reading import read
 from core.trace import AttentionMap, AttentionTrace
 from core.training.objectives import confusion
@@ -68,7 +68,7 @@ def _translated(learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequenc
     targets_of = [targets(learner, part) for part in parts]
     cap = max(labels.shape[1] for labels in targets_of)
     end = learner.model.generation_config.eos_token_id
-    ends = set() if end is None else {end} if isinstance(end, int) else set(end)
+    ends: set[int] = set() if end is None else {end} if isinstance(end, int) else set(end)
     for part, labels in zip(parts, targets_of, strict=True):
         batch = inputs(learner, [pair.text for pair in part])
         logits = learner.model(**batch, labels=labels).logits.float()
@@ -144,12 +144,9 @@ def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
 def words(texts: Sequence[ModelInputs], readings: Sequence[Reading]) -> list[dict[str, Any]]:
     """The tokens of the rows and columns of those maps, as plain values."""
     return [{"text": one.text, "target": one.target,
-             "kinds": {kind: [_line(line) for line in reading.lines(kind)] for kind in reading.trace.kinds}}
+             "kinds": {kind: [{"tokens": list(line.tokens), "special": list(line.special)}
+                              for line in reading.lines(kind)] for kind in reading.trace.kinds}}
             for one, reading in zip(texts, readings, strict=True)]
-
-
-def _line(line: Line) -> dict[str, Any]:
-    return {"tokens": list(line.tokens), "special": list(line.special)}
 
 
 def trace_of(maps: dict[str, np.ndarray], index: int, lines: dict[str, Any], source: str) -> AttentionTrace:

@@ -12,12 +12,11 @@ from core.finetune.data import Rows
 from core.pretrained import hub, model_storage
 from core.pretrained.base import PretrainedError, first_line
 from core.pretrained.hub import COMMIT
-from core.pretrained.load import LAB_MODELS, minilm_folder
+from core.pretrained.load import LAB_MODELS, SAFE, minilm_folder
 from core.pretrained.load import MINILM as MINILM_NAME
 from core.pretrained.model_files import read_config, refuse_config, weight_files
 from core.pretrained.model_storage import check_folder, format_bytes, repo_of
 
-SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 MOST_UNKNOWN = 0.5  # share of the rows' tokens
 WEIGHTS = {"classify": 2, "pairs": 5}  # memory of training in bytes of weights, with gradients and their moments
 HELP = {"classify": "Labels need a model that reads text, such as BERT, RoBERTa, ModernBERT, GPT-2 or Llama.",

@@ -47,8 +47,7 @@ def answer(pretrained: Pretrained, inputs: ModelInputs, off: HeadSet = NO_HEADS,
     PretrainedError when a masked language model gets no mask.
     """
     batch, *_ = encode(pretrained, inputs)
-    with torch.no_grad():
-        output, _ = forward(pretrained, batch, off=off)
+    output, _ = forward(pretrained, batch, off=off)
     return answer_of(pretrained, batch, output, position)
 
 

@@ -1,9 +1,10 @@
-"""The arrays in an NPZ or safetensors file, judged by their headers before they are unpacked; nothing of it is run."""
+"""The arrays in an NPZ or safetensors file, checked by their headers before they are unpacked; no code is run."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ def open_arrays(data: bytes, name: str) -> ArrayFile:
 
 
 def _npz(data: bytes, name: str) -> ArrayFile:
-    """The arrays of an NPZ, each judged by its header before it is unpacked; nothing pickled is opened."""
+    """The arrays of an NPZ, each checked by its header before it is unpacked; nothing pickled is opened."""
     weights: dict[str, np.ndarray] = {}
     labels: dict[str, tuple[str, ...]] = {}
     room = MOST_NUMBERS
@@ -138,9 +139,7 @@ def _label(key: str) -> bool:
 
 
 def _refuse_large(key: str, shape: Sequence[int], most: int, name: str) -> None:
-    count = 1
-    for size in shape:
-        count *= int(size)
+    count = math.prod(map(int, shape))
     if count > most:
         raise PretrainedError(f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
                               f"{MOST_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens.")

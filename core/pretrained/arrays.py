@@ -1,4 +1,4 @@
-"""Attention that somebody computed elsewhere: NPZ or safetensors with weights and tokens → a reading like any other."""
+"""Attention computed elsewhere: an NPZ or safetensors file with weights and tokens → a reading."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import numpy as np
 from core.pretrained.array_file import MOST_TOKENS, open_arrays
 from core.pretrained.base import Line, PretrainedError, Reading
 from core.pretrained.lines import CONTINUES, STARTS_WORD, words_of
+from core.pretrained.maps import KINDS
 from core.trace import AttentionMap, AttentionTrace, Kind
 
 SHAPES = "(layers, heads, queries, keys), or one array (heads, queries, keys) a layer"
-KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
 SPECIAL = re.compile(r"\[(CLS|SEP|PAD|UNK|BOS|EOS)\]|</?s>|<(pad|bos|eos|unk)>|<\|.*\|>|<(start|end)_of_\w+>")
 
 
 def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     """The reading in an NPZ or safetensors file; `tokens`, if typed, name rows and columns, one a word.
 
-    Takes one array (L, H, T, S), with or without a batch of 1, or an array (H, T, S) a layer, named by its number; a
-    name that begins with self, causal or cross says its kind. `tokens`, or `queries` and `keys`, name the rows and
-    columns: arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError says what does not
-    fit.
+    Takes one array (L, H, T, S), with or without a batch of 1, or an array (H, T, S) a layer, named by its number; the
+    prefix self, causal or cross gives the kind. `tokens`, or `queries` and `keys`, in the file name rows and columns:
+    arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError for what does not fit.
     """
     file = open_arrays(data, name)
     layers = [layer for key, values in file.weights.items() for layer in _layers(key, values)]
@@ -37,7 +36,7 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
 
 
 def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None, np.ndarray]]:
-    """An array as layers (H, T, S), with the kind and the number that its name says, each judged by its numbers."""
+    """Split an array into layers (H, T, S), with the kind and the number in its name."""
     shape = values.shape
     kind: Kind | None = next((one for one in KINDS if re.match(rf"{one}(\b|_)", key)), None)
     number = re.search(r"(\d+)\D*$", key)
@@ -66,7 +65,7 @@ def _refuse_numbers(key: str, values: np.ndarray) -> None:
 
 
 def _sort(layers: Sequence[tuple[Kind | None, int | None, np.ndarray]]) -> dict[Kind, list[np.ndarray]]:
-    """The layers of each kind in the order of their numbers; a kind that no name says is read off the weights."""
+    """The layers of each kind in the order of their numbers; unnamed kinds are recognized by the weights."""
     kinds: dict[Kind, list[tuple[int, np.ndarray]]] = {}
     unnamed = [values for kind, _, values in layers if kind is None]
     square = all(values.shape[-1] == values.shape[-2] for values in unnamed)
@@ -74,13 +73,12 @@ def _sort(layers: Sequence[tuple[Kind | None, int | None, np.ndarray]]) -> dict[
     usual: Kind = "causal" if causal and any(len(v[0]) > 1 for v in unnamed) else "self" if square else "cross"
     for order, (kind, number, values) in enumerate(layers):
         kinds.setdefault(kind or usual, []).append((order if number is None else number, values))
-    return {kind: [values for _, values in sorted(numbered, key=lambda item: item[0])] for kind,
-            numbered in kinds.items()}
+    return {kind: [values for _, values in sorted(part, key=lambda item: item[0])] for kind, part in kinds.items()}
 
 
 def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[str, ...]], typed: tuple[str, ...],
            name: str) -> Reading:  # fmt: skip
-    """The lines that all layers share: a kind's rows and columns; PretrainedError where layers disagree."""
+    """The token lines that all layers share; PretrainedError where layers disagree."""
     sizes: dict[str, tuple[int, int]] = {}
     for kind, layers in kinds.items():
         shapes = {values.shape[1:] for values in layers}
@@ -109,7 +107,7 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
 
 def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: int, typed: tuple[str, ...],
            name: str) -> tuple[str, ...]:  # fmt: skip
-    """What rows or columns are called: as typed, as the file's labels say, or by their numbers."""
+    """The names of rows or columns: as typed, from the file's labels, or their numbers."""
     if typed:
         if len(typed) != size:
             raise PretrainedError(f"{len(typed)} tokens are typed and {name} has {size} columns; type one each.")
@@ -137,7 +135,7 @@ def _line(tokens: tuple[str, ...], size: int) -> Line:
 
 def _map(reading: Reading, kind: Kind, layer: int, values: np.ndarray) -> AttentionMap:
     rows, columns = reading.lines(kind)
-    mask = np.tril(np.ones((1, *values.shape[1:]), bool)) if kind == "causal" else None
+    mask = np.tri(values.shape[1], dtype=bool)[None] if kind == "causal" else None
     return AttentionMap(kind, layer, np.clip(values, 0, 1), rows.tokens, columns.tokens, mask)
 
 

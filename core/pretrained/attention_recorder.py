@@ -122,7 +122,7 @@ def record_attention(model: Any, with_qkv: bool = False, off: HeadSet = NO_HEADS
 
 
 def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Tensor | None) -> Kind:
-    """The kind of a call: from the module's name, its `is_causal`, or its mask."""
+    """The kind of a call by the module's name, its `is_causal`, or its mask."""
     if any(sign in name.lower() for sign in CROSS):
         return "cross"
     causal = getattr(module, "is_causal", None)
@@ -130,8 +130,12 @@ def kind_of(name: str, module: Any, weights: Float[Tensor, "B H T S"], mask: Ten
         return "causal"
     if mask is None or mask.ndim != 4:
         return "causal" if causal is None and is_lower_triangular(weights) else "self"
-    visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-    return "causal" if is_lower_triangular(visible) else "self"
+    return "causal" if is_lower_triangular(bool_mask(mask)) else "self"
+
+
+def bool_mask(mask: Tensor) -> Tensor:
+    """A mask as bool, True = may attend; one that is added to the scores is converted."""
+    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
 
 
 def is_lower_triangular(cells: Tensor) -> bool:
@@ -156,8 +160,7 @@ def _make_uniform(weights: Float[Tensor, "B H T S"], mask: Tensor | None, kind: 
     """Weights with the same row sums, equal on every visible key."""
     allowed = torch.ones_like(weights)
     if mask is not None:
-        mask = mask[..., :weights.shape[-1]]
-        allowed = allowed * (mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2)
+        allowed = allowed * bool_mask(mask[..., :weights.shape[-1]])
     elif kind == "causal":
         allowed = allowed.tril()
     return allowed * (weights.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
@@ -175,18 +178,16 @@ def recorded_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, a
     return recorder.record(module, query, key, value, attention_mask, out, weights, options)
 
 
-def register() -> None:
-    """Register `attention_lab` in Hugging Face's tables, with the mask that eager attention takes."""
+def make_recordable(model: Any) -> bool:
+    """Let a newly loaded model call `attention_lab`, with the mask of eager attention.
+
+    False unless all its attention goes through it.
+    """
     from transformers import AttentionInterface
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
     AttentionInterface.register(NAME, recorded_attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, eager_mask)
-
-
-def make_recordable(model: Any) -> bool:
-    """Let a newly loaded model call `attention_lab`; False unless all its attention goes through it."""
-    register()
     if not model._can_set_attn_implementation():
         return False
     model.set_attn_implementation(NAME)

@@ -44,14 +44,14 @@ class DecoderAdapter:
     training = False
 
     def __init__(self, pretrained: Pretrained, before: Sequence[int] = ()) -> None:
-        """`before` is what a decoder of an encoder has been fed before the searches' first token."""
+        """`before` is the prefix of an encoder–decoder's decoder, before the search's first token."""
         self.pretrained, self.before = pretrained, list(before)
         taken = inspect.signature(pretrained.model.forward).parameters
-        # Logits of the last place alone: a long prompt times a large vocabulary is most of a step's memory.
+        # Logits of the last position alone: those of a long prompt would take most of a step's memory.
         self.last = {"logits_to_keep": 1} if "logits_to_keep" in taken else {}
 
     def train(self, mode: bool = True) -> DecoderAdapter:
-        """The mode stays as it is."""
+        """Does nothing: the shared model stays in eval mode."""
         return self
 
     def eval(self) -> DecoderAdapter:
@@ -69,11 +69,11 @@ class DecoderAdapter:
                              states)
 
     def start(self, memory: EncodedSource) -> DecoderState:
-        """Nothing said; a text to go on with is fed before the first step's token, together with it."""
+        """The state before the first step; a prompt is fed together with the first token."""
         return DecoderState(memory.ids if memory.states is None else torch.tensor([self.before], dtype=torch.long))
 
-    def step(self, memory: EncodedSource, state: DecoderState, tokens: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B V"],
-                                                                                                   DecoderState, None]:
+    def step(self, memory: EncodedSource, state: DecoderState, tokens: Int[Tensor, " B"]
+             ) -> tuple[Float[Tensor, "B V"], DecoderState, None]:
         """The logits of the next token of each row."""
         ids = torch.cat((state.ids, tokens[:, None]), dim=1)
         fed = ids if state.cache is None else tokens[:, None]

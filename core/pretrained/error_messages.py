@@ -1,4 +1,4 @@
-"""Why a model is not drawn, in words that are true of it: each sentence states what was found, not what is supposed."""
+"""Messages that explain why a model cannot be read or drawn."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 from core.entries import quote
 from core.pretrained.base import Pretrained, first_line, text_config
 
-# What a family does that leaves no matrix between tokens, by its own code; tests/pretrained/test_architectures.py
-# builds each and holds this against it.
+# Families without a matrix between tokens, and why; tests/pretrained/test_architectures.py builds each of them.
 POOLS = "it pools tokens between its layers, so later maps are between pools of them"
 WINDOWS = "its layers attend within windows, each by itself"
 NO_MATRIX: dict[str, str] = {
@@ -30,7 +29,7 @@ NO_MATRIX: dict[str, str] = {
     "canine": "it attends within blocks of characters, and between groups of four of them",
     "reformer": "it attends within chunks, and among tokens that a hash put together",
 }
-# What other inputs of a forward pass are, by the names that the library has for them.
+# Inputs of a forward pass, by the library's names.
 INPUTS: dict[str, str] = {
     "pixel_values": "pictures", "pixel_values_videos": "videos", "flattened_patches": "pictures cut into patches",
     "input_features": "sound", "input_values": "sound", "audio_values": "sound", "audio_input_ids": "sound",
@@ -116,17 +115,3 @@ def no_weights(pretrained: Pretrained) -> str:
     """Why numbers that are no weights are not drawn as such."""
     return (f"{pretrained.name} returned numbers that are no weights: some are below 0, or rows sum to more than 1. "
             "Take a model that returns what its softmax gave, such as BERT.")
-
-
-# Every reason for which a model that can be loaded is not drawn, and a part of its sentence that no other has.
-REASONS: dict[str, str] = {
-    "inputs": "which this page does not have", "videos": "reads videos", "size": "returned maps of",
-    "none": "has no attention to draw", "scores": "returned numbers that are no weights",
-    "stages": "has no one size of patches", "sound": "takes sound in a form",
-    "parts": "has no forward pass of its own",
-}
-
-
-def reason_of(sentence: str) -> str | None:
-    """Which of the reasons a refusal gives; None for none of them."""
-    return next((reason for reason, part in REASONS.items() if part in sentence), None)

@@ -1,7 +1,4 @@
-"""A run as a folder of Hugging Face's: `python -m core.pretrained.export RUN FOLDER`.
-
-What stands in it is opened by `transformers` everywhere, and by every page that looks inside a model.
-"""
+"""Export a run as a Hugging Face folder, which `transformers` opens: `python -m core.pretrained.export RUN FOLDER`."""
 
 from __future__ import annotations
 
@@ -21,29 +18,29 @@ from core.pretrained.base import PretrainedError
 from core.pretrained.hf_conversion import convert_to_hf
 from core.tasks import Batch, Example, Task, Vocabulary
 from core.tasks.base import SPECIALS
-from core.training.runs import Run, find_run
+from core.training.runs import Run, open_run
 
 CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ by about 1e-6
 CHECK_EXAMPLES = 16
 
 
 def export(run: Run, folder: Path, step: int | None = None) -> Path:
-    """Write a run's model at a kept step (by default the one that counts): config, weights, tokenizer, training.
+    """Write a run's model at a checkpoint (by default the one that counts): config, weights, tokenizer, run.json.
 
-    PretrainedError where no class of the library computes what the model does; ValueError when no weights are kept.
+    PretrainedError where no class of the library computes what the model does; ValueError without checkpoints.
     """
     model, task = run.model(step)
     vocabulary = Vocabulary(vocabulary_words(task))
-    twin = convert_to_hf(model, task, vocabulary)
+    hf_model = convert_to_hf(model, task, vocabulary)
     if task.form == "pairs":  # the library's own default cuts at 20 tokens
-        twin.generation_config.max_new_tokens = task.max_target + 1
-    check_logits(model, twin, task, vocabulary)
+        hf_model.generation_config.max_new_tokens = task.max_target + 1
+    check_logits(model, hf_model, task, vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     if task.shape.input == "patches":
         write(folder / "preprocessor_config.json", image_processor_config(task))
     else:
-        tokenizer_of(task, vocabulary, twin.config.max_position_embeddings).save_pretrained(folder)
-    twin.save_pretrained(folder)
+        tokenizer_of(task, vocabulary, hf_model.config.max_position_embeddings).save_pretrained(folder)
+    hf_model.save_pretrained(folder)
     write(folder / "run.json", {"config": run.config().to_json(), "reached": final_metrics(run)})
     return folder
 
@@ -53,29 +50,30 @@ def vocabulary_words(task: Task) -> tuple[str, ...]:
     return () if task.shape.input == "patches" else (*task.source_vocab.tokens, *task.target_vocab.tokens)
 
 
-def check_logits(model: Model, twin: Any, task: Task, vocabulary: Vocabulary) -> float:
-    """How far the twin's logits are from the model's on held-out examples; RuntimeError when they are not the same."""
-    held = task.held_out(CHECK_EXAMPLES)
-    in_line = not twin.config.is_encoder_decoder and task.form == "pairs"  # each on its own, as lines have no padding
-    far = max(_max_difference(model, twin, task, vocabulary, part) for part in ([e] for e in held)) if in_line else \
-        _max_difference(model, twin, task, vocabulary, held)
-    if not far <= CLOSE:
-        raise RuntimeError(f"{type(twin).__name__} says something else than the model: logits differ by {far:.2g}.")
-    return far
+def check_logits(model: Model, hf_model: Any, task: Task, vocabulary: Vocabulary) -> float:
+    """The largest difference of the two models' logits on held-out examples; RuntimeError above CLOSE."""
+    held_out = task.held_out(CHECK_EXAMPLES)
+    one_line = not hf_model.config.is_encoder_decoder and task.form == "pairs"  # one at a time: lines have no padding
+    batches = [[example] for example in held_out] if one_line else [held_out]
+    difference = max(_max_difference(model, hf_model, task, vocabulary, batch) for batch in batches)
+    if not difference <= CLOSE:
+        raise RuntimeError(f"{type(hf_model).__name__} differs from the model: logits by {difference:.2g}.")
+    return difference
 
 
-def _max_difference(model: Model, twin: Any, task: Task, vocabulary: Vocabulary, examples: Sequence[Example]) -> float:
+def _max_difference(model: Model, hf_model: Any, task: Task, vocabulary: Vocabulary,
+                    examples: Sequence[Example]) -> float:
     batch = task.collate(examples)
     with torch.no_grad():
         own = model(batch.source, batch.source_mask, batch.target_in).logits
-        their = twin(**hf_inputs(batch, task, vocabulary, twin.config.is_encoder_decoder)).logits
+        their = hf_model(**hf_inputs(batch, task, vocabulary, hf_model.config.is_encoder_decoder)).logits
     if task.form != "label":
         their, own = _on_words(their[:, -own.shape[1] :], own, batch, task, vocabulary)
     return float((their - own).abs().max())
 
 
 def hf_inputs(batch: Batch, task: Task, vocabulary: Vocabulary, two: bool = True) -> dict[str, Tensor]:
-    """A batch as the twin takes it; without a decoder of its own (`two`) it has source and target in one line."""
+    """The Hugging Face model's inputs; without an encoder (`two` false) source and target form one line."""
     if task.shape.input == "patches":
         rows, columns = task.shape.grid
         side = int(task.shape.source**0.5)
@@ -90,18 +88,18 @@ def hf_inputs(batch: Batch, task: Task, vocabulary: Vocabulary, two: bool = True
 
 
 def _on_words(their: Tensor, own: Tensor, batch: Batch, task: Task, vocabulary: Vocabulary) -> tuple[Tensor, Tensor]:
-    """Both logits on the words that the model has, where something real was asked."""
+    """Both logits on the words that the model has, without padding."""
     real = batch.source_mask if batch.target_in is None else batch.target_out != 0
     return their[..., vocabulary.encode(task.target_vocab.tokens)][real], own[real]
 
 
 def tokenizer_of(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
-    """Words, or letters where the task reads those, as the task itself takes a typed text apart."""
+    """A tokenizer of words or letters that splits a text as the task does."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     pad, begin, end, unknown = SPECIALS
-    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary.tokens)}, unk_token=unknown))
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary.tokens)}, unk_token=unknown))
     changes: list[Any] = [normalizers.Strip()]
     if all(word == word.lower() for word in vocabulary.tokens):
         changes.append(normalizers.Lowercase())
@@ -109,21 +107,21 @@ def tokenizer_of(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
         if "-" not in vocabulary.tokens:
             changes.append(normalizers.Replace("-", " "))
         parts = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]
-        made.pre_tokenizer = pre_tokenizers.Sequence(parts)  # type: ignore[assignment]
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)  # type: ignore[assignment]
     else:
         changes.append(normalizers.Replace("\n", "↵"))
-        made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")  # type: ignore[assignment]
-        made.decoder = decoders.Fuse()  # type: ignore[assignment]
-    made.normalizer = normalizers.Sequence(changes)  # type: ignore[assignment]
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")  # type: ignore[assignment]
+        tokenizer.decoder = decoders.Fuse()  # type: ignore[assignment]
+    tokenizer.normalizer = normalizers.Sequence(changes)  # type: ignore[assignment]
     if task.tokens("")[:1] == [begin]:
-        made.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
+        tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
             single=f"{begin} $A", special_tokens=[(begin, vocabulary.encode([begin])[0])])
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token=pad, bos_token=begin, eos_token=end,
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=pad, bos_token=begin, eos_token=end,
                                    unk_token=unknown, model_max_length=longest)
 
 
 def image_processor_config(task: Task) -> dict[str, Any]:
-    """How a picture is prepared: its ink is 1, its paper 0, and nothing is taken out."""
+    """The preprocessor file of a model that reads pixels from 0 (paper) to 1 (ink)."""
     rows, columns = task.shape.grid
     side = int(task.shape.source**0.5)
     return {"image_processor_type": "ViTImageProcessor", "do_resize": True, "do_rescale": True, "do_normalize": False,
@@ -132,7 +130,7 @@ def image_processor_config(task: Task) -> dict[str, Any]:
 
 
 def final_metrics(run: Run) -> dict[str, Any]:
-    """The last figures of a run, as its metrics tell them."""
+    """The last record's figures."""
     records = run.records()
     last = records[-1].to_json() if records else {}
     return {name: last[name] for name in ("step", "loss", "letters", "exact", "bleu", "chrf", "cut", "held_out")
@@ -149,11 +147,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--step", type=int, help="a kept step; by default the one whose weights count")
     options = parser.parse_args(arguments)
-    run = find_run(options.run) or Run(Path(options.run))
     try:
-        if not run.exists():
-            raise ValueError(f"There is no run {options.run}; `python -m core.training list` names those there are.")
-        print(export(run, options.folder, options.step))
+        print(export(open_run(options.run), options.folder, options.step))
     except (PretrainedError, ConfigError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

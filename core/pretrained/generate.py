@@ -22,7 +22,7 @@ from core.trace import AttentionMap, AttentionTrace, Kind
 
 @dataclass(frozen=True, eq=False)
 class GenerationStart:
-    """The state before the first generated token: the prompt, the token line, and a sentence if it was cut.
+    """The state before the first generated token; `cut` is a sentence if the text was cut.
 
     `room` is how many tokens may be generated. `batch` is the encoder's input, None for a decoder-only model.
     """
@@ -82,9 +82,9 @@ def _open(pretrained: Pretrained, line: Line) -> Line:
 
 
 def generate_steps(pretrained: Pretrained, start: GenerationStart, settings: SearchSettings) -> Iterator[Tree]:
-    """The search tree after each step; the last one has the hypotheses, best first.
+    """The search tree after each step; the last one has the hypotheses, best first. ValueError for invalid settings.
 
-    The same seed gives the same tree. ValueError for a setting out of bounds.
+    Beam search divides by length^α, as Hugging Face does.
     """
     most = min(settings.longest, start.room)
     common: dict[str, Any] = {"no_repeat": settings.no_repeat, "max_length": most, "eos": end_tokens(pretrained),
@@ -95,18 +95,14 @@ def generate_steps(pretrained: Pretrained, start: GenerationStart, settings: Sea
         return sample_steps(model, start.prompt, generator, samples=settings.samples, sampling=settings.sampling,
                             **common)
     width, alpha = (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
-    return beam_steps(model, start.prompt, width=width, length_penalty=alpha, lp=length_power, **common)
+    return beam_steps(model, start.prompt, width=width, length_penalty=alpha, **common,
+                      lp=lambda length, power: float(length**power))
 
 
 def generate(pretrained: Pretrained, inputs: ModelInputs, settings: SearchSettings) -> Tree:
     """Run the whole search."""
     *_, tree = generate_steps(pretrained, prepare_generation(pretrained, inputs), settings)
     return tree
-
-
-def length_power(length: int, alpha: float) -> float:
-    """length^α, by which Hugging Face divides the log-probability of an output."""
-    return float(length**alpha)
 
 
 def score_continuation(pretrained: Pretrained, start: GenerationStart, tokens: Sequence[int]) -> Continuation:
@@ -119,8 +115,7 @@ def score_continuation(pretrained: Pretrained, start: GenerationStart, tokens: S
         raise ValueError("There is no token to follow.")
     fed, first = [*start.prompt.prefix_tokens, *tokens[:-1]], len(start.prompt.prefix_tokens) - 1
     name = "input_ids" if start.batch is None else "decoder_input_ids"
-    with torch.no_grad():
-        output, recorder = forward(pretrained, {**(start.batch or {}), name: torch.tensor([fed])})
+    output, recorder = forward(pretrained, {**(start.batch or {}), name: torch.tensor([fed])})
     line, generated = text_line(tokenizer_of(pretrained), fed), text_line(tokenizer_of(pretrained), tokens).tokens
     reading = Reading(AttentionTrace((), pretrained.name), line)
     if start.batch is not None:
@@ -129,8 +124,7 @@ def score_continuation(pretrained: Pretrained, start: GenerationStart, tokens: S
     note = note_of(pretrained, recorder, [one.kind for one in all_maps])
     maps = [_rows(one, first, generated) for one in all_maps
             if start.batch is None or one.kind != "self"]  # the encoder runs before the first step
-    maps.sort(key=lambda one: one.kind != "cross")
-    trace = AttentionTrace(tuple(maps), pretrained.name)
+    trace = AttentionTrace(tuple(sorted(maps, key=lambda one: one.kind != "cross")), pretrained.name)
     sink = has_sinks(recorder)
     return Continuation(output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink)
 
@@ -142,9 +136,8 @@ def _rows(item: AttentionMap, first: int, generated: tuple[str, ...]) -> Attenti
     return replace(item, kind=kind, weights=item.weights[:, first:], queries=generated, mask=mask)
 
 
-def step_probabilities(pretrained: Pretrained, start: GenerationStart, settings: SearchSettings,
-                       before: Sequence[int],
-            logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:  # fmt: skip
+def step_probabilities(pretrained: Pretrained, start: GenerationStart, settings: SearchSettings, before: Sequence[int],
+                       logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
     """The probabilities of one search step: the model's, after forbidden tokens and the sampling settings."""
     sequences = [(*start.prompt.prefix_tokens, *before)]
     rule = logit_rules(pretrained, len(start.prompt.prefix_tokens), min(settings.longest, start.room))

@@ -1,4 +1,4 @@
-"""What a model's own generation settings demand: where it starts, what ends it, what it must or must never say."""
+"""A model's own generation settings: the start token, the end tokens, forced and forbidden tokens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def end_tokens(pretrained: Pretrained) -> frozenset[int]:
 
 
 def start_token(pretrained: Pretrained) -> int:
-    """What a decoder is fed first; PretrainedError where the model does not say."""
+    """The first token of a decoder; PretrainedError where the model names none."""
     for name in ("decoder_start_token_id", "bos_token_id"):
         value = generation_setting(pretrained, name)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -41,9 +41,9 @@ def start_token(pretrained: Pretrained) -> int:
 
 
 def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
-    """What the model forces or forbids, by Hugging Face's own processors; `begun` tokens stand before the first.
+    """The forced and forbidden tokens, by Hugging Face's own processors, after a prefix of `prefix_length` tokens.
 
-    Its other habits (a temperature, a penalty on repeating) are settings of a search and not taken from it.
+    The model's other settings (temperature, repetition penalty) are not used: a search has its own.
     """
     settings = {name: generation_setting(pretrained, name) for name in (
         "bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens")}
@@ -58,7 +58,7 @@ def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
 
 
 def _processors(pretrained: Pretrained, settings: dict[str, Any], prefix_length: int, most: int) -> Any:
-    """What obeys these settings; an empty list where there are none."""
+    """The logits processors of these settings; an empty list for none."""
     from transformers import generation as hf
 
     processors: list[Any] = []

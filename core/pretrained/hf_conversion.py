@@ -17,15 +17,15 @@ from core.pretrained.base import PretrainedError
 from core.tasks import BOS, EOS, PAD, Task, Vocabulary
 
 Weights = dict[str, Tensor]
-IMPOSSIBLE_LOGIT = -1e4  # of a word that the model lacks: its probability is 0, and no sum becomes NaN
+IMPOSSIBLE_LOGIT = -1e4  # of a word that the model lacks; finite, so that no sum becomes NaN
 ATTENTION = ("projection", "score", "position", "mask", "normalizer")
-CARRIED = {("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")}  # parameters that a twin has, too
+CARRIED = {("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")}  # parameters that classes have
 USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
 
 
 @dataclass(frozen=True)
 class HFConversion:
-    """A class of the library, the settings a model here needs to be equal to it, and the function that converts one."""
+    """A class of the library, the settings that a model needs to be equal to it, and the converter."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class HFConversion:
     needs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def lacks(self, config: ModelConfig) -> list[str]:
-        """The model's settings that this class does not have, each with those it has."""
+        """The model's settings that this class lacks, each with those it has."""
         return [f"{name} = {' or '.join(map(str, fits))}, not {value}" for name, fits in {**USUAL, **self.needs}.items()
                 if (value := _setting(config, name)) not in fits]
 
@@ -42,7 +42,7 @@ class HFConversion:
 def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     """The equivalent Hugging Face model; `vocabulary` numbers its words.
 
-    PretrainedError names the setting that no class there has.
+    PretrainedError names the settings that no class has.
     """
     config, shape = model.config, task.shape
     candidates = [one for one in HF_CONVERSIONS if (one.kind, one.input) == (config.kind, shape.input)]
@@ -58,7 +58,7 @@ def convert_to_hf(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
 
 def _setting(config: ModelConfig, name: str) -> Any:
-    """A setting, of an axis of the attention its key, with the parameters that are not as usual and no twin has."""
+    """A setting; for an axis of the attention its key, with changed parameters that no class has."""
     if name not in ATTENTION:
         return getattr(config, name)
     choice: Choice = getattr(config.attention, name)
@@ -84,23 +84,23 @@ def vocabulary_rows(
 
 
 def scale_embedding(table: Float[Tensor, "V C"]) -> Float[Tensor, "V C"]:
-    """√C · E, which is what a model here reads of a word."""
+    """√C · E, the input of a model here."""
     return table * table.shape[1] ** 0.5
 
 
 def max_tokens(shape: Shape, task: Task) -> int:
-    """How many tokens in a line it was made for."""
+    """The longest line of tokens, of source and target together where they share one."""
     return shape.longest * (2 if task.form == "pairs" and shape.one_vocabulary else 1)
 
 
 def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
-    """An encoder–decoder as published (Vaswani 2017); each side's words have rows in one common table.
+    """An encoder–decoder as published (Vaswani 2017), with one common vocabulary.
 
-    Marian has all sines before all cosines, so every state's numbers change places: sum, maps and norms stay the same.
+    Marian has all sines before all cosines, so the dimensions of every state are reordered.
     """
     from transformers import MarianConfig, MarianMTModel
 
-    config, shape = model.config, task.shape
+    config, shape, source, target = model.config, task.shape, task.source_vocab, task.target_vocab
     order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
     state = {name: _reordered(name, weight, order) for name, weight in model.state_dict().items()}
     names: dict[str, str] = {}
@@ -115,12 +115,10 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
                       f"{old}.around_feed_forward.norm": f"{new}.final_layer_norm"}
     bias = state.get("output.bias", torch.zeros(shape.target))
     weights = rename_weights(state, names) | {
-        "model.encoder.embed_tokens.weight": vocabulary_rows(state["source.token.weight"], task.source_vocab,
-                                                             vocabulary),
-        "model.decoder.embed_tokens.weight": vocabulary_rows(state["target.token.weight"], task.target_vocab,
-                                                             vocabulary),
-        "lm_head.weight": vocabulary_rows(state["output.weight"], task.target_vocab, vocabulary),
-        "final_logits_bias": vocabulary_rows(bias, task.target_vocab, vocabulary, IMPOSSIBLE_LOGIT)[None]}
+        "model.encoder.embed_tokens.weight": vocabulary_rows(state["source.token.weight"], source, vocabulary),
+        "model.decoder.embed_tokens.weight": vocabulary_rows(state["target.token.weight"], target, vocabulary),
+        "lm_head.weight": vocabulary_rows(state["output.weight"], target, vocabulary),
+        "final_logits_bias": vocabulary_rows(bias, target, vocabulary, IMPOSSIBLE_LOGIT)[None]}
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in (
         ("layers", config.layers), ("attention_heads", config.num_heads), ("ffn_dim", config.d_ff))}
     hf_config = MarianConfig(
@@ -132,7 +130,7 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
 
 def _reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
-    """A weight with the numbers of a state in another order, on whichever side it meets a state."""
+    """A weight with the dimensions of a state reordered, on the side that meets a state."""
     if name == "output.bias":
         return weight
     part = name.split(".")[-2]
@@ -142,6 +140,7 @@ def _reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
 
 
 PROJECTIONS = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "out_proj"))
+O_PROJECTIONS = (*PROJECTIONS[:3], ("output", "o_proj"))
 
 
 def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -151,15 +150,14 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     config, state, names = model.config, model.state_dict(), {"norm": "model.norm"}
     for i in range(config.layers):
         old, new = f"layers.{i}", f"model.layers.{i}"
-        names |= {f"{old}.causal.projection.{a}": f"{new}.self_attn.{'o_proj' if a == 'output' else b}"
-                  for a, b in PROJECTIONS}
+        names |= {f"{old}.causal.projection.{a}": f"{new}.self_attn.{b}" for a, b in O_PROJECTIONS}
         names |= {f"{old}.feed_forward.inner": f"{new}.mlp.gate_proj", f"{old}.feed_forward.gate": f"{new}.mlp.up_proj",
                   f"{old}.feed_forward.outer": f"{new}.mlp.down_proj",
                   f"{old}.around_causal.norm": f"{new}.input_layernorm",
                   f"{old}.around_feed_forward.norm": f"{new}.post_attention_layernorm"}
-    weights = rename_weights(state,
-                             names) | {"model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
-                                     "lm_head.weight": state["output.weight"]}
+    weights = rename_weights(state, names) | {
+        "model.embed_tokens.weight": scale_embedding(state["target.token.weight"]),
+        "lm_head.weight": state["output.weight"]}
     hf_config = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=config.d_model, intermediate_size=config.d_ff,
         num_hidden_layers=config.layers, num_attention_heads=config.num_heads,
@@ -171,7 +169,7 @@ def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
 
 def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
-    """A decoder with LayerNorm before each part and a learned vector a place (Radford 2019)."""
+    """A decoder with pre-LayerNorm and learned positions (Radford 2019)."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config, state, names = model.config, model.state_dict(), {"norm": "transformer.ln_f"}
@@ -180,12 +178,12 @@ def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     for i in range(config.layers):
         old, new = f"layers.{i}", f"transformer.h.{i}"
         names |= {f"{old}.around_causal.norm": f"{new}.ln_1", f"{old}.around_feed_forward.norm": f"{new}.ln_2"}
-        for part, turn in (("weight", 1), ("bias", 0)):  # its maps are stored turned round
+        for part, transpose in (("weight", True), ("bias", False)):
             maps = [state[f"{old}.causal.projection.{name}.{part}"] for name in ("query", "key", "value")]
             own = {"attn.c_attn": torch.cat(maps), "attn.c_proj": state[f"{old}.causal.projection.output.{part}"],
                    "mlp.c_fc": state[f"{old}.feed_forward.inner.{part}"],
                    "mlp.c_proj": state[f"{old}.feed_forward.outer.{part}"]}
-            weights |= {f"{new}.{name}.{part}": weight.T if turn else weight for name, weight in own.items()}
+            weights |= {f"{new}.{name}.{part}": weight.T if transpose else weight for name, weight in own.items()}
     weights |= rename_weights(state, names) | {
         "transformer.wte.weight": scale_embedding(state["target.token.weight"]),
         "lm_head.weight": state["output.weight"],
@@ -199,15 +197,14 @@ def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
 
 def to_vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
-    """A Vision Transformer (Dosovitskiy 2021): its linear map of a patch is a convolution that steps a patch on."""
+    """A Vision Transformer (Dosovitskiy 2021); a convolution with the stride of a patch embeds the patches."""
     from transformers import ViTConfig, ViTForImageClassification
 
     config, state = model.config, model.state_dict()
     names = {"encoder.norm": "vit.layernorm", "output": "classifier"}
     for i in range(config.layers):
         old, new = f"encoder.layers.{i}", f"vit.layers.{i}"
-        names |= {f"{old}.attention.projection.{a}": f"{new}.attention.{'o_proj' if a == 'output' else b}"
-                  for a, b in PROJECTIONS}
+        names |= {f"{old}.attention.projection.{a}": f"{new}.attention.{b}" for a, b in O_PROJECTIONS}
         names |= {f"{old}.feed_forward.inner": f"{new}.mlp.fc1", f"{old}.feed_forward.outer": f"{new}.mlp.fc2",
                   f"{old}.around_attention.norm": f"{new}.layernorm_before",
                   f"{old}.around_feed_forward.norm": f"{new}.layernorm_after"}
@@ -226,10 +223,10 @@ def to_vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
 
 
 def _load_weights(model: Any, weights: Weights, own: tuple[str, ...] = ()) -> Any:
-    """The model with those weights; it makes only what is named in `own` itself."""
+    """The model with those weights; only weights named in `own` may be missing."""
     missing, unknown = model.load_state_dict(weights, strict=False)
-    left = [name for name in missing if not any(word in name for word in own)]
-    assert not left and not unknown, f"left as they were: {left}; unknown: {unknown}"
+    missing = [name for name in missing if not any(word in name for word in own)]
+    assert not missing and not unknown, f"missing: {missing}; unknown: {unknown}"
     return model
 
 

@@ -93,18 +93,15 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
     commit = str(info.sha or "")
     if not COMMIT.fullmatch(commit):
         raise PretrainedError(f"The hub states no commit for {repo}, so what it is cannot be pinned down.")
-    files = tuple(_file(item, repo) for name, item in listed.items() if name in weights or BESIDE.fullmatch(name))
+    needed = [item for name, item in listed.items() if name in weights or BESIDE.fullmatch(name)]
+    if unknown := [item.rfilename for item in needed if item.size is None]:
+        raise PretrainedError(f"The hub does not state the size of {unknown[0]} of {repo}, so it is not fetched.")
+    files = tuple(File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None) for item in needed)
     config = parse_config(fetch_small(repo, commit, "config.json", MOST_CONFIG, token), repo)
     refuse_config(config, repo)
     plan = DownloadPlan(repo, commit, str(config["model_type"]), files, _memory(info, config, files))
     _refuse_size(plan, most_bytes())
     return plan
-
-
-def _file(item: Any, repo: str) -> File:
-    if item.size is None:
-        raise PretrainedError(f"The hub does not state the size of {item.rfilename} of {repo}, so it is not fetched.")
-    return File(item.rfilename, int(item.size), item.lfs.sha256 if item.lfs else None)
 
 
 def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
@@ -138,7 +135,7 @@ def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable
     """
     folder = plan.folder
     if plan.is_downloaded:
-        model_storage.mark_used(folder)
+        os.utime(folder)  # as the most recently used
         return folder
     model_storage.make_room(plan.size)
     part = folder.with_name(f"{plan.commit}.{uuid.uuid4().hex[:8]}.part")
@@ -168,5 +165,5 @@ def load(repo: str, commit: str) -> Pretrained:
     folder = model_storage.model_folder(repo, commit)
     if not folder.is_dir():
         raise PretrainedError(f"{repo} is no longer on this computer; look it up again to load it.")
-    model_storage.mark_used(folder)
+    os.utime(folder)  # as the most recently used
     return load_folder(folder, repo)

@@ -1,4 +1,4 @@
-"""Pictures as a vision model takes them: resized, scaled and centred as the model's own preprocessor file says."""
+"""Prepare pictures for a vision model: resize, scale and normalize by its own preprocessor file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ MOST_PIXELS = 4_000_000
 
 @dataclass(frozen=True)
 class ImageProcessor:
-    """Height and width in pixels, how it is resized, and the mean and spread that are taken out of each channel.
+    """Height and width in pixels, Pillow's resampling method, and the mean and standard deviation of each channel.
 
-    `tokenizer` is that of a model which writes of what it sees, None elsewhere.
-
-    The whole picture is read: where a model's own preparation would cut off the edges, they stay, so that each patch
-    has its place in what the person gave.
+    `tokenizer` is that of a model that writes captions. The picture is never cropped, even where the model's own
+    preprocessor would, so that patches keep their position in it.
     """
 
     size: tuple[int, int] = (224, 224)
@@ -35,7 +33,7 @@ class ImageProcessor:
 
     @classmethod
     def of(cls, folder: Path) -> ImageProcessor:
-        """As preprocessor_config.json of the folder says; what it leaves out is as ViT was published.
+        """The settings of a folder's preprocessor_config.json, with ViT's defaults.
 
         PretrainedError for more than 4 million pixels.
         """

@@ -12,10 +12,10 @@ from core.trace import AttentionMap, AttentionTrace
 
 def induction_score(item: AttentionMap, keys: Sequence[int],
                     generated: Sequence[int]) -> Float[np.ndarray, " H"] | None:  # fmt: skip
-    """The weight of each head on earlier positions of the token that each step generates, a mean over eligible steps.
+    """The mean weight of each head on earlier positions of the token that a step generates, over eligible steps.
 
-    A step is eligible where such a position is visible; None where no step is. Induction heads score high (Olsson et
-    al. 2022, section 2). `keys` (S) and `generated` (T) are the ids of the map's columns and of its rows.
+    A step is eligible where such a position is visible; None without any. Induction heads score high (Olsson et al.
+    2022, section 2). `keys` (S) and `generated` (T) are the ids of the map's columns and of its rows.
     """
     same = _same(item, keys, generated)
     able = same.any(-1)

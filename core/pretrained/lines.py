@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from core.pretrained.base import Line, PretrainedError
@@ -25,7 +24,7 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     aligned = encoding is not None and getattr(encoding, "is_fast", False)
     word = tuple(encoding.word_ids(0)) if aligned else words_of(pieces, special)
     segment = tuple(int(one or 0) for one in encoding.sequence_ids(0)) if aligned else (0,) * len(pieces)
-    word = tuple(None if hidden else one for one, hidden in zip(_across(word, segment), special, strict=True))
+    word = tuple(None if hidden else one for one, hidden in zip(_word_numbers(word, segment), special, strict=True))
     first = [index == 0 or word[index] != word[index - 1] for index in range(len(pieces))]
     tokens = tuple(piece if hidden else readable(tokenizer, piece, begins)
                    for piece, hidden, begins in zip(pieces, special, first, strict=True))
@@ -60,7 +59,7 @@ def marks_words(tokenizer: Any) -> bool:
     return any(str(piece).startswith(STARTS_WORD) for piece in sample)
 
 
-def _across(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tuple[int | None, ...]:
+def _word_numbers(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tuple[int | None, ...]:
     """Word numbers of sentence B, continued from those of sentence A."""
     first = [one for one, part in zip(word, segment, strict=True) if one is not None and part == 0]
     on = max(first, default=-1) + 1
@@ -89,13 +88,6 @@ def readable(tokenizer: Any, piece: str, begins: bool) -> str:
         text = text[1:]  # the space that stands before a word
     spelled = token_text(text or piece)
     return spelled if begins or not spelled.isalnum() else f"{CONTINUES}{spelled}"
-
-
-def mark(line: Line, last_is_special: bool) -> Line:
-    """The line with its last token counted as special."""
-    if not last_is_special:
-        return line
-    return replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))
 
 
 def picture_line(model: Any, size: tuple[int, int]) -> Line:

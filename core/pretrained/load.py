@@ -1,9 +1,13 @@
-"""Models from folders. The embedded default is all-MiniLM-L6-v2: 6 layers × 12 heads, from a pip package."""
+"""Load models from folders. The embedded default is all-MiniLM-L6-v2: 6 layers × 12 heads, from a pip package."""
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import math
+import sys
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +17,8 @@ from core.entries import quote
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Head, Pretrained, PretrainedError, Reads, text_config, wrap_errors
 from core.pretrained.image_processor import ImageProcessor
-from core.pretrained.memory import keep_freed_memory
-from core.pretrained.model_files import read_config, refuse_config
-from core.pretrained.size_check import check_sizes
+from core.pretrained.model_files import check_sizes, read_config, refuse_config
+from core.seeding import seeded_rng
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -26,6 +29,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 MOST_TOKENS, LONGEST = 512, 1024
 MAPS_BYTES = 256 << 20  # of all maps of a text longer than MOST_TOKENS: 682 tokens in GPT-2's 144 heads
 LAB_MODELS = Path(__file__).parent / "lab_models"
+SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def minilm_folder() -> Path:
@@ -38,12 +42,10 @@ def minilm_folder() -> Path:
 
 def verify(file: Path, sha256: str) -> None:
     """PretrainedError unless the file has that sha256."""
-    digest = hashlib.sha256()
     with file.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    if digest.hexdigest() != sha256:
-        raise PretrainedError(f"{file.name} has sha256 {digest.hexdigest()[:12]}…, expected {sha256[:12]}…; "
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != sha256:
+        raise PretrainedError(f"{file.name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
                               "the file is not the official model, so it is not loaded. Reinstall the package.")
 
 
@@ -72,20 +74,35 @@ def load_folder(folder: Path, name: str) -> Pretrained:
     import transformers
 
     refuse_config(read_config(folder / "config.json", name), name)
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with wrap_errors(f"{name} cannot be loaded"):
-        config = transformers.AutoConfig.from_pretrained(folder, **safe)
+        config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
         kind = model_class(config)
         check_sizes(config, kind, folder, name)
         model, info = kind.from_pretrained(folder, config=config, attn_implementation="eager", dtype=torch.float32,
                                             use_safetensors=True, local_files_only=True, output_loading_info=True)
-    # What a file lacks the library fills with random numbers; a pooler alone nobody reads.
-    if lacking := sorted(key for key in info["missing_keys"] if "pooler" not in key):
-        raise PretrainedError(f"{name} lacks {len(lacking)} of the weights that its config.json promises, such as "
-                              f"{lacking[0]}; they would be random numbers. Take a complete model.")
-    reader = _reader(folder, model, safe)
+    refuse_missing([key for key in info["missing_keys"] if "pooler" not in key], name)  # the pooler is not read
+    reader = _reader(folder, model)
     with wrap_errors(f"{name} cannot be loaded"):
         return prepare_model(model, reader, name)
+
+
+def refuse_missing(keys: Sequence[str], name: str) -> None:
+    """PretrainedError for weights that the files lack: the library fills them with random numbers."""
+    if keys:
+        raise PretrainedError(f"{name} lacks {len(keys)} of the weights that its config.json promises, such as "
+                              f"{min(keys)}; they would be random numbers. Take a complete model.")
+
+
+def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
+    """A model of the same config, initialized by the seed as its family does before training.
+
+    The trained model and torch's global generator are left unchanged.
+    """
+    config = deepcopy(pretrained.model.config)
+    config._attn_implementation = "eager"
+    with seeded_rng(seed):
+        model = type(pretrained.model)(config)
+    return prepare_model(model.float(), pretrained.tokenizer, f"{pretrained.name}, untrained")
 
 
 def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
@@ -94,6 +111,18 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
     model = model.eval().requires_grad_(False)
     return Pretrained(name, model, tokenizer, max_tokens_of(model), head_of(model), reads_of(model),
                       make_recordable(model))
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep up to 256 MB of freed memory for the next reading; does nothing on other systems.
+
+    Otherwise the pages of every map return to the system and are requested again one by one, which makes a reading of
+    512 tokens a fifth slower than its forward pass.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD in glibc's malloc.h
+        mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
 
 
 def max_tokens_of(model: Any) -> int:
@@ -143,16 +172,14 @@ def head_of(model: Any) -> Head:
     """The model's head, by the tables in which Hugging Face lists its class."""
     from transformers.models.auto import modeling_auto as auto
 
-    tables: tuple[tuple[Head, tuple[str, ...]], ...] = (
-        ("seq2seq", ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")), ("next", ("CAUSAL_LM",)),
-        ("masked", ("MASKED_LM",)), ("classify", ("SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION")))  # fmt: skip
-    own = type(model).__name__
-    if model.config.is_encoder_decoder and own in _flat(auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()):
-        return "seq2seq"
-    for head, names in tables:
-        for name in names:
-            if own in _flat(getattr(auto, f"MODEL_FOR_{name}_MAPPING_NAMES").values()):
-                return head
+    tables: list[tuple[str, Head]] = [
+        ("SEQ_TO_SEQ_CAUSAL_LM", "seq2seq"), ("SPEECH_SEQ_2_SEQ", "seq2seq"), ("CAUSAL_LM", "next"),
+        ("MASKED_LM", "masked"), ("SEQUENCE_CLASSIFICATION", "classify"), ("IMAGE_CLASSIFICATION", "classify")]
+    if model.config.is_encoder_decoder:
+        tables.insert(0, ("IMAGE_TEXT_TO_TEXT", "seq2seq"))
+    for table, head in tables:
+        if type(model).__name__ in _flat(getattr(auto, f"MODEL_FOR_{table}_MAPPING_NAMES").values()):
+            return head
     return "none"
 
 
@@ -170,7 +197,7 @@ def reads_of(model: Any) -> Reads:
     return "pair" if model.config.is_encoder_decoder else "text"
 
 
-def _reader(folder: Path, model: Any, safe: dict[str, Any]) -> Any:
+def _reader(folder: Path, model: Any) -> Any:
     """The tokenizer, or the processor of pictures or sound, from the model's folder."""
     import transformers
 
@@ -182,6 +209,6 @@ def _reader(folder: Path, model: Any, safe: dict[str, Any]) -> Any:
         writes = any((folder / name).exists() for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json"))
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
     with wrap_errors(f"{folder.name} has no tokenizer or processor that can be read beside its weights"):
-        reader = kind.from_pretrained(folder, **safe)
+        reader = kind.from_pretrained(folder, **SAFE)
     getattr(reader, "tokenizer", reader).truncation_side = "right"  # some say left; a text is read from its beginning
     return replace(ImageProcessor.of(folder), tokenizer=reader) if reads == "picture" else reader

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from core.pretrained import error_messages
-from core.pretrained.attention_recorder import AttentionRecorder
+from core.pretrained.attention_recorder import AttentionRecorder, bool_mask
 from core.pretrained.base import Line, Pretrained, PretrainedError, Reading
 from core.pretrained.layers import layer_numbers, other_layers
 from core.trace import AttentionMap, AttentionTrace, Kind, to_numpy
@@ -25,15 +25,17 @@ RETURNED: tuple[tuple[str, Kind], ...] = (
 One = tuple[Kind, Tensor, Tensor | None]
 
 
-def maps_of(pretrained: Pretrained, output: Any, recorder: AttentionRecorder, reading: Reading) -> tuple[AttentionMap,
-                                                                                                      ...]:
+def maps_of(pretrained: Pretrained, output: Any, recorder: AttentionRecorder, reading: Reading
+            ) -> tuple[AttentionMap, ...]:
     """Every map of a forward pass: self-attention first, then causal, then cross, each in the order of its layers.
 
     PretrainedError when the model returned none, or maps that are not between the tokens it was given.
     """
     layers = _all_layers(output, recorder)
     if not layers:
-        raise PretrainedError(error_messages.no_maps(pretrained, _shapes(output)))
+        fields = ("attentions", *(name for name, _ in RETURNED))
+        returned = [one for name in fields for one in getattr(output, name, None) or () if isinstance(one, Tensor)]
+        raise PretrainedError(error_messages.no_maps(pretrained, [tuple(one.shape) for one in returned]))
     maps = []
     for kind in KINDS:
         names = [call.name for call in recorder.calls if call.kind == kind]
@@ -73,11 +75,8 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
 
 
 def allowed_of(mask: Tensor | None, keys: int) -> Bool[Tensor, "... S"] | None:
-    """The mask of the first batch item as bool, True = may attend; masks added to the scores are converted."""
-    if mask is None:
-        return None
-    mask = mask[0, ..., :keys].detach()
-    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    """The mask of the first batch item as bool, True = may attend."""
+    return None if mask is None else bool_mask(mask[0, ..., :keys].detach())
 
 
 def _returned(output: Any) -> Iterator[One]:
@@ -138,16 +137,14 @@ def unblocked(blocks: Float[Tensor, "N H L three_L"], length: int
 
 def with_sink(trace: AttentionTrace) -> AttentionTrace:
     """The maps with one more key, `sink`: the weight that each row gave to no token. For models with a learned sink."""
-    return AttentionTrace(tuple(map(_with_sink, trace.maps)), trace.source)
-
-
-def _with_sink(item: AttentionMap) -> AttentionMap:
-    rest = (1 - item.weights.sum(-1, keepdims=True)).clip(0, 1)
-    mask = item.mask
-    if mask is not None:
-        mask = np.concatenate([mask, np.ones((*mask.shape[:-1], 1), bool)], -1)
-    return AttentionMap(item.kind, item.layer, np.concatenate([item.weights, rest], -1), item.queries,
-                        (*item.keys, SINK), mask, item.number)
+    maps = []
+    for item in trace.maps:
+        sink = (1 - item.weights.sum(-1, keepdims=True)).clip(0, 1)
+        mask = item.mask
+        if mask is not None:
+            mask = np.concatenate([mask, np.ones((*mask.shape[:-1], 1), bool)], -1)
+        maps.append(replace(item, weights=np.concatenate([item.weights, sink], -1), keys=(*item.keys, SINK), mask=mask))
+    return AttentionTrace(tuple(maps), trace.source)
 
 
 def sink_line(line: Line) -> Line:
@@ -177,10 +174,3 @@ def note_of(pretrained: Pretrained, recorder: AttentionRecorder, kinds: Sequence
 
 def has_sinks(recorder: AttentionRecorder) -> bool:
     return any(hasattr(call.module, "sinks") for call in recorder.calls)
-
-
-def _shapes(output: Any) -> list[tuple[int, ...]]:
-    """The shapes of the attentions that a model returned."""
-    names = ("attentions", *(name for name, _ in RETURNED))
-    tensors = [one for name in names for one in getattr(output, name, None) or ()]
-    return [tuple(one.shape) for one in tensors if isinstance(one, Tensor)]

@@ -1,15 +1,19 @@
-"""What can be read of a model, judged by its config and by the names of its files, before any weights are opened."""
+"""Whether a model can be read, by its config and the names of its files, before any weights are opened."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.entries import quote_name
-from core.pretrained.base import PretrainedError
+from core.pretrained.base import PretrainedError, format_count
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 BESIDE = re.compile(
@@ -18,6 +22,9 @@ BESIDE = re.compile(
     r"|vocab\.txt|merges\.txt|bpe\.codes|[a-z.]+\.spm|[a-z.]+\.model")
 OTHER_WEIGHTS = re.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack|onnx|gguf|ot)")
 MOST_CONFIG = 1_000_000
+COUNT = re.compile(r"(\w+_)?((num|n)_(\w+_)?(layers?|blocks?|heads?|experts|stages)|layers|blocks|depths?|experts)")
+MOST_PARTS = 512  # layers, heads or experts that may be built whatever the weights
+SPARE = 64 << 20  # numbers that a model may have beside its weights: masks and tables of positions
 
 SCAN = "its layers carry one state from token to token and never weigh a token against another"
 PLAIN = "its layers mix neighbours by fixed rules"
@@ -44,29 +51,30 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
         raise PretrainedError(f"{name} is a BigBird in its block-sparse mode, which computes blocks and never has a "
                               'whole matrix to draw. Copy it to a folder, set "attention_type": "original_full" in its '
                               "config.json (the same weights, every pair of tokens), and open that folder.")
-    if family not in CONFIG_MAPPING_NAMES or not _own_class(config):
+    if family not in CONFIG_MAPPING_NAMES or not _has_library_class(config):
         own = " It would run code of its own, which is never done here." if config.get("auto_map") else ""
-        raise PretrainedError(f"{name} is a {_spoken(config)}, which the installed transformers has no code for.{own} "
-                              "Take a model of a family that it knows, such as BERT, GPT-2, Llama, T5 or ViT.")
+        raise PretrainedError(f"{name} is a {_architecture_name(config)}, which the installed transformers has no "
+                              f"code for.{own} Take a model of a family that it knows, such as BERT, GPT-2, Llama, T5 "
+                              "or ViT.")
 
 
-def _own_class(config: Mapping[str, Any]) -> bool:
-    """Whether the class of the weights is the library's own; a config that brings code may name a foreign one."""
+def _has_library_class(config: Mapping[str, Any]) -> bool:
+    """Whether transformers has the class of the weights; a config with code of its own may name another."""
     import transformers
 
     names = config.get("architectures")
-    own = names if isinstance(names, list) else ()
-    return not config.get("auto_map") or any(hasattr(transformers, str(name)) for name in own)
+    return not config.get("auto_map") or any(
+        hasattr(transformers, str(name)) for name in (names if isinstance(names, list) else ()))
 
 
-def _spoken(config: Mapping[str, Any]) -> str:
-    names = config.get("architectures") or ()
+def _architecture_name(config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
     family = quote_name(config["model_type"])
     return f"{quote_name(names[0])} ({family})" if isinstance(names, list) and names else family
 
 
 def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
-    """The safetensors files of a model, of all its files; PretrainedError says what it has in their place."""
+    """The safetensors files among a model's files; PretrainedError when there are none."""
     names = set(names)
     if "config.json" not in names:
         instead = "It is an adapter to another model. " if "adapter_config.json" in names else ""
@@ -105,3 +113,48 @@ def parse_config(data: bytes, name: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise PretrainedError(f"{name} has a config.json that is no JSON object.")
     return config
+
+
+def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) -> None:
+    """PretrainedError where the config asks for many more parts or numbers than the weights in the folder have.
+
+    The model is built without memory (on torch's meta device), so that its size is known before it is taken.
+    """
+    import torch
+
+    tensors, numbers = _stored(folder)
+    for field, count in _counts(config.to_dict()):
+        if count > max(tensors, MOST_PARTS):
+            raise PretrainedError(f"{name} has a config.json with {field} = {format_count(count)}, and its weights are "
+                                  f"{tensors:,} tensors; the two do not belong together. Take a complete model.")
+    with torch.device("meta"):
+        model = kind(config)
+    needed = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
+    if needed > 2 * numbers + SPARE:
+        raise PretrainedError(f"{name} has a config.json that asks for {format_count(needed)} numbers, and its weights "
+                              f"are {numbers:,}; the two do not belong together. Take a complete model.")
+
+
+def _stored(folder: Path) -> tuple[int, int]:
+    """How many tensors and numbers the weights hold, by their headers alone."""
+    from safetensors import safe_open
+
+    tensors = numbers = 0
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            for key in weights.keys():  # noqa: SIM118
+                tensors, numbers = tensors + 1, numbers + math.prod(weights.get_slice(key).get_shape())
+    return tensors, numbers
+
+
+def _counts(data: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number of a config that counts parts, by the name of its field."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if key not in ("id2label", "label2id", "task_specific_params"):
+                yield from _counts(value, str(key))
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from _counts(value, name)
+    elif isinstance(data, int) and not isinstance(data, bool) and COUNT.fullmatch(name):
+        yield name, data

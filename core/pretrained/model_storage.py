@@ -42,11 +42,6 @@ def downloaded_commits(repo: str) -> tuple[str, ...]:
     return tuple(path.name for path in sorted(folders, key=_used, reverse=True))
 
 
-def mark_used(folder: Path) -> None:
-    """Mark a downloaded model as used now."""
-    os.utime(folder)
-
-
 def make_room(need: int) -> None:
     """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
     most = storage_limit()
@@ -54,13 +49,14 @@ def make_room(need: int) -> None:
         raise PretrainedError(f"The model has {format_bytes(need)} and the shelf for downloads holds "
                               f"{format_bytes(most)}; set ATTENTION_LAB_MODELS_MB higher, or take a smaller model.")
     storage_folder().mkdir(parents=True, exist_ok=True)
-    _drop_stale()
+    for part in storage_folder().glob("*/*.part"):
+        if time.time() - _used(part) > STALE_SECONDS:  # its process has ended
+            shutil.rmtree(part, ignore_errors=True)
     folders = sorted(_folders(), key=_used)
-    held = {folder: folder_bytes(folder) for folder in folders}
-    while folders and sum(held.values()) + need > most:
-        oldest = folders.pop(0)
-        shutil.rmtree(oldest, ignore_errors=True)
-        del held[oldest]
+    sizes = [sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) for folder in folders]
+    while folders and sum(sizes) + need > most:
+        shutil.rmtree(folders.pop(0), ignore_errors=True)
+        sizes.pop(0)
     free = shutil.disk_usage(storage_folder()).free
     if free < need + MARGIN:
         raise PretrainedError(f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
@@ -72,23 +68,11 @@ def _folders() -> list[Path]:
     return [path for path in storage_folder().glob("*/*") if path.is_dir() and path.suffix != ".part"]
 
 
-def _drop_stale() -> None:
-    """Delete partial downloads whose process has ended."""
-    for part in storage_folder().glob("*/*.part"):
-        if time.time() - _used(part) > STALE_SECONDS:
-            shutil.rmtree(part, ignore_errors=True)
-
-
 def _used(folder: Path) -> float:
     try:
         return folder.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def folder_bytes(folder: Path) -> int:
-    """The bytes of all files in a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def free_memory() -> int | None:

@@ -14,7 +14,7 @@ from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError,
 from core.pretrained.devices import to_cpu, to_device
 from core.pretrained.error_messages import not_taken
 from core.pretrained.generation_rules import end_tokens, start_token
-from core.pretrained.lines import mark, picture_line, sound_line, text_line
+from core.pretrained.lines import picture_line, sound_line, text_line
 from core.pretrained.maps import has_sinks, maps_of, note_of, weights_of
 from core.trace import AttentionTrace
 
@@ -183,20 +183,20 @@ def target_ids(pretrained: Pretrained, target: str | None) -> list[int]:
 
 
 def _target_ids(pretrained: Pretrained, inputs: ModelInputs) -> list[int]:
-    """What the decoder reads: the start mark and the target, or what the model itself decodes (at most 64 tokens)."""
+    """The start mark and the target, or the model's own greedy output (at most 64 tokens)."""
     ids = target_ids(pretrained, inputs.target)
     if len(ids) > 1:
         return ids
-    from core.pretrained.generate import SearchSettings, generate  # which reads by this file
+    from core.pretrained.generate import SearchSettings, generate  # which imports this module
 
-    tokens = generate(pretrained, replace(inputs, target=None),
-                    SearchSettings(longest=MOST_PRODUCED)).hypotheses[0].tokens
-    return ids + [*(tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens)]
+    tree = generate(pretrained, replace(inputs, target=None), SearchSettings(longest=MOST_PRODUCED))
+    tokens = tree.hypotheses[0].tokens
+    return [*ids, *(tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens)]
 
 
 def _produced(pretrained: Pretrained, target: Line) -> Line:
     """The target shifted by one and closed by the end token: what each decoder position predicts."""
     tokenizer = tokenizer_of(pretrained)
-    end = tokenizer.eos_token_id
-    ids = (*target.ids[1:], end if end is not None else target.ids[0])
-    return mark(text_line(tokenizer, list(ids)), last_is_special=True)
+    end = target.ids[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
+    line = text_line(tokenizer, [*target.ids[1:], end])
+    return replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))

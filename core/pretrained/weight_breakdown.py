@@ -1,4 +1,4 @@
-"""One attention weight broken down: query, key and their products by dimension, score, row, and contribution."""
+"""The queries, keys and values of a layer, and one weight broken down: products, score, row and contribution."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from core.pretrained.attention_recorder import AttentionCall
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
+from core.pretrained.layers import layer_numbers
 from core.pretrained.maps import allowed_of
 from core.pretrained.reading import encode, forward
 from core.trace import Kind, to_numpy
@@ -25,10 +26,10 @@ Row = Float[np.ndarray, " S"]
 
 @dataclass(frozen=True, eq=False)
 class LayerAttention:
-    """What one layer computes its attention from, by head; H query heads share G key and value heads.
+    """The inputs of one layer's attention by head; H query heads share G key and value heads.
 
-    `unrotated_q` and `unrotated_k` are before rotation, None where the family does not rotate. `bias` is added to the
-    scaled scores; `softcap` and `sinks` are None where the family has none.
+    `unrotated_q` and `unrotated_k` are None where the family does not rotate, `softcap` and `sinks` where it has none.
+    `bias` is added to the scaled scores.
     """
 
     kind: Kind
@@ -55,9 +56,8 @@ class LayerAttention:
 class WeightBreakdown:
     """Every intermediate value of one weight; rows run over all keys.
 
-    `products` are q·k by dimension, `dot` their sum. `scores` are those that the softmax takes, −inf where masked;
-    `weights` is the row made of them here, which is the model's own to 1e-6. `value` is the key's v, `out` the
-    head's output at the query.
+    `products` are q·k by dimension, `dot` their sum. `scores` are the input of the softmax, −inf where masked;
+    `weights`, computed from them, equal the model's to 1e-6. `value` is the key's v, `out` the head's output.
     """
 
     q: Vector
@@ -88,13 +88,26 @@ class WeightBreakdown:
         return self.value * self.weights[self.key]
 
 
+@dataclass(frozen=True, eq=False)
+class LayerQKV:
+    """The input x of one layer on one text, and its queries, keys and values by head."""
+
+    x: Float[Tensor, "1 T C"]
+    q: Float[Tensor, "1 H T D"]
+    k: Float[Tensor, "1 H T D"]
+    v: Float[Tensor, "1 H T D"]
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    cut: str | None
+
+
 def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[LayerAttention, ...]:
     """The q, k, v, scale, bias and mask of each layer, in map order; PretrainedError where none is recorded."""
     batch, *_ = encode(pretrained, inputs)
+    _, recorder = forward(pretrained, batch, with_qkv=True)
+    if not recorder.calls:
+        raise PretrainedError(f"{pretrained.name} has no layer whose queries and keys could be opened.")
     with torch.no_grad():
-        _, recorder = forward(pretrained, batch, with_qkv=True)
-        if not recorder.calls:
-            raise PretrainedError(f"{pretrained.name} has no layer whose queries and keys could be opened.")
         return tuple(_layer(pretrained.model, call) for call in recorder.calls)
 
 
@@ -137,16 +150,13 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
     assert call.q is not None and call.k is not None and call.v is not None
     options = call.options
     scale = options.get("scaling")
-    plain_q, plain_k = _before_rotation(model, call)
     sinks = getattr(call.module, "sinks", None)
-    allowed = allowed_of(call.mask, call.k.shape[2])
     bias = options.get("position_bias")
-    if bias is not None and not bool(bias.any()):
-        bias = None
-    return LayerAttention(call.kind, call.layer, call.q[0], call.k[0], call.v[0],
-                 call.q.shape[-1] ** -0.5 if scale is None else float(scale), plain_q, plain_k,
-                 None if bias is None else bias[0], options.get("softcap"), allowed,
-                 None if sinks is None else sinks.detach().cpu())
+    return LayerAttention(
+        call.kind, call.layer, call.q[0], call.k[0], call.v[0],
+        call.q.shape[-1] ** -0.5 if scale is None else float(scale), *_before_rotation(model, call),
+        None if bias is None or not bool(bias.any()) else bias[0], options.get("softcap"),
+        allowed_of(call.mask, call.k.shape[2]), None if sinks is None else sinks.detach().cpu())
 
 
 def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Tensor | None]:
@@ -161,13 +171,27 @@ def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Te
         return None, None
     positions = torch.arange(q.shape[2])[None]
     try:
-        if "layer_type" in inspect.signature(angles[0].forward).parameters:
-            kinds = module.config.layer_types
-            cos, sin = angles[0](q, positions, kinds[module.layer_idx])
-        else:
-            cos, sin = angles[0](q, positions)
+        typed = "layer_type" in inspect.signature(angles[0].forward).parameters
+        cos, sin = angles[0](q, positions, *([module.config.layer_types[module.layer_idx]] if typed else []))
         stretch = cos[0, 0].square() + sin[0, 0].square()  # above 1 where a family also scales (YaRN)
         back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
     except (RuntimeError, TypeError, AttributeError):
         return None, None
     return back_q[0].cpu(), back_k[0].cpu()
+
+
+def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
+    """The queries, keys and values of one layer on a text, after any rotation.
+
+    softmax(q·k/√D) is the attention that `read` returns. A long text is cut as there. PretrainedError when the
+    text is empty, or the model has no such layer.
+    """
+    batch, line, _, cut = encode(pretrained, ModelInputs(text))
+    output, recorder = forward(pretrained, batch, with_qkv=True, output_hidden_states=True)
+    if not 0 <= layer < len(recorder.calls):
+        raise PretrainedError(f"{pretrained.name} shows no queries of a layer {layer}; it has {len(recorder.calls)} "
+                              "layers whose attention can be read.")
+    call = recorder.calls[layer]
+    assert call.q is not None and call.k is not None and call.v is not None
+    number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
+    return LayerQKV(output.hidden_states[number], call.q, call.k, call.v, line.tokens, line.special, cut)

@@ -17,7 +17,6 @@ import transformers
 from core.pretrained import Array, ModelInputs, PretrainedError, encode, read
 from core.pretrained.attention_recorder import NAME
 from core.pretrained.base import first_line
-from core.pretrained.error_messages import REASONS, reason_of
 from core.pretrained.load import prepare_model
 from core.pretrained.model_files import refuse_config
 from tests.tiny_architectures import ARCHITECTURES, CONFIG_MAPPING, class_of, reader_of, shrunk
@@ -79,6 +78,20 @@ def own(pretrained, batch):
     if every[0]:
         every[1] = ()
     return [one for ones in every for one in ones if isinstance(one, torch.Tensor)]
+
+
+# Every reason for which a model that can be loaded is not drawn, and a part of its sentence that no other has.
+REASONS = {
+    "inputs": "which this page does not have", "videos": "reads videos", "size": "returned maps of",
+    "none": "has no attention to draw", "scores": "returned numbers that are no weights",
+    "stages": "has no one size of patches", "sound": "takes sound in a form",
+    "parts": "has no forward pass of its own",
+}
+
+
+def reason_of(sentence):
+    """Which of the reasons a refusal gives; None for none of them."""
+    return next((reason for reason, part in REASONS.items() if part in sentence), None)
 
 
 def outcome(model_type):

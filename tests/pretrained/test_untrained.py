@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.pretrained import load_lab_model, load_minilm, read
-from core.pretrained.untrained import untrained
+from core.pretrained.load import untrained
 from tests.tiny_models import tiny
 
 

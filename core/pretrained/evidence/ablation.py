@@ -38,7 +38,7 @@ def ablate_heads(baseline: Baseline, off: HeadSet) -> Effect:
 def make_heads_uniform(baseline: Baseline, heads: HeadSet) -> Effect:
     """The effect of giving heads equal weights on all visible keys.
 
-    The uniform weights of Wiegreffe & Pinter 2019, section 3.2. PretrainedError as in `switched_off`.
+    The uniform weights of Wiegreffe & Pinter 2019, section 3.2. PretrainedError as in `forward`.
     """
     return _effect(baseline, baseline.rerun(uniform=heads))
 

@@ -29,13 +29,12 @@ LayerKey = tuple[Kind, int]
 class Contributions:
     """By (kind, layer): `norms` (H, S) are ‖v·W_O‖ of each key, `gradients` (H, T, S) are α·∂answer/∂α of each weight.
 
-    Without `uses_output_matrix`, W_O is unknown and norms are ‖v‖. `gradients` is empty where there is no gradient, and
-    with `out_of_memory` because computing it takes more memory than is free.
+    Norms are ‖v‖ where W_O is unknown. `gradients` is empty where there is no gradient, and with `out_of_memory`
+    because computing it takes more memory than is free.
     """
 
     norms: dict[LayerKey, np.ndarray]
     gradients: dict[LayerKey, np.ndarray]
-    uses_output_matrix: bool
     out_of_memory: bool = False
 
     def norm_map(self, kind: Kind, layer: int,
@@ -58,37 +57,31 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     A head's gradients sum to the first-order estimate of the effect of ablating it (Michel et al. 2019, section 4).
     """
     if not baseline.pretrained.recordable:
-        return Contributions({}, {}, False)
+        return Contributions({}, {})
     free, maps = free_memory(), maps_bytes(baseline.pretrained.model, len(baseline.source))
     out_of_memory = baseline.has_gradient and free is not None and GRADIENT_MEMORY * maps > free
     with_gradients = baseline.has_gradient and not out_of_memory
     output, recorder = forward(baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients)
-    norms: dict[LayerKey, np.ndarray] = {}
-    uses_output_matrix = True
-    for call in recorder.calls:
-        norms[call.kind, call.layer], known = value_norms(baseline.pretrained.model, call)
-        uses_output_matrix = uses_output_matrix and known
-    gradients = _gradients(baseline.target_value(baseline.answer_in(baseline.batch, output)),
-                           recorder.calls) if with_gradients else {}
-    return Contributions(norms, gradients, uses_output_matrix, out_of_memory)
+    norms = {(call.kind, call.layer): value_norms(baseline.pretrained.model, call) for call in recorder.calls}
+    gradients: dict[LayerKey, np.ndarray] = {}
+    if with_gradients:
+        target = baseline.target_value(baseline.answer_in(baseline.batch, output))
+        probes = [call.probe for call in recorder.calls if call.probe is not None]
+        slopes = torch.autograd.grad(target, probes, allow_unused=True)
+        gradients = {(call.kind, call.layer): to_numpy((call.weights.detach() * slope.cpu())[0])
+                     for call, slope in zip(recorder.calls, slopes, strict=True) if slope is not None}
+    return Contributions(norms, gradients, out_of_memory)
 
 
-def _gradients(target: Tensor, every: list[AttentionCall]) -> dict[LayerKey, np.ndarray]:
-    probes = [call.probe for call in every if call.probe is not None]
-    gradients = torch.autograd.grad(target, probes, allow_unused=True)
-    return {(call.kind, call.layer): to_numpy((call.weights.detach() * gradient.cpu())[0])
-            for call, gradient in zip(every, gradients, strict=True) if gradient is not None}
-
-
-def value_norms(model: Any, call: AttentionCall) -> tuple[Float[np.ndarray, "H S"], bool]:
-    """‖v·W_O‖ of each head and key, and whether W_O was found; without it ‖v‖. Kobayashi et al. 2020, equation 6."""
+def value_norms(model: Any, call: AttentionCall) -> Float[np.ndarray, "H S"]:
+    """‖v·W_O‖ of each head and key, or ‖v‖ where W_O is unknown. Kobayashi et al. 2020, equation 6."""
     assert call.v is not None
     heads = call.weights.shape[1]
     values = repeat_kv(call.v, heads)[0].detach()
     matrix = output_matrix(model, call)
     if matrix is not None:
         values = torch.einsum("hse,hec->hsc", values, matrix)
-    return to_numpy(values.norm(dim=-1)), matrix is not None
+    return to_numpy(values.norm(dim=-1))
 
 
 def output_matrix(model: Any, call: AttentionCall) -> Float[Tensor, "H E C"] | None:

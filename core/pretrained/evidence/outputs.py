@@ -1,4 +1,4 @@
-"""The classes and tokens of an answer by name: from what a person types to the number of a logit, and back."""
+"""Convert the names of classes and tokens to logit numbers, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUOTED, LISTED = 40, 8  # characters of what was typed, and classes, that an err
 
 
 def output_name(pretrained: Pretrained, answer: Answer, output: int) -> str:
-    """The name of a class or token from which `output_id` finds it: its number stands behind where names meet."""
+    """The name of a class or token, with its number where the name is ambiguous."""
     name = display_names(pretrained, answer, [output])[0]
     try:
         if output_id(pretrained, answer, name) == output:
@@ -25,9 +25,9 @@ def output_name(pretrained: Pretrained, answer: Answer, output: int) -> str:
 
 
 def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
-    """The class or token that is meant by a name, as `output_name` writes it, or by #number.
+    """The class or token of a name as `output_name` writes it, or of #number.
 
-    PretrainedError when there is none such, when the text is several tokens, and for an embedding.
+    PretrainedError for an unknown name, for a text of several tokens, and for an embedding.
     """
     text = text.strip()
     if answer.logits is None:
@@ -39,12 +39,16 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
         return by_name
     if number := NUMBER.fullmatch(text):
         return check_output(pretrained, answer, int(number[1]))
-    raise PretrainedError(_unknown_class(pretrained, answer, text) if answer.kind == "class" else
-                          _no_token(pretrained, text))
+    if answer.kind != "class":
+        raise PretrainedError(_no_token(pretrained, text))
+    names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
+    more = ", …" if len(answer.logits) > LISTED else ""
+    raise PretrainedError(f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
+                          f"{', '.join(names)}{more}; #0 names one by its number.")
 
 
 def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
-    """The number itself where the answer has such a logit; PretrainedError where it has none."""
+    """The number itself; PretrainedError unless the answer has such a logit."""
     assert answer.logits is not None
     if not 0 <= output < len(answer.logits):
         what = "class" if answer.kind == "class" else "token"
@@ -63,7 +67,7 @@ def _class(pretrained: Pretrained, text: str) -> int | None:
 
 
 def _token(pretrained: Pretrained, text: str) -> int | None:
-    """The token of that name, as it stands in the vocabulary, else the one that the tokenizer makes of the text."""
+    """The token of that name in the vocabulary, else the one that the tokenizer makes of the text."""
     tokenizer, piece = tokenizer_of(pretrained), text.removeprefix(CONTINUES)
     spelled = [text]
     if marks_words(tokenizer):
@@ -78,17 +82,9 @@ def _token(pretrained: Pretrained, text: str) -> int | None:
 
 
 def _encoded(pretrained: Pretrained, text: str) -> list[int]:
-    """The tokens of a word that stands after another one."""
+    """The tokens of a text after another word."""
     written = f" {text}" if text.isalnum() else text.removeprefix(CONTINUES)
     return list(tokenized(pretrained, written, add_special_tokens=False)["input_ids"])
-
-
-def _unknown_class(pretrained: Pretrained, answer: Answer, text: str) -> str:
-    assert answer.logits is not None
-    names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
-    more = ", …" if len(answer.logits) > LISTED else ""
-    return (f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
-            f"{', '.join(names)}{more}; #0 names one by its number.")
 
 
 def _no_token(pretrained: Pretrained, text: str) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
-from core.pretrained.answers import Answer, answer_of, display_names
+from core.pretrained.answers import Answer, answer, answer_of, display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError
 from core.pretrained.evidence.outputs import check_output
@@ -58,8 +57,7 @@ class Baseline:
     def rerun(self, batch: Batch | None = None, off: HeadSet = NO_HEADS, uniform: HeadSet = NO_HEADS) -> Answer:
         """The answer to another batch, or with heads off or with uniform weights."""
         batch = self.batch if batch is None else batch
-        with torch.no_grad():
-            output, _ = forward(self.pretrained, batch, off=off, uniform=uniform)
+        output, _ = forward(self.pretrained, batch, off=off, uniform=uniform)
         return self.answer_in(batch, output)
 
     def answer_in(self, batch: Batch, output: Any) -> Answer:
@@ -111,18 +109,17 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
     if question.position is not None and not -length <= question.position < length:
         raise PretrainedError(f"The place {question.position} does not answer: the sequence has {length}, 0 to "
                               f"{length - 1}.")
-    with torch.no_grad():
-        output, _ = forward(pretrained, batch)
-    answer = answer_of(pretrained, batch, output, question.position)
-    if answer.logits is not None:
-        defaults = _target(pretrained, question, answer)
-        return Baseline(pretrained, question, batch, source, target, answer, defaults[0], None, *defaults[1:])
+    output, _ = forward(pretrained, batch)
+    full = answer_of(pretrained, batch, output, question.position)
+    if full.logits is not None:
+        defaults = _target(pretrained, question, full)
+        return Baseline(pretrained, question, batch, source, target, full, defaults[0], None, *defaults[1:])
     if (question.output, question.quantity, question.contrast) != (None, None, None):
         raise PretrainedError(f"{pretrained.name} answers with an embedding, of which the cosine alone is followed; it "
                               "has no output, quantity or contrast.")
     against = question.against.strip()
-    reference = answer.vector if not against else _embed(pretrained, against)
-    return Baseline(pretrained, question, batch, source, target, answer, None, reference)
+    reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
+    return Baseline(pretrained, question, batch, source, target, full, None, reference)
 
 
 def quantity_values(answer: Answer, quantity: Quantity) -> Tensor:
@@ -154,12 +151,3 @@ def _target(pretrained: Pretrained, question: Question, answer: Answer) -> tuple
     if contrast == output:
         raise PretrainedError("The difference of a logit and itself is always 0; take two different ones.")
     return output, quantity, contrast
-
-
-def _embed(pretrained: Pretrained, text: str) -> Tensor:
-    batch, *_ = encode(pretrained, ModelInputs(text))
-    with torch.no_grad():
-        output, _ = forward(pretrained, batch)
-    vector = answer_of(pretrained, batch, output).vector
-    assert vector is not None
-    return vector

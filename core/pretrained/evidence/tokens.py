@@ -10,7 +10,7 @@ from core.pretrained.evidence.contributions import Contributions
 from core.pretrained.evidence.question import Baseline
 from core.trace import AttentionTrace, Kind, to_numpy
 
-MOST_FLOW = 10**8  # edges looked at, all once for each row and each token: about 3 s on one core
+MOST_FLOW = 10**8  # edges × rows × tokens: about 3 s on one core
 
 
 def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
@@ -44,9 +44,13 @@ def token_scores(baseline: Baseline, trace: AttentionTrace,
     scores = {"weights": _mean([rows @ np.abs(item.weights[:, :, :size]) for item in maps])}
     norms = [contributions.norm_map(item.kind, item.layer, item.weights) for item in maps]
     if all(one is not None for one in norms):
-        scores["written"] = _mean([rows @ _shares(one[:, :, :size]) for one in norms if one is not None])
+        shares = [one[:, :, :size] / np.maximum(one[:, :, :size].sum(-1, keepdims=True), 1e-12)
+                  for one in norms if one is not None]
+        scores["written"] = _mean([rows @ share for share in shares])
     if contributions.gradients:
-        scores["gradient"] = _gradient_scores(baseline, contributions, size)
+        gradients = [one for (kind, _), one in contributions.gradients.items()
+                     if baseline.target is None or kind != "causal"]
+        scores["gradient"] = np.abs(np.sum([one.sum((0, 1))[:size] for one in gradients], 0))
     through = graph(trace, kind, maps[-1].layer)
     scores["rollout"] = rows @ rollout(through)[:, :size]
     answering = np.flatnonzero(rows).tolist()
@@ -55,17 +59,5 @@ def token_scores(baseline: Baseline, trace: AttentionTrace,
     return scores
 
 
-def _gradient_scores(baseline: Baseline, contributions: Contributions, size: int) -> Float[np.ndarray, " S"]:
-    """The absolute sum of gradient × weight over all weights on each source token."""
-    gradients = [one for (kind, _), one in contributions.gradients.items() if baseline.target is None
-                 or kind != "causal"]
-    return np.abs(np.sum([one.sum((0, 1))[:size] for one in gradients], 0))
-
-
 def _mean(layers: list[np.ndarray]) -> Float[np.ndarray, " S"]:
     return np.mean([one.mean(0) for one in layers], 0)
-
-
-def _shares(norms: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "H T S"]:
-    """Divide each row by its sum."""
-    return norms / np.maximum(norms.sum(-1, keepdims=True), 1e-12)

@@ -11,7 +11,7 @@ from core.finetune.models import name_of
 from core.finetune.run import config_of, is_fine_tune, result
 from core.map_transform import MapTransform, group_by_word, transform_map
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, read
-from core.pretrained.untrained import untrained
+from core.pretrained.load import untrained
 from core.trace import AttentionTrace, Kind
 from core.training.runs import Run, list_runs
 from dashboard.runtime.cache import model, shared
