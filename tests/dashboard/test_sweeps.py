@@ -41,7 +41,7 @@ def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> 
 
 
 def test_all_runs_wait_at_once_in_the_order_of_their_cells():
-    sweep = queue.begin(sweep_config())
+    sweep = queue.start(sweep_config())
     assert list(sweep.runs()) == list(sweep.config().cells)
     states = [run.status().state for run in sweep.runs().values()]
     assert states == ["starting", "queued", "queued", "queued"]
@@ -51,29 +51,29 @@ def test_all_runs_wait_at_once_in_the_order_of_their_cells():
 def test_no_room_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 3)
     with pytest.raises(jobs.QueueFull):
-        queue.begin(sweep_config())
+        queue.start(sweep_config())
     assert list_runs() == [] and list_sweeps() == []
 
 
 def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
-    sweep = queue.begin(sweep_config())
+    sweep = queue.start(sweep_config())
     first, *others = sweep.runs().values()
     queue.stop(sweep)
     assert {run.status().state for run in others} == {"stopped"} and first.stop_request() == "stop"
     first.set_status("finished", "Finished.")
     assert len(sweep.missing()) == 3
-    queue.proceed(sweep)
+    queue.resume(sweep)
     assert {run.status().state for run in others} == {"starting", "queued"}
     assert sweep.runs()[0, 0] == first, "what had finished is left alone"
 
 
 def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
-    sweep = queue.begin(sweep_config())
+    sweep = queue.start(sweep_config())
     first = sweep.runs()[0, 0]
     for run in sweep.runs().values():
         run.set_status("finished" if run != first else "failed", "The worker ended without a word.")
     assert sweep.outcomes()[0, 0].state == "failed"
-    queue.proceed(sweep)
+    queue.resume(sweep)
     assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
 
 

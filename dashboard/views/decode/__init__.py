@@ -1,1 +1,1 @@
-"""The page Decode: greedy, beam search and sampling on a trained model, with the tree of what was weighed."""
+"""The page Decode: greedy, beam search and sampling on a trained model, with the search tree."""

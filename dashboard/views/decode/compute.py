@@ -1,4 +1,4 @@
-"""Runs that decode, their held-out sources, the search of one source, and all strategies over many sources."""
+"""Runs that decode, their held-out sources, the search of one source, and strategies compared over many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from core.attention import ConfigError
-from core.decoding import EOS, ForcedSteps, Hypothesis, Prompt, SearchSettings, Tree, beam, force_tokens, greedy, sample
+from core.decoding import EOS, Hypothesis, Prompt, SearchSettings, Tree, beam, greedy, sample
 from core.models import MODELS, Model, Seq2Seq
 from core.tasks import Example, Task
 from core.tasks.metrics import score
@@ -71,12 +71,6 @@ def _can_decode(run: Run) -> bool:
     return issubclass(MODELS[kind], Seq2Seq) and bool(run.checkpoint_steps())
 
 
-def held_out_examples(checkpoint: Checkpoint) -> tuple[Example, ...]:
-    """The held-out sources to choose from; of a text, the beginning of each window."""
-    _, task = checkpoint.load()
-    return task.held_out(HELD_OUT)
-
-
 def source_text(task: Task, example: Example) -> str:
     """A source as it would be typed."""
     tokens = example.source[:READ] if task.form == "text" else example.source
@@ -88,12 +82,8 @@ def default_example(checkpoint: Checkpoint) -> int:
 
     Of a text, the window whose beginning has most different tokens.
     """
-    return cache.cached(_default_example, checkpoint)
-
-
-def _default_example(checkpoint: Checkpoint) -> int:
     model, task = checkpoint.load()
-    examples = held_out_examples(checkpoint)
+    examples = task.held_out(HELD_OUT)
     if task.form != "pairs":
         return max(range(len(examples)), key=lambda i: len(set(examples[i].source[:READ])))
     batch = task.collate(examples)
@@ -101,31 +91,20 @@ def _default_example(checkpoint: Checkpoint) -> int:
     wrong = [i for i, (row, example) in enumerate(zip(outputs, examples, strict=True))
              if tuple(task.target_vocab.decode(row)) != example.target]
     for i in wrong[:TRIED]:
-        best = run_search(model, prompt_of(task, examples[i]), BEAM_OF_FOUR,
-                          task.max_target + 1).hypotheses[0]
+        best = run_search(model, prompt_of(task, examples[i]), BEAM_OF_FOUR, task.max_target + 1).hypotheses[0]
         if tuple(task.target_vocab.decode(best.tokens)) == examples[i].target:
             return i
     return wrong[0] if wrong else 0
 
 
-def example_of(checkpoint: Checkpoint, source: str | int) -> Example:
-    """The typed source, or the held-out one of that number; ValueError for a source that cannot be read."""
-    _, task = checkpoint.load()
-    return held_out_examples(checkpoint)[source] if isinstance(source, int) else task.example(source)
-
-
 def decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) -> SearchResult:
-    """The cached search; ValueError for a source that cannot be read and for settings out of bounds."""
-    return cache.cached(_decode, checkpoint, source, settings)
-
-
-def _decode(checkpoint: Checkpoint, source: str | int, settings: SearchSettings) -> SearchResult:
+    """The search; ValueError for a source that cannot be read and for settings out of bounds."""
     model, task = checkpoint.load()
-    example = example_of(checkpoint, source)
+    example = task.held_out(HELD_OUT)[source] if isinstance(source, int) else task.example(source)
     prompt = prompt_of(task, example)
     started = time.thread_time()
     tree = run_search(model, prompt, settings, longest_of(task, example, settings))
-    known = {held.source: held.target for held in held_out_examples(checkpoint)} if task.form == "pairs" else {}
+    known = {held.source: held.target for held in task.held_out(HELD_OUT)} if task.form == "pairs" else {}
     unknown = tuple(sorted(set(example.source) - set(task.source_vocab.tokens))) if task.input == "tokens" else ()
     tokens = task.display_tokens(example)[0]
     return SearchResult(prompt, tokens, known.get(example.source), tree, time.thread_time() - started, unknown)
@@ -151,15 +130,8 @@ def run_search(model: Seq2Seq, prompt: Prompt, settings: SearchSettings, longest
     if settings.strategy == "sampling":
         return sample(model, prompt, torch.Generator().manual_seed(settings.seed), samples=settings.samples,
                       sampling=settings.sampling, no_repeat=settings.no_repeat, max_length=longest)
-    if settings.strategy == "beam":
-        return beam(model, prompt, width=settings.width, length_penalty=settings.length_penalty,
-                    no_repeat=settings.no_repeat, max_length=longest)
-    return beam(model, prompt, width=1, no_repeat=settings.no_repeat, max_length=longest)
-
-
-def steps_of(checkpoint: Checkpoint, prompt: Prompt, tokens: Sequence[int]) -> ForcedSteps:
-    """All probabilities and the attention along one path."""
-    return force_tokens(checkpoint.load()[0], prompt, tokens)
+    width, penalty = (settings.width, settings.length_penalty) if settings.strategy == "beam" else (1, 0.0)
+    return beam(model, prompt, width=width, length_penalty=penalty, no_repeat=settings.no_repeat, max_length=longest)
 
 
 @dataclass(frozen=True)
@@ -176,21 +148,15 @@ class Score:
 
 def compare_strategies(checkpoint: Checkpoint, strategies: tuple[SearchSettings, ...]) -> tuple[int, tuple[Score, ...]]:
     """How many held-out sources every strategy decoded within SECONDS, and the score of each strategy."""
-    return cache.cached(_compare_strategies, checkpoint, strategies)
-
-
-def _compare_strategies(
-    checkpoint: Checkpoint, strategies: tuple[SearchSettings, ...]
-) -> tuple[int, tuple[Score, ...]]:
     model, task = checkpoint.load()
     best: list[list[Hypothesis]] = []
-    ends = time.monotonic() + SECONDS
+    end = time.monotonic() + SECONDS
     examples = task.held_out(SOURCES)
     for example in examples:
         prompt = prompt_of(task, example)
         best.append([run_search(model, prompt, settings, longest_of(task, example, settings)).hypotheses[0]
                      for settings in strategies])
-        if time.monotonic() > ends:
+        if time.monotonic() > end:
             break
     targets = [example.target for example in examples[: len(best)]]
     return len(best), tuple(_score(task, result, targets) for result in zip(*best, strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from core.attention import ConfigError
-from core.decoding import ForcedSteps, SearchSettings
+from core.decoding import ForcedSteps, SearchSettings, force_tokens
 from core.tasks import Task
 from core.trace import AttentionMap, AttentionTrace
 from dashboard.charts import search_tree
@@ -17,30 +17,22 @@ from dashboard.charts.numbers import number, percent
 from dashboard.charts.palette import Ink
 from dashboard.charts.source_attention import tiles
 from dashboard.charts.token_bars import bars
-from dashboard.charts.tokens import shorten
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
+from dashboard.runtime.cache import cached
 from dashboard.views.decode import text
-from dashboard.views.decode.compute import (
-    SECONDS,
-    SOURCES,
-    SearchResult,
-    compare_strategies,
-    decodable_runs,
-    decode,
-    steps_of,
-)
+from dashboard.views.decode.compute import SECONDS, SOURCES, SearchResult, compare_strategies, decodable_runs, decode
 from dashboard.views.decode.controls import Controls, choose_run, draw_controls, run_name
+from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.sampling import sources
 from dashboard.widgets.table import table
 
 PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
-SHOWN = 8  # outputs in the table
 
 
 def page() -> None:
-    """Everything from top to bottom."""
+    """Draw the page from top to bottom."""
     title("Decode", "A trained model says one token at a time. See what else it might have said.")
     runs = decodable_runs()
     run, trouble = choose_run(runs)
@@ -48,8 +40,8 @@ def page() -> None:
         st.warning(plain(trouble))
     try:
         controls = draw_controls(runs, run)
-        result = decode(controls.checkpoint, controls.source, controls.settings)
-        greedy = decode(controls.checkpoint, controls.source, replace(controls.settings, strategy="greedy"))
+        result = cached(decode, controls.checkpoint, controls.source, controls.settings)
+        greedy = cached(decode, controls.checkpoint, controls.source, replace(controls.settings, strategy="greedy"))
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
         next_page("decode")
@@ -61,9 +53,12 @@ def page() -> None:
               f"{text.output_text(task, result.tree.hypotheses[0].tokens)}.",
               follow=st.session_state[PICKED] is not None, key="decode:tree", on_pick=_pick)
     fact(text.fact(result, task, controls.settings, greedy.tree.hypotheses[0]))
-    where = f"{run_name(run)}, step {controls.checkpoint.step:,}"
-    st.caption(plain(text.caption(result, task, controls.settings, len(search_tree.spots(result.tree, path)), where)))
-    _outputs(result, task, controls.settings)
+    model = f"{run_name(run)}, step {controls.checkpoint.step:,}"
+    st.caption(plain(text.caption(result, task, len(search_tree.spots(result.tree, path)), model)))
+    outputs = result.tree.hypotheses
+    outputs_table(outputs, [text.output_text(task, one.tokens) for one in outputs],
+                  controls.settings.strategy == "sampling",
+                  [text.is_correct(result, task, one) for one in outputs] if result.target is not None else ())
     _along_path(controls, result, path)
     _comparison(controls)
     sources(controls.settings.strategy, key="decode:source-code")
@@ -76,20 +71,18 @@ def _pick() -> None:
 
 def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
     """The path to the candidate that was pressed in this tree, else to the end of the best output."""
-    this = (controls.checkpoint, controls.source, controls.settings)
-    if st.session_state.get(OF) != this:
-        st.session_state[OF] = this
-        st.session_state[PICKED] = None
-    place = st.session_state.get(PICKED)
-    inside = isinstance(place, int) and 0 <= place < len(result.tree.candidates)
-    return result.tree.path(place if inside else result.tree.hypotheses[0].leaf)
+    if st.session_state.get(OF) != controls:
+        st.session_state[OF], st.session_state[PICKED] = controls, None
+    index = st.session_state.get(PICKED)
+    valid = isinstance(index, int) and 0 <= index < len(result.tree.candidates)
+    return result.tree.path(index if valid else result.tree.hypotheses[0].leaf)
 
 
 def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> None:
     """Left the attention along the picked path; right the probabilities at its last step, and the equation."""
-    _, task = controls.checkpoint.load()
+    model, task = controls.checkpoint.load()
     tokens = result.tree.tokens(path[-1])
-    steps = steps_of(controls.checkpoint, result.prompt, tokens)
+    steps = force_tokens(model, result.prompt, tokens)
     left, right = st.columns([0.52, 0.48], gap="medium")
     with left:
         _attention(result, task, steps, tokens)
@@ -98,29 +91,14 @@ def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> No
         st.latex(text.equation(controls.settings, result.tree, path))
 
 
-def _outputs(result: SearchResult, task: Task, settings: SearchSettings) -> None:
-    """A table of the outputs, the best first."""
-    head = ["output", "log-probability", "tokens", "drawn" if settings.strategy == "sampling" else "score"]
-    head += ["right"] if result.target is not None else []
-    rows = []
-    for one in result.tree.hypotheses[:SHOWN]:
-        ranked = f"{one.samples}" if settings.strategy == "sampling" else number(one.score)
-        known = text.is_correct(result, task, one)
-        rows.append([shorten(text.output_text(task, one.tokens)), number(one.logp), str(len(one)),
-                     ranked, *([] if known is None else ["yes" if known else "no"])])
-    table(head, rows, caption="Outputs, the best first", markers=False)
-    if (more := len(result.tree.hypotheses) - SHOWN) > 0:
-        st.caption(f"And {more} more.")
-
-
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
     """The attention of each step of the path: a map with the picked step in the accent, or pictures with patches."""
     if not steps.source_attention:
         st.caption("This model has no attention: at each step it sees the encoder's last state alone.")
         return
     generated = tuple(text.names(task)[token] for token in tokens)
-    read = (*result.source, *generated[:-1]) if result.prompt.text else result.source
-    maps = [AttentionMap("cross", layer, np.ascontiguousarray(weights.float().cpu().numpy()), generated, tuple(read))
+    keys = (*result.source, *generated[:-1]) if result.prompt.text else result.source
+    maps = [AttentionMap("cross", layer, np.ascontiguousarray(weights.float().cpu().numpy()), generated, tuple(keys))
             for layer, weights in enumerate(steps.source_attention)]
     picked = _head(maps)
     if task.input == "patches":
@@ -130,19 +108,19 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
         return
     attention_view(AttentionTrace(tuple(maps), "decoded"), key="decode:map", layer=picked[0], head=picked[1],
                    query=len(generated) - 1, show="matrix", height=420, title="Where each step looked",
-                   fact=f"The attention of {len(generated)} steps on {len(read)} tokens that were read")
+                   fact=f"The attention of {len(generated)} steps on {len(keys)} tokens that were read")
 
 
 def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
     """The head that is drawn: the sharpest one until another is chosen."""
-    sharp = {(one.layer, head): float(weights.max(-1).mean()) for one in maps for head, weights in
-             enumerate(one.weights)}
-    usual = max(sharp, key=lambda place: sharp[place])
-    if len(sharp) == 1:
-        return usual
-    options = list(sharp)
-    return st.selectbox("Head", options, options.index(usual), key=f"decode:head:{len(maps)}:{len(maps[0].weights)}",
-                        format_func=lambda place: f"L{place[0]}·H{place[1]}", width=180)
+    sharpness = {(one.layer, head): float(weights.max(-1).mean()) for one in maps
+                 for head, weights in enumerate(one.weights)}
+    heads = list(sharpness)
+    sharpest = max(heads, key=lambda head: sharpness[head])
+    if len(heads) == 1:
+        return sharpest
+    return st.selectbox("Head", heads, heads.index(sharpest), key=f"decode:head:{len(maps)}:{len(maps[0].weights)}",
+                        format_func=lambda head: f"L{head[0]}·H{head[1]}", width=180)
 
 
 def _next_token(steps: ForcedSteps, task: Task, settings: SearchSettings, token: int) -> None:
@@ -160,22 +138,21 @@ def _comparison(controls: Controls) -> None:
     _, task = controls.checkpoint.load()
     if task.form != "pairs":
         return
-    this = (controls.checkpoint, controls.settings)
+    measured = (controls.checkpoint, controls.settings)
     if st.button(f"Measure on {SOURCES} held-out sources", icon=":material/speed:", type="tertiary",
                  key="decode:measure", help=f"a second or two, {SECONDS} at most"):
-        st.session_state[COMPARED] = this
-    if st.session_state.get(COMPARED) != this:
+        st.session_state[COMPARED] = measured
+    if st.session_state.get(COMPARED) != measured:
         return
     strategies = tuple(dict.fromkeys((replace(controls.settings, strategy="greedy"), controls.settings)))
     with st.spinner("Decoding"):
-        count, scores = compare_strategies(controls.checkpoint, strategies)
-    rows = [[text.strategy_name(settings), percent(one.exact),
-             *(number(value) for value in (one.bleu, one.chrf) if value is not None),
+        count, scores = cached(compare_strategies, controls.checkpoint, strategies)
+    optional = [(name, key) for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
+                if getattr(scores[0], key) is not None]
+    rows = [[text.strategy_name(settings), percent(one.exact), *(number(getattr(one, key)) for _, key in optional),
              number(one.logp), number(one.tokens)] for settings, one in zip(strategies, scores, strict=True)]
-    head = ["way", "exact",
-            *(name for name, value in (("BLEU", scores[0].bleu), ("chrF", scores[0].chrf)) if value is not None),
-            "log-probability", "tokens"]
-    table(head, rows, caption=f"Means over {count} held-out sources", markers=False)
+    table(["way", "exact", *(name for name, _ in optional), "log-probability", "tokens"], rows,
+          caption=f"Means over {count} held-out sources", markers=False)
     st.caption(f"Means over the same {count} held-out sources.{text.cut_at(scores, task, controls.settings)}")
     if len(scores) == 2:
         fact(text.scores_fact(*scores))

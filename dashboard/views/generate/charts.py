@@ -1,4 +1,4 @@
-"""Text as tokens: shaded by the weights of one step, the new token in the accent, later ones faint."""
+"""Text as tokens, shaded by the weights of one step; the new token in the accent, later ones faint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READABLE = 4.5
 
 
 def shade(weight: float, theme: Theme) -> tuple[str, str]:
-    """The ink of a weight from 0 to 1 between the stops of the scale, and the colour of what is written on it."""
+    """The ink of a weight from 0 to 1 between the stops of the scale, and the colour of text on it."""
     stops, position = WEIGHTS[theme], min(max(weight, 0.0), 1.0) * (len(WEIGHTS[theme]) - 1)
     low = min(int(position), len(stops) - 2)
     parts = [round(int(stops[low][i:i + 2], 16) * (low + 1 - position)
@@ -50,14 +50,13 @@ def strip(tokens: Sequence[str], weights: Sequence[float | None], theme: Theme, 
     `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
     some weight are shown.
     """
-    ink, cells, many, left_out = Ink.of(theme), [], len(tokens) > MOST, False
+    ink, shorten, gap = Ink.of(theme), len(tokens) > MOST, "<span>…</span>"
+    cells: list[str] = []
     for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
         below, style = "", ""
-        if many and weight is not None and weight < LEAST:
-            cells += [] if left_out else ["<span>…</span>"]
-            left_out = True
+        if shorten and weight is not None and weight < LEAST:
+            cells += [] if cells[-1:] == [gap] else [gap]
             continue
-        left_out = False
         if index == now:
             style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
             below = "" if chance is None else number(chance)

@@ -9,20 +9,13 @@ from dataclasses import dataclass, field
 
 from core.decoding import Hypothesis, Tree
 from core.pretrained import ModelInputs, Pretrained
-from core.pretrained.generate import (
-    Continuation,
-    GenerationStart,
-    prepare_generation,
-    score_continuation,
-    token_names,
-)
+from core.pretrained.generate import Continuation, GenerationStart, prepare_generation, score_continuation, token_names
 from core.trace import AttentionTrace, Kind
-from dashboard.runtime.cache import shared
 from dashboard.views.generate.controls import Controls
 from dashboard.widgets.model_picker import ModelRef, load_model
 
-PATIENCE, BETWEEN = 0.35, 0.2  # seconds until an unfinished search is drawn, and from one drawing to the next
-SHARE = 4  # and at least so many times as long as a drawing takes, so that most of the time goes to the search
+PATIENCE, BETWEEN = 0.35, 0.2  # seconds until an unfinished search is drawn, and at least between two drawings
+SHARE = 4  # the time between two drawings is at least this many times that of one drawing
 LIKELIEST = 10  # tokens that are named at a step
 NO_TOKEN = -1  # the id of a sink
 
@@ -64,36 +57,32 @@ class Search:
         return 1 + max((one.step for one in self.tree.candidates), default=-1)
 
 
-def run(now: Search, draw: Callable[[Search], None]) -> None:
+def run(search: Search, draw: Callable[[Search], None]) -> None:
     """Take the remaining steps, and `draw` the search from time to time once it takes longer than PATIENCE.
 
     A widget that is used meanwhile stops this between two steps; the next run of the page continues from there.
     """
     due = time.monotonic() + PATIENCE
-    while not now.stopped and now.advance():
+    while not search.stopped and search.advance():
         if (start := time.monotonic()) >= due:
-            draw(now)
-            took = time.monotonic() - start
-            due = start + took + max(BETWEEN, SHARE * took)
+            draw(search)
+            end = time.monotonic()
+            due = end + max(BETWEEN, SHARE * (end - start))
 
 
-def outputs(now: Search) -> list[Hypothesis]:
+def outputs(search: Search) -> list[Hypothesis]:
     """The outputs, the best first; while the search is not over, also the beginnings that it would continue."""
-    tree, last = now.tree, now.length - 1
+    tree, last = search.tree, search.length - 1
     hypotheses = list(tree.hypotheses)
-    if not now.done:
+    if not search.done:
         hypotheses += [Hypothesis(leaf, tree.tokens(leaf), one.total, one.total, one.samples)
                        for leaf, one in enumerate(tree.candidates) if one.step == last and one.fate == "kept"]
         hypotheses.sort(key=lambda one: (-one.samples, -one.logp))
     return hypotheses
 
 
-def continuation_of(controls: Controls, tokens: Sequence[int]) -> Continuation:
-    """All logits and the attention along one path; cached."""
-    return shared(_continuation, controls.ref, controls.inputs, tuple(tokens))
-
-
-def _continuation(ref: ModelRef, inputs: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
+def score_path(ref: ModelRef, inputs: ModelInputs, tokens: tuple[int, ...]) -> Continuation:
+    """All logits and the attention along one path."""
     pretrained = load_model(ref)
     return score_continuation(pretrained, prepare_generation(pretrained, inputs), tokens)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
@@ -34,26 +33,16 @@ class Controls:
 
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the settings of the search in a row."""
-    return Controls(choice.ref, choice.inputs, _draw_settings())
-
-
-def _draw_settings() -> SearchSettings:
     way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
     strategy = way.segmented_control("Strategy", list(STRATEGIES), default="Greedy", required=True, key=key("strategy"),
                                      **BOUND)
     *cells, rest = others.columns(SHARES[strategy], vertical_alignment="bottom")
     settings = strategy_settings(strategy, cells, key, max_width=8, penalty=PENALTY)
     with rest.popover("More", icon=":material/tune:"):
-        settings |= _more(strategy)
-    return SearchSettings(STRATEGIES[strategy], **settings)
-
-
-def _more(strategy: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "longest": st.slider("New tokens at most", 1, MOST, 20, key=key("longest"), **BOUND),
-        "no_repeat": st.number_input("Say no n tokens twice", 0, 5, 0, key=key("no_repeat"), **BOUND,
-                                     help="forbids to say the same n tokens in a row again, the prompt's too; 0 "
-                                          "forbids nothing")}
-    if strategy == "Sampling":
-        settings |= sample_count(20, 5, key)
-    return settings
+        settings["longest"] = st.slider("New tokens at most", 1, MOST, 20, key=key("longest"), **BOUND)
+        settings["no_repeat"] = st.number_input(
+            "Say no n tokens twice", 0, 5, 0, key=key("no_repeat"), **BOUND,
+            help="forbids to say the same n tokens in a row again, the prompt's too; 0 forbids nothing")
+        if strategy == "Sampling":
+            settings |= sample_count(20, 5, key)
+    return Controls(choice.ref, choice.inputs, SearchSettings(STRATEGIES[strategy], **settings))

@@ -1,4 +1,4 @@
-"""The page Generate: what a model says after a text, step by step, and where each new token looked."""
+"""The page Generate: the continuation of a text, step by step, and the attention of each new token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import partial
 from typing import Literal
 
 import streamlit as st
-from torch import Tensor
 
 from core.decoding import Hypothesis
 from core.pretrained import Pretrained, PretrainedError
@@ -19,20 +18,20 @@ from dashboard.charts.palette import Ink
 from dashboard.charts.token_bars import bars
 from dashboard.components.attention_view import attention_view
 from dashboard.components.tree_view import tree_view
+from dashboard.runtime.cache import shared
 from dashboard.runtime.query_params import read_pair, write_pair
 from dashboard.views.generate import text
 from dashboard.views.generate.charts import step_strips
-from dashboard.views.generate.compute import LIKELIEST, Search, StepView, continuation_of, outputs, run, step_view
+from dashboard.views.generate.compute import LIKELIEST, Search, StepView, outputs, run, score_path, step_view
 from dashboard.views.generate.controls import draw_controls
 from dashboard.views.generate.session import PICKED, current_path, current_search, pick_candidate, timeline
+from dashboard.widgets.decoding import outputs_table
 from dashboard.widgets.model_picker import choose_model
 from dashboard.widgets.model_picker.head_choice import choose_head, current_head_of
 from dashboard.widgets.panels import fact, next_page, plain, theme, title
 from dashboard.widgets.params import BOUND
 from dashboard.widgets.sampling import sources
-from dashboard.widgets.table import table
 
-SHOWN = 8  # outputs in the table
 ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
 SIDES: dict[Kind, str] = {"cross": "Source", "causal": "What was said"}
 RANKS, FEW, LONG = 8, 4, 40  # candidates of a step that are drawn; fewer once there are so many steps
@@ -84,14 +83,14 @@ def _results(search: Search, pretrained: Pretrained) -> None:
         return
     texts = [decode_text(pretrained, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
-    continuation = continuation_of(search.controls, search.tree.tokens(path[-1]))
+    result = shared(score_path, search.controls.ref, search.controls.inputs, tuple(search.tree.tokens(path[-1])))
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
-    kinds = continuation.trace.kinds
+    kinds = result.trace.kinds
     kind = kinds[0] if len(kinds) == 1 else st.segmented_control(
         "Looks at", kinds, default=kinds[0], required=True, key="generate:kind", format_func=SIDES.get,
         label_visibility="collapsed", **BOUND)
-    view = step_view(search, pretrained, path, step, continuation, kind)
+    view = step_view(search, pretrained, path, step, result, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)
     linked, bad = read_pair("head", view.trace.shape)
     first = linked or current_head_of(search.controls.ref, kind, view.trace.shape)
@@ -108,7 +107,7 @@ def _results(search: Search, pretrained: Pretrained) -> None:
         if bad:
             st.warning(bad)
         st.html(step_strips(view, view.trace.map(layer), head, theme()))
-    fact(f"{text.token_fact(continuation.logits[step], view.tokens[step], view.names, step)} "
+    fact(f"{text.token_fact(result.logits[step], view.tokens[step], view.names, step)} "
          f"{text.attention_fact(view.trace.map(layer), head, step, view.keys, view.tokens)}")
     _outputs_and_tree(view, hypotheses, texts)
 
@@ -116,7 +115,7 @@ def _results(search: Search, pretrained: Pretrained) -> None:
 def _outputs_and_tree(view: StepView, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> None:
     """Draw the outputs, and the tree of all candidates."""
     search, settings = view.search, view.search.controls.settings
-    _outputs_table(hypotheses, texts, settings.strategy == "sampling")
+    outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(decode_text(view.pretrained, view.tokens) or "nothing", language=None, wrap_lines=True)
     if sentence := text.outputs_fact(settings, hypotheses, texts):
@@ -133,12 +132,11 @@ def _outputs_and_tree(view: StepView, hypotheses: Sequence[Hypothesis], texts: S
 
 
 def _progress(search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator) -> None:
-    """Draw the best output so far: its newest token with the attention, and what else was likely."""
+    """Draw the best output so far: its newest token with the attention, and the likeliest tokens."""
     best = outputs(search)[0]
     most = min(search.controls.settings.longest, search.start.room)
-    continuation = score_continuation(pretrained, search.start, best.tokens)
-    path, kind = search.tree.path(best.leaf), continuation.trace.kinds[0]
-    view = step_view(search, pretrained, path, len(best) - 1, continuation, kind)
+    result = score_continuation(pretrained, search.start, best.tokens)
+    view = step_view(search, pretrained, search.tree.path(best.leaf), len(best) - 1, result, result.trace.kinds[0])
     layer, head = most_informative_head(view.trace, view.keys, view.tokens)
     with container.container():
         st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
@@ -168,21 +166,13 @@ def _heads(view: StepView, layer: int, head: int) -> None:
 
 def _likeliest(view: StepView) -> None:
     """Draw the likeliest tokens at the step, by the model and, where they differ, by the search."""
-    logits, token = view.continuation.logits[view.step], view.tokens[view.step]
-    settings = view.search.controls.settings
+    logits, settings = view.continuation.logits[view.step], view.search.controls.settings
     model = logits.softmax(-1)
-    shares: dict[str, Tensor] = {"model": model}
-    taken = step_probabilities(view.pretrained, view.search.start, settings, view.tokens[: view.step], logits)
-    if float((taken - model).abs().max()) > 1e-6:
-        shares["drawn from" if settings.strategy == "sampling" else "allowed"] = taken
+    shares, label = {"model": model}, "drawn from" if settings.strategy == "sampling" else "allowed"
+    search = step_probabilities(view.pretrained, view.search.start, settings, view.tokens[: view.step], logits)
+    if float((search - model).abs().max()) > 1e-6:
+        shares[label] = search
     st.markdown(f"**The likeliest tokens at step {view.step + 1}**")
-    st.vega_lite_chart(spec=bars(shares, view.names, token, Ink.of(theme()), LIKELIEST))
+    st.vega_lite_chart(spec=bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST))
     if len(shares) > 1:
-        st.caption(f"Faint is the model's own probability; full is what the search goes by ({list(shares)[1]}).")
-
-
-def _outputs_table(hypotheses: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> None:
-    table(["output", "log-probability", "tokens", "drawn" if sampled else "score"],
-          text.output_rows(hypotheses[:SHOWN], texts, sampled), caption="Outputs, the best first", markers=False)
-    if (more := len(hypotheses) - SHOWN) > 0:
-        st.caption(f"And {more} more.")
+        st.caption(f"Faint is the model's own probability; full is what the search goes by ({label}).")

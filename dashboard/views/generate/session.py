@@ -1,4 +1,4 @@
-"""The session's search, and the picked output and step, on which tree, timeline and link agree."""
+"""The session's search, and the picked output and step, which tree, timeline and link share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.views.generate.compute import Search
 from dashboard.views.generate.controls import Controls
 
 GOING, PICKED = "generate:going", "generate:picked"
-LINKED = "at"  # the link's word for the pair of a candidate and a step
+LINKED = "at"  # the query parameter of the pair of a candidate and a step
 OUTPUTS = 8  # outputs that can be chosen
 
 
@@ -24,17 +24,17 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 
     PretrainedError when the model cannot continue these inputs.
     """
-    now: Search | None = st.session_state.get(GOING)
-    if now is None or now.controls != controls:
+    search: Search | None = st.session_state.get(GOING)
+    if search is None or search.controls != controls:
         start = prepare_generation(pretrained, controls.inputs)
-        fresh = now is None  # a link's pick belongs to the first search
-        now = Search(controls, start, generate_steps(pretrained, start, controls.settings), read=not fresh)
-        st.session_state[GOING], st.session_state[PICKED] = now, None
-    return now
+        # A link's pick belongs to the first search.
+        search = Search(controls, start, generate_steps(pretrained, start, controls.settings), read=search is not None)
+        st.session_state[GOING], st.session_state[PICKED] = search, None
+    return search
 
 
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
-    """The picked path and its step, of the link when the page is opened; then written into the link."""
+    """The picked path and its step, first read from the link, then written into it."""
     if not search.read:
         st.session_state[PICKED], bad = read_pair(LINKED, (len(search.tree.candidates), search.length))
         if bad:
@@ -57,16 +57,15 @@ def picked_path(tree: Tree, hypotheses: Sequence[Hypothesis], pick: Pair | None)
 
 
 def pick_candidate(path: Sequence[int], tree: Tree) -> None:
-    """Pick the step of the pressed candidate, on the current path if it is on it, else on its own."""
+    """Pick the step of the pressed candidate, on the current path if that contains it, else on its own."""
     candidate = st.session_state["generate:tree"].get("pick")
     if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
         leaf = path[-1] if candidate in path else candidate
         st.session_state[PICKED] = leaf, tree.candidates[candidate].step
 
 
-def timeline(
-    search: Search, hypotheses: Sequence[Hypothesis], texts: Sequence[str], path: Sequence[int], step: int
-) -> None:
+def timeline(search: Search, hypotheses: Sequence[Hypothesis], texts: Sequence[str], path: Sequence[int],
+             step: int) -> None:
     """Draw the choice of an output, where there are several, and a slider over its tokens."""
     slider = st.container()
     if len(hypotheses) > 1:

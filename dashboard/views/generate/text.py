@@ -1,24 +1,19 @@
-"""The page's sentences and equations, with the numbers of the search that just ran."""
+"""The page's sentences and equations, with the numbers of the search."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from core.decoding import Hypothesis, SearchSettings, Tree
-from core.pretrained.induction_scores import (
-    count_eligible_steps,
-    count_visible_keys,
-    induction_score,
-    uniform_induction_score,
-)
+from core.pretrained import induction_scores
 from core.trace import AttentionMap
 from dashboard.charts.numbers import duration, number
 from dashboard.charts.tokens import shorten
 from dashboard.views.generate.compute import Search
+from dashboard.widgets.decoding import step_equation
 from dashboard.widgets.panels import plain
 
 Names = Mapping[int, str]
@@ -26,15 +21,15 @@ ORDER = {2: "second", 3: "third"}
 
 
 def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
-    """How likely the model found what was said at one step, beside the next likeliest."""
+    """The probability of a step's token beside the next likeliest."""
     shares = logits.softmax(-1)
     first, second = shares.topk(2).indices.tolist()
     rank = int((shares > shares[token]).sum()) + 1
-    own = f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}"
+    start = f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}"
     if rank == 1:
-        return f"{own}; the next likeliest, “{plain(names[second])}”, has {number(float(shares[second]))}."
+        return f"{start}; the next likeliest, “{plain(names[second])}”, has {number(float(shares[second]))}."
     likeliest = f"“{plain(names[first])}”, with {number(float(shares[first]))}"
-    return f"{own}, its {ordinal(rank)} choice; its first would be {likeliest}."
+    return f"{start}, its {ordinal(rank)} choice; its first would be {likeliest}."
 
 
 def ordinal(rank: int) -> str:
@@ -44,25 +39,25 @@ def ordinal(rank: int) -> str:
 
 
 def attention_fact(item: AttentionMap, head: int, step: int, keys: Sequence[int], tokens: Sequence[int]) -> str:
-    """Where one head looked at that step, and over all steps whether it looks at the token it says next."""
+    """The largest weight of a head at a step, and over all steps its induction score."""
     row = item.weights[head, step]
-    best, even = int(np.argmax(row)), 1 / float(count_visible_keys(item)[step])
+    best, even = int(np.argmax(row)), 1 / float(induction_scores.count_visible_keys(item)[step])
     out = (f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
            f":primary[{plain(item.keys[best])}]; even attention would put {number(even)}.")
-    scores = None if item.kind == "cross" else induction_score(item, keys, tokens)
+    scores = None if item.kind == "cross" else induction_scores.induction_score(item, keys, tokens)
     if scores is None:
         return out
-    count = count_eligible_steps(item, keys, tokens)
+    count = induction_scores.count_eligible_steps(item, keys, tokens)
     steps = "that step" if count == 1 else f"the {count} steps whose token stood before"
     return (f"{out} Over {steps}, it puts {number(scores[head])} on that very token; even attention would put "
-            f"{number(uniform_induction_score(item, keys, tokens))}.")
+            f"{number(induction_scores.uniform_induction_score(item, keys, tokens))}.")
 
 
 def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> str:
-    """What all samples, or all beams, came to; nothing for one output."""
-    if settings.strategy == "sampling" and (drawn := sum(one.samples for one in hypotheses)) > 1:
-        kinds = "all the same" if len(hypotheses) == 1 else f"{len(hypotheses)} different texts"
-        return f"{drawn} samples are {kinds}."
+    """How the outputs of all samples, or of a beam, differ; "" for one output."""
+    if settings.strategy == "sampling" and (samples := sum(one.samples for one in hypotheses)) > 1:
+        different = "all the same" if len(hypotheses) == 1 else f"{len(hypotheses)} different texts"
+        return f"{samples} samples are {different}."
     if settings.strategy == "beam" and len(hypotheses) > 1:
         likeliest = max(hypotheses, key=lambda one: one.logp)
         if likeliest is hypotheses[0]:
@@ -73,18 +68,11 @@ def outputs_fact(settings: SearchSettings, hypotheses: Sequence[Hypothesis], tex
     return ""
 
 
-def output_rows(hypotheses: Sequence[Hypothesis], texts: Sequence[str], sampled: bool) -> list[list[str]]:
-    """A row for each output: text, log-probability, length, and the number of samples or the score."""
-    return [[shorten(text) or "nothing", number(one.logp), str(len(one)),
-             f"{one.samples}" if sampled else number(one.score)]
-            for one, text in zip(hypotheses, texts, strict=False)]
-
-
-def caption(search: Search, drawn: int, note: str | None) -> str:
-    """The conditions, and what the picture leaves out."""
+def caption(search: Search, visible: int, note: str | None) -> str:
+    """The conditions of the numbers, and how many candidates the figure leaves out."""
     tree, settings, room = search.tree, search.controls.settings, search.start.room
-    left = len(tree.candidates) - drawn
-    more = f" {left:,} of them are not drawn." if left else ""
+    hidden = len(tree.candidates) - visible
+    more = f" {hidden:,} of them are not drawn." if hidden else ""
     rate = f", {search.length / search.seconds:,.0f} steps a second" if search.seconds else ""
     short = (f" The model has places for {len(search.start.prompt.prefix_tokens) + room} tokens, "
              f"so at most {room} are said."
@@ -96,18 +84,9 @@ def caption(search: Search, drawn: int, note: str | None) -> str:
 
 def equation(settings: SearchSettings, tree: Tree, path: Sequence[int], step: int) -> str:
     """The rule of the strategy with the picked path's own numbers, in LaTeX."""
-    one, last = tree.candidates[path[step]], tree.candidates[path[-1]]
-    own = math.exp(one.logp)
+    total = tree.candidates[path[-1]].total
     if settings.strategy == "beam":
         alpha, length = settings.length_penalty, len(path)
-        return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{number(last.total)}}}"
-                rf"{{{length}^{{{alpha:g}}}}} = {number(last.total / length**alpha)}")
-    if settings.strategy == "greedy":
-        return (rf"y_{{{step + 1}}} = \arg\max_i\, p_i, \qquad p = {number(own)}, "
-                rf"\qquad \sum_t \log p_t = {number(last.total)}")
-    parts = [f"top-k {settings.top_k}" if settings.top_k else "", f"top-p {settings.top_p:g}" if settings.top_p < 1
-             else ""]
-    filters = ", ".join(filter(None, parts))
-    over = rf"j \text{{ kept by {filters}}}" if filters else r"\text{all } j"
-    return (rf"p'_i = \frac{{p_i^{{1/T}}}}{{\sum_{{{over}}} p_j^{{1/T}}}}, \qquad T = {settings.temperature:g}: \quad "
-            rf"{number(own)} \to {number(one.chance or 0)}")
+        return (rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{number(total)}}}"
+                rf"{{{length}^{{{alpha:g}}}}} = {number(total / length**alpha)}")
+    return step_equation(settings, tree.candidates[path[step]], total, f"{{{step + 1}}}")

@@ -1,1 +1,1 @@
-"""The Runs page: everything that was trained here, to name, search, go on with, take away and bring in."""
+"""The page Runs: everything that was trained here, to search, name, continue, download and upload."""

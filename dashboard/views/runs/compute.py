@@ -11,10 +11,10 @@ from dashboard.views.runs.text import STATES
 
 def search(items: Sequence[RunSummary], query: str) -> list[RunSummary]:
     """The runs that match the query."""
-    return [item for item in items if matches(item, query)]
+    return [item for item in items if _matches(item, query)]
 
 
-def matches(item: RunSummary, query: str) -> bool:
+def _matches(item: RunSummary, query: str) -> bool:
     """Whether each word of the query is in the run's name, task, state, origin or config, or is its id."""
     known = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
     if item.config is not None:

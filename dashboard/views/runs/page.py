@@ -1,4 +1,4 @@
-"""The page Runs: a search, the list, and the selected run with its curves and actions."""
+"""The page Runs: a search, the list of runs, and the selected run with its curves and actions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from dashboard.runtime.run_data import records_of
 from dashboard.runtime.run_summary import RunSummary, list_summaries
 from dashboard.views.runs import actions, text
 from dashboard.views.runs.compute import search
-from dashboard.views.runs.controls import missing_text, selection
-from dashboard.views.runs.run_list import listing
+from dashboard.views.runs.controls import controls, draw_search
+from dashboard.views.runs.run_list import run_list
 from dashboard.widgets.panels import fact, next_page, plain, source_panel, theme, title
-from dashboard.widgets.params import BOUND
 
 
 def page() -> None:
     """The search, and below it the list and the selected run, polled while a run is live."""
     title("Runs", "Everything that was trained here: find it, name it, go on with it, take it away.")
-    controls = st.container()
-    live = any(item.live for item in list_summaries())
-    with controls:
-        query = _controls()
-    poll(list_summaries, partial(_board, query), live, "runs:board", interval=SLOW_POLL_INTERVAL,
-         still_live=lambda every: any(item.live for item in every))
+    search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
+    with search_cell:
+        query = draw_search()
+    with upload_cell:
+        actions.upload()
+    poll(list_summaries, partial(_board, query), _any_live(list_summaries()), "runs:board",
+         interval=SLOW_POLL_INTERVAL, still_live=_any_live)
     panel = st.expander("What is checked of an upload", on_change="rerun", key="runs:source")
     if panel.open:
         with panel:
@@ -39,42 +39,40 @@ def page() -> None:
     next_page("runs")
 
 
-def _controls() -> str:
-    row = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
-    query = row[0].text_input("Search", key="runs:search", live=True, icon=":material/search:", max_chars=200,
-                              placeholder="a name, a task, a model, a state", label_visibility="collapsed", **BOUND)
-    with row[1]:
-        actions.upload()
-    return query or ""
+def _any_live(items: Sequence[RunSummary]) -> bool:
+    return any(item.live for item in items)
 
 
 def _board(query: str, every: Sequence[RunSummary]) -> None:
-    """The list of the runs that the search leaves, and the selected run."""
+    """The list of the runs that match the search, and the selected run."""
+    current = controls(query)
     actions.undo()
-    if message := missing_text(every):
+    if message := current.missing_text(every):
         st.warning(plain(message))
-    items = search(every, query)
+    items = search(every, current.query)
     if items:
-        listing(items)
-        _chosen(selection(items), every)
+        selected = current.selection(items)
+        run_list(items, selected)
+        _details(selected, every)
     else:
-        st.info(f"No run has “{plain(query)}” in its name, task, model or state.", icon=":material/search_off:")
+        st.info(f"No run has “{plain(current.query)}” in its name, task, model or state.", icon=":material/search_off:")
     st.caption(text.room(every, most_bytes()))
 
 
-def _chosen(chosen: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:
-    first = chosen[0]
+def _details(selected: Sequence[RunSummary], every: Sequence[RunSummary]) -> None:
+    """The first selected run, and the actions on all selected runs."""
+    first = selected[0]
     with st.container(gap="small"):
-        head = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
-        with head[0]:
+        name, about = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
+        with name:
             actions.name(first)
-        head[1].caption(plain(text.about(first)))
-        actions.actions(chosen)
+        about.caption(plain(text.about(first)))
+        actions.actions(selected)
     if first.trouble:
         st.error(plain(first.trouble))
     elif records_of(first.run):
         _curves(first)
-        fact(text.fact(chosen, every))
+        fact(text.fact(selected, every))
     else:
         st.caption("Nothing is measured yet.")
 

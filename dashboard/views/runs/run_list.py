@@ -1,4 +1,4 @@
-"""The list of runs: a row each, with a small curve of its held-out loss; rows are picked by a click."""
+"""The list of runs: a row each, with a small curve of its held-out loss; a click selects a row."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from dashboard.charts.numbers import byte_size, duration, number, percent
 from dashboard.charts.palette import CATEGORIES
 from dashboard.runtime.run_summary import RunSummary
 from dashboard.views.runs import text
-from dashboard.views.runs.controls import select, selection
+from dashboard.views.runs.controls import select
 from dashboard.widgets.panels import theme
 
 ROW, HEAD, MOST_ROWS = 35, 38, 8  # pixels, pixels, rows
-WRITTEN = {"exact": percent, "loss": number, "trained": duration, "size": byte_size}
+FORMATS = {"exact": percent, "loss": number, "trained": duration, "size": byte_size}
 
 
-def listing(items: Sequence[RunSummary]) -> None:
-    """Draw the list; what is picked in it goes into the link."""
+def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary]) -> None:
+    """Draw the list; the selected rows go into the link."""
     ids = [item.run.id for item in items]
-    # A widget of its own for every list: a pick is a row's number, which means another run in another list.
+    # Another widget for every list: it selects row numbers, which mean other runs in another list.
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
-    chosen = {item.run.id for item in selection(items)}
 
-    def take() -> None:
+    def write_link() -> None:
         select([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
 
     st.dataframe(
-        frame(items).style.format(WRITTEN, na_rep="–"), key=key, on_select=take, selection_mode="multi-row",
+        _frame(items).style.format(FORMATS, na_rep="–"), key=key, on_select=write_link, selection_mode="multi-row",
         hide_index=True, placeholder="",
-        selection_default={"selection": {"rows": [row for row, name in enumerate(ids) if name in chosen]}},
+        selection_default={"selection": {"rows": [row for row, item in enumerate(items) if item in selected]}},
         height=HEAD + ROW * min(len(items), MOST_ROWS), row_height=ROW, column_config=_columns(),
         alt=f"{len(items)} runs, the newest first; the first is {items[0].name}: {text.result(items[0])}")
 
 
-def frame(items: Sequence[RunSummary]) -> pd.DataFrame:
+def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
     """A row a run, as the list shows it."""
     return pd.DataFrame({
         "name": [item.name for item in items],

@@ -1,4 +1,4 @@
-"""What the Runs page says, as text; makes no st call."""
+"""The sentences of the page Runs; makes no st call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATES = {"queued": "waiting", "starting": "starting", "running": "running", "pa
 
 
 def room(items: Sequence[RunSummary], most: int) -> str:
-    """How much room the runs take, and what happens when it is too much."""
+    """The room that the runs take, and what is deleted when it is too much."""
     own = [item for item in items if not item.example]
     used = sum(item.bytes for item in own)
     count = f"{len(own)} run{'s' if len(own) != 1 else ''} of yours" if own else "No run of yours yet"
@@ -24,7 +24,7 @@ def room(items: Sequence[RunSummary], most: int) -> str:
 
 
 def result(item: RunSummary) -> str:
-    """What a run reached, in a few words."""
+    """The result of a run in a few words."""
     if item.last is None or (item.last.exact is None and item.last.error is None):
         return f"a loss of {number(item.loss)}" if item.loss is not None else "nothing measured yet"
     if item.last.error is not None:
@@ -34,12 +34,12 @@ def result(item: RunSummary) -> str:
     return ", ".join([share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)])
 
 
-def fact(picked: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
-    """The measured sentence: what the picked run reached, beside the best other one of the same task."""
-    first = picked[0]
+def fact(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
+    """The result of the selected run, beside the best other one of the same task."""
+    first = selected[0]
     text = (f":primary[**{plain(first.name)}**] reaches **{plain(result(first))}** after {first.steps:,} steps, "
             f"{duration(first.trained)} of training")
-    other = rival(first, [*picked[1:]] or items)
+    other = rival(first, selected[1:] or items)
     if other is None:
         return text + "."
     return (f"{text}; **{plain(other.name)}** reaches {plain(result(other))} after {other.steps:,} steps, "
@@ -47,7 +47,7 @@ def fact(picked: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
 
 
 def state(item: RunSummary) -> str:
-    """How a run stands, and at which step of how many."""
+    """The state of a run, and its share of the planned steps."""
     name = STATES.get(item.status.state, item.status.state)
     if item.live and item.planned_steps and item.steps:
         return f"{name}, {percent(item.steps / item.planned_steps)}"
@@ -55,7 +55,7 @@ def state(item: RunSummary) -> str:
 
 
 def about(item: RunSummary) -> str:
-    """The line under the name: how it stands, what was kept of it, where it comes from."""
+    """The line beside the name: state, saved weights, origin, machine and size."""
     parts = [item.status.message or state(item)]
     if count := len(item.checkpoint_steps):
         parts.append(f"weights kept at {count} step{'s' if count != 1 else ''}")

@@ -1,1 +1,1 @@
-"""Sweeps: one setting's values side by side, each from several seeds; queued, followed, and shown with their spread."""
+"""The page Sweeps: the values of one setting side by side, each from several seeds."""

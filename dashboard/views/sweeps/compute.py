@@ -1,31 +1,25 @@
-"""Which sweep the page shows, the one the link names or the example, and how far it has come."""
+"""A sweep's file and its runs, as the page reads them; and the example sweep."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from core.attention import ConfigError
-from core.tasks import Task, TaskConfig, make_task
+from core.tasks import Task
 from core.training.comparisons import Comparison
 from core.training.seed_stats import Line, SeedStats, line, seed_stats
 from core.training.sweep_files import MEASURES, Outcome, Sweep, sweep_comparisons
 from core.training.sweeps import Cell, SweepConfig, name_of, value_text
+from dashboard.runtime.run_data import task_of
 
 EXAMPLE_SWEEP = Sweep(Path(__file__).with_name("scores.json"))
-HIGHER = {"exact": True, "letters": True, "bleu": True, "chrf": True, "expected": True, "loss": False, "error": False}
-
-
-@lru_cache(maxsize=32)
-def task_of(config: TaskConfig) -> Task:
-    """A task, made once for every look at it."""
-    return make_task(config)
+LOWER_IS_BETTER = ("loss", "error")
 
 
 @dataclass(frozen=True)
 class SweepData:
-    """All that one look at a sweep needs, read once."""
+    """A sweep's config and the outcomes of its runs, read once a redraw."""
 
     sweep: Sweep
     config: SweepConfig
@@ -46,7 +40,7 @@ class SweepData:
 
     @property
     def setting(self) -> str:
-        """What is varied, in words."""
+        """The name of the varied setting."""
         return name_of(self.config.axis, self.config.base.task)
 
     @property
@@ -57,43 +51,39 @@ class SweepData:
         return task_of(self.config.base.task)
 
     def measures(self) -> list[str]:
-        """What was measured: the whole outputs first, else the error, else the loss."""
-        there = {name for outcome in self.outcomes.values() for name in outcome.measures or {}}
-        return [name for name in MEASURES if name in there]
+        """The measures that any run has, in the order of MEASURES."""
+        return [name for name in MEASURES if any(name in (each.measures or {}) for each in self.outcomes.values())]
 
-    def of(self, place: int) -> list[Outcome]:
-        """The runs of one value that were begun, by seed."""
-        return [self.outcomes[cell] for cell in self.config.cells if cell[0] == place and cell in self.outcomes]
+    def outcomes_of(self, value: int) -> list[Outcome]:
+        """The started runs of the value of that index, by seed."""
+        return [self.outcomes[cell] for cell in self.config.cells if cell[0] == value and cell in self.outcomes]
 
-    def spread(self, place: int, measure: str) -> SeedStats | None:
-        """The seeds of one value that finished, together."""
+    def stats(self, value: int, measure: str) -> SeedStats | None:
+        """Mean and interval of a measure over the finished seeds of one value."""
         if measure == "trained":
-            return seed_stats([outcome.trained[-1] for outcome in self.of(place)
-                           if outcome.state == "finished" and outcome.trained])
-        return seed_stats([outcome.last(measure) for outcome in self.of(place)])
+            return seed_stats([outcome.trained[-1] for outcome in self.outcomes_of(value)
+                               if outcome.state == "finished" and outcome.trained])
+        return seed_stats([outcome.last(measure) for outcome in self.outcomes_of(value)])
 
     def comparisons(self, measure: str) -> list[Comparison]:
-        """Every pair of values tested on this measure; none before all runs have ended, or each look would be one more
-        chance of a false claim."""
+        """Tests of every pair of values; none before all runs have ended, as testing again and again finds a false
+        difference too often."""
         return [] if self.live else sweep_comparisons(self.config, self.outcomes, measure)
 
-    def line(self, place: int, measure: str, over: str) -> Line | None:
-        """The mean along the way: of the seeds that finished, or until then of the one that is furthest."""
-        started = [outcome for outcome in self.of(place) if outcome.steps]
-        done = [outcome for outcome in started if outcome.state == "finished"]
-        furthest = sorted(started, key=lambda outcome: outcome.trained[-1])[-1:]
+    def line(self, value: int, measure: str, over: str) -> Line | None:
+        """The mean over training of the finished seeds, or before any has finished the seed trained longest."""
+        started = [outcome for outcome in self.outcomes_of(value) if outcome.steps]
+        finished = [outcome for outcome in started if outcome.state == "finished"]
+        longest = sorted(started, key=lambda outcome: outcome.trained[-1])[-1:]
         shared = over == "steps" and self.config.equal == "steps"
-        return line([outcome.points(measure, over) for outcome in done or furthest], shared)
+        return line([outcome.points(measure, over) for outcome in finished or longest], shared)
 
 
 def load_sweep(sweep: Sweep) -> SweepData | str:
-    """Read a sweep's file and its runs; words when it cannot be understood."""
+    """Read a sweep's file and its runs; the error as text when it cannot be read."""
     try:
         config = sweep.config()
         cells = set(config.cells)
         return SweepData(sweep, config, {cell: each for cell, each in sweep.outcomes().items() if cell in cells})
     except ConfigError as error:
         return f"This sweep's file cannot be read: {error}"
-
-
-assert set(HIGHER) == set(MEASURES)

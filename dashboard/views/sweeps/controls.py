@@ -1,4 +1,4 @@
-"""The setup of a sweep as widgets: where its settings start, what is varied, its values, seeds and how long."""
+"""The controls of Sweeps: base, varied setting, values, seeds, length; the frozen `Controls` is core's SweepConfig."""
 
 from __future__ import annotations
 
@@ -15,49 +15,45 @@ from core.training.runs import Run, list_runs
 from core.training.sweep_files import Sweep, find_sweep, list_sweeps
 from core.training.sweeps import EQUAL, RUNS, SEEDS, VALUES, SweepConfig, name_of
 from dashboard.runtime import jobs
+from dashboard.runtime.run_data import task_of
 from dashboard.runtime.run_labels import MODEL_NAMES
 from dashboard.views.sweeps import values
-from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep, task_of
+from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from dashboard.widgets.panels import plain
 from dashboard.widgets.params import BOUND
 
 RECIPE, SAME = "recipe", "same"
 LAST = "sweeps:last"
-LATEST = 20  # runs of one's own that are offered to start from
-FEW = 6  # values that may be chosen from in the open
+LATEST = 20  # runs on offer as the base
+FEW = 6  # values on offer without a popover
 FIRST_SEEDS, FIRST_SECONDS = 3, 5.0
 
 
 def controls(data: SweepData | None) -> SweepConfig | None:
-    """Draw the controls; the sweep they describe, or None with the reason on the page."""
-    base, own = _base(data)
+    """Draw the controls; the config of the sweep, or None with the reason on the page."""
+    base, name = _base(data)
     if base is None:
         return None
-    axes = values.axes(base)
-    axis = st.selectbox("Vary", axes, format_func=lambda key: name_of(key, base.task), key="sweeps:axis", **BOUND)
+    axis = st.selectbox("Vary", values.axes(base), format_func=lambda key: name_of(key, base.task), key="sweeps:axis",
+                        **BOUND)
     try:
-        chosen = _values(base, axis, f"sweeps:values:{own}:{axis}")
+        selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
         seeds = st.slider("Seeds of each value", SEEDS[0], SEEDS[1], FIRST_SEEDS, key="sweeps:seeds", **BOUND)
-        base, equal, seconds = _long(base, own)
-        config = SweepConfig(base, axis, tuple(chosen), tuple(range(seeds)), equal, seconds)
+        base, equal, seconds = _length(base, name)
+        config = SweepConfig(base, axis, tuple(selected), tuple(range(seeds)), equal, seconds)
         config.try_models()
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    workers = jobs.max_workers()
-    st.caption(f"{len(config.cells)} of at most {RUNS} runs, {workers} at a time. All else stays as it is in the base; "
-               "no run ends early.")
+    st.caption(f"{len(config.cells)} of at most {RUNS} runs, {jobs.max_workers()} at a time. All else stays as it is "
+               "in the base; no run ends early.")
     return config
 
 
 def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
-    """The run of which one setting is varied: a task's recipe, the base of the sweep shown, or a run of one's own.
-
-    With it a name, under which the settings that follow from it are kept.
-    """
+    """The base: a task's recipe, the base of the page's sweep, or a run; and the name that its settings' keys have."""
     runs = {run.id: run for run in _own_runs()}
-    same = [SAME] if data is not None and data.sweep != EXAMPLE_SWEEP else []
-    options = [RECIPE, *same, *runs]
+    options = [RECIPE, *[SAME] * (data is not None and data.sweep != EXAMPLE_SWEEP), *runs]
     if st.session_state.get("sweeps:from") not in options:
         st.session_state.pop("sweeps:from", None)  # that run was deleted
     start = RECIPE
@@ -81,7 +77,7 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
 
 
 def _own_runs() -> list[Run]:
-    """The latest runs that belong to no sweep and whose settings can be read."""
+    """The latest readable runs that belong to no sweep."""
     runs: list[Run] = []
     for run in reversed(list_runs()):
         try:
@@ -102,22 +98,20 @@ def _label(run: Run) -> str:
 
 
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
-    """The chosen values; many stand in a popover, not as a row of chips. ConfigError for one that cannot be read."""
-    names = list(values.offered(base, axis))
-    usual = [name for name in values.first(base, axis) if name in names]
-    hint = values.example(axis, base)
+    """The selected values, in a popover where many are on offer. ConfigError for one that cannot be read."""
+    names, hint = list(values.offered(base, axis)), values.example(axis, base)
     few = len(names) <= FEW
-    # The popover's label stays, whatever is chosen in it: its label is part of its identity, and a new one is closed.
+    # The popover's label stays the same: it is part of its identity, and another popover would be closed.
     panel: Any = st.container() if few else st.popover("Values", width="stretch", icon=":material/checklist:")
     with panel:
-        now = st.multiselect("Values", names, usual, key=key, max_selections=VALUES[1], help=hint or None,
-                             accept_new_options=bool(hint), **BOUND)
+        selected = st.multiselect("Values", names, values.first(base, axis), key=key, max_selections=VALUES[1],
+                                  help=hint or None, accept_new_options=bool(hint), **BOUND)
     if not few:
-        st.caption(f"{len(now)} values: {', '.join(plain(name) for name in now)}")
-    return [values.read(base, axis, name) for name in now]
+        st.caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
+    return [values.read(base, axis, name) for name in selected]
 
 
-def _long(base: RunConfig, own: str) -> tuple[RunConfig, str, float]:
+def _length(base: RunConfig, name: str) -> tuple[RunConfig, str, float]:
     """Equal steps or equal seconds, and how many."""
     equal = st.segmented_control("Each run gets equal", EQUAL, default=EQUAL[0], required=True, key="sweeps:equal",
                                  format_func=str.capitalize, **BOUND)
@@ -128,18 +122,18 @@ def _long(base: RunConfig, own: str) -> tuple[RunConfig, str, float]:
                                   help="Without measuring. The learning rate stays constant after its warm-up.")
         return base, equal, seconds
     low, high = BOUNDS["steps"]
-    steps = st.number_input("Steps", int(low), int(high), base.steps, 50, key=f"sweeps:steps:{own}", **BOUND)
+    steps = st.number_input("Steps", int(low), int(high), base.steps, 50, key=f"sweeps:steps:{name}", **BOUND)
     return replace(base, steps=steps, record_every=max(1, steps // 25)), equal, FIRST_SECONDS
 
 
 def linked_sweep() -> tuple[Sweep, str]:
-    """The sweep the link names, else the one this session saw last; words when there is no such one."""
-    named = st.query_params.get("sweep")
-    if named is None and (last := find_sweep(st.session_state[LAST]) if LAST in st.session_state else _running()):
-        st.query_params["sweep"] = named = last.id
-    if not named:
+    """The sweep of the link, else the session's last or a running one; and a warning about the link."""
+    sweep_id = st.query_params.get("sweep")
+    if sweep_id is None and (last := find_sweep(st.session_state[LAST]) if LAST in st.session_state else _running()):
+        st.query_params["sweep"] = sweep_id = last.id
+    if not sweep_id:
         return EXAMPLE_SWEEP, ""
-    sweep = find_sweep(named)
+    sweep = find_sweep(sweep_id)
     st.session_state[LAST] = sweep.id if sweep else None
     if sweep is None:
         return EXAMPLE_SWEEP, "The sweep in the link is not on this machine, or was deleted. Below is the example."
@@ -147,15 +141,15 @@ def linked_sweep() -> tuple[Sweep, str]:
 
 
 def _running() -> Sweep | None:
-    """The newest sweep that has runs on their way: a fresh page shows it."""
+    """The newest live sweep, which a new session shows."""
     return next((sweep for sweep in reversed(list_sweeps())
                  if isinstance(data := load_sweep(sweep), SweepData) and data.live), None)
 
 
 def select_sweep(sweep: Sweep) -> None:
-    """Make it the page's sweep, in the link too."""
+    """Make this the page's sweep, in the link too."""
     if sweep == EXAMPLE_SWEEP:
         st.query_params.pop("sweep", None)
-        st.session_state[LAST] = None  # chosen: no running sweep takes its place
+        st.session_state[LAST] = None  # so that no running sweep replaces it
         return
     st.query_params["sweep"] = st.session_state[LAST] = sweep.id

@@ -1,4 +1,4 @@
-"""What the Sweeps page writes of tested differences: the sentence, the table of pairs and the test; no st call."""
+"""Tested differences as text: the sentence, the table of pairs and the test; makes no st call."""
 
 from __future__ import annotations
 
@@ -10,39 +10,34 @@ EQUAL = "which does not show that they are equal"
 
 
 def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
-    """Which values the best differs from, by the tests of all pairs; `ranked` are the values' places, best first."""
-    tested = data.comparisons(measure)
-    best = ranked[0]
-    own = {pair.second: pair for each in tested if best in (each.first, each.second)
-           for pair in [each if each.first == best else each.swapped()]}
-    names = {place: data.names[place] for place in ranked if place in own}
-    if not own:
+    """Which values the best differs from, by the tests of all pairs; `ranked` are the values' indices, best first."""
+    tests, best = data.comparisons(measure), ranked[0]
+    pairs = {pair.second: pair for each in tests if best in (each.first, each.second)
+             for pair in [each if each.first == best else each.swapped()]}
+    if not pairs:
         return ""
     if len(data.config.values) == 2:
-        (pair,) = own.values()
+        (pair,) = pairs.values()
         numbers = (f"{_signed(pair.difference, measure)} (95{NARROW}% interval {_interval(pair, measure)}, "
-                   f"{probability(pair.p)}, {method(tested)})")
-        return (f"The difference of {numbers} is significant." if pair.significant else
-                f"The difference of {numbers} is not significant, {EQUAL}.")
-    ahead = [name for place, name in names.items() if own[place].significant]
-    level = [name for place, name in names.items() if not own[place].significant]
+                   f"{_probability(pair.p)}, {_method(tests)})")
+        return f"The difference of {numbers} is {'significant' if pair.significant else f'not significant, {EQUAL}'}."
+    ahead = [data.names[value] for value in ranked if value in pairs and pairs[value].significant]
+    level = [data.names[value] for value in ranked if value in pairs and not pairs[value].significant]
     parts = [f"**{data.names[best]}** differs significantly from {join(ahead)}"] if ahead else []
     parts += [f"no significant difference from {join(level) if ahead else 'any other value'} was found, {EQUAL}"] \
         if level else []
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]} ({method(tested)}, {len(tested)} pairs, Holm's correction)."
+    return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Holm's correction)."
 
 
-def method(tested: list[Comparison]) -> str:
-    """The test and how many seeds it had, such as paired t test, n = 3."""
-    counts = sorted({pair.count for pair in tested})
-    paired = {pair.paired for pair in tested}
-    kind = {(True,): "paired t test", (False,): "Welch's t test"}.get(tuple(paired), "paired and Welch's t tests")
-    return f"{kind}, n = {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'}"
+def _method(tests: list[Comparison]) -> str:
+    """The test and its number of seeds, such as paired t test, n = 3."""
+    counts, paired = sorted({pair.count for pair in tests}), {pair.paired for pair in tests}
+    name = {(True,): "paired t test", (False,): "Welch's t test"}.get(tuple(paired), "paired and Welch's t tests")
+    return f"{name}, n = {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'}"
 
 
-
-def probability(p: float) -> str:
+def _probability(p: float) -> str:
     return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".") if p < 0.9995 else "p = 1"
 
 
@@ -58,7 +53,7 @@ def _interval(pair: Comparison, measure: str) -> str:
 def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
     """Head and rows: every pair of values with its difference, interval, corrected p and seeds; smallest p first."""
     rows = [[f"{data.names[each.first]} − {data.names[each.second]}", _signed(each.difference, measure),
-             _interval(each, measure), probability(each.p).removeprefix("p = ").removeprefix("p "),
+             _interval(each, measure), _probability(each.p).removeprefix("p = ").removeprefix("p "),
              f"{each.count}" if each.paired else f"{each.count}, unpaired",
              "significant" if each.significant else "not significant"]
             for each in sorted(data.comparisons(measure), key=lambda pair: pair.p)]

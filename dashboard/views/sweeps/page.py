@@ -43,9 +43,9 @@ def page() -> None:
             run_bar(sweep, data, config)
             _poll(sweep, progress, _is_live(data), "sweeps:progress")
     with right:
-        _poll(sweep, draw, _is_live(data), "sweeps:figures")
+        _poll(sweep, _draw, _is_live(data), "sweeps:figures")
         if isinstance(data, SweepData):
-            runs(data)
+            _runs(data)
     _source()
     next_page("sweeps")
 
@@ -55,13 +55,13 @@ def _is_live(data: SweepData | str) -> bool:
 
 
 def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: str) -> None:
-    def render_or_say(data: SweepData | str) -> None:
+    def render_or_fail(data: SweepData | str) -> None:
         if isinstance(data, str):
             st.error(plain(data))
         else:
             render(data)
 
-    poll(lambda: load_sweep(sweep), render_or_say, live, key, interval=SLOW_POLL_INTERVAL, still_live=_is_live)
+    poll(lambda: load_sweep(sweep), render_or_fail, live, key, interval=SLOW_POLL_INTERVAL, still_live=_is_live)
 
 
 def _source() -> None:
@@ -82,8 +82,8 @@ def _source() -> None:
         source_panel(compare)
 
 
-def draw(data: SweepData) -> None:
-    """Everything that has been measured so far."""
+def _draw(data: SweepData) -> None:
+    """Draw everything that has been measured so far."""
     measures = data.measures()
     if not measures:
         placeholder("The first numbers come as soon as a run has begun." if data.live else
@@ -123,39 +123,40 @@ def _differences(data: SweepData, measure: str) -> None:
 
 
 def _figures(data: SweepData, measure: str, over: str) -> None:
-    """Both on one scale of the measure, so that an end above is found again below."""
-    def percent(each: Line) -> Line:
-        return Line(each.x, *(tuple(scaled(v, measure) for v in part) for part in (each.mean, each.low, each.high)))
+    """The means over training and every seed at its end, on one scale of the measure."""
+    def in_percent(line: Line) -> Line:
+        return Line(line.x, *(tuple(scaled(v, measure) for v in part) for part in (line.mean, line.low, line.high)))
 
-    places = range(len(data.names))
-    drawn = {place: percent(each) for place in places if (each := data.line(place, measure, over)) is not None}
-    ends = {place: s.times(scaled(1.0, measure)) for place in places
-            if (s := data.spread(place, measure)) is not None}
-    if not drawn:
+    values = range(len(data.names))
+    means = {value: in_percent(line) for value in values if (line := data.line(value, measure, over)) is not None}
+    ends = {value: stats.times(scaled(1.0, measure)) for value in values
+            if (stats := data.stats(value, measure)) is not None}
+    if not means:
         return
-    values = [v for each in drawn.values() for v in (*each.low, *each.high)]
-    values += [s.mean + s.half_width for s in ends.values() if s.half_width] if measure not in TOP else []
-    scale = charts.Scale.around(values, TOP.get(measure))
-    name = text.figure_title(measure, data)
-    written = partial(plain_number, measure=measure, percent=True)
+    extremes = [v for line in means.values() for v in (*line.low, *line.high)]
+    if measure not in TOP:
+        extremes += [stats.mean + stats.half_width for stats in ends.values() if stats.half_width]
+    scale, name = charts.Scale.around(extremes, TOP.get(measure)), text.figure_title(measure, data)
+    write = partial(plain_number, measure=measure, percent=True)
     x_title = "step" if over == "steps" else "seconds of training"
-    spec = charts.lines(name, x_title, _last_x(data, over, drawn), data.names, drawn, scale, theme(), written)
+    spec = charts.lines(name, x_title, _last_x(data, over, means), data.names, means, scale, theme(), write)
     st.vega_lite_chart(spec, key="sweeps:lines", alt=f"{name} over training, a line each: {', '.join(data.names)}.")
     if ends:
-        spec = charts.seeds(f"Every seed at its end: {name[0].lower()}{name[1:]}", data.names, ends, scale, theme(),
-                             written)
-        st.vega_lite_chart(spec, key="sweeps:seeds", alt=f"{name} of every seed, by {data.setting}.")
+        title = f"Every seed at its end: {name[0].lower()}{name[1:]}"
+        st.vega_lite_chart(charts.seeds(title, data.names, ends, scale, theme(), write), key="sweeps:seeds",
+                           alt=f"{name} of every seed, by {data.setting}.")
 
 
-def _last_x(data: SweepData, over: str, drawn: dict[int, Line]) -> float:
-    config = data.config
-    if (over == "steps") == (config.equal == "steps"):
-        return config.base.steps if over == "steps" else config.seconds
-    return max(each.x[-1] for each in drawn.values()) or 1.0
+def _last_x(data: SweepData, over: str, means: dict[int, Line]) -> float:
+    if over == data.config.equal == "steps":
+        return data.config.base.steps
+    if over == "trained" and data.config.equal == "seconds":
+        return data.config.seconds
+    return max(line.x[-1] for line in means.values()) or 1.0
 
 
-def runs(data: SweepData) -> None:
-    """On request: every run with its seed and its numbers, each a link to it; and all numbers to take away."""
+def _runs(data: SweepData) -> None:
+    """On request: every run with its numbers and a link to it; and all numbers as CSV."""
     panel = st.expander("Each run, and the numbers", on_change="rerun", key="sweeps:runs")
     if not panel.open:
         return

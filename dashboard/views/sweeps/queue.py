@@ -1,54 +1,50 @@
-"""A sweep's runs in the queue: begin, stop, and go on with what is missing."""
+"""Start, stop and resume a sweep's runs."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from core.training.sweep_files import Sweep, create_sweep, delete_sweep
 from core.training.sweeps import Cell, SweepConfig
 from dashboard.runtime import jobs
 
 
-def begin(config: SweepConfig) -> Sweep:
-    """A new sweep whose runs all wait their turn. Raises ConfigError and QueueFull, and then leaves nothing behind."""
+def start(config: SweepConfig) -> Sweep:
+    """A new sweep with all its runs in the queue. ConfigError and QueueFull leave nothing on the disk."""
     config.try_models()
     sweep = create_sweep(config)
     try:
-        _start(sweep, config, list(config.cells))
+        _queue(sweep, config, config.cells)
     except jobs.QueueFull:
         delete_sweep(sweep)
         raise
     return sweep
 
 
-def proceed(sweep: Sweep) -> None:
-    """Queue what has not finished: a run that was stopped goes on, one that failed or was lost begins anew.
+def resume(sweep: Sweep) -> None:
+    """Queue all runs that have not finished: a stopped one continues, a failed or lost one starts again.
 
     Raises QueueFull.
     """
-    outcomes, runs = sweep.outcomes(), sweep.runs()
-    fresh = []
+    outcomes, runs, lost = sweep.outcomes(), sweep.runs(), []
     for cell in sweep.missing():
         if cell in runs and outcomes[cell].state in ("stopped", "paused"):
             jobs.resume(runs[cell])
         else:
-            fresh.append(cell)
-    if fresh:
-        _start(sweep, sweep.config(), fresh)
+            lost.append(cell)
+    if lost:
+        _queue(sweep, sweep.config(), lost)
 
 
-def _start(sweep: Sweep, config: SweepConfig, cells: list[Cell]) -> None:
-    about = [{"sweep": {"id": sweep.id, "value": place}} for place, _ in cells]
-    runs = jobs.start_all([(config.run(*cell), more) for cell, more in zip(cells, about, strict=True)])
+def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell]) -> None:
+    runs = jobs.start_all([(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells])
     sweep.add_runs(dict(zip(cells, runs, strict=True)))
 
 
 def stop(sweep: Sweep) -> None:
-    """Stop all that waits or trains, the waiting first, so that none of them takes a freed place."""
-    running = []
-    for run in sweep.runs().values():
-        state = run.status().state
-        if state == "queued":
-            jobs.stop(run)
-        elif state in ("starting", "running"):
-            running.append(run)
-    for run in running:
-        jobs.stop(run)
+    """Stop all waiting and training runs, the waiting ones first, so that none of them takes a free worker."""
+    states = {run: run.status().state for run in sweep.runs().values()}
+    for live in (("queued",), ("starting", "running")):
+        for run, state in states.items():
+            if state in live:
+                jobs.stop(run)

@@ -1,4 +1,4 @@
-"""The run bar of Sweeps: start, stop and continue a sweep, how far it is, and which sweep the page shows."""
+"""The run bar of Sweeps: start, stop and continue a sweep, its progress, and the list of sweeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.training.sweeps import SweepConfig
 from dashboard.runtime import jobs
 from dashboard.runtime.polling import press, pressed
 from dashboard.views.sweeps import queue, text
-from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep, task_of
+from dashboard.views.sweeps.compute import EXAMPLE_SWEEP, SweepData, load_sweep
 from dashboard.views.sweeps.controls import select_sweep
 from dashboard.widgets.flash import flash_errors
 from dashboard.widgets.run_controls import continue_button, press_mark, show_flash, start_button, stop_button
@@ -23,7 +23,7 @@ PAGE = "sweeps"
 def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> None:
     """One primary button (Stop while runs are live, else Start), and Continue where runs of the sweep are missing."""
     if pressed(press_mark(PAGE)) and config is not None:
-        flash_errors(PAGE, "The sweep could not be started: ", lambda: select_sweep(queue.begin(config)),
+        flash_errors(PAGE, "The sweep could not be started: ", lambda: select_sweep(queue.start(config)),
                      jobs.QueueFull, ConfigError, OSError)
         st.rerun()
     readable = isinstance(data, SweepData)
@@ -33,12 +33,12 @@ def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> 
         start_button(st, "Start sweep", key="sweeps:start", disabled=config is None, on_click=press,
                      args=(press_mark(PAGE),))
         if readable and not data.is_example and (missing := len(sweep.missing())):
-            continue_button(st, PAGE, _continue, sweep, label=f"Continue: {missing} to go", primary=False)
+            continue_button(st, PAGE, _resume, sweep, label=f"Continue: {missing} to go", primary=False)
     show_flash(PAGE)
 
 
 def progress(data: SweepData) -> None:
-    """How far the sweep is, or how it ended."""
+    """The progress of the sweep, or how it ended."""
     if data.is_example:
         st.caption("An example sweep. Start makes one of your own.")
     elif data.live:
@@ -48,31 +48,27 @@ def progress(data: SweepData) -> None:
 
 
 def picker() -> None:
-    """A list of the sweeps: the example, and those made here; the one shown can be deleted."""
-    own = list(reversed(list_sweeps()))
-    if not own:
+    """A list of the sweeps, the example first; the selected one can be deleted."""
+    sweeps = list(reversed(list_sweeps()))
+    if not sweeps:
         return
-    now = find_sweep(st.query_params.get("sweep"))
-    options = ["", *(sweep.id for sweep in own)]
-    st.session_state["sweeps:shown"] = now.id if now in own and now is not None else ""
+    current = find_sweep(st.query_params.get("sweep"))
+    st.session_state["sweeps:shown"] = current.id if current in sweeps and current is not None else ""
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
-    row.selectbox("Shown", options, format_func=_label, key="sweeps:shown", on_change=_select)
-    if now is not None:
+    row.selectbox("Shown", ["", *(sweep.id for sweep in sweeps)], format_func=_label, key="sweeps:shown",
+                  on_change=lambda: select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP))
+    if current is not None:
         with row.popover("", icon=":material/delete:", help="Delete this sweep"):
             st.markdown("The sweep and its numbers go; its runs stay among the runs.")
-            st.button("Delete", key="sweeps:delete", on_click=_delete, args=(now,))
+            st.button("Delete", key="sweeps:delete", on_click=_delete, args=(current,))
 
 
 def _label(sweep_id: str) -> str:
-    data = load_sweep(EXAMPLE_SWEEP if not sweep_id else Sweep(list_sweeps()[0].path.with_name(f"{sweep_id}.json")))
+    data = load_sweep(find_sweep(sweep_id) or EXAMPLE_SWEEP)
     if isinstance(data, str):
         return sweep_id
-    name = f"{data.setting} × {len(data.config.seeds)} seeds, {task_of(data.config.base.task).name.lower()}"
+    name = f"{data.setting} × {len(data.config.seeds)} seeds, {data.task().name.lower()}"
     return f"Example: {name}" if not sweep_id else f"{name} · {sweep_id[9:11]}:{sweep_id[11:13]}"
-
-
-def _select() -> None:
-    select_sweep(find_sweep(st.session_state["sweeps:shown"]) or EXAMPLE_SWEEP)
 
 
 def _delete(sweep: Sweep) -> None:
@@ -82,5 +78,5 @@ def _delete(sweep: Sweep) -> None:
     select_sweep(EXAMPLE_SWEEP)
 
 
-def _continue(sweep: Sweep) -> None:
-    flash_errors(PAGE, "The sweep could not go on: ", lambda: queue.proceed(sweep), jobs.QueueFull, OSError)
+def _resume(sweep: Sweep) -> None:
+    flash_errors(PAGE, "The sweep could not go on: ", lambda: queue.resume(sweep), jobs.QueueFull, OSError)

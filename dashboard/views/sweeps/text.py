@@ -1,4 +1,4 @@
-"""What the Sweeps page says: names, numbers with their intervals, the fact, the caption; makes no st call."""
+"""The texts of the page Sweeps: names, numbers with intervals, the fact and the caption; makes no st call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from core.models.config import RECURRENT
 from core.training.seed_stats import SeedStats
 from core.training.sweep_files import MEASURES, Outcome
 from core.training.sweeps import Cell, SweepConfig
-from dashboard.views.sweeps.compute import HIGHER, SweepData
+from dashboard.views.sweeps.compute import LOWER_IS_BETTER, SweepData
 from dashboard.views.sweeps.differences import verdict
 from dashboard.views.sweeps.units import NARROW, SHARES, places, plain_number, scaled
 
@@ -46,41 +46,38 @@ def _unit(measure: str, data: SweepData) -> str:
 
 
 def fact(data: SweepData, measure: str) -> str:
-    """The best and the worst mean with their intervals, which values differ significantly, and what one seed gave."""
-    stats = {place: s for place in range(len(data.names)) if (s := data.spread(place, measure)) is not None}
+    """The best and the worst mean with intervals, which values differ significantly, and the widest range of seeds."""
+    stats = {value: s for value in range(len(data.names)) if (s := data.stats(value, measure)) is not None}
     if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
         return (f"**{data.finished}** of {len(data.config.cells)} runs have finished. A value is compared once two "
                 "of its seeds have, so that no lucky run is.")
-    ranked = sorted(stats, key=lambda place: stats[place].mean, reverse=HIGHER[measure])
+    ranked = sorted(stats, key=lambda value: stats[value].mean, reverse=measure not in LOWER_IS_BETTER)
     best, worst = ranked[0], ranked[-1]
     text = (f"**{data.names[best]}** reaches **{number(stats[best], measure)}**{_unit(measure, data)}, "
             f"**{data.names[worst]}** **{number(stats[worst], measure)}**. ")
     text += "Differences are tested when all runs have ended. " if data.live else ""
-    result = verdict(data, measure, ranked)
-    wide = max(ranked, key=lambda place: stats[place].high - stats[place].low)
-    alone = (f"A single run of {data.names[wide]} gave {plain_number(stats[wide].low, measure)}, another "
-             f"{plain_number(stats[wide].high, measure)}." if stats[wide].high > stats[wide].low else "")
-    return f"{text}{result} {alone}".replace("  ", " ").strip()
+    wide = max(ranked, key=lambda value: stats[value].high - stats[value].low)
+    single = (f"A single run of {data.names[wide]} gave {plain_number(stats[wide].low, measure)}, another "
+              f"{plain_number(stats[wide].high, measure)}." if stats[wide].high > stats[wide].low else "")
+    return f"{text}{verdict(data, measure, ranked)} {single}".replace("  ", " ").strip()
 
 
 def caption(data: SweepData, over: str) -> str:
-    """The conditions: task, model, how long, how many seeds, and what the figures draw."""
+    """The conditions: task, model, length, seeds, and the parts of the figures."""
     config, task, model = data.config, data.task(), data.config.base.model
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
     equal = f"{config.base.steps:,} steps each" if config.equal == "steps" else f"{config.seconds:g} s of training each"
     sizes = f"d_model {model.d_model}"
     if model.kind not in RECURRENT:
-        sizes += f", {_many(model.num_heads, 'head')}, {_many(model.layers, 'layer')}"
-    parts = [f"{task.name}, {model.kind}, {sizes}", f"{equal}, {_many(len(config.seeds), 'seed')} a value",
-             f"{held:,} held-out items at the end" if held else ""]
-    drawn = ("Lines are means, bands reach from the worst seed to the best; below, a mark is one seed, the rule "
-             "the 95 % interval of their mean (Student's t); ± is half of that interval.")
-    if over == "trained":
-        drawn += " Over seconds a line ends with the first of its seeds to end."
-    return " · ".join(part for part in parts if part) + f". {drawn}"
+        sizes += f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
+    parts = [f"{task.name}, {model.kind}, {sizes}", f"{equal}, {_count(len(config.seeds), 'seed')} a value",
+             *[f"{held:,} held-out items at the end"] * bool(held)]
+    end = " Over seconds a line ends with the first of its seeds to end." if over == "trained" else ""
+    return (f"{' · '.join(parts)}. Lines are means, bands reach from the worst seed to the best; below, a mark is one "
+            f"seed, the rule the 95 % interval of their mean (Student's t); ± is half of that interval.{end}")
 
 
-def _many(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -90,40 +87,36 @@ def table(data: SweepData) -> tuple[list[str], list[list[str]]]:
     columns = [m for m in measures if m != "letters" or "exact" not in measures] + ["trained"]
     head = [data.setting.lower() if data.setting.istitle() else data.setting,
             *(measure_name(m, data) + (" %" if m in SHARES else "") for m in columns), "seeds"]
-    rows = []
-    for place, name in enumerate(data.names):
-        spreads = [data.spread(place, measure) for measure in columns]
-        cells = ["–" if s is None else number(s, measure) for s, measure in zip(spreads, columns, strict=True)]
-        rows.append([name, *cells, _seeds(data, place)])
+    rows = [[name, *("–" if (stats := data.stats(value, measure)) is None else number(stats, measure)
+                     for measure in columns), _seeds(data, value)] for value, name in enumerate(data.names)]
     return head, rows
 
 
-def _seeds(data: SweepData, place: int) -> str:
+def _seeds(data: SweepData, value: int) -> str:
     """How many of a value's seeds finished, and how many failed."""
-    states = [outcome.state for outcome in data.of(place)]
+    states = [outcome.state for outcome in data.outcomes_of(value)]
     done, failed, total = states.count("finished"), states.count("failed"), len(data.config.seeds)
     return (f"{done}" if done == total else f"{done} of {total}") + (f", {failed} failed" if failed else "")
 
 
 def failures(data: SweepData) -> list[str]:
-    """A sentence for each run that failed, with its own words."""
-    return [f"{data.names[place]}, seed {seed}: {outcome.message}" for (place, seed), outcome in
+    """The message of each failed run."""
+    return [f"{data.names[value]}, seed {seed}: {outcome.message}" for (value, seed), outcome in
             sorted(data.outcomes.items()) if outcome.state == "failed"]
 
 
 def run_line(data: SweepData, cell: Cell, outcome: Outcome) -> str:
-    """One run in a line: its value, its seed, what it came to."""
-    measure = data.measures()[0] if data.measures() else "loss"
-    last = outcome.last(measure)
-    reached = outcome.message or outcome.state
+    """One run in a line: its value, its seed and its result."""
+    measure = (data.measures() or ["loss"])[0]
+    last, result = outcome.last(measure), outcome.message or outcome.state
     if last is not None:
         unit = f"{NARROW}%" if measure in SHARES else ""
-        reached = f"{measure_name(measure, data)} {plain_number(last, measure)}{unit}"
-    return f"{data.names[cell[0]]}, seed {cell[1]}: {reached}"
+        result = f"{measure_name(measure, data)} {plain_number(last, measure)}{unit}"
+    return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"
 
 
 def progress(data: SweepData, workers: int) -> tuple[float, str]:
-    """How far the whole sweep is, 0 to 1, and in words; what is left is judged by the runs that have finished."""
+    """How far the sweep is, 0 to 1, and a line with the time left by the mean time of the finished runs."""
     count, outcomes = len(data.config.cells), data.outcomes.values()
     done = sum(_share(outcome, data.config) for outcome in outcomes)
     ended = sum(outcome.ended for outcome in outcomes)
@@ -137,7 +130,7 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
 
 
 def _share(outcome: Outcome, config: SweepConfig) -> float:
-    """How much of a run is done."""
+    """How much of a run is done, 0 to 1."""
     if outcome.ended or not outcome.steps:
         return float(outcome.ended)
     if config.equal == "steps":
@@ -154,13 +147,12 @@ def ending(data: SweepData) -> str:
 
 
 def numbers_csv(data: SweepData) -> bytes:
-    """Every run in a row: value, seed, how it ended, and its last numbers."""
+    """A row a run: value, seed, state, and its last numbers."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES])
-    for (place, seed), outcome in sorted(data.outcomes.items()):
-        last = [outcome.last(measure) for measure in MEASURES]
-        writer.writerow([data.names[place], seed, outcome.state, outcome.steps[-1] if outcome.steps else 0,
-                         outcome.trained[-1] if outcome.trained else 0,
-                         *("" if value is None else value for value in last)])
+    for (value, seed), outcome in sorted(data.outcomes.items()):
+        numbers = ("" if (last := outcome.last(measure)) is None else last for measure in MEASURES)
+        writer.writerow([data.names[value], seed, outcome.state, outcome.steps[-1] if outcome.steps else 0,
+                         outcome.trained[-1] if outcome.trained else 0, *numbers])
     return out.getvalue().encode("utf-8")

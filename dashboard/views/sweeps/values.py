@@ -1,8 +1,9 @@
-"""What can be swept of a run, and the values that are offered of it: only those with which it can be built."""
+"""The settings of a run that can be swept, and the values on offer: only those with which the run can be built."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 from core.attention import AXES, PRESETS, ConfigError
@@ -26,64 +27,48 @@ ONLY = {"norm": STACKED, "normalization": STACKED, "activation": STACKED, "d_ff"
         "cell": RECURRENT, "bidirectional": RECURRENT, "feeding": RECURRENT, "pool": ("classifier",)}
 FIRST = {"score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
          "position": ("none", "sinusoidal", "learned", "rope", "alibi")}
-MOST_FIRST = 4  # values that are chosen before anybody chose
+MOST_FIRST = 4  # default values
 
 
 @lru_cache(maxsize=256)
 def offered(base: RunConfig, axis: str) -> dict[str, Any]:
-    """Every value that this run can have there, by its name; the published ones, and the usual numbers."""
-    return {value_text(axis, value): value for value in _candidates(base, axis) if _fits(base, axis, value)}
+    """Every value that this run can have on the axis, by its name; the published ones, and the usual numbers."""
+    return {value_text(axis, value): value for value in _candidates(base, axis)
+            if _possible(lambda value: buildable(vary(base, axis, value)), value)}
 
 
-def _fits(base: RunConfig, axis: str, value: Any, built: bool = True) -> bool:
+def _possible(make: Callable[[Any], object], value: Any) -> bool:
+    """Whether `make` accepts a value without a ConfigError."""
     try:
-        run = vary(base, axis, value)
-        if built:
-            buildable(run)
+        make(value)
     except ConfigError:
         return False
     return True
 
 
 def _candidates(base: RunConfig, axis: str) -> list[Any]:
+    model = base.model
     if axis in AXES:
-        own = [getattr(base.model.attention, axis)] if base.model.attention is not None else []
-        choices = [choice_from_text(item.key, axis) for item in AXES[axis] if _plain(axis, item.key)]
-        return [*own, *(choice for choice in choices if choice not in own)]
+        current = [getattr(model.attention, axis)] if model.attention is not None else []
+        # A choice that is made of others has no parts yet, and cannot be read by its name alone.
+        choices = [choice_from_text(item.key, axis) for item in AXES[axis]
+                   if _possible(lambda key: choice_from_text(key, axis), item.key)]
+        return [*current, *(choice for choice in choices if choice not in current)]
     if axis == "attention":
-        return _mechanisms(base)
+        presets = [item.config(model.d_model, model.num_heads) for item in PRESETS
+                   if _possible(lambda item: item.config(model.d_model, model.num_heads), item)]
+        return [*[model.attention] * (model.attention not in (None, *presets)), None, *presets]
     if axis == "kind":
         return list(make_task(base.task).recommended)
     if axis.startswith("task."):
-        return _of_task(base, axis.removeprefix("task."))
-    if base.model.kind not in ONLY.get(axis, (base.model.kind,)):
+        return _task_candidates(base, axis.removeprefix("task."))
+    if model.kind not in ONLY.get(axis, (model.kind,)):
         return []
-    own_value = getattr(base.model, axis, None) if hasattr(base.model, axis) else getattr(base, axis)
-    return sorted({*USUAL[axis], own_value}) if _numbers(USUAL[axis]) else list(USUAL[axis])
+    current = getattr(model if hasattr(model, axis) else base, axis)
+    return sorted({*USUAL[axis], current}) if _numbers(USUAL[axis]) else list(USUAL[axis])
 
 
-def _plain(axis: str, key: str) -> bool:
-    """Whether a choice stands alone: one made of others has no parts yet."""
-    try:
-        choice_from_text(key, axis)
-    except ConfigError:
-        return False
-    return True
-
-
-def _mechanisms(base: RunConfig) -> list[Any]:
-    """The mechanism as it is, every preset at its size, and none where the model can do without."""
-    model, mechanisms = base.model, []
-    for item in PRESETS:
-        try:
-            mechanisms.append(item.config(model.d_model, model.num_heads))
-        except ConfigError:
-            continue
-    own = [model.attention] if model.attention not in mechanisms and model.attention is not None else []
-    return [*own, None, *mechanisms]
-
-
-def _of_task(base: RunConfig, name: str) -> list[Any]:
+def _task_candidates(base: RunConfig, name: str) -> list[Any]:
     param = next(param for param in task_entry(base.task.key).params if param.key == name)
     if param.choices:
         return list(param.choices)
@@ -91,10 +76,10 @@ def _of_task(base: RunConfig, name: str) -> list[Any]:
         return [False, True]
     if isinstance(param.default, str):
         return []
-    own, whole = float(base.task[name]), isinstance(param.default, int)
-    near = {own * share for share in (0.5, 1, 1.5, 2, 3)}
-    low, high = (own if bound is None else bound for bound in (param.low, param.high))
-    return sorted({round(value) if whole else value for value in near if low <= value <= high})
+    current, whole = float(base.task[name]), isinstance(param.default, int)
+    low, high = (current if bound is None else bound for bound in (param.low, param.high))
+    values = (factor * current for factor in (0.5, 1, 1.5, 2, 3))
+    return sorted({round(value) if whole else value for value in values if low <= value <= high})
 
 
 def _numbers(values: tuple[Any, ...]) -> bool:
@@ -106,22 +91,19 @@ def axes(base: RunConfig) -> tuple[str, ...]:
     """The settings of which this run can have at least two values."""
     task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
     names = [axis for axis in (*FIELDS, *task)
-             if sum(_fits(base, axis, value, built=False) for value in _candidates(base, axis)) > 1]
-    return tuple(sorted(names, key=lambda axis: axis != "score"))  # the first that comes to mind
+             if sum(_possible(partial(vary, base, axis), value) for value in _candidates(base, axis)) > 1]
+    return tuple(sorted(names, key=lambda axis: axis != "score"))  # the score is the default
 
 
 def first(base: RunConfig, axis: str) -> list[str]:
-    """The names that are chosen before anybody chose."""
+    """The names of the default values."""
     names = offered(base, axis)
     usual = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
     return [name for name in usual if name in names] or list(names)[:MOST_FIRST]
 
 
 def read(base: RunConfig, axis: str, text: str) -> Any:
-    """A value by the name it is offered with, or as it was typed: a number, or a choice such as local(window=3).
-
-    ConfigError when it cannot be read.
-    """
+    """A value by its name on offer, or as typed: a number, or a choice such as local(window=3). Raises ConfigError."""
     if text in (names := offered(base, axis)):
         return names[text]
     if axis in AXES:
@@ -134,8 +116,7 @@ def read(base: RunConfig, axis: str, text: str) -> Any:
 
 
 def example(axis: str, base: RunConfig) -> str:
-    """How a value of one's own is typed, or nothing where there is none."""
+    """How another value is typed; "" where none can be."""
     if axis in AXES:
-        own = getattr(base.model.attention, axis)
-        return f"Type another as in a link, such as {choice_text(own, axis)}."
+        return f"Type another as in a link, such as {choice_text(getattr(base.model.attention, axis), axis)}."
     return "Type another number, if you like." if axis in USUAL and _numbers(USUAL[axis]) else ""

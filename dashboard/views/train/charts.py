@@ -28,7 +28,7 @@ def title(text: str) -> None:
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """A sentence of what was measured, and one of what to try."""
+    """The measurement and the advice of each finding."""
     for each in findings:
         st.markdown(f":small[**{plain(each.text)}** {plain(each.advice)}]")
 
@@ -80,17 +80,14 @@ def metric(data: RunData, step: int, ink: Ink) -> None:
 
 def details(data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[Finding]]) -> None:
     """The weight on expected positions, the gradients over time and by part of the model, and the learning rate."""
-    panels = {"gradient": _gradient, "parts": _parts, "rate": _rate}
+    panels = [("gradient", _gradient), ("parts", _parts), ("rate", _rate), ("speed", _speed)]
     if any(r.expected for r in data.records):
-        panels = {"expected": _expected} | panels
-    else:
-        panels["speed"] = _speed
-    names = list(panels)
-    for start in range(0, len(names), 2):
-        for column, name in zip(st.columns(2, gap="medium"), names[start : start + 2], strict=False):
-            with column:
-                panels[name](data, step, ink)
-                show_findings(findings.get(name, ()))
+        panels = [("expected", _expected), *panels[:-1]]
+    cells = [*st.columns(2, gap="medium"), *st.columns(2, gap="medium")]
+    for cell, (name, panel) in zip(cells, panels, strict=True):
+        with cell:
+            panel(data, step, ink)
+            show_findings(findings.get(name, ()))
 
 
 def _expected(data: RunData, step: int, ink: Ink) -> None:

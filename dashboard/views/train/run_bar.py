@@ -12,38 +12,29 @@ from dashboard.runtime import jobs
 from dashboard.runtime.polling import poll, pressed
 from dashboard.runtime.run_data import RunData, load_run, select_run
 from dashboard.views.train import text
+from dashboard.widgets import run_controls
 from dashboard.widgets.panels import plain
-from dashboard.widgets.run_controls import (
-    RunState,
-    continue_run,
-    end_run,
-    press_mark,
-    run_buttons,
-    show_flash,
-    show_progress,
-    start_run,
-)
 
 PAGE, FOLLOW = "train", "train:follow"
-RESTART_HELP: dict[RunState, str] = {"live": "Stop, and train anew with these settings",
-                                     "paused": "Leave it, and train anew with these settings"}
+RESTART_HELP: dict[run_controls.RunState, str] = {"live": "Stop, and train anew with these settings",
+                                                  "paused": "Leave it, and train anew with these settings"}
 
 
 def run_bar(data: RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
-    if pressed(press_mark(PAGE)) and config is not None:
+    if pressed(run_controls.press_mark(PAGE)) and config is not None:
         _train(data, config)
         st.rerun()
     run = data.run
     paused = not data.is_example and data.status.state == "paused"
-    state: RunState = "live" if data.live else "paused" if paused else "ended"
+    state: run_controls.RunState = "live" if data.live else "paused" if paused else "ended"
     row = st.container(horizontal=True, gap="small")
-    run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", enabled=config is not None,
-                proceed=_continue, restart_help=RESTART_HELP)
+    run_controls.run_buttons(row, run, PAGE, state, start="Train", start_key="train:train", enabled=config is not None,
+                             proceed=_continue, restart_help=RESTART_HELP)
     if state == "ended" and not data.is_example and run.checkpoint_steps():
         with row:
             _train_longer(data)
-    show_flash(PAGE)
+    run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
 
 
@@ -70,8 +61,8 @@ def _train_longer(data: RunData) -> None:
 def _train(before: RunData, config: RunConfig) -> None:
     """Start a run; the one before it is stopped if it is still live."""
     if before.live:
-        end_run(before.run)
-    start_run(PAGE, lambda: jobs.start(config), _follow_new)
+        run_controls.end_run(before.run)
+    run_controls.start_run(PAGE, lambda: jobs.start(config), _follow_new)
 
 
 def _follow_new(run: Run) -> None:
@@ -89,7 +80,7 @@ def _continue(run: Run, more: int = 0) -> None:
         spent = data.records[-1].elapsed if data.records else 0.0
         changes = {"steps": run.checkpoint_steps()[-1] + more, "finish_early": False, "patience": 0,
                    "seconds": min(float(BOUNDS["seconds"][1]), spent + data.config.seconds)}
-    if continue_run(PAGE, run, **changes):
+    if run_controls.continue_run(PAGE, run, **changes):
         st.session_state[FOLLOW] = True
 
 
@@ -97,5 +88,5 @@ def _progress(data: RunData) -> None:
     if data.is_example:
         st.caption("An example run. Train starts one of your own.")
     elif data.config is not None or not data.live:
-        show_progress(data.run, data.status, ending=plain(text.ending(data.status, data.records)),
-                      waiting=text.waiting, progress=lambda: text.progress(data.records, data.config))
+        run_controls.show_progress(data.run, data.status, ending=plain(text.ending(data.status, data.records)),
+                                   waiting=text.waiting, progress=lambda: text.progress(data.records, data.config))

@@ -15,7 +15,7 @@ Baselines = Sequence[tuple[str, float]]
 
 
 def separator(task: Task) -> str:
-    """What stands between the tokens of a source on one line."""
+    """The separator of a source's tokens on one line."""
     return task.separator or ("" if task.input == "tokens" else " · ")
 
 

@@ -1,4 +1,4 @@
-"""What the page shows: the saved measurement, or the two runs that the link names, read from their folders."""
+"""The data of the page: the saved measurement, or the two runs of the link, read from their folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.views.why.trained_models import Sentence, TrainedModel, sentence
 
 @dataclass(frozen=True)
 class PairedRun:
-    """One of the two runs: how it stands, what it has learned, at which step, after how many seconds of training."""
+    """One of the two runs: its status and results, its last step, and its seconds of training."""
 
     run: Run
     status: Status
@@ -25,7 +25,7 @@ class PairedRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that one look needs, read once; without parts it is the saved measurement."""
+    """The setting, the trained models and their sentence; without parts it is the saved measurement."""
 
     setting: Controls
     learned: tuple[TrainedModel, ...]
@@ -57,6 +57,6 @@ def load_comparison(pair: Pair | None) -> Comparison:
         learned = TrainedModel.of(config, run_records)
         records[learned.model] = (run, run_records)
         parts.append(PairedRun(run, run.status(), learned, run_records[-1].step if run_records else 0,
-                          run_records[-1].trained if run_records else 0.0))
+                               run_records[-1].trained if run_records else 0.0))
     return Comparison(Controls.of(pair[1].config()), tuple(part.learned for part in parts), sentence(records),
                       tuple(parts))

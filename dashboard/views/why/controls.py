@@ -1,4 +1,4 @@
-"""What the reader sets, and the two runs it asks for: the same model without attention and with it."""
+"""The controls, and the two runs that they start: the same model without attention and with it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SIZES = (16, 32, 64, 96, 128, 192, 256)
 LONGEST = (20, 30, 40, 50, 60, 70, 80)
 SECONDS = (5, 10, 20, 45, 90, 180)
 SCORES = ("dot", "general", "additive", "concat", "scaled_dot", "cosine")
-MEASURING = 3.0  # times its training that a run may take with its measuring, on a machine that does other things too
+MEASURING = 3.0  # limit of a run's seconds, with measuring, as a multiple of its training: the machine may be busy
 
 
 class Model(NamedTuple):
-    """What is told apart: the score of the attention (None: no attention), and how many numbers a state has."""
+    """The score of a model's attention (None: no attention), and the size of its state."""
 
     score: str | None
     d_model: int
@@ -38,10 +38,10 @@ class Model(NamedTuple):
         attention = config.model.attention
         return cls(None if attention is None else attention.score.key, config.model.d_model)
 
-    def name(self, alone: bool = True) -> str:
-        """What the model is called beside its line; with its size where models of another size stand beside it."""
+    def name(self, with_size: bool = False) -> str:
+        """The name beside its line."""
         name = "one vector" if self.score is None else entry("score", self.score).name.lower()
-        return name if alone else f"{name}, {self.d_model}"
+        return f"{name}, {self.d_model}" if with_size else name
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Controls:
         return Model(None, self.d_model), Model(self.score, self.d_model)
 
     def config(self, model: Model) -> RunConfig:
-        """Number words from English to German, all models with equal seconds of training.
+        """Number words from English to German, with equal seconds of training for all models.
 
-        The rate falls as 1/√step, which needs no end known beforehand, and neither ends before its time.
+        The rate falls as 1/√step, which needs no known last step, and no run ends early.
         """
         return RunConfig(
             TaskConfig.of("numbers", max_source=self.longest), ModelConfig.recurrent(model.d_model, model.score),
@@ -70,20 +70,19 @@ class Controls:
             record_every=25, decode_every=2, held_out=120, watch=8, finish_early=False)
 
     def counted(self, model: Model, steps: int) -> RunConfig:
-        """The same for so many steps instead of seconds, which gives the same numbers on any machine; as the end is
-        known, the rate falls to it as a cosine."""
+        """The same for a number of steps, which gives the same numbers on any machine; the rate falls as a cosine."""
         return replace(self.config(model), steps=steps, trained=BOUNDS["trained"][1], seconds=BOUNDS["seconds"][1],
                        record_every=max(1, steps // 18), decode_every=1, schedule="cosine")
 
     @classmethod
     def of(cls, config: RunConfig) -> Controls:
-        """The setting that the run with attention was asked with."""
+        """The setting of the run with attention."""
         model = Model.of(config)
         return cls(model.d_model, int(config.task["max_source"]), model.score or cls.score, config.trained, config.seed)
 
 
 def controls(live_pair: Pair | None) -> Controls:
-    """Draw one row: what the next two models are given, and the button that starts or stops them."""
+    """Draw one row: the settings of the next two runs, and the button that starts or stops them."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid:
         values = Controls(
@@ -120,7 +119,7 @@ def _stop(pair: Pair) -> None:
 
 
 def linked_pair() -> tuple[Pair | None, str]:
-    """The runs a link names, else those this session saw last; and words when the link's are not there."""
+    """The runs of the link, else of the session; and a warning when the link's are not here."""
     ids, last = st.query_params.get(RUNS), st.session_state.get(LAST)
     if ids is None and last is not None and _pair(last) is not None:
         st.query_params[RUNS] = ids = last

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -23,8 +22,8 @@ from dashboard.views.why.charts import Line, rows
 from dashboard.views.why.charts import by_length as length_figure
 from dashboard.views.why.charts import over_time as time_figure
 from dashboard.views.why.compute import Comparison, load_comparison, saved_measurement
-from dashboard.views.why.controls import PAGE, SCORES, Model, controls, forget_pair, linked_pair
-from dashboard.views.why.trained_models import SeedStats, Sentence, TrainedModel, by_length, over_time
+from dashboard.views.why.controls import PAGE, SCORES, controls, forget_pair, linked_pair
+from dashboard.views.why.trained_models import TrainedModel, by_length, over_time
 from dashboard.widgets.flash import pop_flash
 from dashboard.widgets.panels import entries_panel, fact, next_page, placeholder, source_panel, theme, title
 from dashboard.widgets.run_controls import show_progress
@@ -46,20 +45,19 @@ def page() -> None:
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load
     st.session_state["why:seen"] = True
-    poll(lambda: load_comparison(pair), _figures, live, "why:figures")
-    sources()
+    poll(lambda: load_comparison(pair), _board, live, "why:figures")
+    _sources()
     next_page("why")
 
 
-def _figures(data: Comparison) -> None:
-    standing(data)
-    pictures(data)
+def _board(data: Comparison) -> None:
+    """The progress of the two runs, if there are any, and the figures."""
+    if data.parts:
+        _progress(data)
+    _figures(data)
 
 
-def standing(data: Comparison) -> None:
-    """How the two runs stand, side by side; nothing where it is the saved measurement."""
-    if not data.parts:
-        return
+def _progress(data: Comparison) -> None:
     for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
         with column:
             name = part.learned.model.name().capitalize()
@@ -73,19 +71,19 @@ def standing(data: Comparison) -> None:
         st.rerun()  # the whole page: this stands in a fragment
 
 
-def pictures(data: Comparison) -> None:
+def _figures(data: Comparison) -> None:
     """By length above; the alignment beside the fact and the curves over training below."""
     lengths = list(dict.fromkeys(b.lengths for one in data.learned for b in one.buckets))
     lengths.sort(key=lambda name: int(name.split("–")[0]))
     for column, metric in zip(st.columns(2, gap="medium"), ("bleu", "exact"), strict=True):
         column.vega_lite_chart(
-            rows(lines(data.learned, partial(_lengths, data.learned, metric))),
+            rows(_lines(data.learned, metric)),
             length_figure(f"{text.NAMES[metric]}, by the length of the source", text.NAMES[metric], lengths, theme()),
             theme=None, key=f"why:{metric}", width="stretch",
             alt=f"{text.NAMES[metric]} against words in the source, one line a model")
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        weights, row = alignment(data)
+        weights, row = _alignment(data)
     with right:
         if sentence := text.fact(data):
             fact(sentence)
@@ -93,7 +91,7 @@ def pictures(data: Comparison) -> None:
             for latex in text.equations(data.setting, data.sentence, weights, row):
                 st.latex(latex)
             st.caption("Above: one vector for every output. Below: one for each; a pinned cell picks the output.")
-        learning(data)
+        _learning(data)
     ink = Ink.of(theme())
     if data.sentence is not None:
         st.html(text.sentence_table(data.sentence, text.names(data.learned), ink.pick, ink.hairline))
@@ -101,27 +99,24 @@ def pictures(data: Comparison) -> None:
     st.caption(text.conditions(data, None if data.parts else saved_measurement()))
 
 
-def lines(learned: Sequence[TrainedModel], points: Callable[[Model], Iterable[tuple[Any, SeedStats]]]) -> list[Line]:
-    """A line a model through its points."""
-    return [Line(called, place, list(points(model))) for place, (model, called) in
-            enumerate(text.names(learned).items())]
+def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
+    """A metric of every model, by the length of the source or, with a `clock`, over training."""
+    return [Line(name, index, over_time(learned, model, metric, clock) if clock else
+                 list(by_length(learned, model, metric).items()))
+            for index, (model, name) in enumerate(text.names(learned).items())]
 
 
-def _lengths(learned: Sequence[TrainedModel], metric: str, model: Model) -> Iterable[tuple[str, SeedStats]]:
-    return by_length(learned, model, metric).items()
-
-
-def learning(data: Comparison) -> None:
-    """BLEU as they learn, over what both are given equally: seconds of training here, steps in what is kept."""
+def _learning(data: Comparison) -> None:
+    """BLEU over what both models get equally: seconds of training here, steps in the saved measurement."""
     clock = "seconds" if data.parts else "step"
     reached = max([getattr(p, clock) for one in data.learned for p in one.points], default=1.0)
     figure = time_figure("BLEU as they learn", "BLEU", clock, max(reached, data.setting.seconds if data.live else 0),
                          theme())
-    st.vega_lite_chart(rows(lines(data.learned, lambda model: over_time(data.learned, model, "bleu", clock))), figure,
-                       theme=None, key="why:learning", width="stretch", alt=f"BLEU against {clock}, one line a model")
+    st.vega_lite_chart(rows(_lines(data.learned, "bleu", clock)), figure, theme=None, key="why:learning",
+                       width="stretch", alt=f"BLEU against {clock}, one line a model")
 
 
-def alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
+def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     """The attention of the long sentence over training time; the weights at the picked step, and the picked row."""
     sentence = data.sentence
     if sentence is None or not sentence.frames:
@@ -132,21 +127,18 @@ def alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
     most = int(weights[row].argmax())
-    seen = attention_view(
-        trace(sentence, data.name), key=f"why:map:{data.name}", layout="frames", frames=list(sentence.frames),
+    trace = AttentionTrace((AttentionMap("cross", 0, weights[None], (*sentence.target, "<eos>"), sentence.source),),
+                           data.name)
+    state = attention_view(
+        trace, key=f"why:map:{data.name}", layout="frames", frames=list(sentence.frames),
         query=row, live=data.live, height=420,
         fact=f"{sentence.target[row]} puts {number(weights[row, most])} of its weight on {sentence.source[most]}",
         title=f"A held-out sentence of {len(sentence.source)} words",
         reads="output (row) attends to → input (column)")
-    return steps[seen.frame if seen.frame in steps else last], row if seen.pin is None else seen.pin[0]
+    return steps[state.frame if state.frame in steps else last], row if state.pin is None else state.pin[0]
 
 
-def trace(sentence: Sentence, source: str) -> AttentionTrace:
-    weights = sentence.frames[-1][1][None]
-    return AttentionTrace((AttentionMap("cross", 0, weights, (*sentence.target, "<eos>"), sentence.source),), source)
-
-
-def sources() -> None:
+def _sources() -> None:
     """On request: the papers, and the model that just ran."""
     panel = st.expander("Papers, equations and the model that ran", on_change="rerun", key="why:sources")
     if panel.open:

@@ -1,4 +1,4 @@
-"""What is drawn of a model that was trained, whether in this session or kept: curves, lengths, and one sentence."""
+"""The results of a trained model, of this session or saved: curves, scores by length, and one sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from core.training import Record, Run, RunConfig
-from core.training.record import Bucket, Prediction
+from core.training.record import Bucket
+from core.training.seed_stats import SeedStats
 from dashboard.views.why.controls import Model
 
 METRICS = ("bleu", "exact")
@@ -19,7 +20,7 @@ FRAMES = 10  # of the alignment over training, and the last one
 
 @dataclass(frozen=True)
 class Point:
-    """A model left to itself at one step: seconds of training, BLEU (0 to 100) and exact match (0 to 1)."""
+    """A free decode at one step: seconds of training, BLEU (0 to 100) and exact match (0 to 1)."""
 
     step: int
     seconds: float
@@ -39,11 +40,10 @@ class TrainedModel:
 
     @classmethod
     def of(cls, config: RunConfig, records: Iterable[Record]) -> TrainedModel:
-        free = [r for r in records if r.exact is not None and r.bleu is not None]
-        points = {r.step: Point(r.step, r.trained, r.bleu, r.exact) for r in free}
-        last = free[-1] if free else None
-        return cls(Model.of(config), config.seed, tuple(points.values()), last.buckets if last else (),
-                   last.held_out if last else 0)
+        decoded = [r for r in records if r.exact is not None and r.bleu is not None]
+        points = {r.step: Point(r.step, r.trained, r.bleu, r.exact) for r in decoded}
+        buckets, held_out = (decoded[-1].buckets, decoded[-1].held_out) if decoded else ((), 0)
+        return cls(Model.of(config), config.seed, tuple(points.values()), buckets, held_out)
 
     def to_json(self) -> dict[str, Any]:
         points = [[p.step, round(p.seconds, 2), round(p.bleu, 3), p.exact] for p in self.points]
@@ -58,7 +58,7 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A long held-out sentence: what each model makes of it, and the attention of the one that has it.
+    """A long held-out sentence: the output of each model, and the attention of the one that has it.
 
     `frames` are (step, weights (T, S)), oldest first; the target's end mark is the last row.
     """
@@ -69,24 +69,19 @@ class Sentence:
     frames: tuple[tuple[int, np.ndarray], ...] = ()
 
 
-def longest(examples: Sequence[Prediction]) -> int:
-    """Which of the watched examples has the longest source."""
-    return max(range(len(examples)), key=lambda i: len(examples[i].source))
-
-
 def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
     """The longest watched sentence of some runs, with FRAMES frames at most; None before the first decode."""
     outputs, weights, first = {}, [], None
     for model, (run, records) in runs.items():
-        free = [r for r in records if r.examples]
-        if not free:
+        decoded = [r.examples for r in records if r.examples]
+        if not decoded:
             continue
-        at = longest(free[0].examples)
-        first, outputs[model] = free[0].examples[at], free[-1].examples[at].predicted
+        index = max(range(len(decoded[0])), key=lambda i: len(decoded[0][i].source))
+        first, outputs[model] = decoded[0][index], decoded[-1][index].predicted
         if model.score is not None:
-            reached = {r.step for r in records}
-            steps = thinned([step for step in run.frame_steps() if step in reached], FRAMES)
-            weights = [(step, run.frame(step).get(f"{at}:cross")) for step in steps]
+            recorded = {r.step for r in records}
+            steps = thinned([step for step in run.frame_steps() if step in recorded], FRAMES)
+            weights = [(step, run.frame(step).get(f"{index}:cross")) for step in steps]
     if first is None:
         return None
     return Sentence(first.source, first.target, outputs,
@@ -94,29 +89,15 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
 
 
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
-    """Every second, fourth, … item, such that at most so many are left, and the last: as items come, those stay."""
-    apart = 1
-    while len(items) > most * apart:
-        apart *= 2
-    left = list(items[::apart])
-    return left if not items or (len(items) - 1) % apart == 0 else [*left, items[-1]]
-
-
-@dataclass(frozen=True)
-class SeedStats:
-    """A mean over seeds, and the standard deviation between them (0 for a single one)."""
-
-    mean: float
-    spread: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> SeedStats:
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
+    """Every second, fourth, … item, at most `most`, and the last: the items that stay do not change as more come."""
+    stride = 1
+    while len(items) > most * stride:
+        stride *= 2
+    return [item for i, item in enumerate(items) if i % stride == 0 or i == len(items) - 1]
 
 
 def models(learned: Iterable[TrainedModel]) -> list[Model]:
-    """The models there are: the smallest first, and of one size that without attention."""
+    """The models, the smallest first, and of one size the one without attention first."""
     return sorted({one.model for one in learned}, key=lambda m: (m.d_model, m.score is not None, m.score != "dot", m))
 
 
@@ -126,18 +107,18 @@ def by_length(learned: Sequence[TrainedModel], model: Model, metric: str) -> dic
     for one in learned:
         for bucket in one.buckets if one.model == model else ():
             values.setdefault(bucket.lengths, []).append(_percent(bucket, metric))
-    return {lengths: SeedStats.of(scores) for lengths, scores in values.items()}
+    return {lengths: SeedStats(tuple(scores)) for lengths, scores in values.items()}
 
 
 def over_time(learned: Sequence[TrainedModel], model: Model, metric: str, clock: str) -> list[tuple[float, SeedStats]]:
-    """BLEU or exact match in percent at each step that all seeds of one model have reached.
+    """(x, BLEU or exact match in percent) at each step that all seeds of one model have reached.
 
-    `clock` is what stands before it: "step", or the mean "seconds" of training.
+    `clock` names x: "step", or "seconds", the mean time of training.
     """
-    own = [{point.step: point for point in one.points} for one in learned if one.model == model]
-    steps = sorted(set.intersection(*(set(points) for points in own))) if own else []
-    return [(statistics.fmean(getattr(points[step], clock) for points in own),
-             SeedStats.of([_percent(points[step], metric) for points in own])) for step in steps]
+    seeds = [{point.step: point for point in one.points} for one in learned if one.model == model]
+    steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
+    return [(statistics.fmean(getattr(points[step], clock) for points in seeds),
+             SeedStats(tuple(_percent(points[step], metric) for points in seeds))) for step in steps]
 
 
 def _percent(item: Bucket | Point, metric: str) -> float:
