@@ -63,9 +63,9 @@ def checked(function: Callable) -> Callable:
 
     @functools.cache
     def hints() -> dict[str, Any]:  # at the first call, when its module is whole
-        found = {name: _evaluate(hint, function.__globals__) for name, hint in function.__annotations__.items()
-                 if name != "return" or not inspect.isgeneratorfunction(function)}
-        return {name: hint for name, hint in found.items() if _has_shapes(hint)}
+        evaluated = {name: _evaluate(hint, function.__globals__) for name, hint in function.__annotations__.items()
+                     if name != "return" or not inspect.isgeneratorfunction(function)}
+        return {name: hint for name, hint in evaluated.items() if _has_shapes(hint)}
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:

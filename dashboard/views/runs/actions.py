@@ -29,8 +29,8 @@ def actions(selected: Sequence[RunSummary]) -> None:
     """The row of buttons for the selected runs; several can be compared or deleted together."""
     first = selected[0]
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        page, title = ("train", "Train") if first.tuned is None else ("fine_tune", "Fine-tune")
-        st.page_link(PAGES / f"{page}.py", label="Open", icon=":material/play_circle:", disabled=bool(first.trouble),
+        file, title = ("train.py", "Train") if first.tuned is None else ("fine_tune.py", "Fine-tune")
+        st.page_link(PAGES / file, label="Open", icon=":material/play_circle:", disabled=bool(first.trouble),
                      query_params={"run": first.run.id}, help=f"See it on {title}: its maps, and its settings")
         tuned, count = any(item.tuned for item in selected), len(selected)
         st.page_link(PAGES / "compare_runs.py", label="Compare", icon=":material/compare:", disabled=count > 4 or tuned,
